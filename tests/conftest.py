@@ -1,0 +1,48 @@
+"""What every test shares: two torch threads, a browser found on this machine, and data that needs no network."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads() -> None:
+    torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout: where README.md, apps/ and notebooks/ are."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """The browser installed here if there is one, else the one Playwright brought; never a call to another host."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    return {**browser_type_launch_args, "args": list(QUIET), **({"executable_path": found} if found else {})}
+
+
+@pytest.fixture(autouse=True)
+def _no_global_randomness() -> Iterator[None]:
+    """Randomness is local: a test that moves torch's global generator used it where it should not have."""
+    before = torch.get_rng_state()
+    yield
+    assert torch.equal(before, torch.get_rng_state()), "the global random state moved: use a torch.Generator"
