@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +37,3 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     """The browser installed here if there is one, else the one Playwright brought; never a call to another host."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     return {**browser_type_launch_args, "args": list(QUIET), **({"executable_path": found} if found else {})}
-
-
-@pytest.fixture(autouse=True)
-def _no_global_randomness() -> Iterator[None]:
-    """Randomness is local: a test that moves torch's global generator used it where it should not have."""
-    before = torch.get_rng_state()
-    yield
-    assert torch.equal(before, torch.get_rng_state()), "the global random state moved: use a torch.Generator"

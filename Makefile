@@ -1,0 +1,60 @@
+# `make app` and `make test` are all a newcomer needs: each makes .venv when it is missing or older than what it pins.
+SHELL := bash
+.DEFAULT_GOAL := help
+PORT ?= 5006
+ARGS ?=
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
+
+.PHONY: help app test lint format bench notebooks clean
+
+help: ## say what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
+
+app: .venv/.app ## install and serve the explorer at http://localhost:5006/explorer (PORT=... for another port)
+	$(BIN)/python -m gpexplorer serve --port $(PORT)
+
+test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/.test ## ruff, the types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.test ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.test ## seconds a swap over the machine's floor, objective and error after each sweep
+	$(BIN)/python -m gpexplorer.bench cholqr --data kin40k --m 512 $(ARGS)
+
+notebooks: .venv/.test ## run every notebook in place
+	set -e; for f in notebooks/*.ipynb; do $(BIN)/jupyter execute --inplace "$$f"; done
+
+clean: ## remove the environment and everything the tools left
+	rm -rf .venv build dist test-results .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.app: pyproject.toml constraints.txt
+	@$(BIN)/python -c '' 2>/dev/null || { p=$$($(FIND_PYTHON)); \
+		[ -n "$$p" ] || { echo 'gpexplorer needs Python 3.11 or newer: put one on PATH, or say make PYTHON=/path/to/python3.'; exit 1; }; \
+		echo "making .venv with $$($$p --version), then installing: two or three minutes"; $$p -m venv --clear .venv; }
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.test: .venv/.app
+	@echo 'installing what the tests need'
+	@$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/.browser: .venv/.test
+	@for b in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$b >/dev/null && exit 0; done; \
+		echo 'no Chromium on PATH: fetching one'; \
+		$(BIN)/playwright install chromium && exit 0; \
+		[ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium && exit 0; \
+		echo 'The page tests need a browser: install chromium or google-chrome, then run make test again.'; exit 1
+	@touch $@
