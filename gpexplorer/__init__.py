@@ -1,0 +1,48 @@
+"""Sparse and scalable Gaussian processes, one step at a time.
+
+The public shelf, filled on first use: `import gpexplorer as gpx` is instant, `gpx.Explorer` is what imports a
+drawing library, and the packages behind the names may move while the names stay.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import data as data
+    from . import kernels as kernels
+    from . import methods as methods
+    from .data import load as load
+    from .estimator import Estimator as Estimator
+    from .methods.base import Method as Method
+    from .runs import Run as Run
+    from .runs import Spec as Spec
+    from .runs import Store as Store
+    from .ui import Explorer as Explorer
+
+__version__ = "0.1.0"
+
+_PACKAGES = ("data", "kernels", "methods")
+_SHELF = {
+    "load": "data",
+    "Method": "methods.base",
+    "Spec": "runs",
+    "Run": "runs",
+    "Store": "runs",
+    "Estimator": "estimator",
+    "Explorer": "ui",
+}
+__all__ = ["Estimator", "Explorer", "Method", "Run", "Spec", "Store", "data", "kernels", "load", "methods"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _SHELF:
+        return getattr(importlib.import_module(f".{_SHELF[name]}", __name__), name)
+    raise AttributeError(f"gpexplorer has no {name!r}; it has {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])
