@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
 
+SHAPED = ("gpexplorer.linalg", "gpexplorer.objectives", "gpexplorer.posteriors")
+install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs, and cost nothing else
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (

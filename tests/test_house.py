@@ -1,0 +1,154 @@
+"""The house rules that a machine can check: floors, sizes, names, the shelf, the two commands and the wheel."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from importlinter.cli import lint_imports
+from packaging.requirements import Requirement
+
+import gpexplorer as gpx
+from gpexplorer.errors import SettingError
+from gpexplorer.methods.base import Method, registry
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted([*ROOT.glob("gpexplorer/**/*.py"), *ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
+
+
+def fresh(code: str) -> str:
+    """What a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def loaded_after(code: str) -> set[str]:
+    return set(fresh(f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})").split())
+
+
+def test_every_module_imports_strictly_lower_floors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(ROOT)
+
+    status = lint_imports(config_filename="pyproject.toml", no_cache=True)
+
+    assert status == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_are_small(path: Path):
+    text = path.read_text("utf-8")
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno - node.lineno >= 60
+    ]
+
+    assert len(text.splitlines()) <= 250
+    assert not long
+    assert path.stem not in {"utils", "util", "misc", "helpers", "core", "common"}
+
+
+def test_importing_the_package_draws_nothing_and_computes_nothing():
+    assert not loaded_after("import gpexplorer") & {*DRAWING, "torch", "pandas", "scipy"}
+
+
+@pytest.mark.parametrize("name", ["data", "kernels", "methods", "load", "Method", "Spec", "Run", "Store", "Estimator"])
+def test_the_shelf_below_the_views_imports_no_drawing_library(name: str):
+    assert not loaded_after(f"import gpexplorer as gpx; gpx.{name}") & DRAWING
+
+
+def test_the_shelf_holds_what_it_names():
+    assert [name for name in gpx.__all__ if not hasattr(gpx, name)] == []
+    assert set(dir(gpx)) >= {"Spec", "Run", "Estimator", "Explorer", "data", "kernels", "methods"}
+    with pytest.raises(AttributeError, match=r"gpexplorer has no 'Spce'; it has .*Spec"):
+        gpx.Spce  # noqa: B018
+
+
+@pytest.fixture
+def scratch_registry() -> Iterator[None]:
+    """Methods registered by a test leave with it."""
+    before = dict(registry)
+    yield
+    registry.clear()
+    registry.update(before)
+
+
+@pytest.mark.usefixtures("scratch_registry")
+def test_two_methods_cannot_share_a_key():
+    before = dict(registry)
+
+    with pytest.raises(TypeError, match="method key 'cholqr' is taken by CholQR"):
+        type("Impostor", (Method,), {"key": "cholqr"})
+
+    assert registry == before
+
+
+def test_an_unknown_method_is_answered_with_the_known_ones():
+    with pytest.raises(SettingError, match=r"'cholrq' is not known.*cholqr"):
+        gpx.methods["cholrq"]
+
+
+def test_the_readme_names_commands_that_the_makefile_has():
+    readme, makefile = (ROOT / "README.md").read_text("utf-8"), (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, flags=re.M))
+
+    named = set(re.findall(r"\bmake ([a-z]+)\b", readme))
+
+    assert {"app", "test"} <= named <= targets
+
+
+def test_the_readme_lists_every_method():
+    rows = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
+
+    assert sorted(rows) == sorted(gpx.methods)
+
+
+def test_every_pinned_version_is_inside_its_range_and_installed():
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line and line[0] != "#"
+    )
+    needs = [Requirement(text) for text in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"])]
+
+    for need in needs:
+        assert need.specifier.contains(pinned[need.name.lower()]), need
+        assert version(need.name).split("+")[0] == pinned[need.name.lower()], need
+
+
+def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+
+    [wheel] = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+
+    assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
+    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml"} <= held
+    assert not {name for name in held if not name.startswith("gpexplorer")}
+
+
+def blocks(document: str, language: str = "python") -> list[str]:
+    """The fenced code blocks of a document at the root."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text("utf-8"), flags=re.M | re.S)
+
+
+def test_the_readme_example_runs_and_learns(capsys: pytest.CaptureFixture[str]):
+    [example] = blocks("README.md")
+    names: dict[str, Any] = {}
+
+    exec(compile(example, "README.md", "exec"), names)
+
+    assert names["run"].scores()["smse"] < 0.2
+    assert len([line for line in example.splitlines() if line.strip()]) <= 12
+    assert "smse" in capsys.readouterr().out
