@@ -1,0 +1,33 @@
+"""Errors a person can act on: each names the object, the number and the way out."""
+
+
+class GPExplorerError(Exception):
+    """Base of every error this package raises on purpose; its text is a sentence for the user."""
+
+
+class DataError(GPExplorerError, ValueError):
+    """A data set cannot be read, split or scaled as asked."""
+
+
+class SettingError(GPExplorerError, ValueError):
+    """A setting is unknown, of the wrong type, or outside its bounds."""
+
+
+class KernelError(GPExplorerError, ValueError):
+    """A kernel is unknown, or does not fit the inputs it is given."""
+
+
+class StoreError(GPExplorerError, OSError):
+    """A stored run cannot be read or written."""
+
+
+class NotPositiveDefinite(GPExplorerError, ArithmeticError):
+    """A matrix that should be positive definite is not, even after the largest jitter allowed.
+
+    The object's name, its size and the jitter reached are kept as numbers, not only in the text.
+    """
+
+    def __init__(self, name: str, size: int, jitter: float, hint: str = "") -> None:
+        self.name, self.size, self.jitter = name, size, jitter
+        hint = hint or "Drop duplicate rows, raise the noise, or use fewer points."
+        super().__init__(f"{name} [{size} x {size}] is not positive definite after jitter {jitter:.1e}. {hint}")

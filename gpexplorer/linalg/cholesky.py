@@ -1,0 +1,44 @@
+"""Cholesky factors that say how much jitter they needed."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..errors import NotPositiveDefinite
+
+
+class Cholesky(NamedTuple):
+    """Lower factor of A + jitter I, and the jitter (0 where none was needed)."""
+
+    L: Tensor  # [m, m]
+    jitter: float
+
+
+def cholesky(A: Float[Tensor, "m m"], name: str, largest: float = 1e-4) -> Cholesky:
+    """Factor a symmetric matrix, raising jitter from 0 by decades until it succeeds.
+
+    Jitter starts at a few eps of the mean diagonal and stops at `largest` times it. m^3/3 flops a try.
+    Raises NotPositiveDefinite, naming the matrix, its size and the last jitter.
+    """
+    size = A.shape[0]
+    scale = float(A.diagonal().mean()) if size else 1.0
+    if not math.isfinite(scale):
+        raise NotPositiveDefinite(name, size, 0.0, "It holds values that are not finite: check the hyperparameters.")
+    jitter = 0.0
+    while True:
+        L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(size).to(A))
+        if int(info) == 0:
+            return Cholesky(L, jitter)
+        jitter = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
+        if jitter > largest * scale or scale <= 0.0:
+            raise NotPositiveDefinite(name, size, jitter)
+
+
+def logdet(L: Float[Tensor, "m m"]) -> float:
+    """log |A| from the lower factor L of A."""
+    return 2.0 * float(L.diagonal().log().sum())

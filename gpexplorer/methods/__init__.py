@@ -1,0 +1,44 @@
+"""Every registered method by its key: `gpexplorer.methods["cholqr"]`.
+
+The package walk imports each module below, and a class with a `key` registers itself, so adding a method is adding
+a file. The module is itself the mapping, so that `gpx.methods` is both the package and the table of its contents.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+
+from ..errors import SettingError
+from .base import Method, registry
+
+__all__ = ["Method"]
+
+for _found in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+    importlib.import_module(_found.name)
+
+
+class _Catalogue(ModuleType, Mapping[str, type[Method]]):
+    def __getitem__(self, key: str) -> type[Method]:
+        try:
+            return registry[key]
+        except KeyError:
+            raise SettingError(f"Method {key!r} is not known; choose one of {', '.join(sorted(registry))}.") from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in registry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(registry))
+
+    def __len__(self) -> int:
+        return len(registry)
+
+    __hash__ = ModuleType.__hash__
+    __eq__ = ModuleType.__eq__
+
+
+sys.modules[__name__].__class__ = _Catalogue

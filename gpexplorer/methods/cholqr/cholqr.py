@@ -1,0 +1,279 @@
+"""CholQR: inducing points chosen from the data by swapping, one at a time, on the objective itself.
+
+One epoch (Cao et al. 2013, section 3.4): up to min(60, m) swaps in random order, then nonlinear conjugate gradients
+on the hyperparameters; until an epoch improves the objective by less than a tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, NamedTuple
+
+import param
+import torch
+from torch import Tensor
+
+from ...linalg.randomness import generator
+from ...objectives import nystrom
+from ...posteriors import nystrom_posterior
+from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
+from ..base import Method, Steps
+from .factor import QUEUE, Factor, distinct_rows
+from .learning import descend
+from .pivots import Pivots
+from .swap import Swapper, Tried
+
+
+class State(NamedTuple):
+    """All that the trajectory depends on: O(m) numbers."""
+
+    step: int
+    epoch: int
+    phase: str  # "swap" | "learn": what the step was part of
+    position: int  # steps done in this phase
+    inducing: Tensor  # [m] rows of the training data, in slots that the removal order refers to
+    pivots: Tensor  # [z] rows, in slots
+    oldest: int  # the pivot slot to be replaced next
+    theta: Tensor  # [p]
+    theta_begin: Tensor  # [p] where this epoch's learning began
+    accepted: int  # swaps accepted in this epoch
+    objective: float  # F at this state
+    epoch_begin: float  # F when the epoch began
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels are nan where they do not apply."""
+
+    phase: str
+    objective: float
+    fit: float
+    logdet: float
+    trace: float
+    approx: float = math.nan
+    exact: float = math.nan
+    acceptance: float = math.nan
+    drift: float = math.nan
+    jitter: float = 0.0
+    removed: int = -1
+    proposed: int = -1
+    accepted: bool = False
+
+
+class CholQR(Method):
+    """Inducing points swapped on the variational free energy or the projected-process likelihood."""
+
+    key: ClassVar[str] = "cholqr"
+    title: ClassVar[str] = "CholQR swaps"
+    family: ClassVar[str] = "cholqr"
+    paper: ClassVar[str] = (
+        "Cao, Brubaker, Fleet, Hertzmann (2013). Efficient optimization for sparse GP regression. NIPS."
+    )
+    State: ClassVar[type] = State
+    Info: ClassVar[type] = Info
+    equations: ClassVar[dict[str, str]] = {
+        "num_inducing": r"\hat K = K_{nm} K_{mm}^{-1} K_{mn}",
+        "objective": r"F = \tfrac12\left[y^\top(\hat K+\sigma^2 I)^{-1}y + \log|\hat K+\sigma^2 I|"
+        r" + \sigma^{-2}\operatorname{tr}(K-\hat K)\right]",
+        "num_pivots": r"K - \hat K \approx L_z L_z^\top",
+        "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
+    }
+    channels: ClassVar[tuple[Channel, ...]] = (
+        channel("objective", "objective F", "nat", monotone=True),
+        channel("fit", "data fit, E_D / 2", "nat"),
+        channel("logdet", "complexity, E_C / 2", "nat"),
+        channel("trace", "trace, E_V / 2", "nat"),
+        channel("approx", "predicted reduction", "nat"),
+        channel("exact", "exact reduction", "nat"),
+        channel("acceptance", "accepted this epoch"),
+        channel("drift", "drift of the carried objective", log=True),
+        channel("jitter", "jitter on K_mm", log=True),
+    )
+
+    num_inducing = param.Integer(
+        64,
+        bounds=(1, None),
+        softbounds=(4, 512),
+        doc="Inducing points m: more fit better and cost m times as much a swap.",
+    )
+    objective = param.Selector(
+        default="vfe",
+        objects=["vfe", "pp"],
+        doc="vfe bounds the evidence and cannot overfit by its inducing points; pp drops the trace term and can.",
+    )
+    num_pivots = param.Integer(
+        16,
+        bounds=(1, None),
+        softbounds=(4, 128),
+        doc="Information pivots z: more rank the candidates better, at n z^2 a swap.",
+    )
+    num_proposals = param.Integer(
+        2,
+        bounds=(1, None),
+        softbounds=(1, 8),
+        doc="Candidates tested exactly each swap: half the best by score, half drawn evenly from all rows.",
+    )
+    pivot_refresh = param.Integer(
+        60, bounds=(1, None), softbounds=(10, 200), doc="Swaps after which every pivot is drawn anew."
+    )
+    swaps_per_epoch = param.Integer(
+        0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."
+    )
+    learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps them where they start.")
+    optimiser = param.Selector(
+        default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
+    )
+    evaluations = param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 50),
+        doc="Evaluations of the objective an epoch may spend on hyperparameters; 0 means min(20, max(15, 2 d)).",
+    )
+    max_epochs = param.Integer(
+        100, bounds=(1, None), softbounds=(1, 200), doc="Epochs (swaps, then hyperparameters) after which to stop."
+    )
+    tolerance = param.Number(
+        1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch improves the objective by less than this fraction."
+    )
+    rebuild = param.Integer(
+        1000,
+        bounds=(1, None),
+        softbounds=(50, 2000),
+        doc="Swaps after which the factor is recomputed and its drift reported.",
+    )
+
+    def steps(self, problem: Problem, resume: State | None = None) -> Steps:
+        state, swapper = resume, None
+        if state is None:
+            state = self._begin(problem)
+            yield Step(state, Info("start", *[math.nan] * 4))
+
+        while state.epoch < self.max_epochs:
+            if state.phase == "swap":
+                swapper = swapper or self._swapper(problem, state)
+                state = yield from self._swaps(swapper, state)
+            if self.learn:
+                state, swapper = (yield from self._learning(problem, state)), None
+
+            gain = state.epoch_begin - state.objective
+            if gain <= self.tolerance * max(abs(state.objective), 1.0):
+                return Outcome("converged", self._converged(state, gain))
+            state = state._replace(
+                epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
+            )
+        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
+
+    def _begin(self, problem: Problem) -> State:
+        order = self._start_order(problem)
+        theta = problem.theta.clone()
+        inducing = order[: self.num_inducing].clone()
+        return State(0, 0, "swap", 0, inducing, order[:0].clone(), 0, theta, theta.clone(), 0, math.inf, math.inf)
+
+    def _start_order(self, problem: Problem) -> Tensor:
+        order = torch.randperm(len(problem.train), generator=generator(self.seed, "start"))
+        return order.to(problem.train.y.device)
+
+    def _swapper(self, problem: Problem, state: State) -> Swapper:
+        """The factor at this state, with its pivots if it has any."""
+        inducing = state.inducing
+        if state.step == 0:
+            order = self._start_order(problem)
+            inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, len(inducing))
+        factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
+        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed)
+        if len(state.pivots):
+            swapper.pivots = Pivots(factor, state.pivots, state.oldest)
+        return swapper
+
+    def _swaps(self, swapper: Swapper, state: State) -> Steps:
+        """The discrete phase: each inducing point in turn is offered for removal, in random order."""
+        factor = swapper.factor
+        objective = factor.terms().total(self.objective)
+        begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
+        state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
+        limit = self.swaps_per_epoch or min(60, factor.m)
+        order = self._removal_order(factor.m, state.epoch, limit)
+
+        for k in range(state.position, limit):
+            step = state.step + 1
+            drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
+            if (swapper.pivots is None or step % self.pivot_refresh == 0) and not swapper.refresh(step):
+                break  # every row is explained, or is inducing
+
+            tried = swapper.swap(order[k], order[k + 1], step)
+
+            assert swapper.pivots is not None
+            state = state._replace(
+                step=step,
+                position=k + 1,
+                inducing=factor.inducing.clone(),
+                pivots=swapper.pivots.rows.clone(),
+                oldest=swapper.pivots.oldest,
+                accepted=state.accepted + tried.accepted,
+                objective=factor.terms().total(self.objective),
+            )
+            yield Step(state, self._swap_info(factor, tried, state, drift))
+        return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
+
+    def _removal_order(self, m: int, epoch: int, limit: int) -> list[int]:
+        """Slots to offer, and the one after: permutations of all m, carried on from epoch to epoch."""
+        begin, order = epoch * limit, []
+        for turn in range(begin // m, (begin + limit) // m + 1):
+            order += torch.randperm(m, generator=generator(self.seed, "removals", turn)).tolist()
+        return order[begin % m : begin % m + limit + 1]
+
+    def _learning(self, problem: Problem, state: State) -> Steps:
+        """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
+        Z = problem.train.rows(state.inducing).X
+        limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
+        found = descend(problem.kernel, state.theta_begin, problem.train, Z, self.objective, self.optimiser, limit)
+        done = state.position
+        for k, (theta, terms, jitter) in enumerate(found):
+            if k < done:
+                continue
+            objective = terms.total(self.objective)
+            state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, objective=objective)
+            halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
+            yield Step(state, Info("learn", objective, *halves, jitter=jitter))
+        return state
+
+    def _converged(self, state: State, gain: float) -> str:
+        return (
+            f"Epoch {state.epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
+            f"{self.tolerance:g} of {abs(state.objective):.4g}."
+        )
+
+    def _swap_info(self, factor: Factor, tried: Tried, state: State, drift: float) -> Info:
+        terms = factor.terms()
+        return Info(
+            "swap",
+            state.objective,
+            terms.fit / 2,
+            terms.complexity / 2,
+            terms.trace / 2,
+            tried.approx,
+            tried.exact,
+            state.accepted / state.position,
+            drift,
+            factor.jitter,
+            tried.removed,
+            tried.proposed,
+            tried.accepted,
+        )
+
+    def posterior(self, problem: Problem, state: State) -> Posterior:
+        Z = problem.train.rows(state.inducing).X
+        now = nystrom(problem.kernel, state.theta, problem.train, Z)
+        return nystrom_posterior(problem.kernel, state.theta, Z, now)
+
+    def cost(self, problem: Problem) -> Cost:
+        n, s = len(problem.train), problem.train.y.element_size()
+        m, z, c = min(self.num_inducing, n), min(self.num_pivots, n), self.num_proposals
+        flops = 2.0 * n * m * (2 * c + 1) + 8.0 * n * z * z + 2.0 * m * m * (z + c + 6)
+        reads = s * (2.0 * n * m + 2.0 * n * m / QUEUE + 8.0 * n * (z + c))
+        arrays = {
+            "factor L": s * n * m,
+            "waiting changes": s * n * QUEUE,
+            "pivot columns": 3 * s * n * z,
+            "m x m factors": 4 * s * m * m,
+        }
+        return Cost(flops, reads, arrays)

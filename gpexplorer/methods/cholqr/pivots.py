@@ -1,0 +1,112 @@
+"""Information pivots: a few residual columns, kept up to date, that score every row as a replacement.
+
+For pivots J, the residual R = K - Khat has columns E [z, n]; R is approximated by E' C^+ E with C = E[:, J], and
+candidate j's column by u_j = E' C^+ e_j / sqrt(e_j' C^+ e_j) (Cao et al. 2013, section 3.3.1). With C^+ = F'F and
+t_j = F e_j, the terms of eqs 14-16 are quadratic forms in t_j / |t_j|, so all n scores cost O(n z^2).
+
+Kept beside E: H = L'E' [m, z] and the products E E', E y. A swap changes each by rank one, so L is not read. For a
+pivot itself the scores are exact, and free: the better of the best pivot and the best proposal is taken.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .factor import Addition, Factor, Removal, reductions
+
+
+class Pivots:
+    """z residual columns and what a swap needs of them. Memory O(n z)."""
+
+    def __init__(self, factor: Factor, rows: Tensor, oldest: int = 0) -> None:
+        self.factor = factor
+        self.choose(rows, oldest)
+
+    def choose(self, rows: Tensor, oldest: int) -> None:
+        """Take these rows as pivots: z columns of the kernel, two products with L."""
+        f = self.factor
+        self.rows, self.oldest = rows.clone(), oldest
+        K = f.kernel(f.theta, f.train.rows(rows).X, f.train.X)  # [z, n]
+        self.E = K - f.times(f.rows(rows))
+        self.H = f.transposed_times(self.E)
+
+    def without(self, removal: Removal) -> View:
+        """The pivots' view of the model without the removed point. O(n z + m^2 z)."""
+        return View(self, removal)
+
+    def accepted(self, view: View, u: Tensor, b: Tensor, a: Tensor, row: int, removed: int) -> None:
+        """Follow L <- L + a w', a = u - v. If `row` was a pivot, the removed point takes its slot for nothing."""
+        removal, v = view.removal, view.removal.v
+        vJ, uJ = v[self.rows], u[self.rows]
+        self.E.addr_(vJ, v).addr_(uJ, u, alpha=-1.0)
+        self.H.addr_(removal.Lv, vJ).addr_(b, uJ, alpha=-1.0)
+        self.H.addr_(removal.w, self.E @ a)
+        slot = torch.nonzero(self.rows == row)
+        if len(slot):
+            i, nu, mu = int(slot[0]), float(v[removed]), float(u[removed])
+            new_v = removal.Lv + float(a @ v) * removal.w  # L'v and L'u with the new L
+            new_u = b + float(a @ u) * removal.w
+            self.put(i, removed, nu * v - mu * u, nu * new_v - mu * new_u)
+
+    def recycle(self, removal: Removal, rows: Tensor, R: Tensor, B: Tensor) -> None:
+        """Columns already paid for by a rejected proposal replace the oldest pivots."""
+        for k, row in enumerate(rows.tolist()):
+            if bool((self.rows == row).any()):
+                continue
+            v_row = float(removal.v[row])
+            self.put(self.oldest, row, R[k] - v_row * removal.v, B[:, k] - v_row * removal.Lv)
+            self.oldest = (self.oldest + 1) % len(self.rows)
+
+    def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
+        """Pivot `slot` becomes `row`, with residual column [n] and h = L'column [m]."""
+        self.rows[slot], self.E[slot], self.H[:, slot] = row, column, h
+
+
+class View:
+    """Scores of every row for the place that one removal leaves open."""
+
+    def __init__(self, pivots: Pivots, removal: Removal) -> None:
+        f = pivots.factor
+        self.pivots, self.removal, self.factor = pivots, removal, f
+        self.vJ = removal.v[pivots.rows]  # [z]
+        Ev, y = pivots.E @ removal.v, f.train.y
+        self.C = pivots.E[:, pivots.rows].addr(self.vJ, self.vJ)  # [z, z]
+        self.EE = (
+            (pivots.E @ pivots.E.T).addr_(Ev, self.vJ).addr_(self.vJ, Ev).addr_(self.vJ, self.vJ, alpha=removal.vv)
+        )
+        self.B = pivots.H.addr(removal.Lv, self.vJ)  # [m, z]
+        self.Ey = pivots.E @ y + float(y @ removal.v) * self.vJ  # [z]
+
+    def exact(self) -> Addition:
+        """The exact effect of adding each pivot: [z]."""
+        D, f = self.C.diagonal(), self.factor
+        taken = f.is_inducing[self.pivots.rows] | (D <= f.least[self.pivots.rows])
+        D = torch.where(taken, torch.ones_like(D), D)
+        found = f.exact(self.removal, D, self.EE.diagonal(), self.Ey, self.B)
+        return found._replace(reduction=torch.where(taken, -math.inf, found.reduction))
+
+    def approximate(self) -> Tensor:
+        """The approximate fall of the objective for every row [n]; -inf where a row is explained or inducing."""
+        f, r = self.factor, self.removal
+        C = 0.5 * (self.C + self.C.T)
+        values, vectors = torch.linalg.eigh(C)
+        floor = C.shape[0] * 1e2 * torch.finfo(C.dtype).eps * values[-1].clamp_min(0.0)
+        F = torch.where(values > floor, values.clamp_min(1e-300).rsqrt(), 0.0)[:, None] * vectors.T  # [z, z]
+        gram = F @ self.EE @ F.T
+        half = self.B @ F.T  # [m, z]
+        N_half = r.solve(f.P, half)
+        S = gram - half.T @ N_half
+        g = F @ self.Ey - N_half.T @ f.c  # [z]
+        Tz = (F @ self.pivots.E).addr_(F @ self.vJ, r.v)  # [z, n]
+        D = Tz.square().sum(0)
+        s = ((S @ Tz) * Tz).sum(0) / D + f.s2
+        uu = ((gram @ Tz) * Tz).sum(0) / D
+        scores = reductions((g @ Tz) * D.rsqrt(), s, uu, f.s2, f.objective)
+        return scores.masked_fill_(f.is_inducing | (D <= f.least), -math.inf)
+
+    def column(self, slot: int) -> tuple[Tensor, Tensor]:
+        """Pivot `slot`'s residual column without the removed point: r [n] and L'r [m]."""
+        return self.pivots.E[slot] + float(self.vJ[slot]) * self.removal.v, self.B[:, slot]
