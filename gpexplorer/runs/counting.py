@@ -1,0 +1,58 @@
+"""A kernel that counts the entries it computes: the one measure of work that no machine changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from ..problem import Dataset, Kernel
+
+
+class Counter:
+    """Kernel entries computed so far."""
+
+    def __init__(self, entries: int = 0) -> None:
+        self.entries = entries
+
+
+class Counted:
+    """The same kernel, with every entry it computes added to `counter`; all else is passed through.
+
+    A part taken from a composite kernel counts as well, so a method cannot compute unseen.
+    """
+
+    def __init__(self, kernel: Kernel, counter: Counter) -> None:
+        self._kernel, self._counter = kernel, counter
+        self.key = kernel.key
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of theta's entries."""
+        return self._kernel.names
+
+    def __call__(self, theta: Tensor, X: Any, Z: Any) -> Tensor:
+        """Covariance [n, m]: n m entries."""
+        self._counter.entries += len(X) * len(Z)
+        return self._kernel(theta, X, Z)
+
+    def diag(self, theta: Tensor, X: Any) -> Tensor:
+        """Prior variances [n]: n entries."""
+        self._counter.entries += len(X)
+        return self._kernel.diag(theta, X)
+
+    def start(self, train: Dataset) -> Tensor:
+        """The kernel's own start."""
+        return self._kernel.start(train)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # half-built, as in copying: there is no kernel to ask yet
+            raise AttributeError(name)
+        return self._wrapped(getattr(self._kernel, name))
+
+    def _wrapped(self, value: Any) -> Any:
+        if isinstance(value, Kernel):
+            return Counted(value, self._counter)
+        if isinstance(value, tuple) and any(isinstance(part, Kernel) for part in value):
+            return tuple(map(self._wrapped, value))
+        return value

@@ -1,0 +1,101 @@
+"""Settings checked against a method's parameters: every one named, typed, finite and inside its bounds.
+
+Bounds shown by a slider exist in the browser alone, so they are checked again here, where settings become a spec.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import param
+
+from ..errors import SettingError
+from ..methods.base import Method
+
+LONGEST = 60  # characters of a refused value that its message repeats
+
+
+def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a method but the seed, given ones checked and the rest filled in, as JSON would hold them.
+
+    Raises SettingError naming the setting, the value, the bounds and the way out.
+    """
+    known = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+    for name in settings:
+        if name == "seed":
+            raise SettingError("The seed is a field of the spec, not a setting: give Spec(seed=...).")
+        if name not in known:
+            raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, known)}")
+    return {name: _checked(method.key, known[name], settings.get(name, known[name].default)) for name in sorted(known)}
+
+
+def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Resolved settings as the method's constructor takes them: pairs are tuples there, lists in JSON."""
+    kinds = method.param.objects()
+    return {name: tuple(value) if isinstance(kinds[name], param.Tuple) else value for name, value in settings.items()}
+
+
+def number(owner: str, value: Any, *, whole: bool, low: float, high: float = math.inf, above: bool = False) -> Any:
+    """`value` if it is a finite (whole) number from `low` to `high`; SettingError otherwise."""
+    kind = "a whole number" if whole else "a number"
+    right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    span = f"above {low:g}" if above else f"of at least {low:g}"
+    span += "" if math.isinf(high) else f" and at most {high:g}"
+    if not right or not math.isfinite(value) or value > high or (value <= low if above else value < low):
+        raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
+    return value
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The end of a refusal: what was probably meant, then all there is."""
+    near = difflib.get_close_matches(str(name), list(known), n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{meant} Choose one of {', '.join(sorted(known))}."
+
+
+def quoted(value: Any) -> str:
+    """A value as text for a message, cut to a length that cannot fill a screen."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _checked(owner: str, setting: param.Parameter, value: Any) -> Any:
+    """This value as JSON would hold it, once the parameter takes it."""
+    _finite(owner, setting, value)
+    given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
+    try:
+        setting._validate(given)
+    except (ValueError, TypeError):
+        raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {_wanted(setting)}.") from None
+    real = isinstance(setting, param.Number) and not isinstance(setting, param.Integer)
+    if real and isinstance(given, int):
+        return float(given)  # 1 and 1.0 mean the same and must read the same
+    return list(given) if isinstance(given, tuple) else given
+
+
+def _finite(owner: str, setting: param.Parameter, value: Any) -> None:
+    """Refuse what a bounds check lets through: true for 1, nan, infinity, and objects that JSON cannot hold."""
+    numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
+    for part in value if isinstance(value, (list, tuple)) else [value]:
+        odd = isinstance(part, float) and not math.isfinite(part)
+        strange = not isinstance(part, (bool, int, float, str, type(None)))
+        if odd or strange or (numeric and isinstance(part, bool)):
+            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {_wanted(setting)}.")
+
+
+def _wanted(setting: param.Parameter) -> str:
+    """What this parameter takes, in words."""
+    if isinstance(setting, param.Boolean):
+        return "true or false"
+    if isinstance(setting, param.Selector):
+        return f"one of {', '.join(map(repr, setting.objects))}"
+    if not isinstance(setting, (param.Number, param.Range)):
+        return f"what its {type(setting).__name__.lower()} takes, like {setting.default!r}"
+    kind = "a whole number" if isinstance(setting, param.Integer) else "a number"
+    kind = "a pair of numbers" if isinstance(setting, param.Range) else kind
+    low, high = setting.bounds or (None, None)
+    spans = [f"{word} {bound:g}" for word, bound in (("of at least", low), ("at most", high)) if bound is not None]
+    return " ".join([kind, " and ".join(spans)]).strip()
