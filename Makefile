@@ -11,7 +11,7 @@ FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python
 .PHONY: help app test lint format bench notebooks clean
 
 help: ## say what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 app: .venv/.app ## install and serve the explorer at http://localhost:5006/explorer (PORT=... for another port)
 	$(BIN)/python -m gpexplorer serve --port $(PORT)

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import install_import_hook
 
 SHAPED = ("gpexplorer.linalg", "gpexplorer.objectives", "gpexplorer.posteriors")
-install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs, and cost nothing else
+install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs
+
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (

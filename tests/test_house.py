@@ -38,7 +38,7 @@ def loaded_after(code: str) -> set[str]:
     return set(fresh(f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})").split())
 
 
-def test_every_module_imports_strictly_lower_floors(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_every_module_imports_strictly_lower_floors(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
 
     status = lint_imports(config_filename="pyproject.toml", no_cache=True)
@@ -116,9 +116,8 @@ def test_the_readme_lists_every_method():
 
 
 def test_every_pinned_version_is_inside_its_range_and_installed():
-    pinned = dict(
-        line.split("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line and line[0] != "#"
-    )
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     needs = [Requirement(text) for text in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"])]
 
     for need in needs:
