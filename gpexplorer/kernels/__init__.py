@@ -1,0 +1,42 @@
+"""Kernels by key: `kernels.make("se-ard", d=8)`, `kernels.make("se * periodic + linear", d=1)`.
+
+The package walk registers each class that has a `key`, so adding a kernel is adding a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+
+from ..errors import KernelError
+from .base import Covariance, registry
+from .composites import Product, Sum, parse
+
+__all__ = ["Covariance", "Product", "Sum", "available", "make"]
+
+LONGEST = 500  # characters of a kernel's text
+
+for _found in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+    importlib.import_module(_found.name)
+
+
+def available() -> dict[str, str]:
+    """Every kernel key with its title."""
+    return {key: registry[key].title for key in sorted(registry)}
+
+
+def make(text: str, d: int = 1) -> Covariance:
+    """The kernel named by a key, or by keys joined with + and *, for d inputs. KernelError says what is wrong."""
+    if not isinstance(text, str) or not text.strip():
+        raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
+    if len(text) > LONGEST:
+        raise KernelError(f"A kernel's text may have {LONGEST} characters; this one has {len(text)}.")
+
+    def atom(key: str) -> Covariance:
+        if key not in registry:
+            close = difflib.get_close_matches(key, registry, n=3) or sorted(registry)
+            raise KernelError(f"Kernel {key!r} is not known; did you mean {', '.join(close)}?")
+        return registry[key](d)
+
+    return parse(text, atom)
