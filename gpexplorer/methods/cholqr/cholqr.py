@@ -65,9 +65,7 @@ class CholQR(Method):
     key: ClassVar[str] = "cholqr"
     title: ClassVar[str] = "CholQR swaps"
     family: ClassVar[str] = "cholqr"
-    paper: ClassVar[str] = (
-        "Cao, Brubaker, Fleet, Hertzmann (2013). Efficient optimization for sparse GP regression. NIPS."
-    )
+    paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
     State: ClassVar[type] = State
     Info: ClassVar[type] = Info
     equations: ClassVar[dict[str, str]] = {
@@ -184,10 +182,20 @@ class CholQR(Method):
             swapper.pivots = Pivots(factor, state.pivots, state.oldest)
         return swapper
 
+    def prepare(self, problem: Problem, state: State) -> tuple[Swapper, int]:
+        """The swapper as the next swap would find it, and the slot it would offer for removal."""
+        swapper = self._swapper(problem, state)
+        if swapper.pivots is None:
+            swapper.refresh(state.step + 1)
+        m = swapper.factor.m
+        limit = self.swaps_per_epoch or min(60, m)
+        turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
+        return swapper, self._removal_order(m, turn, limit)[min(position, limit)]
+
     def _swaps(self, swapper: Swapper, state: State) -> Steps:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
         factor = swapper.factor
-        objective = factor.terms().total(self.objective)
+        objective = factor.total
         begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
         state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
         limit = self.swaps_per_epoch or min(60, factor.m)
@@ -209,7 +217,7 @@ class CholQR(Method):
                 pivots=swapper.pivots.rows.clone(),
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
-                objective=factor.terms().total(self.objective),
+                objective=factor.total,
             )
             yield Step(state, self._swap_info(factor, tried, state, drift))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
@@ -243,7 +251,7 @@ class CholQR(Method):
         )
 
     def _swap_info(self, factor: Factor, tried: Tried, state: State, drift: float) -> Info:
-        terms = factor.terms()
+        terms = factor.terms
         return Info(
             "swap",
             state.objective,

@@ -48,7 +48,8 @@ class Removal(NamedTuple):
 
     def solve(self, P: Tensor, B: Tensor) -> Tensor:
         """N B [m, k], the inverse of the model without the point."""
-        return (P @ B).addr_(self.q, self.q @ B, alpha=-1.0 / self.kappa)
+        NB = (B.T @ P).T  # P is symmetric, and this order reads it once
+        return NB.addr_(self.q, self.q @ B, alpha=-1.0 / self.kappa)
 
 
 class Addition(NamedTuple):
@@ -87,7 +88,8 @@ class Factor:
         n, m, y = len(self.train), len(inducing), self.train.y
         Z = self.train.rows(inducing).X
         L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm")
-        self.Lt = torch.linalg.solve_triangular(L_mm, self.kernel(self.theta, Z, self.train.X), upper=False)  # [m, n]
+        K_mn = self.kernel(self.theta, Z, self.train.X)
+        self.Lt = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).contiguous()  # [m, n], rows in one piece
         self.inducing = inducing.clone()
         self.is_inducing = torch.zeros(n, dtype=torch.bool, device=y.device)
         self.is_inducing[inducing] = True
@@ -101,13 +103,19 @@ class Factor:
         self.T = torch.linalg.solve_triangular(self.Lt[:, inducing].T.contiguous(), eye, upper=False)  # L_Z^-1
         self.c = self.Lt @ y  # [m]
         self.D = (self.prior - self.Lt.square().sum(0)).clamp_min_(0.0)  # [n]
+        self.terms = self._terms()
 
     @property
     def m(self) -> int:
         return len(self.inducing)
 
-    def terms(self) -> Terms:
-        """The objective's terms, from the carried factors (eqs 7-9)."""
+    @property
+    def total(self) -> float:
+        """The objective, from the carried terms."""
+        return self.terms.total(self.objective)
+
+    def _terms(self) -> Terms:
+        """Eqs 7-9 from the carried factors."""
         fit = (self.yy - float(self.c @ (self.P @ self.c))) / self.s2
         complexity = (len(self.train) - self.m) * math.log(self.s2) + self.logdet
         return Terms(fit, complexity, self.trace / self.s2)
@@ -128,8 +136,8 @@ class Factor:
     def transposed_times(self, R: Tensor) -> Tensor:
         """L' R' [m, c] for R [c, n]: one read of L."""
         waiting = slice(0, self.queued)
-        out = self.Lt @ R.T
-        return out.addmm_(self.queue_w[waiting].T, self.queue_a[waiting] @ R.T)
+        out = R @ self.Lt.T
+        return out.addmm_(R @ self.queue_a[waiting].T, self.queue_w[waiting]).T
 
     # -- the swap --------------------------------------------------------------------------------------------------
 
@@ -145,7 +153,7 @@ class Factor:
         vv = float(w @ Lv)
         q = self.P @ w
         kappa = float(w @ q)
-        kept = self.terms()
+        kept = self.terms
         terms = Terms(
             kept.fit + float(q @ self.c) ** 2 / (kappa * self.s2),
             kept.complexity + math.log(self.s2) + math.log(kappa),
@@ -195,6 +203,7 @@ class Factor:
         self.trace += removal.vv - uu
         self.is_inducing[self.inducing[i]], self.is_inducing[row] = False, True
         self.inducing[i] = row
+        self.terms = self._terms()
         self._enqueue(w, a)
         return a, beta
 

@@ -32,6 +32,7 @@ class Pivots:
         K = f.kernel(f.theta, f.train.rows(rows).X, f.train.X)  # [z, n]
         self.E = K - f.times(f.rows(rows))
         self.H = f.transposed_times(self.E)
+        self.EE, self.Ey = self.E @ self.E.T, self.E @ f.train.y
 
     def without(self, removal: Removal) -> View:
         """The pivots' view of the model without the removed point. O(n z + m^2 z)."""
@@ -40,8 +41,12 @@ class Pivots:
     def accepted(self, view: View, u: Tensor, b: Tensor, a: Tensor, row: int, removed: int) -> None:
         """Follow L <- L + a w', a = u - v. If `row` was a pivot, the removed point takes its slot for nothing."""
         removal, v = view.removal, view.removal.v
-        vJ, uJ = v[self.rows], u[self.rows]
-        self.E.addr_(vJ, v).addr_(uJ, u, alpha=-1.0)
+        vJ, uJ = view.vJ, u[self.rows]
+        self.E.addr_(vJ, v)
+        Eu = self.E @ u
+        self.EE = view.EE.addr_(Eu, uJ, alpha=-1.0).addr_(uJ, Eu, alpha=-1.0).addr_(uJ, uJ, alpha=float(u @ u))
+        self.Ey = view.Ey.sub_(uJ, alpha=float(self.factor.train.y @ u))
+        self.E.addr_(uJ, u, alpha=-1.0)
         self.H.addr_(removal.Lv, vJ).addr_(b, uJ, alpha=-1.0)
         self.H.addr_(removal.w, self.E @ a)
         slot = torch.nonzero(self.rows == row)
@@ -63,6 +68,8 @@ class Pivots:
     def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
         """Pivot `slot` becomes `row`, with residual column [n] and h = L'column [m]."""
         self.rows[slot], self.E[slot], self.H[:, slot] = row, column, h
+        self.EE[slot] = self.EE[:, slot] = self.E @ column
+        self.Ey[slot] = float(self.factor.train.y @ column)
 
 
 class View:
@@ -72,13 +79,12 @@ class View:
         f = pivots.factor
         self.pivots, self.removal, self.factor = pivots, removal, f
         self.vJ = removal.v[pivots.rows]  # [z]
-        Ev, y = pivots.E @ removal.v, f.train.y
+        Ev = pivots.E @ removal.v  # [z]
         self.C = pivots.E[:, pivots.rows].addr(self.vJ, self.vJ)  # [z, z]
-        self.EE = (
-            (pivots.E @ pivots.E.T).addr_(Ev, self.vJ).addr_(self.vJ, Ev).addr_(self.vJ, self.vJ, alpha=removal.vv)
-        )
+        self.EE = pivots.EE.addr(Ev, self.vJ).addr_(self.vJ, Ev)  # [z, z]
+        self.EE.addr_(self.vJ, self.vJ, alpha=removal.vv)
         self.B = pivots.H.addr(removal.Lv, self.vJ)  # [m, z]
-        self.Ey = pivots.E @ y + float(y @ removal.v) * self.vJ  # [z]
+        self.Ey = pivots.Ey + float(f.train.y @ removal.v) * self.vJ  # [z]
 
     def exact(self) -> Addition:
         """The exact effect of adding each pivot: [z]."""
@@ -100,12 +106,13 @@ class View:
         N_half = r.solve(f.P, half)
         S = gram - half.T @ N_half
         g = F @ self.Ey - N_half.T @ f.c  # [z]
-        Tz = (F @ self.pivots.E).addr_(F @ self.vJ, r.v)  # [z, n]
+        # The whitened columns are formed in full precision; ranking them needs no more than single.
+        Tz = (F @ self.pivots.E).addr_(F @ self.vJ, r.v).float()  # [z, n]
         D = Tz.square().sum(0)
-        s = ((S @ Tz) * Tz).sum(0) / D + f.s2
-        uu = ((gram @ Tz) * Tz).sum(0) / D
-        scores = reductions((g @ Tz) * D.rsqrt(), s, uu, f.s2, f.objective)
-        return scores.masked_fill_(f.is_inducing | (D <= f.least), -math.inf)
+        s = (S.float() @ Tz).mul_(Tz).sum(0).div_(D).add_(f.s2)
+        uu = (gram.float() @ Tz).mul_(Tz).sum(0).div_(D) if f.objective == "vfe" else D
+        scores = reductions((g.float() @ Tz).mul_(D.rsqrt()), s, uu, f.s2, f.objective).to(r.v)
+        return scores.masked_fill_(f.is_inducing | (D.to(r.v) <= f.least), -math.inf)
 
     def column(self, slot: int) -> tuple[Tensor, Tensor]:
         """Pivot `slot`'s residual column without the removed point: r [n] and L'r [m]."""

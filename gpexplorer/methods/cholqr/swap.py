@@ -49,12 +49,12 @@ class Swapper:
     def rebuild(self) -> float:
         """Recompute the factor; return how far the carried objective had drifted, relative."""
         f = self.factor
-        carried = f.terms().total(f.objective)
+        carried = f.total
         f.build(f.inducing)
         self._next = None
         if self.pivots is not None:
             self.pivots.choose(self.pivots.rows, self.pivots.oldest)
-        exact = f.terms().total(f.objective)
+        exact = f.total
         return abs(carried - exact) / max(abs(exact), 1e-300)
 
     def swap(self, position: int, next_position: int, step: int) -> Tried:
@@ -75,7 +75,7 @@ class Swapper:
         reduction = torch.cat([at_pivots.reduction, tested.reduction])
         best = int(reduction.argmax())
         row = int(torch.cat([pivots.rows, rows])[best])
-        kept = f.terms().total(f.objective)
+        kept = f.total
         loss = removal.terms.total(f.objective) - kept
         exact = float(reduction[best]) - loss
         accepted = exact > LEAST_GAIN * abs(kept)
