@@ -1,8 +1,10 @@
-"""What every test shares: two torch threads, a browser found on this machine, and data that needs no network."""
+"""What every test shares: checked shapes, two torch threads, a browser found here, and data that need no network."""
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-SHAPED = ("gpexplorer.linalg", "gpexplorer.objectives", "gpexplorer.posteriors")
+SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors")
 install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs
 
 ROOT = Path(__file__).resolve().parent.parent
+FILES = os.environ.get("GPEXPLORER_DATA_DIR") or ROOT.parent / "shared" / "data" / "files"
+STAND_INS = ("kin40k", "concrete")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
     "--no-sandbox",
@@ -34,6 +38,34 @@ def _threads() -> None:
 def root() -> Path:
     """The checkout: where README.md, apps/ and notebooks/ are."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Any, ...]]:
+    from gpexplorer.data.cards import card
+    from standins import write_like
+
+    folder = tmp_path_factory.mktemp("files")
+    return folder, tuple(write_like(card(name), folder) for name in STAND_INS)
+
+
+@pytest.fixture
+def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache folder that holds kin40k and concrete: the public files where this machine has them, else stand-ins.
+
+    In this process `gpx.data.load("kin40k")` reads them without a network; assert no value that only the real rows have.
+    """
+    files = Path(FILES)
+    if all((files / "uci" / name / "data.csv.gz").is_file() for name in STAND_INS):
+        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(files.resolve()))
+        yield files
+        return
+    from standins import believed
+
+    folder, made = request.getfixturevalue("_stand_ins")
+    monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(folder))
+    with believed(*made):
+        yield folder
 
 
 @pytest.fixture(scope="session")
