@@ -53,7 +53,7 @@ def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[An
 def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder that holds kin40k and concrete: the public files where this machine has them, else stand-ins.
 
-    In this process `gpx.data.load("kin40k")` reads them without a network; assert no value that only the real rows have.
+    In this process `gpx.data.load("kin40k")` reads them without a network; assert nothing that only the real rows show.
     """
     files = Path(FILES)
     if all((files / "uci" / name / "data.csv.gz").is_file() for name in STAND_INS):
