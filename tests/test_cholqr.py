@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 
 import pytest
 import torch
-from oracles import dense_objective
 from scipy import optimize
 
 from gpexplorer import kernels
@@ -17,6 +17,7 @@ from gpexplorer.methods.cholqr.factor import Factor, distinct_rows
 from gpexplorer.methods.cholqr.landscape import landscape
 from gpexplorer.methods.cholqr.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
+from oracles import dense_objective
 
 SHIFTS = [0.0, 1000.0]
 
@@ -128,7 +129,7 @@ def test_a_run_falls_converges_and_can_be_resumed_anywhere(shift: float) -> None
             outcome = end.value
             break
     values = [step.info.objective for step in trajectory[1:]]
-    assert all(b <= a + 1e-9 * abs(a) for a, b in zip(values, values[1:], strict=False))
+    assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(values))
     assert {step.info.phase for step in trajectory} == {"start", "swap", "learn"}
     assert outcome.reason in ("converged", "budget")
     assert outcome.message.endswith(".")
@@ -204,12 +205,13 @@ def reached() -> float:
 def test_an_asked_optimiser_finds_the_minimum_and_unwinds_when_closed() -> None:
     target = torch.tensor([3.0, -1.0], dtype=torch.float64).numpy()
     asked = evaluations(lambda fun: optimize.minimize(fun, [100.0, 50.0], jac=True, method="CG"))
-    point = next(asked)
-    try:
-        while True:
+    point, ended = next(asked), None
+    while ended is None:
+        try:
             point = asked.send((float(((point - target) ** 2).sum()), 2 * (point - target)))
-    except StopIteration as end:
-        assert end.value.x == pytest.approx(target, abs=1e-4)
+        except StopIteration as end:
+            ended = end.value
+    assert ended.x == pytest.approx(target, abs=1e-4)
     before = threading.active_count()
     asked = evaluations(lambda fun: optimize.minimize(fun, [100.0], jac=True, method="CG"))
     next(asked)

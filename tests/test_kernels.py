@@ -87,7 +87,7 @@ def test_by_input_factors_multiply_to_the_kernel(key: str) -> None:
 
 
 def test_against_scikit_learn() -> None:
-    kernel, _, X = case("matern52")
+    _, _, X = case("matern52")
     theta = torch.tensor([0.0, 0.4, -1.0], dtype=torch.float64)
     pairs = {
         "se": sk.RBF(1.4918246976412703),

@@ -111,7 +111,7 @@ class CholQR(Method):
         doc="Candidates tested exactly each swap: half the best by score, half drawn evenly from all rows.",
     )
     pivot_refresh = param.Integer(
-        60, bounds=(1, None), softbounds=(10, 200), doc="Swaps after which every pivot is drawn anew."
+        8, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which every pivot is drawn anew; often is better."
     )
     swaps_per_epoch = param.Integer(
         0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."

@@ -1,0 +1,1 @@
+"""Benchmarks: figures printed beside the machine's own floor, never timed assertions."""
