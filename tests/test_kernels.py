@@ -140,3 +140,41 @@ def test_wrong_inputs_are_refused() -> None:
         kernel.start(Dataset(torch.zeros(3, 5), torch.zeros(3)))
     with pytest.raises(KernelError, match="numeric columns"):
         kernel.start(Dataset(["CCO", "C"], torch.zeros(2)))
+
+
+@pytest.mark.parametrize("key", ["histogram", "tanimoto", "minmax"])
+def test_counts_by_hand(key: str) -> None:
+    rng = torch.Generator().manual_seed(4)
+    X = torch.randint(0, 4, (9, 12), generator=rng).double()
+    X[5] = 0.0
+    theta = torch.tensor([0.3, -1.0], dtype=torch.float64)
+    kernel = kernels.make(key, 12)
+    K = kernel(theta, X, X)
+    for i in range(9):
+        for j in range(9):
+            low, high = torch.minimum(X[i], X[j]).sum(), torch.maximum(X[i], X[j]).sum()
+            inner, norms = X[i] @ X[j], X[i] @ X[i] + X[j] @ X[j]
+            by_hand = {
+                "histogram": low,
+                "tanimoto": inner / (norms - inner) if norms > 0 else 1.0,
+                "minmax": low / high if high > 0 else 1.0,
+            }[key]
+            assert float(K[i, j]) == pytest.approx(float(by_hand) * float(torch.exp(torch.tensor(0.6))), rel=1e-6)
+    assert torch.allclose(kernel.diag(theta, X), K.diagonal())
+    assert float(torch.linalg.eigvalsh(K)[0]) > -1e-10
+    with pytest.raises(KernelError, match="counts of 0 or more"):
+        kernel.start(Dataset(X - 1.0, X[:, 0]))
+
+
+def test_spectrum_by_hand() -> None:
+    texts = ["CCOCC", "CCO", "NNN", "CC", "CCOCCO"]
+    kernel, theta = kernels.make("spectrum", 1), torch.tensor([0.0, -1.0], dtype=torch.float64)
+    K = kernel(theta, texts, texts)
+    assert float(K[0, 1]) == pytest.approx(1 / 3**0.5)  # {CCO, COC, OCC} and {CCO}
+    assert float(K[0, 4]) == pytest.approx((2 + 1 + 1) / (3**0.5 * 6**0.5))  # CCO twice, COC, OCC
+    assert float(K[0, 2]) == 0.0
+    assert torch.allclose(K, K.T)
+    assert torch.allclose(K.diagonal(), kernel.diag(theta, texts))
+    assert torch.allclose(kernel(theta, texts, texts[1:2])[:, 0], K[:, 1])
+    with pytest.raises(KernelError, match="row 1 is a int"):
+        kernel.start(Dataset(["CCO", 3], torch.zeros(2)))

@@ -25,7 +25,6 @@ from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 from .distances import root, squared
 
-
 FILL_BYTES = 2**20  # a block this small stays in cache between the passes that make a profile of a distance
 
 
