@@ -13,8 +13,9 @@ from scipy import optimize
 from gpexplorer import kernels
 from gpexplorer.linalg.ask_tell import evaluations
 from gpexplorer.methods.cholqr.cholqr import CholQR
-from gpexplorer.methods.cholqr.factor import Factor, distinct_rows
+from gpexplorer.methods.cholqr.factor import Factor
 from gpexplorer.methods.cholqr.landscape import landscape
+from gpexplorer.methods.cholqr.start import distinct_rows
 from gpexplorer.methods.cholqr.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -92,8 +93,11 @@ class Covariance(ABC):
         """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij in theta, by autograd over row blocks."""
         total = torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
-            total += _slope(theta, lambda at, rows=rows: (self(at, X[rows], Z) * G[rows]).sum())
+            total += _slope(theta, partial(self._weighted, X[rows], Z, G[rows]))
         return total
+
+    def _weighted(self, X: Any, Z: Any, G: Tensor, at: Tensor) -> Tensor:
+        return (self(at, X, Z) * G).sum()
 
     def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_i g_i k(theta, x_i, x_i) in theta."""

@@ -15,6 +15,7 @@ from ..errors import KernelError
 from ..problem import Dataset
 from .base import Covariance, target_sd
 
+OneInput = Callable[[Tensor, Tensor], Tensor]
 DEEPEST = 20  # nested parentheses in a kernel's text
 
 
@@ -105,12 +106,16 @@ class Product(Composite):
         unit = Dataset(train.X, train.y / target_sd(train), train.names, train.target, train.scale)
         return [*self.parts[0].start_own(train), *self.parts[1].start_own(unit)]
 
-    def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
+    def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
         """The product of the parts' factors, where both have them."""
         first, second = (part.by_input(at) for part, at in zip(self.parts, self._split(theta), strict=True))
         if first is None or second is None:
             return None
-        return [lambda x, z, f=f, g=g: f(x, z) * g(x, z) for f, g in zip(first, second, strict=True)]
+
+        def both(f: OneInput, g: OneInput) -> OneInput:
+            return lambda x, z: f(x, z) * g(x, z)
+
+        return [both(f, g) for f, g in zip(first, second, strict=True)]
 
 
 def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:

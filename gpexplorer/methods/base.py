@@ -26,6 +26,8 @@ class Method(param.ParameterizedABC):
     family: ClassVar[str] = ""
     paper: ClassVar[str] = ""
     equations: ClassVar[dict[str, str]] = {}  # setting or topic -> KaTeX
+    State: ClassVar[type]  # the named tuples that its steps hold: a stored run is rebuilt from these and no other class
+    Info: ClassVar[type]
     channels: ClassVar[tuple[Channel, ...]] = ()  # fields of info that make a series, the objective first
 
     seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")

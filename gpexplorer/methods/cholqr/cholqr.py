@@ -7,7 +7,8 @@ on the hyperparameters; until an epoch improves the objective by less than a tol
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from collections.abc import Generator
+from typing import Any, ClassVar
 
 import param
 import torch
@@ -18,45 +19,16 @@ from ...objectives import nystrom
 from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
-from .factor import QUEUE, Factor, distinct_rows
+from .factor import QUEUE, Factor
 from .learning import descend
 from .pivots import Pivots
-from .swap import Swapper, Tried
+from .start import distinct_rows
+from .state import Info as Report
+from .state import State as At
+from .state import halves, swap_info
+from .swap import Swapper
 
-
-class State(NamedTuple):
-    """All that the trajectory depends on: O(m) numbers."""
-
-    step: int
-    epoch: int
-    phase: str  # "swap" | "learn": what the step was part of
-    position: int  # steps done in this phase
-    inducing: Tensor  # [m] rows of the training data, in slots that the removal order refers to
-    pivots: Tensor  # [z] rows, in slots
-    oldest: int  # the pivot slot to be replaced next
-    theta: Tensor  # [p]
-    theta_begin: Tensor  # [p] where this epoch's learning began
-    accepted: int  # swaps accepted in this epoch
-    objective: float  # F at this state
-    epoch_begin: float  # F when the epoch began
-
-
-class Info(NamedTuple):
-    """What a step reports. Channels are nan where they do not apply."""
-
-    phase: str
-    objective: float
-    fit: float
-    logdet: float
-    trace: float
-    approx: float = math.nan
-    exact: float = math.nan
-    acceptance: float = math.nan
-    drift: float = math.nan
-    jitter: float = 0.0
-    removed: int = -1
-    proposed: int = -1
-    accepted: bool = False
+Phase = Generator[Step, None, At]
 
 
 class CholQR(Method):
@@ -66,8 +38,8 @@ class CholQR(Method):
     title: ClassVar[str] = "CholQR swaps"
     family: ClassVar[str] = "cholqr"
     paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
-    State: ClassVar[type] = State
-    Info: ClassVar[type] = Info
+    State: ClassVar[type] = At
+    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\hat K = K_{nm} K_{mm}^{-1} K_{mn}",
         "objective": r"F = \tfrac12\left[y^\top(\hat K+\sigma^2 I)^{-1}y + \log|\hat K+\sigma^2 I|"
@@ -93,7 +65,7 @@ class CholQR(Method):
         softbounds=(4, 512),
         doc="Inducing points m: more fit better and cost m times as much a swap.",
     )
-    objective = param.Selector(
+    objective: Any = param.Selector(
         default="vfe",
         objects=["vfe", "pp"],
         doc="vfe bounds the evidence and cannot overfit by its inducing points; pp drops the trace term and can.",
@@ -117,7 +89,7 @@ class CholQR(Method):
         0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."
     )
     learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps them where they start.")
-    optimiser = param.Selector(
+    optimiser: Any = param.Selector(
         default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
     )
     evaluations = param.Integer(
@@ -139,11 +111,11 @@ class CholQR(Method):
         doc="Swaps after which the factor is recomputed and its drift reported.",
     )
 
-    def steps(self, problem: Problem, resume: State | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
         state, swapper = resume, None
         if state is None:
             state = self._begin(problem)
-            yield Step(state, Info("start", *[math.nan] * 4))
+            yield Step(state, Report("start", math.nan, math.nan, math.nan, math.nan))
 
         while state.epoch < self.max_epochs:
             if state.phase == "swap":
@@ -160,17 +132,17 @@ class CholQR(Method):
             )
         return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
 
-    def _begin(self, problem: Problem) -> State:
+    def _begin(self, problem: Problem) -> At:
         order = self._start_order(problem)
         theta = problem.theta.clone()
         inducing = order[: self.num_inducing].clone()
-        return State(0, 0, "swap", 0, inducing, order[:0].clone(), 0, theta, theta.clone(), 0, math.inf, math.inf)
+        return At(0, 0, "swap", 0, inducing, order[:0].clone(), 0, theta, theta.clone(), 0, math.inf, math.inf)
 
     def _start_order(self, problem: Problem) -> Tensor:
         order = torch.randperm(len(problem.train), generator=generator(self.seed, "start"))
         return order.to(problem.train.y.device)
 
-    def _swapper(self, problem: Problem, state: State) -> Swapper:
+    def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
         inducing = state.inducing
         if state.step == 0:
@@ -182,7 +154,7 @@ class CholQR(Method):
             swapper.pivots = Pivots(factor, state.pivots, state.oldest)
         return swapper
 
-    def prepare(self, problem: Problem, state: State) -> tuple[Swapper, int]:
+    def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
         """The swapper as the next swap would find it, and the slot it would offer for removal."""
         swapper = self._swapper(problem, state)
         if swapper.pivots is None:
@@ -192,7 +164,7 @@ class CholQR(Method):
         turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
         return swapper, self._removal_order(m, turn, limit)[min(position, limit)]
 
-    def _swaps(self, swapper: Swapper, state: State) -> Steps:
+    def _swaps(self, swapper: Swapper, state: At) -> Phase:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
         factor = swapper.factor
         objective = factor.total
@@ -219,7 +191,7 @@ class CholQR(Method):
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
             )
-            yield Step(state, self._swap_info(factor, tried, state, drift))
+            yield Step(state, swap_info(factor, tried, state, drift))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
 
     def _removal_order(self, m: int, epoch: int, limit: int) -> list[int]:
@@ -229,7 +201,7 @@ class CholQR(Method):
             order += torch.randperm(m, generator=generator(self.seed, "removals", turn)).tolist()
         return order[begin % m : begin % m + limit + 1]
 
-    def _learning(self, problem: Problem, state: State) -> Steps:
+    def _learning(self, problem: Problem, state: At) -> Phase:
         """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
         Z = problem.train.rows(state.inducing).X
         limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
@@ -240,35 +212,16 @@ class CholQR(Method):
                 continue
             objective = terms.total(self.objective)
             state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, objective=objective)
-            halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
-            yield Step(state, Info("learn", objective, *halves, jitter=jitter))
+            yield Step(state, Report("learn", objective, *halves(terms), jitter=jitter))
         return state
 
-    def _converged(self, state: State, gain: float) -> str:
+    def _converged(self, state: At, gain: float) -> str:
         return (
             f"Epoch {state.epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
             f"{self.tolerance:g} of {abs(state.objective):.4g}."
         )
 
-    def _swap_info(self, factor: Factor, tried: Tried, state: State, drift: float) -> Info:
-        terms = factor.terms
-        return Info(
-            "swap",
-            state.objective,
-            terms.fit / 2,
-            terms.complexity / 2,
-            terms.trace / 2,
-            tried.approx,
-            tried.exact,
-            state.accepted / state.position,
-            drift,
-            factor.jitter,
-            tried.removed,
-            tried.proposed,
-            tried.accepted,
-        )
-
-    def posterior(self, problem: Problem, state: State) -> Posterior:
+    def posterior(self, problem: Problem, state: At) -> Posterior:
         Z = problem.train.rows(state.inducing).X
         now = nystrom(problem.kernel, state.theta, problem.train, Z)
         return nystrom_posterior(problem.kernel, state.theta, Z, now)

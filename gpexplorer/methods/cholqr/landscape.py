@@ -16,8 +16,9 @@ from torch import Tensor
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
 from ...problem import Problem
-from .cholqr import CholQR, State
+from .cholqr import CholQR
 from .factor import Factor, Removal
+from .state import State
 
 ALL_ROWS = 500  # up to here every candidate is evaluated exactly
 SAMPLE = 200  # beyond, so many are

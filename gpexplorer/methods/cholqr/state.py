@@ -1,0 +1,69 @@
+"""What CholQR carries from step to step, and what it reports."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ...objectives import Terms
+from .factor import Factor
+from .swap import Tried
+
+
+class State(NamedTuple):
+    """All that the trajectory depends on: O(m) numbers."""
+
+    step: int
+    epoch: int
+    phase: str  # "swap" | "learn": what the step was part of
+    position: int  # steps done in this phase
+    inducing: Tensor  # [m] rows of the training data, in slots that the removal order refers to
+    pivots: Tensor  # [z] rows, in slots
+    oldest: int  # the pivot slot to be replaced next
+    theta: Tensor  # [p]
+    theta_begin: Tensor  # [p] where this epoch's learning began
+    accepted: int  # swaps accepted in this epoch
+    objective: float  # F at this state
+    epoch_begin: float  # F when the epoch began
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels are nan where they do not apply."""
+
+    phase: str
+    objective: float
+    fit: float
+    logdet: float
+    trace: float
+    approx: float = math.nan
+    exact: float = math.nan
+    acceptance: float = math.nan
+    drift: float = math.nan
+    jitter: float = 0.0
+    removed: int = -1
+    proposed: int = -1
+    accepted: bool = False
+
+
+def halves(terms: Terms) -> tuple[float, float, float]:
+    """The terms as they add up to the objective."""
+    return terms.fit / 2, terms.complexity / 2, terms.trace / 2
+
+
+def swap_info(factor: Factor, tried: Tried, state: State, drift: float) -> Info:
+    """The report of one swap."""
+    return Info(
+        "swap",
+        state.objective,
+        *halves(factor.terms),
+        tried.approx,
+        tried.exact,
+        state.accepted / state.position,
+        drift,
+        factor.jitter,
+        tried.removed,
+        tried.proposed,
+        tried.accepted,
+    )
