@@ -5,6 +5,7 @@ from __future__ import annotations
 from .budget import Progress
 from .run import Run
 from .spec import Spec
+from .store import Store
 from .trace import Record, Spent, Trace
 
-__all__ = ["Progress", "Record", "Run", "Spec", "Spent", "Trace"]
+__all__ = ["Progress", "Record", "Run", "Spec", "Spent", "Store", "Trace"]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 
 from ..problem import Dataset, Kernel
+
+# What a kernel may offer beside its values, each computing every entry once: contract(theta, X, Z, G [n, m]),
+# contract_diag(theta, X, g [n]); and by_input(theta), 1-D covariances k(x, z) [n, m] to be called later.
+GRADIENTS, FACTORS = ("contract", "contract_diag"), "by_input"
 
 
 class Counter:
@@ -48,7 +55,20 @@ class Counted:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # half-built, as in copying: there is no kernel to ask yet
             raise AttributeError(name)
-        return self._wrapped(getattr(self._kernel, name))
+        found = getattr(self._kernel, name)
+        if name in GRADIENTS:
+            return lambda theta, *rest: self._metered(partial(found, theta), rest[:-1])(*rest)
+        if name == FACTORS:
+            return lambda theta: [self._factor(k) for k in factors] if (factors := found(theta)) else None
+        return self._wrapped(found)
+
+    def _factor(self, k: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+        return lambda x, z: self._metered(k, (x, z))(x, z)
+
+    def _metered(self, work: Callable[..., Any], rows: Sequence[Any]) -> Callable[..., Any]:
+        """The work, once its entries (the rows of X, times those of Z if there is one) are counted."""
+        self._counter.entries += math.prod(map(len, rows))
+        return work
 
     def _wrapped(self, value: Any) -> Any:
         if isinstance(value, Kernel):

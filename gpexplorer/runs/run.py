@@ -19,7 +19,7 @@ from .budget import Budget, Progress, scheduled
 from .counting import Counted, Counter
 from .endings import FINAL, failed, stopped
 from .trace import Record, Spent, Trace
-from .units import Of, in_units, targets
+from .units import Of, in_units, inputs, targets
 
 if TYPE_CHECKING:
     from ..data import Split
@@ -122,10 +122,8 @@ class Run:
         """
         if of not in ("f", "y"):
             raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
-        state = self.trace[at].step.state
-        theta = getattr(state, "theta", self.problem.theta)
-        noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0
-        return in_units(self.method.posterior(self.problem, state), self.problem.train, noise_var)
+        predict = self._predictive(at, of)
+        return lambda X: predict(inputs(X, self.problem.train))
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """smse, snlp, rmse, nlpd, coverage68 and coverage95 of y on the test rows, in the units of the file.
@@ -206,12 +204,16 @@ class Run:
         return self._clock()
 
     def _measured(self, at: int, split: Split) -> dict[str, float]:
-        test, train = split.test, self.problem.train
-        posterior, scale = self.posterior(at, of="y"), train.scale
-        X = test.X if scale is None or not isinstance(test.X, torch.Tensor) else test.X * scale.x_sd + scale.x_mean
-        mean, var = posterior(X)
-        observed = targets(test.y, train).to(mean)
-        return meters.scores(observed, mean, var, targets(train.y, train))
+        train = self.problem.train
+        mean, var = self._predictive(at, "y")(split.test.X)
+        return meters.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
+
+    def _predictive(self, at: int, of: Of) -> Posterior:
+        """From scaled inputs to answers in the units of the file."""
+        state = self.trace[at].step.state
+        theta = getattr(state, "theta", self.problem.theta)
+        noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0
+        return in_units(self.method.posterior(self.problem, state), self.problem.train, noise_var)
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended; the budget alone leaves the method's memory for going on at once."""

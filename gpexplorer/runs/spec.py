@@ -99,8 +99,8 @@ class Spec:
         method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
         if store is None:
             return Run(method, problem, split, spec=spec)
-        journal, kept, outcome = store.take_up(spec)
-        return Run(method, problem, split, spec=spec, store=journal, resume=kept, outcome=outcome)
+        journal, kept = store.take_up(spec)
+        return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
 
     def _read(self, data: Any) -> tuple[Spec, Split]:
         content = self.data.get("content") if isinstance(self.data, dict) else None
@@ -157,7 +157,7 @@ class Spec:
         named = {"name": kernel} if isinstance(kernel, str) else _plain("kernel", dict(_mapping("kernel", kernel)))
         if not set(named) <= {"name", "theta"} or not isinstance(named.get("name"), str):
             raise SettingError(f'kernel is {quoted(kernel)}; give a key, or {{"name": key, "theta": [...]}}.')
-        kernels.make(named["name"], 1)
+        named["name"] = kernels.make(named["name"], 1).key  # "se * linear" and "se*linear" are one kernel
         if "theta" in named:
             theta = named["theta"] if isinstance(named["theta"], list) else [named["theta"]]
             named["theta"] = [float(number("An entry of theta", x, whole=False, low=-100, high=100)) for x in theta]

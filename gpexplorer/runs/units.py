@@ -40,15 +40,14 @@ def targets(y: Tensor, train: Dataset) -> Tensor:
     return y if train.scale is None else y * train.scale.y_sd + train.scale.y_mean
 
 
-def in_units(posterior: Posterior, train: Dataset, noise_var: float | Tensor = 0.0) -> Posterior:
-    """The same predictive distribution as a function of inputs in the units of the file, answering in them.
+def in_units(posterior: Posterior, train: Dataset, noise_var: float = 0.0) -> Posterior:
+    """The same distribution of scaled inputs, answering in the units of the file, a block of rows at a time.
 
     `noise_var`, in the scaled space, is added to the variance: zero for f, the noise for y.
     """
     sd = 1.0 if train.scale is None else train.scale.y_sd
 
     def predict(X: Any) -> Prediction:
-        X = inputs(X, train)
         blocks = [posterior(X[i : i + BLOCK]) for i in range(0, max(len(X), 1), BLOCK)]
         mean, var = (torch.cat(parts) for parts in zip(*blocks, strict=True))
         return Prediction(targets(mean, train), (var + noise_var) * sd**2)
