@@ -1,0 +1,8 @@
+"""The explorer: a page that plays runs, and the same object in a notebook."""
+
+from __future__ import annotations
+
+from .explorer import Explorer
+from .shell import app
+
+__all__ = ["Explorer", "app"]

@@ -1,0 +1,193 @@
+"""The explorer: data, kernel and settings on one side, a run that plays on the other.
+
+`Explorer(spec)` is a plain layout for a notebook cell; `shell.app` wraps the same parts in a page.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from .. import kernels
+from ..errors import GPExplorerError
+from ..methods.base import registry
+from ..runs import Spec
+from .escape import text
+from .keys import HELP
+from .pictures import Pictures
+from .player import Frame, Player
+from .sentences import sentence
+from .settings import SIZE, Settings
+from .sources import Sources
+from .stage import Job, Opened
+from .status import Status
+from .theme import name as theme_name
+from .transport import Transport
+
+PERIOD = 60  # milliseconds between looks at the player
+START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
+
+
+def resources() -> None:
+    """Load what the page needs from this machine."""
+    pn.extension("katex", "tabulator", notifications=False)
+
+
+class Explorer(pn.viewable.Viewer):
+    """A run one can play: `Explorer()` or `Explorer(Spec(...))`, as a cell's last line or in an app."""
+
+    def __init__(self, spec: Spec | None = None, **params: Any) -> None:
+        super().__init__(**params)
+        resources()
+        self.spec = spec or Spec(**START)
+        self.player = Player()
+        self._data: Any = None
+        self._opening, self._callback, self._waiting = 0, None, ""
+        self.status = Status()
+        self.transport = Transport(self.player, self.reset)
+        self.pictures = Pictures(self.player.show, self.player.redraw)
+        self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
+        named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
+        self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
+        self._make_controls()
+        self._finalizer = weakref.finalize(self, self.player.close)
+        self._name_run(None)
+        self._open(play=False)
+
+    def _make_controls(self) -> None:
+        self.method = pmui.Select(label="Method", options={m.title: k for k, m in registry.items()}, value=self.spec.method, **SIZE)
+        kernel = self.spec.kernel if isinstance(self.spec.kernel, str) else self.spec.kernel["name"]
+        known = {f"{title} ({key})": key for key, title in kernels.available().items()}
+        self.kernel = pmui.Select(
+            label="Kernel", options=known | ({} if kernel in known.values() else {kernel: kernel}), value=kernel,
+            searchable=True, description="How alike two inputs make two values; “-ard” has a lengthscale an input.", **SIZE,
+        )  # fmt: skip
+        self.seed = pmui.IntInput(label="Seed", value=self.spec.seed, start=0, description="The same seed gives the same steps.", **SIZE)
+        split = self.spec.split if isinstance(self.spec.split, int) else 0
+        self.split = pmui.IntInput(label="Split", value=split, start=0, description="Which rows are held out for the test scores.", **SIZE)
+        self.budget = pmui.IntInput(
+            label="Pause after (steps)", value=self.spec.budget.get("steps", 300), start=1, step=100,
+            description="The run pauses after so many steps; Play goes on as long again.", **SIZE,
+        )  # fmt: skip
+        self.settings = Settings(registry[self.spec.method], self.spec.settings, self._changed)
+        self._place = pmui.Column(self.settings, sizing_mode="stretch_width")
+        self.method.param.watch(self._choose_method, "value")
+        for widget in (self.kernel, self.seed, self.split, self.budget):
+            widget.param.watch(lambda _: self._changed(), "value")
+
+    @property
+    def controls(self) -> list[Any]:
+        """What goes into a sidebar."""
+        more = pmui.Row(self.seed, self.split, sizing_mode="stretch_width", margin=0)
+        return [self.sources, self.kernel, self.method, self._place, self.budget, more]
+
+    @property
+    def main(self) -> list[Any]:
+        """What goes beside it."""
+        return [self.title, self.transport, self.status, self.pictures]
+
+    def reset(self) -> None:
+        """Open the run anew at step 0."""
+        self._open(play=False)
+
+    def key(self, pressed: str) -> None:
+        """Do what a key stands for."""
+        if pressed == "?":
+            self.status.say(HELP, "info")
+        self.transport.key(pressed)
+
+    def set_dark(self, dark: bool) -> None:
+        """Draw the figures for this theme."""
+        self.pictures.set_theme(theme_name(dark))
+
+    def start(self) -> None:
+        """Begin to look at the player; from now on the page follows it."""
+        if self._callback is None:
+            self._callback = pn.state.add_periodic_callback(self._drain, period=PERIOD)
+
+    def close(self) -> None:
+        """End the thread and free the run; for a session that is over."""
+        callback, self._callback = self._callback, None
+        if callback is not None and callback.running:
+            callback.stop()
+        self._finalizer()
+        self._data = None
+
+    def _choose_data(self, data: Any, split: Any) -> None:
+        self._data = split
+        self._changed(data=data)
+
+    def _choose_method(self, event: Any) -> None:
+        self.settings = Settings(registry[event.new], {}, self._changed)
+        self._place[:] = [self.settings]
+        self._changed()
+
+    def _changed(self, data: Any = None) -> None:
+        """A person chose something else: check it, and go on with it if it holds."""
+        try:
+            self.spec = replace(
+                self.spec,
+                method=self.method.value,
+                settings=self.settings.values,
+                data=self.spec.data if data is None else data,
+                split=self.split.value,
+                kernel=self.kernel.value,
+                seed=self.seed.value,
+                budget={"steps": self.budget.value},
+            )
+        except GPExplorerError as error:
+            self.status.say(str(error))
+            return
+        self.status.hush()
+        self._open(play=self.transport.playing)
+
+    def _open(self, play: bool) -> None:
+        self.player.open(Job(self.spec, self._data), play)
+
+    def _wait(self, what: str) -> None:
+        self._waiting = what
+        self.status.busy(what)
+
+    def _drain(self) -> None:
+        """Take what is new from the player; an error here becomes a sentence, never a dead page."""
+        frame = self.player.take()
+        if frame is None:
+            return
+        try:
+            self._show(frame)
+        except Exception as error:
+            self.status.say(sentence(error, "the page was being drawn"))
+
+    def _show(self, frame: Frame) -> None:
+        if frame.opened is not None and frame.opening != self._opening:
+            self._opening = frame.opening
+            self._name_run(frame.opened)
+            opened = frame.opened
+            self.sources.describe(opened.rows, opened.test_rows, opened.inputs, opened.notes)
+        since = time.monotonic() - self.player.working_since if self.player.working_since else 0.0
+        self.transport.update(frame)
+        self.pictures.update(frame)
+        self.status.update(frame, since)
+        self.status.busy(frame.busy or self._waiting)
+
+    def _name_run(self, opened: Opened | None) -> None:
+        """The question the page answers."""
+        m = self.spec.settings.get("num_inducing")
+        n = f"{opened.rows:,}" if opened else "all"
+        question = f"Which {m} of {n} rows can stand for the rest?" if m else registry[self.spec.method].title
+        doc = (registry[self.spec.method].__doc__ or "").strip().splitlines()[:1]
+        line = " ".join(doc) + " Press <b>Play</b> and watch the points move and the objective fall."
+        self.title.object = (
+            f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(question)}</div>'
+            f'<div style="font-size:14px;opacity:.78">{line}</div>'
+        )
+
+    def __panel__(self) -> Any:
+        self.start()
+        side = pmui.Column(*self.controls, width=330)
+        return pmui.Row(side, pmui.Column(*self.main, sizing_mode="stretch_width"), sizing_mode="stretch_width")

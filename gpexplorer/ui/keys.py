@@ -1,0 +1,40 @@
+"""Keys of the page: space, arrows, R, S and ?. Not for notebooks, whose own keys these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from panel.custom import JSComponent
+
+HELP = "Space plays or pauses. Left and right arrows step back and on. R starts again, S stops, ? shows these keys."
+
+
+class Keys(JSComponent):
+    """Listens on the document, but not while a person types or has a control in hand."""
+
+    _esm = """
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const known = [" ", "ArrowLeft", "ArrowRight", "r", "s", "?"]
+      const held = "input, textarea, select, button, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
+      const listen = (event) => {
+        const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
+        const target = event.composedPath()[0]
+        const typing = target.matches && target.closest(held)
+        if (!known.includes(key) || typing || event.ctrlKey || event.metaKey || event.altKey) return
+        event.preventDefault()
+        model.send_msg(key)
+      }
+      document.addEventListener("keydown", listen)
+      model.on("remove", () => document.removeEventListener("keydown", listen))
+    }
+    """
+
+    def __init__(self, pressed: Callable[[str], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._pressed = pressed
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, str) and len(msg) <= 16:
+            self._pressed(msg)

@@ -1,0 +1,37 @@
+"""Widgets for the parameters of a view: which channel, which axis, which band."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import panel_material_ui as pmui
+import param
+
+
+def options(view: Any, changed: Callable[[], None]) -> pmui.FlexBox | None:
+    """One small widget a public parameter of the view, or None where it has none."""
+    found = {
+        name: setting
+        for name, setting in view.param.objects("existing").items()
+        if name != "name" and not name.startswith("_") and not setting.constant and (setting.precedence or 0) >= 0
+    }
+    widgets = [made for name, setting in found.items() if (made := _widget(view, name, setting, changed)) is not None]
+    return pmui.FlexBox(*widgets, flex_wrap="wrap", margin=(0, 6)) if widgets else None
+
+
+def _widget(view: Any, name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
+    held = {"label": setting.label, "value": getattr(view, name), "description": setting.doc, "margin": (4, 6)}
+    if isinstance(setting, param.Boolean):
+        widget = pmui.Checkbox(**held)
+    elif isinstance(setting, param.Selector):
+        widget = pmui.Select(options=setting.get_range(), size="small", width=190, **held)
+    else:
+        return None
+
+    def choose(event: Any) -> None:
+        setattr(view, name, event.new)
+        changed()
+
+    widget.param.watch(choose, "value")
+    return widget

@@ -1,0 +1,42 @@
+"""The page around an explorer: title bar, sidebar, theme toggle, keys; one explorer a session, closed with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from .explorer import Explorer
+from .keys import HELP, Keys
+from .sentences import record
+from .theme import CSS, THEME
+
+
+def app() -> Any:
+    """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
+    try:
+        return _page(Explorer())
+    except Exception as error:
+        number = record(error, "the page was being built")
+        return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
+
+
+def _page(explorer: Explorer) -> pmui.Page:
+    keys = pmui.IconButton(icon="keyboard", description=HELP, color="default", on_click=lambda _: explorer.key("?"))
+    page = pmui.Page(
+        title="gpexplorer",
+        header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
+        sidebar=explorer.controls,
+        main=[pmui.Column(*explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
+        sidebar_width=340,
+        theme_config=THEME,
+        raw_css=[CSS],
+        busy_indicator=None,
+    )
+    page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
+    explorer.set_dark(bool(page.dark_theme))
+    explorer.start()
+    if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+        pn.state.on_session_destroyed(lambda _: explorer.close())
+    return page

@@ -1,0 +1,106 @@
+"""One line of numbers, what the next step costs, and the sentences a person should read."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from .escape import text
+from .player import Frame
+from .stage import Facts, Opened
+from .wording import nbytes, number, span
+
+CSS = """
+:host { color: inherit; }
+.facts { display: flex; flex-wrap: wrap; gap: 6px 26px; align-items: baseline; color: inherit; }
+.facts div { min-width: 58px; }
+.facts b { display: block; font-size: 17px; font-weight: 600; font-variant-numeric: tabular-nums; }
+.facts span { font-size: 12px; opacity: 0.72; }
+"""
+
+
+class Status(pn.viewable.Viewer):
+    """Status line, progress bar, cost line and alert."""
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._seen = 0
+        self.line = pn.pane.HTML(
+            _facts([("step", "0")]), stylesheets=[CSS], margin=(4, 14), sizing_mode="stretch_width", min_height=46
+        )
+        self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(2, 14))
+        self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 14), sizing_mode="stretch_width")
+        self.alert = pmui.Alert(
+            object="", visible=False, closeable=True, severity="warning", sizing_mode="stretch_width", margin=(4, 14)
+        )
+        self._layout = pmui.Column(self.alert, self.line, self.bar, self.cost, sizing_mode="stretch_width")
+
+    def update(self, frame: Frame, since: float) -> None:
+        """Show this frame; `since` is how long the step under way has taken."""
+        if frame.notice[0] > self._seen:
+            self._seen = frame.notice[0]
+            self.say(frame.notice[1], "info" if _is_good(frame) else "warning")
+        if frame.facts is not None and frame.opened is not None:
+            self.line.object = _facts(_entries(frame.facts, frame.opened))
+            fraction = frame.facts.budget
+            self.bar.value = 0 if math.isnan(fraction) else round(100 * fraction)
+        if frame.opened is not None:
+            self.cost.object = self._cost(frame, since)
+
+    def busy(self, what: str) -> None:
+        """Show that something is being waited for, or no longer."""
+        variant = "indeterminate" if what else "determinate"
+        if self.bar.variant != variant:
+            self.bar.variant = variant
+        if what:
+            self.cost.object = f"<span>{text(what)}</span>"
+
+    def say(self, message: str, severity: str = "warning") -> None:
+        """A sentence in an alert that can be closed; escaped, as it may repeat what a person gave us."""
+        self.alert.param.update(object=text(message, 800), severity=severity, visible=True, closed=False)
+
+    def hush(self) -> None:
+        """Take the alert away."""
+        self.alert.visible = False
+
+    def _cost(self, frame: Frame, since: float) -> str:
+        opened, facts = frame.opened, frame.facts
+        if opened is None:
+            return ""
+        parts = ", ".join(f"{text(name)} {nbytes(size)}" for name, size in opened.cost.arrays.items() if size > 0)
+        line = f"A step should take about {span(opened.seconds)}. Memory: {nbytes(opened.cost.memory)} ({parts})"
+        if facts is not None:
+            line += f", history {nbytes(facts.memory)}."
+            if not math.isnan(facts.eta):
+                line += f" About {span(facts.eta)} of work to the pause."
+        return f'<span style="font-size:12px;opacity:.72">{line}</span>'
+
+    def __panel__(self) -> Any:
+        return self._layout
+
+
+def _is_good(frame: Frame) -> bool:
+    outcome = frame.facts.outcome if frame.facts else None
+    return outcome is None or outcome.reason in ("converged", "budget", "stopped")
+
+
+def _facts(entries: list[tuple[str, str]]) -> str:
+    cells = "".join(f"<div><b>{text(value)}</b><span>{text(label)}</span></div>" for label, value in entries)
+    return f'<div class="facts" role="status">{cells}</div>'
+
+
+def _entries(facts: Facts, opened: Opened) -> list[tuple[str, str]]:
+    step = f"{facts.at}" if facts.at == facts.last else f"{facts.at} of {facts.last}"
+    objective = opened.channels[0].label if opened.channels else "objective"
+    return [
+        ("step", step),
+        ("phase", {"start": "start", "swap": "swapping", "learn": "learning"}.get(facts.phase, facts.phase or "—")),
+        (objective, number(facts.objective)),
+        ("SMSE on test rows", number(facts.scores.get("smse", math.nan))),
+        ("SNLP on test rows", number(facts.scores.get("snlp", math.nan))),
+        ("seconds of work", f"{facts.seconds:.2f}"),
+        ("kernel entries", f"{facts.entries:,}"),
+    ]

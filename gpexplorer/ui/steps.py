@@ -1,0 +1,41 @@
+"""The newest steps as a table: which row went out, which came in, and what it brought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import panel as pn
+
+from .escape import text
+
+
+class Steps(pn.viewable.Viewer):
+    """A Tabulator whose fields are c0, c1, ... and whose titles are escaped: names given by people are text."""
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self.table = pn.widgets.Tabulator(
+            pd.DataFrame({"c0": []}), show_index=False, disabled=True, pagination="remote", page_size=10,
+            sizing_mode="stretch_width", layout="fit_data_fill", margin=(6, 8), theme="simple", selectable=False,
+        )  # fmt: skip
+
+    def update(self, frame: pd.DataFrame) -> None:
+        """Show these rows, newest first."""
+        shown = frame.map(_cell)
+        fields = {f"c{i}": text(name) for i, name in enumerate(frame.columns)}
+        shown.columns = list(fields)
+        if self.table.titles != fields:
+            self.table.titles = fields
+        self.table.value = shown
+
+    def __panel__(self) -> Any:
+        return self.table
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.5g}"
+    return str(value)
