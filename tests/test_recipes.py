@@ -45,7 +45,7 @@ def test_the_recipe_for_a_method_gives_one_that_runs_from_a_spec(shift: float):
 
     assert outcome.reason == "converged"
     assert "25 inducing points" in outcome.message
-    assert (objective[1:] <= objective[:-1] + 1e-9).all()  # the bound tightens with every point
+    assert (objective[1:] <= objective[:-1] + 1e-6).all()  # the bound tightens with every point, to rounding
     assert objective[-1] < objective[0] - 10
     assert run.scores()["smse"] < 0.5
 
