@@ -41,12 +41,13 @@ def resources() -> None:
 class Explorer(pn.viewable.Viewer):
     """A run one can play: `Explorer()` or `Explorer(Spec(...))`, as a cell's last line or in an app."""
 
-    def __init__(self, spec: Spec | None = None, **params: Any) -> None:
+    def __init__(self, spec: Spec | None = None, data: Any = None, **params: Any) -> None:
+        """`data` are rows in memory (a Split, arrays, a table), where no name in the spec brings them."""
         super().__init__(**params)
         resources()
         self.spec = spec or Spec(**START)
         self.player = Player()
-        self._data: Any = None
+        self._read = None if data is None else lambda _: data
         self._opening, self._callback, self._waiting = 0, None, ""
         self.status = Status()
         self.transport = Transport(self.player, self.reset)
@@ -116,10 +117,10 @@ class Explorer(pn.viewable.Viewer):
         if callback is not None and callback.running:
             callback.stop()
         self._finalizer()
-        self._data = None
+        self._read = None
 
-    def _choose_data(self, data: Any, split: Any) -> None:
-        self._data = split
+    def _choose_data(self, data: Any, read: Any) -> None:
+        self._read = read
         self._changed(data=data)
 
     def _choose_method(self, event: Any) -> None:
@@ -147,7 +148,7 @@ class Explorer(pn.viewable.Viewer):
         self._open(play=self.transport.playing)
 
     def _open(self, play: bool) -> None:
-        self.player.open(Job(self.spec, self._data), play)
+        self.player.open(Job(self.spec, self._read), play)
 
     def _wait(self, what: str) -> None:
         self._waiting = what

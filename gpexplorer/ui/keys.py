@@ -11,7 +11,7 @@ HELP = "Space plays or pauses. Left and right arrows step back and on. R starts 
 
 
 class Keys(JSComponent):
-    """Listens on the document, but not while a person types or has a control in hand."""
+    """Listens on the document, but not while a person types or has a control in hand; says once if it is narrow."""
 
     _esm = """
     export function render({ model, el }) {
@@ -27,6 +27,7 @@ class Keys(JSComponent):
         model.send_msg(key)
       }
       document.addEventListener("keydown", listen)
+      if (window.innerWidth < 900) model.send_msg("narrow")
       model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """

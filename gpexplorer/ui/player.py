@@ -91,10 +91,11 @@ class Player:
         at = self._orders.at
         self.seek((self._last_at if at is None else at) - 1)
 
-    def seek(self, at: int) -> None:
-        """Pause and show this kept record."""
+    def seek(self, at: int) -> int:
+        """Pause and show this kept record; returns the one it will be."""
         at = min(max(at, 0), self._last_at)
         self._order(playing=False, steps=0, at=None if at == self._last_at else at, redraw=True)
+        return at
 
     def stop(self) -> None:
         """End the run before its next step; Play takes it up again."""

@@ -15,7 +15,7 @@ import param
 from ..methods.base import Method
 
 SIZE = {"size": "small", "sizing_mode": "stretch_width", "margin": (6, 10)}
-MOST = 10  # a slider to 10 or fewer shows a tick a value
+LONGEST = 24  # characters of a label
 
 
 class Settings(pn.viewable.Viewer):
@@ -50,7 +50,7 @@ class Settings(pn.viewable.Viewer):
         for name in first:
             shown += [self.widgets[name], equation(equations[name])]
         if rest:
-            more = pmui.Accordion(("More settings", pmui.Column(*rest)), sizing_mode="stretch_width", margin=(8, 10))
+            more = pmui.Accordion(("More settings", pmui.Column(*rest)), sizing_mode="stretch_width", margin=(8, 10), title_variant="subtitle2")
             shown.append(more)
         return pmui.Column(*shown, sizing_mode="stretch_width")
 
@@ -64,13 +64,15 @@ def equation(latex: str) -> pn.pane.LaTeX:
     return pn.pane.LaTeX(f"$${latex}$$", styles=styles, margin=(0, 14, 6, 14), sizing_mode="stretch_width")
 
 
-def label_of(name: str) -> str:
-    """num_inducing -> Inducing points is the doc's work; here only words."""
-    return name.replace("num_", "number of ").replace("_", " ").capitalize()
+def label_of(name: str, doc: str = "") -> str:
+    """What the doc calls the setting before its colon, where that is short; its name in words otherwise."""
+    head = doc.partition(":")[0]
+    short = ":" in doc and len(head) <= LONGEST
+    return head if short else name.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def _widget(name: str, setting: param.Parameter, value: Any) -> Any:
-    held = {"label": label_of(name), "value": value, "description": setting.doc, **SIZE}
+    held = {"label": label_of(name, setting.doc or ""), "value": value, "description": setting.doc, **SIZE}
     if isinstance(setting, param.Boolean):
         held.pop("size")
         return pmui.Checkbox(**held)

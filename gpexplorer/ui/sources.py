@@ -18,7 +18,7 @@ ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
 class Sources(pn.viewable.Viewer):
-    """`chosen(data, split)` is told a name, or an uploaded split; `say` gets sentences; `busy` what is waited for."""
+    """`chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets sentences; `busy` what is waited for."""
 
     def __init__(
         self,
@@ -95,19 +95,14 @@ class Sources(pn.viewable.Viewer):
         others = [column for column in self.target.options if column != self.target.value]
         self.inputs.param.update(options=others, value=others)
 
-    async def _take(self, _: Any) -> None:
+    def _take(self, _: Any) -> None:
+        """Go on with these columns; the file itself is read in the player's thread, by a child process with limits."""
         if self._file is None:
             return
-        self._busy("Reading your file …")
+        name, data = self._file
         choice = data_sets.Choice(target=self.target.value, inputs=tuple(self.inputs.value))
-        try:
-            split = await asyncio.to_thread(data_sets.read_upload, *self._file, choice)
-        except Exception as error:
-            self._say(sentence(error, "your file was being read"))
-        else:
-            self._chosen({"name": "upload"}, split)
-        finally:
-            self._busy("")
+        self.names.value = None
+        self._chosen({"name": "upload"}, lambda split: data_sets.read_upload(name, data, choice, split))
 
     def __panel__(self) -> Any:
         return self._layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -21,10 +21,10 @@ Layers = Mapping[str, pd.DataFrame]
 
 
 class Job(NamedTuple):
-    """What to open: a spec, and the data where they are in memory."""
+    """What to open: a spec, and for data that no name brings back, how to read them for a split."""
 
     spec: Spec
-    data: Any = None
+    read: Callable[[Any], Any] | None = None
 
 
 class Opened(NamedTuple):
@@ -66,7 +66,7 @@ class Stage:
     def __init__(self) -> None:
         self.run: Run | None = None
         self.opened: Opened | None = None
-        self._loaded: tuple[str, Any] | None = None
+        self._loaded: tuple[Any, Any] | None = None
         self._spent, self._scoring = 0.0, 0.0
         self._limit: int | None = None  # steps after which to pause
         self._failed: set[str] = set()  # views that raised, left out from then on
@@ -75,19 +75,18 @@ class Stage:
         """Load the data (kept from one opening to the next), open the run and take its start record."""
         split = self._split(job)
         run = job.spec.open(data=split)
-        opened = _opened(job.spec, run, split)
+        opened = _opened(job.spec, run)
         self.close()
         self.run, self.opened, self._failed = run, opened, set()
         self._spent, self._scoring, self._limit = 0.0, 0.0, job.spec.budget.get("steps")
         self.advance()
 
     def _split(self, job: Job) -> Any:
-        if job.data is not None:
-            return job.data
-        wanted = f"{job.spec.data!r} {job.spec.split!r}"
+        read = job.read or (lambda split: data_sets.load(job.spec.data, split=split))
+        wanted = (job.read or repr(job.spec.data), repr(job.spec.split))
         if self._loaded is None or self._loaded[0] != wanted:
             self._loaded = None
-            self._loaded = (wanted, data_sets.load(job.spec.data, split=job.spec.split))
+            self._loaded = (wanted, read(job.spec.split))
         return self._loaded[1]
 
     def advance(self) -> bool:
@@ -184,22 +183,23 @@ class Stage:
         return self.run
 
 
-def _opened(spec: Spec, run: Run, split: Any) -> Opened:
+def _opened(spec: Spec, run: Run) -> Opened:
     cost = run.method.cost(run.problem)
     train: Dataset = run.problem.train
+    split = run.split
     return Opened(
         spec,
         run.method.title,
-        split.name,
+        split.name if split else "",
         len(train),
-        len(split.test),
+        len(split.test) if split else 0,
         train.d,
         train.target,
         tuple(run.method.channels),
         tuple(pictures.for_run(run)),
         cost,
         cost.flops / machine_speed(),
-        tuple(split.notes),
+        split.notes if split else (),
     )
 
 

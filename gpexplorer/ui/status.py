@@ -71,11 +71,11 @@ class Status(pn.viewable.Viewer):
         if opened is None:
             return ""
         parts = ", ".join(f"{text(name)} {nbytes(size)}" for name, size in opened.cost.arrays.items() if size > 0)
-        line = f"A step should take about {span(opened.seconds)}. Memory: {nbytes(opened.cost.memory)} ({parts})"
+        line = f"Expected: {span(opened.seconds)} a step, {nbytes(opened.cost.memory)} of memory ({parts})"
         if facts is not None:
             line += f", history {nbytes(facts.memory)}."
             if not math.isnan(facts.eta):
-                line += f" About {span(facts.eta)} of work to the pause."
+                line += f" About {span(facts.eta)} of work until the pause."
         return f'<span style="font-size:12px;opacity:.72">{line}</span>'
 
     def __panel__(self) -> Any:

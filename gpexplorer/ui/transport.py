@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from .player import Frame, Player
 
 SPEEDS = {"1 step a second": 1.0, "4 steps a second": 4.0, "10 steps a second": 10.0, "As fast as it goes": float("inf")}
 DEFAULT = 10.0
+ECHO = 3.0  # seconds within which a browser may send back a value we set
 
 
 class Transport(pn.viewable.Viewer):
@@ -21,6 +24,7 @@ class Transport(pn.viewable.Viewer):
         super().__init__(**params)
         self._player, self._reset = player, reset
         self._quiet, self._asked = False, -1
+        self._sent: deque[tuple[float, int]] = deque(maxlen=100)
         self.playing = False
         self._make_buttons()
         self.scrub = pmui.IntSlider(
@@ -31,7 +35,8 @@ class Transport(pn.viewable.Viewer):
             label="Speed", options=SPEEDS, value=DEFAULT, size="small", width=180, margin=(4, 8),
             description="How fast to play at most; heavy steps take the time they take.",
         )  # fmt: skip
-        self.scrub.param.watch(self._scrubbed, "value")
+        self.scrub.param.watch(self._dragged, "value")
+        self.scrub.param.watch(self._scrubbed, "value_throttled")
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT)
         self._layout = pmui.FlexBox(
@@ -46,7 +51,7 @@ class Transport(pn.viewable.Viewer):
     def _make_buttons(self) -> None:
         self.play = pmui.Button(
             label="Play", icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
-            on_click=lambda _: self.toggle(), description="Play or pause (space)",
+            on_click=lambda _: self.toggle(), description="Play or pause (space)", description_delay=900,
         )  # fmt: skip
         self.back = _icon("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon("skip_next", "One step (right arrow)", self._player.step)
@@ -74,6 +79,7 @@ class Transport(pn.viewable.Viewer):
         self._quiet = True
         settled = self._asked in (-1, facts.at)
         value = facts.at if settled else self.scrub.value
+        self._sent.append((time.monotonic(), value))
         self.scrub.param.update(end=max(facts.last, 1), disabled=facts.last < 1, value=min(value, max(facts.last, 1)))
         self._asked = -1 if settled else self._asked
         self._quiet = False
@@ -85,10 +91,15 @@ class Transport(pn.viewable.Viewer):
             names = ("Pause", "pause") if playing else ("Play", "play_arrow")
             self.play.param.update(label=names[0], icon=names[1])
 
+    def _dragged(self, event: Any) -> None:
+        """A value on its way, unless it is one of ours that the browser sends back."""
+        ours = {value for when, value in self._sent if time.monotonic() - when < ECHO}
+        if event.new not in ours:
+            self._scrubbed(event)
+
     def _scrubbed(self, event: Any) -> None:
         if not self._quiet:
-            self._asked = int(event.new)
-            self._player.seek(self._asked)
+            self._asked = self._player.seek(int(event.new))
             self._show_playing(False)
 
     def __panel__(self) -> Any:
@@ -97,5 +108,5 @@ class Transport(pn.viewable.Viewer):
 
 def _icon(icon: str, help_: str, order: Callable[[], None]) -> pmui.IconButton:
     return pmui.IconButton(
-        icon=icon, description=help_, on_click=lambda _: order(), size="medium", margin=(4, 2), color="primary"
+        icon=icon, description=help_, description_delay=900, on_click=lambda _: order(), size="medium", margin=(4, 2), color="primary"
     )
