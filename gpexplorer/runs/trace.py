@@ -103,6 +103,8 @@ def _shared(before: Any, now: Any) -> Any:
         return before if isinstance(before, Tensor) and _same(before, now) else now
     if isinstance(now, tuple) and type(now) is type(before) and len(now) == len(before):
         parts = [_shared(*pair) for pair in zip(before, now, strict=True)]
+        if all(part is was for part, was in zip(parts, now, strict=True)):
+            return now
         return type(now)(*parts) if hasattr(now, "_fields") else type(now)(parts)
     return now
 

@@ -24,10 +24,11 @@ def inputs(X: Any, train: Dataset) -> Any:
     """
     if not isinstance(train.X, Tensor):
         return X
-    if isinstance(X, pd.DataFrame):
-        X = X[list(train.names)] if set(train.names) <= set(X.columns) else X
-        X = X.to_numpy(dtype=np.float64)
-    X = torch.as_tensor(X, dtype=torch.float64, device=train.X.device)
+    if isinstance(X, pd.DataFrame) and set(train.names) <= set(X.columns):
+        X = X[list(train.names)]
+    if not isinstance(X, Tensor):
+        X = torch.from_numpy(np.array(X, dtype=np.float64))  # a copy: frames lend memory that torch must not share
+    X = X.to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
     if train.scale is not None:
