@@ -1,0 +1,101 @@
+"""Tables and arrays that are in memory already become the same named columns as a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..errors import DataError
+from .reading import Raw
+from .wording import quote
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+TABLE, ARRAYS = "the table", "the arrays"
+OBJECT = "object"
+
+
+def from_frame(frame: DataFrame) -> Raw:
+    """A DataFrame column by column; its index is not a column."""
+    names = [str(name) for name in frame.columns]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise DataError(f"{TABLE} has the column {quote(twice[0])} more than once: give each its own name.")
+    columns = {name: as_column(TABLE, name, frame.iloc[:, i].to_numpy()) for i, name in enumerate(names)}
+    return Raw(pa.table(columns), TABLE, ())
+
+
+def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
+    """Inputs X [n, d], [n] or n texts, and targets y [n] or [n, 1]: a table, its target, and its column of objects.
+
+    NumPy arrays, tensors, lists, DataFrames and Series; column names are kept where there are any, else x0, x1, ...
+    """
+    target = str(getattr(y, "name", None) or "y")
+    named = [str(name) for name in getattr(X, "columns", ())]
+    if _is_texts(X):
+        inputs = {OBJECT: pa.array([str(text) for text in X])}
+    else:
+        matrix = _matrix(X)
+        named = named or [f"x{i}" for i in range(matrix.shape[1])]
+        inputs = {name: as_column(ARRAYS, name, matrix[:, i]) for i, name in enumerate(named)}
+        if len(inputs) < matrix.shape[1]:
+            raise DataError(f"{ARRAYS}: X has a column name more than once: give each its own name.")
+    values = _array(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    rows = len(next(iter(inputs.values()))) if inputs else 0
+    if values.ndim != 1 or len(values) != rows or not rows:
+        raise DataError(
+            f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value a row of X."
+        )
+    if target in inputs:
+        target = f"{target} (target)"
+    table = pa.table({**inputs, target: as_column(ARRAYS, target, values)})
+    return Raw(table, ARRAYS, ()), target, OBJECT if OBJECT in inputs and _is_texts(X) else None
+
+
+def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
+    """One column: numbers stay numbers, anything else becomes text that the column picker can name."""
+    kind = values.dtype.kind
+    if kind == "c":
+        raise DataError(
+            f"{name}: column {quote(column)} holds complex numbers: give real and imaginary parts as columns."
+        )
+    if kind in "biu":
+        return pa.array(values)
+    if kind == "f":
+        return pa.array(values.astype(np.float64, copy=False))
+    return pa.array([None if _is_missing(value) else str(value) for value in values.tolist()], pa.string())
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _is_texts(X: Any) -> bool:
+    return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(text, str) for text in X)
+
+
+def _matrix(X: Any) -> NDArray[Any]:
+    matrix = _array(X)
+    matrix = matrix[:, None] if matrix.ndim == 1 else matrix
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise DataError(f"{ARRAYS}: X has shape {matrix.shape}; it must be [n, d] with at least one column, or [n].")
+    return matrix
+
+
+def _array(values: Any) -> NDArray[Any]:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(
+            f"{ARRAYS}: rows of different lengths? {quote(error, 120)}. Give every row as many numbers."
+        ) from None

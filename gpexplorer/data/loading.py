@@ -1,0 +1,127 @@
+"""One door for every source: `load("kin40k")`, `load("my.csv", target="price")`, `load(frame)`, `load((X, y))`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePath
+from typing import Any
+
+import pandas as pd
+import torch
+
+from ..errors import DataError
+from ..problem import Dataset
+from .cache import Progress, fetch_card, is_cached
+from .cards import card, names
+from .columns import Choice, Numbers, pick
+from .formats import read_set
+from .generators import GENERATORS, complete, generate
+from .in_memory import from_arrays, from_frame
+from .reading import kind_of, read_path
+from .splits import Given, How, Split, make_split
+from .wording import nearest, quote
+
+CHOICES = ("target", "inputs", "drop", "objects", "missing")
+
+
+def available() -> pd.DataFrame:
+    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine."""
+    rows = [
+        {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "", "notes": one.formula,
+         "source": "generator", "cached": True}
+        for name, one in GENERATORS.items()
+    ] + [
+        {"name": one.name, "n": one.n, "d": one.d or 1, "task": one.task, "licence": one.licence,
+         "notes": " ".join((*one.traps, *one.notes)), "source": "registry", "cached": is_cached(one)}
+        for one in map(card, names())
+    ]  # fmt: skip
+    return pd.DataFrame(rows).set_index("name")
+
+
+def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:
+    """Download and check the files of a public set; `progress(done, total)` in bytes. Their paths."""
+    return fetch_card(card(name), progress)
+
+
+def load(source: Any, split: How = 0, **options: Any) -> Split:
+    """Training and test rows of a public set, generator, file, DataFrame or (X, y), in the units of the file.
+
+    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds. Options of a generator: n, d, noise,
+    seed, kernel, theta. Options of a table: target, inputs, drop, objects (one text column as input), missing
+    ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
+    Raises DataError with one sentence, before anything runs.
+    """
+    if isinstance(source, Mapping):
+        source, options = _named(source, options)
+    if isinstance(source, pd.DataFrame):
+        return _split(pick(from_frame(source), _choice("the table", options)), split, Given(), None)
+    if isinstance(source, tuple | list) and len(source) == 2:
+        raw, target, objects = from_arrays(*source)
+        return _split(
+            pick(raw, _choice("the arrays", {"target": target, "objects": objects, **options})), split, Given(), None
+        )
+    if not isinstance(source, str | PurePath):
+        raise DataError(
+            f"Data of type {type(source).__name__} cannot be read: give a name, a path, a DataFrame or (X, y)."
+        )
+    name = str(source)
+    if name in GENERATORS:
+        identity = complete(name, options)
+        return make_split(generate(name, options), split, Given(), identity, (GENERATORS[name].formula,), name)
+    if name in names():
+        one = card(name)
+        numbers, given = read_set(one, fetch_card(one), _choice(name, options))
+        return _split(numbers, split, given, [file.sha256 for file in one.files], name)
+    return _file(Path(source), split, options)
+
+
+def as_split(numbers: Numbers, how: How = 0, name: str = "upload") -> Split:
+    """Checked numbers from elsewhere (the upload child) as a split named by their content."""
+    return _split(numbers, how, Given(), None, name)
+
+
+def _named(source: Mapping[str, Any], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    asked = {**source, **options}
+    name = asked.pop("name", None)
+    if not isinstance(name, str) or not name:
+        raise DataError(f'The data {quote(dict(source), 80)} name no set: give {{"name": "kin40k"}} or similar.')
+    return name, asked
+
+
+def _choice(name: str, options: Mapping[str, Any]) -> Choice:
+    odd = [key for key in options if key not in CHOICES]
+    if odd:
+        raise DataError(f"{name} has no option {quote(odd[0])}. {nearest(odd[0], CHOICES)}")
+    asked = {key: value for key, value in options.items() if value is not None}
+    for key in ("inputs", "drop"):
+        if key in asked:
+            asked[key] = (asked[key],) if isinstance(asked[key], str) else tuple(map(str, asked[key]))
+    if asked.get("missing", "refuse") not in ("refuse", "drop"):
+        raise DataError(f'{name}: missing={quote(asked["missing"])} is not known: choose "refuse" or "drop".')
+    return Choice(**asked)
+
+
+def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
+    if not kind_of(path.name) and not path.exists() and path.parent == Path():
+        raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, *names()))}")
+    header = options.pop("header", None)
+    choice = _choice(path.name, options)
+    numbers = pick(read_path(path, header=header, also=choice.named), choice)
+    return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
+
+
+def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str = "data") -> Split:
+    X = list(numbers.X) if isinstance(numbers.X, list) else torch.from_numpy(numbers.X.astype("float64"))
+    y = torch.from_numpy(numbers.y.astype("float64"))
+    data = Dataset(X, y, numbers.names, numbers.target)
+    return make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
+
+
+def _content(numbers: Numbers) -> str:
+    """SHA-256 of every value: two tables share a key only when they are equal."""
+    held = hashlib.sha256(repr((numbers.names, numbers.target)).encode())
+    held.update(repr(numbers.X).encode() if isinstance(numbers.X, list) else numbers.X.tobytes())
+    held.update(numbers.y.tobytes())
+    return held.hexdigest()
