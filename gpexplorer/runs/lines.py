@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import time
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ class Lines:
         self.path = path
         self.content = read_whole(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._let_go = weakref.finalize(self, os.close, self._file)
         self._length = self.content.length
         os.ftruncate(self._file, self._length)
         os.lseek(self._file, self._length, os.SEEK_SET)
@@ -95,7 +97,7 @@ class Lines:
     def close(self) -> None:
         """Sync, and let go of the file."""
         self.sync()
-        os.close(self._file)
+        self._let_go()
 
 
 def write_whole(path: Path, text: str) -> None:

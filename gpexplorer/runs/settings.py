@@ -70,9 +70,10 @@ def _checked(owner: str, setting: param.Parameter, value: Any) -> Any:
         setting._validate(given)
     except (ValueError, TypeError):
         raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {_wanted(setting)}.") from None
-    real = isinstance(setting, param.Number) and not isinstance(setting, param.Integer)
-    if real and isinstance(given, int):
-        return float(given)  # 1 and 1.0 mean the same and must read the same
+    if isinstance(setting, param.NumericTuple) and given is not None:
+        return [float(part) for part in given]  # 1 and 1.0 mean the same and must read the same
+    if isinstance(setting, param.Number) and not isinstance(setting, param.Integer) and given is not None:
+        return float(given)
     return list(given) if isinstance(given, tuple) else given
 
 
