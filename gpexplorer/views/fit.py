@@ -1,0 +1,192 @@
+"""Data and prediction: a curve with bands in one dimension, a map in two, predicted against observed beyond."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+import param
+import torch
+
+from ..data.generators import truth
+from ..runs.run import Run
+from . import rows
+from .base import Layers, View, labels, layer
+from .palette import ROLES, SEQUENTIAL
+
+CURVE, SIDE, POINTS = 240, 48, 400  # grid points in 1-D, along a side in 2-D, test rows beyond
+
+
+class Fit(View):
+    """The prediction at one step, beside the data."""
+
+    key: ClassVar[str] = "fit"
+    title: ClassVar[str] = "Data and prediction"
+    help: ClassVar[str] = "Where is the band wide, and do the inducing points go there?"
+    order: ClassVar[int] = 0
+
+    show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Layers by dimension; bands are two standard deviations."""
+        d = run.problem.train.d if rows.numeric(run) else 0
+        return (_curve if d == 1 else _map if d == 2 else _against)(run, at)
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """The picture for the layers there are."""
+        draw = _plot_curve if "mean" in layers else self._plot_map if "map" in layers else _plot_against
+        return draw(layers)
+
+    def _plot_map(self, layers: Layers) -> hv.Overlay:
+        first = layers["map"].assign(value=layers["map"][self.show])
+        layers["map"]["value"] = first["value"]
+        side = len(np.unique(first["x"]))
+        grid = first.sort_values(["y", "x"])["value"].to_numpy().reshape(-1, side)
+        image = hv.Image((np.unique(first["x"]), np.unique(first["y"]), grid), ["x", "y"], "value")
+        return hv.Overlay([
+            layer(image, "map", cmap=SEQUENTIAL, colorbar=True, **labels(layers["map"])),
+            _points(layers, "train", "o", 3, "white", alpha=0.55, label="training rows"),
+            _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing points", line_color="white"),
+        ]).opts(**_LEGEND)  # fmt: skip
+
+
+def _curve(run: Run, at: int) -> Layers:
+    train, state = run.problem.train, run.trace[at].step.state
+    x, y = rows.inputs_of(train)[:, 0], rows.targets_of(train)
+    span = float(x.max() - x.min()) or 1.0
+    grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE)
+    of_f, of_y = (run.posterior(at, of=word)(torch.from_numpy(grid)[:, None]) for word in ("f", "y"))
+    mean = of_f.mean.cpu().numpy()
+    bands = {}
+    for name, found in (("band_y", of_y), ("band_f", of_f)):
+        sd = found.var.sqrt().cpu().numpy()
+        bands[name] = pd.DataFrame({"x": grid, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
+    chosen = rows.sampled(len(x)).numpy()
+    shelf = float(y.min() - 0.12 * (y.max() - y.min()))
+    layers = bands | {
+        "mean": pd.DataFrame({"x": grid, "y": mean}),
+        "train": pd.DataFrame({"x": x[chosen], "y": y[chosen]}),
+        "test": _test(run),
+        "inducing": _on_shelf(rows.inducing_rows(state), x, shelf),
+        **{name: _on_shelf(row, x, shelf) for name, row in _swapped(run.trace[at].step.info).items()},
+    }
+    known = truth(run.spec.data) if run.spec is not None else None
+    if known is not None:
+        layers["truth"] = pd.DataFrame({"x": grid, "y": known(torch.from_numpy(grid)[:, None]).numpy()})
+    layers["mean"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": train.target}
+    return layers
+
+
+def _map(run: Run, at: int) -> Layers:
+    train, state = run.problem.train, run.trace[at].step.state
+    X = rows.inputs_of(train)
+    sides = [np.linspace(*_padded(X[:, q]), SIDE) for q in (0, 1)]
+    x, y = (g.ravel() for g in np.meshgrid(*sides))
+    found = run.posterior(at)(torch.from_numpy(np.column_stack([x, y])))
+    grid = {"x": x, "y": y, "mean": found.mean.cpu().numpy(), "sd": found.var.sqrt().cpu().numpy()}
+    chosen, inducing = rows.sampled(len(X)).numpy(), rows.inducing_rows(state)
+    picked = X[inducing.cpu().numpy()] if inducing is not None else X[:0]
+    layers = {
+        "map": pd.DataFrame(grid | {"value": grid["mean"]}),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]}),
+        "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
+    }
+    layers["map"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": rows.input_name(run, 1)}
+    return layers
+
+
+def _against(run: Run, at: int) -> Layers:
+    split = run.split
+    data = split.test if split is not None and len(split.test) else run.problem.train
+    chosen = rows.sampled(len(data), POINTS)
+    part = data.rows(chosen.to(data.y.device))
+    X = torch.from_numpy(rows.inputs_of(part)) if rows.numeric(run) else part.X
+    found, observed = run.posterior(at, of="y")(X), rows.targets_of(part)
+    mean, sd = found.mean.cpu().numpy(), found.var.sqrt().cpu().numpy()
+    frame = pd.DataFrame({"x": observed, "y": mean, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
+    ends = [float(observed.min()), float(observed.max())]
+    frame.attrs |= {
+        "xlabel": f"{data.target}, observed on held-out rows" if data is not run.problem.train else data.target,
+        "ylabel": f"{data.target}, predicted ± 2 sd of y",
+    }
+    # The bars may leave the axes: the cloud is what is looked at.
+    bars = pd.DataFrame({"x": observed, "y": mean, "below": 2 * sd, "above": 2 * sd})
+    bars.attrs["loose"] = True
+    return {"points": frame[["x", "y"]].copy(), "bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends})} | {
+        "labels": frame.iloc[:0]
+    }
+
+
+def _plot_curve(layers: Layers) -> hv.Overlay:
+    def band(name: str, label: str, alpha: float) -> hv.Element:
+        area = hv.Area(layers[name], "x", ["lower", "upper"], label=label)
+        return layer(area, name, color=ROLES["band"], alpha=alpha, line_alpha=0)
+
+    def line(name: str, label: str, **style: Any) -> hv.Element:
+        return layer(hv.Curve(layers[name], "x", "y", label=label), name, **style)
+
+    parts = [
+        band("band_y", "± 2 sd of y", 0.22),
+        band("band_f", "± 2 sd of f", 0.45),
+        _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training rows"),
+        _points(layers, "test", "x", 6, ROLES["test"], label="held-out rows"),
+        line("mean", "mean", color=ROLES["mean"], line_width=2.5),
+    ]
+    if "truth" in layers:
+        parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
+    parts += [
+        _points(layers, "inducing", "triangle", 11, ROLES["inducing"], label="inducing points"),
+        _points(layers, "removed", "inverted_triangle", 13, ROLES["removed"], label="offered for removal"),
+        _points(layers, "proposed", "star", 14, ROLES["proposed"], label="proposed"),
+    ]
+    return hv.Overlay(parts).opts(**_LEGEND, **labels(layers["mean"]))
+
+
+def _plot_against(layers: Layers) -> hv.Overlay:
+    bars = hv.ErrorBars(layers["bars"], "x", ["y", "below", "above"])
+    equal = hv.Curve(layers["equal"], "x", "y", label="predicted = observed")
+    return hv.Overlay([
+        layer(bars, "bars", color=ROLES["band"], alpha=0.5, lower_head=None, upper_head=None),
+        layer(equal, "equal", color=ROLES["reference"], line_dash="dashed"),
+        _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="held-out rows"),
+    ]).opts(**_LEGEND, **labels(layers["labels"]))  # fmt: skip
+
+
+def _points(layers: Layers, name: str, marker: str, size: int, color: str, label: str, **style: Any) -> hv.Element:
+    points = hv.Scatter(layers[name], "x", "y", label=label)
+    return layer(points, name, marker=marker, size=size, color=color, **style)
+
+
+def _on_shelf(index: Any, x: np.ndarray, shelf: float) -> pd.DataFrame:
+    picked = x[np.asarray(index, dtype=int)] if index is not None else x[:0]
+    return pd.DataFrame({"x": picked, "y": np.full(len(picked), shelf)})
+
+
+def _swapped(info: Any) -> dict[str, list[int]]:
+    """The rows that the last swap took out and put forward."""
+    return {name: [r] if (r := getattr(info, name, -1)) >= 0 else [] for name in ("removed", "proposed")}
+
+
+def _test(run: Run) -> pd.DataFrame:
+    if run.split is None or not len(run.split.test):
+        return pd.DataFrame({"x": [], "y": []}, dtype=float)
+    chosen = rows.sampled(len(run.split.test)).numpy()
+    x, y = rows.inputs_of(run.split.test)[chosen, 0], rows.targets_of(run.split.test)[chosen]
+    return pd.DataFrame({"x": x, "y": y})
+
+
+def _padded(column: np.ndarray) -> tuple[float, float]:
+    low, high = float(column.min()), float(column.max())
+    room = 0.04 * (high - low) or 1.0
+    return low - room, high + room
+
+
+_LEGEND = {
+    "legend_position": "top",
+    "legend_cols": 5,
+    "responsive": True,
+    "show_grid": True,
+    "legend_opts": {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16},
+}

@@ -1,0 +1,55 @@
+"""Colours by role, after Okabe and Ito (2008): told apart by people who are colour-blind, in light and dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ROLES = {
+    "data": "#7f8c99",
+    "test": "#e69f00",
+    "truth": "#8a6bbf",
+    "mean": "#0072b2",
+    "band": "#56b4e9",
+    "inducing": "#d55e00",
+    "removed": "#cc79a7",
+    "proposed": "#009e73",
+    "reference": "#98a2ad",
+    "fit": "#0072b2",
+    "complexity": "#e69f00",
+    "trace": "#009e73",
+}
+CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6bbf", "#98a2ad", "#5d6b00", "#a02c5d")
+SEQUENTIAL = "Viridis"
+
+_INK = {
+    "light": {"text": "#22303c", "line": "#c4ccd4", "grid": "#e8ecf0", "paper": "#ffffff"},
+    "dark": {"text": "#dfe6ec", "line": "#4a5560", "grid": "#2c353e", "paper": "#1c2229"},
+}
+
+
+def paint(figure: Any, theme: str) -> None:
+    """Give a Bokeh figure's paper, axes, grid, title and legend the colours of "light" or "dark"."""
+    ink = _INK["dark" if theme == "dark" else "light"]
+    figure.update(background_fill_color=ink["paper"], border_fill_color=ink["paper"], outline_line_color=None)
+    for axis in figure.axis:
+        axis.update(
+            axis_label_text_color=ink["text"],
+            major_label_text_color=ink["text"],
+            axis_line_color=ink["line"],
+            major_tick_line_color=ink["line"],
+            minor_tick_line_color=None,
+            axis_label_text_font_style="normal",
+            axis_label_text_font_size="13px",
+            major_label_text_font_size="12px",
+        )
+    for grid in figure.grid:
+        grid.grid_line_color = ink["grid"]
+    figure.title.update(text_color=ink["text"], text_font_size="12.5px", text_font_style="normal")
+    for legend in figure.legend:
+        legend.update(
+            background_fill_color=ink["paper"],
+            background_fill_alpha=0.85,
+            border_line_color=None,
+            label_text_color=ink["text"],
+            label_text_font_size="12px",
+        )

@@ -1,0 +1,57 @@
+"""Rows of a run in the units of its file, and the names its axes carry."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..linalg.randomness import generator
+from ..problem import Dataset
+from ..runs.run import Run
+from ..runs.units import targets
+
+SHOWN = 1500  # rows drawn of a larger set
+
+
+def numeric(run: Run) -> bool:
+    """Whether the inputs are columns of numbers."""
+    return isinstance(run.problem.train.X, Tensor)
+
+
+def inputs_of(data: Dataset) -> np.ndarray:
+    """X [n, d] in the units of the file."""
+    X, by = data.X, data.scale
+    X = X if by is None else X * by.x_sd.to(X) + by.x_mean.to(X)
+    return X.detach().cpu().double().numpy()
+
+
+def targets_of(data: Dataset) -> np.ndarray:
+    """y [n] in the units of the file."""
+    return targets(data.y, data).detach().cpu().double().numpy()
+
+
+def sampled(n: int, most: int = SHOWN) -> Tensor:
+    """At most `most` row numbers of n, always the same ones, in order."""
+    return _sampled(n, most)
+
+
+@cache
+def _sampled(n: int, most: int) -> Tensor:
+    if n <= most:
+        return torch.arange(n)
+    return torch.randperm(n, generator=generator(0, "shown"))[:most].sort().values
+
+
+def input_name(run: Run, q: int) -> str:
+    """The name of an input column."""
+    names = run.problem.train.names
+    return names[q] if q < len(names) else f"x{q + 1}"
+
+
+def inducing_rows(state: Any) -> Tensor | None:
+    """Rows of the training data that are inducing points at this state, where the method has such."""
+    return getattr(state, "inducing", None)
