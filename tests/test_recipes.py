@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipes, run as they stand: a method, a kernel and a card, each with what the text promises of it."""
+"""CONTRIBUTING's recipes, run as they stand: a method, a kernel, a card, a view, each with what is promised of it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ import gpexplorer as gpx
 from gpexplorer.data.cards import parse_card
 from gpexplorer.kernels.base import registry as kernels
 from gpexplorer.methods.base import registry as methods
+from gpexplorer.views import for_run
+from gpexplorer.views.base import registry as views
+from gpexplorer.views.live import Live
 
 TEXT = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
-METHOD, KERNEL = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
+METHOD, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
 [CARD] = re.findall(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)
 
 
 @pytest.fixture(autouse=True)
 def _guests_leave() -> Iterator[None]:
     """What a recipe registers is gone when its test is over."""
-    before = dict(methods), dict(kernels)
+    before = dict(methods), dict(kernels), dict(views)
     yield
-    for registry, held in zip((methods, kernels), before, strict=True):
+    for registry, held in zip((methods, kernels, views), before, strict=True):
         registry.clear()
         registry.update(held)
 
@@ -37,17 +40,17 @@ def follow(recipe: str) -> None:
 def test_the_recipe_for_a_method_gives_one_that_runs_from_a_spec(shift: float):
     follow(METHOD)
     rows = gpx.load("snelson-like").train
-    spec = gpx.Spec(method="grow", settings={"num_inducing": 25}, kernel="se", split={"test": 0.25, "seed": 1})
+    spec = gpx.Spec(method="grow", settings={"num_inducing": 10}, kernel="se", split={"test": 0.25, "seed": 1})
 
     run = spec.open(data=gpx.load((rows.X.numpy() + shift, rows.y.numpy() - shift), split={"test": 0.25, "seed": 1}))
     outcome = run.finish()
     objective = run.table()["objective"].to_numpy()[1:]
 
     assert outcome.reason == "converged"
-    assert "25 inducing points" in outcome.message
+    assert "10 inducing points" in outcome.message
     assert (objective[1:] <= objective[:-1] + 1e-6).all()  # the bound tightens with every point, to rounding
     assert objective[-1] < objective[0] - 10
-    assert run.scores()["smse"] < 0.5
+    assert run.scores()["smse"] < 0.9  # at the first theta, which nothing learns here
 
 
 def test_the_recipe_for_a_method_resumes_where_it_stopped():
@@ -82,3 +85,18 @@ def test_the_recipe_for_a_data_set_is_a_card_that_is_taken():
 
     assert (card.n, card.d, card.target) == (100, 2, "price")
     assert card.traps == ("Row 17 was measured twice.",)
+
+
+def test_the_recipe_for_a_view_gives_a_picture_that_follows_the_run():
+    follow(VIEW)
+    run = gpx.Spec(method="cholqr", settings={"num_inducing": 5}, kernel="se").open()
+    run.finish(steps=6)
+
+    [pace] = [view for view in for_run(run) if view.key == "pace"]
+    live = Live(pace, pace.data(run, 2))
+    live.update(pace.data(run, 6))
+    [source] = [found for found in live.figure.select({"name": "pace"}) if hasattr(found, "data")]
+
+    assert live.figure.xaxis[0].axis_label == "step"
+    assert list(source.data["x"]) == list(range(7))
+    assert sum(source.data["y"]) == pytest.approx(run.trace[6].seconds)
