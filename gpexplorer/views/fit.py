@@ -46,7 +46,7 @@ class Fit(View):
         grid = first.sort_values(["y", "x"])["value"].to_numpy().reshape(-1, side)
         image = hv.Image((np.unique(first["x"]), np.unique(first["y"]), grid), ["x", "y"], "value")
         return hv.Overlay([
-            layer(image, "map", cmap=SEQUENTIAL, colorbar=True, **labels(layers["map"])),
+            layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel=self.show, **labels(layers["map"])),
             _points(layers, "train", "o", 3, "white", alpha=0.55, label="training rows"),
             _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing points", line_color="white"),
         ]).opts(**_LEGEND)  # fmt: skip
@@ -105,18 +105,16 @@ def _against(run: Run, at: int) -> Layers:
     X = torch.from_numpy(rows.inputs_of(part)) if rows.numeric(run) else part.X
     found, observed = run.posterior(at, of="y")(X), rows.targets_of(part)
     mean, sd = found.mean.cpu().numpy(), found.var.sqrt().cpu().numpy()
-    frame = pd.DataFrame({"x": observed, "y": mean, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
+    frame = pd.DataFrame({"x": observed, "y": mean})
     ends = [float(observed.min()), float(observed.max())]
     frame.attrs |= {
         "xlabel": f"{data.target}, observed on held-out rows" if data is not run.problem.train else data.target,
         "ylabel": f"{data.target}, predicted ± 2 sd of y",
     }
     # The bars may leave the axes: the cloud is what is looked at.
-    bars = pd.DataFrame({"x": observed, "y": mean, "below": 2 * sd, "above": 2 * sd})
+    bars = pd.DataFrame({"x0": observed, "y0": mean - 2 * sd, "x1": observed, "y1": mean + 2 * sd})
     bars.attrs["loose"] = True
-    return {"points": frame[["x", "y"]].copy(), "bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends})} | {
-        "labels": frame.iloc[:0]
-    }
+    return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
@@ -145,13 +143,13 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
 
 
 def _plot_against(layers: Layers) -> hv.Overlay:
-    bars = hv.ErrorBars(layers["bars"], "x", ["y", "below", "above"])
+    bars = hv.Segments(layers["bars"], ["x0", "y0", "x1", "y1"], label="± 2 sd of y")
     equal = hv.Curve(layers["equal"], "x", "y", label="predicted = observed")
     return hv.Overlay([
-        layer(bars, "bars", color=ROLES["band"], alpha=0.5, lower_head=None, upper_head=None),
+        layer(bars, "bars", color=ROLES["band"], alpha=0.5),
         layer(equal, "equal", color=ROLES["reference"], line_dash="dashed"),
         _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="held-out rows"),
-    ]).opts(**_LEGEND, **labels(layers["labels"]))  # fmt: skip
+    ]).opts(**_LEGEND, **labels(layers["points"]))  # fmt: skip
 
 
 def _points(layers: Layers, name: str, marker: str, size: int, color: str, label: str, **style: Any) -> hv.Element:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bokeh.models import BasicTickFormatter
+
 ROLES = {
     "data": "#7f8c99",
     "test": "#e69f00",
@@ -42,6 +44,8 @@ def paint(figure: Any, theme: str) -> None:
             axis_label_text_font_size="13px",
             major_label_text_font_size="12px",
         )
+        if isinstance(axis.formatter, BasicTickFormatter):
+            axis.formatter.use_scientific = False
     for grid in figure.grid:
         grid.grid_line_color = ink["grid"]
     figure.title.update(text_color=ink["text"], text_font_size="12.5px", text_font_style="normal")
