@@ -30,6 +30,7 @@ from .theme import name as theme_name
 from .transport import Transport
 
 PERIOD = 60  # milliseconds between looks at the player
+SETTLE = 0.5  # seconds
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
 
@@ -154,9 +155,13 @@ class Explorer(pn.viewable.Viewer):
         self._waiting = what
         self.status.busy(what)
 
-    def _drain(self) -> None:
+    def settle(self) -> None:
+        """Draw the start before the page is sent, where the data are as quick to read as those it opens with."""
+        self._drain(wait=SETTLE)
+
+    def _drain(self, wait: float = 0.0) -> None:
         """Take what is new from the player; an error here becomes a sentence, never a dead page."""
-        frame = self.player.take()
+        frame = self.player.take(wait)
         if frame is None:
             return
         try:

@@ -27,7 +27,7 @@ class Keys(JSComponent):
         model.send_msg(key)
       }
       document.addEventListener("keydown", listen)
-      if (window.innerWidth < 900) model.send_msg("narrow")
+      if (window.innerWidth < 900) setTimeout(() => model.send_msg("narrow"), 1200)  // once the sidebar listens
       model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """

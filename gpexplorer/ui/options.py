@@ -9,15 +9,19 @@ import panel_material_ui as pmui
 import param
 
 
-def options(view: Any, changed: Callable[[], None]) -> pmui.FlexBox | None:
+FLAT = "(2-D)"  # ends the label of an option that is for two inputs only
+
+
+def options(view: Any, inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
     """One small widget a public parameter of the view, or None where it has none."""
     found = {
         name: setting
         for name, setting in view.param.objects("existing").items()
         if name != "name" and not name.startswith("_") and not setting.constant and (setting.precedence or 0) >= 0
+        and (inputs == 2 or not str(setting.label).endswith(FLAT))
     }
     widgets = [made for name, setting in found.items() if (made := _widget(view, name, setting, changed)) is not None]
-    return pmui.FlexBox(*widgets, flex_wrap="wrap", margin=(0, 6)) if widgets else None
+    return pmui.FlexBox(*widgets, flex_wrap="wrap", align_items="center", margin=(2, 6)) if widgets else None
 
 
 def _widget(view: Any, name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
@@ -25,7 +29,7 @@ def _widget(view: Any, name: str, setting: param.Parameter, changed: Callable[[]
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(**held)
     elif isinstance(setting, param.Selector):
-        widget = pmui.Select(options=setting.get_range(), size="small", width=190, **held)
+        widget = pmui.Select(options=setting.get_range(), size="small", width=150, **held)
     else:
         return None
 

@@ -21,7 +21,7 @@ ON_TOP = 2
 class Picture(pn.viewable.Viewer):
     """One view: its title, what to look for, its options, and a figure that lives as long as its axes mean the same."""
 
-    def __init__(self, view: Any, changed: Callable[[], None], height: int, **params: Any) -> None:
+    def __init__(self, view: Any, inputs: int, changed: Callable[[], None], height: int, **params: Any) -> None:
         super().__init__(**params)
         self.view, self._live, self._again, self._changed = view, None, True, changed
         self.pane = pn.pane.Bokeh(None, sizing_mode="stretch_width", height=height, margin=(0, 6))
@@ -31,7 +31,7 @@ class Picture(pn.viewable.Viewer):
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(view, self._chosen)
+        chosen = options(view, inputs, self._chosen)
         self._layout = pmui.Paper(title, *([chosen] if chosen else []), self.pane, sizing_mode="stretch_width", margin=6)
 
     def adopt(self, view: Any) -> None:
@@ -44,6 +44,7 @@ class Picture(pn.viewable.Viewer):
         """Draw once, then only replace the numbers."""
         if self._live is None or self._again:
             self._live, self._again = Live(self.view, layers, theme), False
+            self._live.figure.output_backend = "canvas"  # WebGL needs a GPU to be the faster one for so few glyphs
             self.pane.object = self._live.figure
         else:
             self._live.update(layers)
@@ -68,6 +69,7 @@ class Pictures(pn.viewable.Viewer):
         super().__init__(**params)
         self._show, self._again = show, again
         self._opening, self.theme = -1, "light"
+        self._kind: tuple[Any, ...] = ()
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
@@ -91,7 +93,7 @@ class Pictures(pn.viewable.Viewer):
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
         if frame.table is not None and self.tabs.active >= len(self.pictures) - ON_TOP:
-            self.steps.update(frame.table)
+            self.steps.update(frame.table, hurry=not frame.playing)
 
     def set_theme(self, theme: str) -> None:
         """Light or dark, for every figure there is."""
@@ -101,13 +103,15 @@ class Pictures(pn.viewable.Viewer):
 
     def _adopt(self, opened: Opened) -> None:
         """Keep the layout where the same views apply; lay out anew where others do."""
-        if [view.key for view in opened.views] == list(self.pictures):
+        same = (opened.inputs, *(view.key for view in opened.views))
+        if same == self._kind:
             for view in opened.views:
                 self.pictures[view.key].adopt(view)
             return
+        self._kind = same
         tall = [330] * ON_TOP + [300] * len(opened.views)
         self.pictures = {
-            view.key: Picture(view, self._again, height) for view, height in zip(opened.views, tall, strict=False)
+            view.key: Picture(view, opened.inputs, self._again, height) for view, height in zip(opened.views, tall, strict=False)
         }
         shown = list(self.pictures.values())
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})

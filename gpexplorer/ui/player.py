@@ -91,11 +91,10 @@ class Player:
         at = self._orders.at
         self.seek((self._last_at if at is None else at) - 1)
 
-    def seek(self, at: int) -> int:
-        """Pause and show this kept record; returns the one it will be."""
+    def seek(self, at: int) -> None:
+        """Pause and show this kept record."""
         at = min(max(at, 0), self._last_at)
         self._order(playing=False, steps=0, at=None if at == self._last_at else at, redraw=True)
-        return at
 
     def stop(self) -> None:
         """End the run before its next step; Play takes it up again."""
@@ -114,9 +113,11 @@ class Player:
         """How fast to play at most."""
         self._order(every=1.0 / steps_a_second)
 
-    def take(self) -> Frame | None:
-        """The newest frame if there is one since the last call."""
+    def take(self, wait: float = 0.0) -> Frame | None:
+        """The newest frame if there is one since the last call; a drawn one within `wait` seconds if it comes."""
         with self._changed:
+            if wait:
+                self._changed.wait_for(lambda: self._frame is not None and not self._frame.busy, timeout=wait)
             frame, self._frame = self._frame, None
         return frame
 
@@ -231,6 +232,7 @@ class Player:
                 parts = {"facts": before.facts, "layers": before.layers, "table": before.table}
             head = (self._opening, self._stage.opened, self._orders.playing, busy, self._notice)
             self._frame = Frame(*head, **parts)
+            self._changed.notify_all()
 
     def _wanted(self) -> bool:
         orders = self._orders

@@ -40,7 +40,8 @@ def serve(port: int = 5006, address: str = "localhost", show: bool = False, orig
         sign_sessions=True,
         secret_key=os.environ.get("BOKEH_SECRET_KEY") or secrets.token_urlsafe(48),
         generate_session_ids=True,
-        include_headers=["Host"],
+        unused_session_lifetime_milliseconds=8000,
+        check_unused_sessions_milliseconds=2000,
         verbose=False,
     )
 

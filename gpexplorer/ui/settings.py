@@ -50,7 +50,10 @@ class Settings(pn.viewable.Viewer):
         for name in first:
             shown += [self.widgets[name], equation(equations[name])]
         if rest:
-            more = pmui.Accordion(("More settings", pmui.Column(*rest)), sizing_mode="stretch_width", margin=(8, 10), title_variant="subtitle2")
+            more = pmui.Accordion(
+                ("More settings", pmui.Column(*rest)), title_variant="subtitle2", dynamic=True,
+                sizing_mode="stretch_width", margin=(8, 10),
+            )  # fmt: skip
             shown.append(more)
         return pmui.Column(*shown, sizing_mode="stretch_width")
 
@@ -60,8 +63,8 @@ class Settings(pn.viewable.Viewer):
 
 def equation(latex: str) -> pn.pane.LaTeX:
     """A formula, from this package's own constants only: KaTeX runs what it is given."""
-    styles = {"font-size": "12px", "opacity": "0.75", "overflow-x": "auto", "overflow-y": "hidden"}
-    return pn.pane.LaTeX(f"$${latex}$$", styles=styles, margin=(0, 14, 6, 14), sizing_mode="stretch_width")
+    styles = {"font-size": "11px", "opacity": "0.8", "overflow-x": "auto", "overflow-y": "hidden"}
+    return pn.pane.LaTeX(f"$${latex}$$", styles=styles, margin=(0, 10, 6, 10), sizing_mode="stretch_width")
 
 
 def label_of(name: str, doc: str = "") -> str:

@@ -8,7 +8,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .explorer import Explorer
-from .keys import HELP, Keys
+from .keys import Keys
 from .sentences import record
 from .theme import CSS, THEME
 
@@ -23,7 +23,7 @@ def app() -> Any:
 
 
 def _page(explorer: Explorer) -> pmui.Page:
-    keys = pmui.IconButton(icon="keyboard", description=HELP, color="default", on_click=lambda _: explorer.key("?"))
+    keys = pmui.IconButton(icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?"))
 
     def pressed(key: str) -> None:
         if key == "narrow":
@@ -35,13 +35,14 @@ def _page(explorer: Explorer) -> pmui.Page:
         header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
         sidebar=explorer.controls,
         main=[pmui.Column(*explorer.main, Keys(pressed), sizing_mode="stretch_width")],
-        sidebar_width=340,
+        sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],
         busy_indicator=None,
     )
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
+    explorer.settle()
     explorer.start()
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())

@@ -51,6 +51,7 @@ class Facts(NamedTuple):
     last: int
     phase: str
     seconds: float
+    total: float  # seconds of the whole run
     entries: int
     objective: float
     scores: Mapping[str, float]
@@ -146,6 +147,7 @@ class Stage:
             len(run.trace) - 1,
             str(getattr(info, "phase", "")),
             record.seconds,
+            run.trace[-1].seconds,
             record.cost.entries,
             float(getattr(info, first, float("nan"))),
             _scores(run, at),

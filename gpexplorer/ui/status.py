@@ -20,6 +20,7 @@ CSS = """
 .facts b { display: block; font-size: 17px; font-weight: 600; font-variant-numeric: tabular-nums; }
 .facts span { font-size: 12px; opacity: 0.72; }
 """
+PATIENCE = 1.0  # seconds after which a step under way is spoken of
 
 
 class Status(pn.viewable.Viewer):
@@ -47,8 +48,8 @@ class Status(pn.viewable.Viewer):
             self.line.object = _facts(_entries(frame.facts, frame.opened))
             fraction = frame.facts.budget
             self.bar.value = 0 if math.isnan(fraction) else round(100 * fraction)
-        if frame.opened is not None:
-            self.cost.object = self._cost(frame, since)
+        if frame.opened is not None and frame.facts is not None:
+            self.cost.object = self._cost(frame.opened, frame.facts, since)
 
     def busy(self, what: str) -> None:
         """Show that something is being waited for, or no longer."""
@@ -66,17 +67,23 @@ class Status(pn.viewable.Viewer):
         """Take the alert away."""
         self.alert.visible = False
 
-    def _cost(self, frame: Frame, since: float) -> str:
-        opened, facts = frame.opened, frame.facts
-        if opened is None:
-            return ""
-        parts = ", ".join(f"{text(name)} {nbytes(size)}" for name, size in opened.cost.arrays.items() if size > 0)
-        line = f"Expected: {span(opened.seconds)} a step, {nbytes(opened.cost.memory)} of memory ({parts})"
+    def _cost(self, opened: Opened, facts: Facts | None, since: float) -> str:
+        """What a step takes and holds; the arrays one by one, the largest first, under the pointer."""
+        arrays = sorted(opened.cost.arrays.items(), key=lambda item: -item[1])
+        every = ", ".join(f"{name} {nbytes(size)}" for name, size in arrays)
+        parts = [f"{span(opened.seconds)} a step expected"]
+        if facts is not None and facts.last > 0:
+            parts = [f"{span(facts.total / facts.last)} a step so far"]
+        most = f" (most in {arrays[0][0]}: {nbytes(arrays[0][1])})" if arrays else ""
+        parts.append(f"memory {nbytes(opened.cost.memory)}{most}")
         if facts is not None:
-            line += f", history {nbytes(facts.memory)}."
-            if not math.isnan(facts.eta):
-                line += f" About {span(facts.eta)} of work until the pause."
-        return f'<span style="font-size:12px;opacity:.72">{line}</span>'
+            parts.append(f"history {nbytes(facts.memory)}")
+            if not math.isnan(facts.eta) and facts.outcome is None:
+                parts.append(f"about {span(facts.eta)} of work until the pause")
+        if since > PATIENCE:
+            parts.append(f"step {facts.last + 1 if facts else 0} under way for {span(since)}")
+        line = " · ".join(text(part) for part in parts)
+        return f'<span style="font-size:12px;opacity:.72" title="{text(every)}">{line}</span>'
 
     def __panel__(self) -> Any:
         return self._layout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pandas as pd
@@ -9,19 +10,25 @@ import panel as pn
 
 from .escape import text
 
+PERIOD = 0.5  # seconds between two tables while playing: a table costs ten times a figure
+
 
 class Steps(pn.viewable.Viewer):
     """A Tabulator whose fields are c0, c1, ... and whose titles are escaped: names given by people are text."""
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
+        self._shown = 0.0
         self.table = pn.widgets.Tabulator(
             pd.DataFrame({"c0": []}), show_index=False, disabled=True, pagination="remote", page_size=10,
             sizing_mode="stretch_width", layout="fit_data_fill", margin=(6, 8), theme="simple", selectable=False,
         )  # fmt: skip
 
-    def update(self, frame: pd.DataFrame) -> None:
-        """Show these rows, newest first."""
+    def update(self, frame: pd.DataFrame, hurry: bool = True) -> None:
+        """Show these rows, newest first; without hurry, not more than twice a second."""
+        if not hurry and time.monotonic() - self._shown < PERIOD:
+            return
+        self._shown = time.monotonic()
         shown = frame.map(_cell)
         fields = {f"c{i}": text(name) for i, name in enumerate(frame.columns)}
         shown.columns = list(fields)
