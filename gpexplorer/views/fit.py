@@ -47,8 +47,8 @@ class Fit(View):
         image = hv.Image((np.unique(first["x"]), np.unique(first["y"]), grid), ["x", "y"], "value")
         return hv.Overlay([
             layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel=self.show, **labels(layers["map"])),
-            _points(layers, "train", "o", 3, "white", alpha=0.55, label="training rows"),
-            _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing points", line_color="white"),
+            _points(layers, "train", "o", 3, "white", alpha=0.55, label="training"),
+            _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing", line_color="white"),
         ]).opts(**_LEGEND)  # fmt: skip
 
 
@@ -128,16 +128,16 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
     parts = [
         band("band_y", "± 2 sd of y", 0.22),
         band("band_f", "± 2 sd of f", 0.45),
-        _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training rows"),
-        _points(layers, "test", "x", 6, ROLES["test"], label="held-out rows"),
+        _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training"),
+        _points(layers, "test", "x", 6, ROLES["test"], label="held out"),
         line("mean", "mean", color=ROLES["mean"], line_width=2.5),
     ]
     if "truth" in layers:
         parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
     parts += [
-        _points(layers, "inducing", "triangle", 11, ROLES["inducing"], label="inducing points"),
-        _points(layers, "removed", "inverted_triangle", 13, ROLES["removed"], label="offered for removal"),
-        _points(layers, "proposed", "star", 14, ROLES["proposed"], label="proposed"),
+        _points(layers, "inducing", "triangle", 11, ROLES["inducing"], label="inducing"),
+        _points(layers, "removed", "inverted_triangle", 13, ROLES["removed"], label="going out"),
+        _points(layers, "proposed", "star", 14, ROLES["proposed"], label="coming in"),
     ]
     return hv.Overlay(parts).opts(**_LEGEND, **labels(layers["mean"]))
 
@@ -183,7 +183,7 @@ def _padded(column: np.ndarray) -> tuple[float, float]:
 
 _LEGEND = {
     "legend_position": "top",
-    "legend_cols": 5,
+    "legend_cols": 4,
     "responsive": True,
     "show_grid": True,
     "legend_opts": {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16},

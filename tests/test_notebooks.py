@@ -1,0 +1,29 @@
+"""Every notebook runs from top to bottom, in a folder of its own, without a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:zmq", "ignore:There is no current event loop:DeprecationWarning"
+)
+def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    book = nbformat.read(path, as_version=4)
+    NotebookClient(book, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)
+    assert not [out for cell in code for out in cell.outputs if out.output_type == "error"]
+    assert code[-1].outputs, "the last cell shows nothing"
