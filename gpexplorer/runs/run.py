@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import torch
 
 from ..errors import StoreError
 from ..methods.base import Method, Steps
 from ..problem import Outcome, Posterior, Problem
 from . import meters
 from .budget import Budget, Progress, scheduled
+from .clock import read
 from .counting import Counted, Counter
 from .endings import FINAL, failed, stopped
 from .trace import Record, Spent, Trace
@@ -105,15 +105,22 @@ class Run:
         """Free the method's memory and the store, without waiting: a step under way ends first. The trace stays."""
         self.closed = True
         if self._busy.acquire(blocking=False):
-            try:
-                self._release()
-            finally:
-                self._busy.release()
+            self._release()
+            self._busy.release()
 
     def fork(self, at: int = -1) -> Run:
         """A second run that shares the records up to `at` and goes on from the state kept there; it is not stored."""
         kept = self.trace[: range(len(self.trace))[at] + 1]
         return Run(self.method, self.problem, self.split, spec=self.spec, resume=kept, clock=self._clock)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy has the trace and the answers, and goes on by itself; the store and the method's memory stay here."""
+        live = ("_steps", "_journal", "_halt", "_busy", "error")
+        return {name: value for name, value in self.__dict__.items() if name not in live}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _steps=None, _journal=None, error=None)
+        self._halt, self._busy = threading.Event(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> Posterior:
         """The predictive distribution at record `at`: inputs [t, d] and answers in the units of the file.
@@ -178,13 +185,13 @@ class Run:
     def _next(self, score: bool) -> Record | None:
         """Ask for one step, stamp it, keep it, write it."""
         steps = self._steps = self._steps or self._start()
-        before = self._now()
+        before = read(self._clock, self.problem.train.y)
         try:
             step = next(steps)
         except StopIteration as end:
             self._end(end.value)
             return None
-        self._seconds += self._now() - before
+        self._seconds += read(self._clock, self.problem.train.y) - before
         self.outcome = None
         self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
         self._write(lambda journal: [journal.append(record) for record in self.trace[len(journal) :]])
@@ -195,13 +202,6 @@ class Run:
     def _start(self) -> Steps:
         counted = replace(self.problem, kernel=Counted(self.problem.kernel, self._counter))
         return self.method.steps(counted, resume=self.trace[-1].step.state if len(self.trace) else None)
-
-    def _now(self) -> float:
-        """The clock, once the device has done all it was asked."""
-        device = self.problem.train.y.device
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return self._clock()
 
     def _measured(self, at: int, split: Split) -> dict[str, float]:
         train = self.problem.train

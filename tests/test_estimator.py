@@ -1,0 +1,136 @@
+"""The scikit-learn face: its own checks, and that it answers what a run answers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from gpexplorer import Estimator
+from gpexplorer.errors import NotPositiveDefinite, SettingError
+from gpexplorer.methods.base import registry
+from toy import Toy
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Matrices this small are slower on two threads, and far slower on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+# The one on other array libraries runs only where SciPy was told to expect them before it was imported.
+CHECKS = [check for _, check in estimator_checks_generator(Estimator()) if "array_api" not in check.func.__name__]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.func.__name__))
+def test_scikit_learns_own_checks(check: Callable[[Any], None]):
+    check(Estimator())
+
+
+def rows(n: int = 120, shift: float = 0.0, scale: float = 1.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (n, 2))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.standard_normal(n)
+    return scale * X - shift, scale * y + shift
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (4e3, 30.0)])
+def test_it_learns_and_knows_how_well(shift: float, scale: float):
+    X, y = rows(240, shift, scale)
+    model = Estimator(num_inducing=24).fit(X[:120], y[:120])
+
+    mean, sd = model.predict(X[120:], return_std=True)
+
+    assert model.score(X[120:], y[120:]) > 0.95
+    assert 0.07 * scale < np.median(sd) < 0.14 * scale  # the noise of y, sd 0.1, is in it
+    assert 0.6 < np.mean(np.abs(y[120:] - mean) < sd) < 0.76
+    assert np.array_equal(model.predict(X[120:]), mean)
+    far = model.predict(X[:1] + 100 * scale, return_std=True)
+    assert far[1][0] > 5 * np.median(sd)
+
+
+def test_it_is_the_run_of_a_spec():
+    X, y = rows()
+    model = Estimator(num_inducing=8, settings={"objective": "pp"}, budget={"steps": 5}, random_state=3).fit(X, y)
+
+    spec = model.run_.spec
+
+    assert (spec.seed, spec.settings["objective"], spec.settings["num_inducing"]) == (3, "pp", 8)
+    assert model.run_.done == 5
+    assert model.theta_.tolist() == model.run_.trace[-1].step.state.theta.tolist()
+    assert model.n_features_in_ == 2
+    assert np.array_equal(model.predict(X), model.run_.posterior(of="y")(X).mean.numpy())
+
+
+def test_more_inducing_points_than_rows_are_as_many_as_rows():
+    X, y = rows(9)
+
+    assert Estimator(num_inducing=50).fit(X, y).run_.spec.settings["num_inducing"] == 9
+    assert Estimator(num_inducing=None).fit(X, y).run_.spec.settings["num_inducing"] == 64
+
+
+def test_a_pickled_model_predicts_and_goes_on_the_same():
+    X, y = rows(60)
+    model = Estimator(num_inducing=8, budget={"steps": 4}).fit(X, y)
+
+    again = pickle.loads(pickle.dumps(model))
+
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.run_.fork().finish(steps=6).reason == model.run_.fork().finish(steps=6).reason == "budget"
+
+
+def test_names_of_columns_are_kept():
+    X, y = rows(40)
+    frame = pd.DataFrame(X, columns=["east", "north"])
+    model = Estimator(num_inducing=5, budget={"steps": 3}).fit(frame, y)
+
+    assert model.feature_names_in_.tolist() == ["east", "north"]
+    assert model.run_.problem.train.names == ("east", "north")
+
+
+def test_it_searches_and_pipes():
+    X, y = rows(60)
+    model = Estimator(num_inducing=8, budget={"steps": 12})
+    search = GridSearchCV(make_pipeline(StandardScaler(), model), {"estimator__kernel": ["linear", "se"]}, cv=3)
+
+    search.fit(X, y)
+
+    assert search.best_params_ == {"estimator__kernel": "se"}
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_a_random_state_is_drawn_from_and_none_is_zero():
+    X, y = rows(30)
+    seeds = [
+        Estimator(num_inducing=4, budget={"steps": 1}, random_state=state).fit(X, y).run_.spec.seed
+        for state in (None, 7, np.random.RandomState(0), np.random.RandomState(0))
+    ]
+
+    assert seeds[:2] == [0, 7]
+    assert seeds[2] == seeds[3] > 7
+
+
+def test_what_cannot_be_fitted_is_raised(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(registry, "toy", Toy)
+    X, y = rows(30)
+
+    with pytest.raises(NotPositiveDefinite):
+        Estimator("toy", settings={"fault": "known"}).fit(X, y)
+    with pytest.raises(SettingError, match="num_inducing is 0"):
+        Estimator(num_inducing=0).fit(X, y)
+    with pytest.raises(SettingError, match="Method 'svm' is not known"):
+        Estimator("svm").fit(X, y)
