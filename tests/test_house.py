@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 from importlinter.cli import lint_imports
 from packaging.requirements import Requirement
+from typer.main import get_command
 
 import gpexplorer as gpx
+from gpexplorer.__main__ import app
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import Method, registry
 
@@ -107,6 +109,14 @@ def test_the_readme_names_commands_that_the_makefile_has():
     named = set(re.findall(r"\bmake ([a-z]+)\b", readme))
 
     assert {"app", "test"} <= named <= targets
+
+
+def test_the_readme_names_subcommands_that_exist():
+    readme = (ROOT / "README.md").read_text("utf-8")
+
+    named = set(re.findall(r"^python -m gpexplorer ([a-z]+)", readme, flags=re.M))
+
+    assert {"run", "data", "methods", "serve"} <= named <= set(get_command(app).commands)
 
 
 def test_the_readme_lists_every_method():
