@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .limits import UPLOAD as UPLOAD
     from .loading import available as available
     from .loading import fetch as fetch
+    from .loading import is_named as is_named
     from .loading import load as load
     from .splits import Split as Split
     from .uploads import Preview as Preview
@@ -27,12 +28,25 @@ _HOMES = {
     "UPLOAD": "limits",
     "available": "loading",
     "fetch": "loading",
+    "is_named": "loading",
     "load": "loading",
     "preview": "uploads",
     "read_upload": "uploads",
     "truth": "generators",
 }
-__all__ = ["UPLOAD", "Choice", "Preview", "Split", "available", "fetch", "load", "preview", "read_upload", "truth"]
+__all__ = [
+    "UPLOAD",
+    "Choice",
+    "Preview",
+    "Split",
+    "available",
+    "fetch",
+    "is_named",
+    "load",
+    "preview",
+    "read_upload",
+    "truth",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -78,5 +78,6 @@ def notes_on_inputs(columns: dict[str, Floats]) -> tuple[str, ...]:
         verb = "is" if len(constant) == 1 else "are"
         notes.append(f"{listing(constant)} {verb} constant: kept, but an input that never changes explains nothing.")
     if counting:
-        notes.append(f"{listing(counting)} only counts the rows: drop it unless the order of the rows means something.")
+        verb = "only counts" if len(counting) == 1 else "only count"
+        notes.append(f"{listing(counting)} {verb} the rows: leave out what is no more than a row number.")
     return tuple(notes)

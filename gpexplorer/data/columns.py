@@ -176,8 +176,12 @@ def _has_decimal_comma(parsed: Column) -> bool:
 def _numbers(name: str, column: str, parsed: Column) -> Floats:
     if parsed.first is not None:
         row, value = parsed.first
-        what = "a decimal comma" if _has_decimal_comma(parsed) else "text"
-        way = "write 3.5, not 3,5" if what != "text" else "correct it, or leave the column out with inputs=[...]"
+        what = "a decimal comma (or a mark for thousands)" if _has_decimal_comma(parsed) else "text"
+        way = (
+            "write 3.5 for 3,5 and 1234 for 1,234"
+            if what != "text"
+            else "correct it, or leave the column out with inputs=[...]"
+        )
         more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
         raise DataError(
             f"{name}: column {quote(column)} has {what} in row {row + 1}: {quote(value)}{more}, "

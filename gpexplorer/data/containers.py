@@ -21,8 +21,8 @@ _INDEX = "__index_level_"
 
 def read_parquet(
     name: str, data: bytes, limits: Limits, also: Collection[str] = (), most: int | None = None
-) -> tuple[pa.Table, tuple[str, ...]]:
-    """The number columns of a Parquet file, and those named in `also`; `most` rows of every column for a preview.
+) -> tuple[pa.Table, tuple[str, ...], int]:
+    """The number columns of a Parquet file and those named in `also`, notes, and its rows; `most` rows for a preview.
 
     Text columns not asked for are never decoded: that is where a small file becomes a large one.
     """
@@ -32,13 +32,13 @@ def read_parquet(
         limits.check_table(name, rows, len(schema.names))
         _refuse_twice(name, schema.names)
         if most is not None:
-            return _first_rows(file, most), ()
+            return _first_rows(file, most), (), rows
         kept = [f.name for f in schema if f.name in also or (is_number(f.type) and not f.name.startswith(_INDEX))]
         left = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
         table = file.read(columns=kept, use_threads=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{name} is not a Parquet file that can be read: {quote(error, 120)}. Save it again.") from None
-    return table, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
+    return table, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else (), rows
 
 
 def is_number(kind: pa.DataType) -> bool:

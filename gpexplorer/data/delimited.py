@@ -44,8 +44,9 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
         data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
         delimiter = "\t"
     first = _head(data, 1)
-    columns = first[0].count(delimiter) + 1 if first else 0
-    limits.check_table(name, data.count(b"\n"), columns)
+    if not first:
+        raise DataError(f"{name} holds only blank lines: choose a file with a header and at least 3 rows.")
+    limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
 
     cells = _cells(name, data, delimiter)
     names, notes, skip = _names(name, [cells[i][0].as_py().strip() for i in range(cells.num_columns)], header)

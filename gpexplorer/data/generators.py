@@ -126,6 +126,7 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if odd:
         raise DataError(f"{name} has no option {listing(odd)}; it has {listing(known)}.")
     asked = known | dict(options)
+    _check_theta(name, asked.get("theta"))
     most = _MOST_DRAWN if recipe.truth is None else 10_000_000
     _whole(name, "n", asked["n"], 3, most)
     _whole(name, "d", asked["d"], *recipe.d_bounds)
@@ -141,6 +142,14 @@ def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def _whole(name: str, option: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise DataError(f"{name}: {option}={quote(value)} must be a whole number from {low:,} to {high:,}.")
+
+
+def _check_theta(name: str, theta: object) -> None:
+    if theta is None:
+        return
+    given = isinstance(theta, Sequence) and not isinstance(theta, str)
+    if not given or not all(isinstance(t, int | float) and math.isfinite(t) for t in theta):  # type: ignore[attr-defined]
+        raise DataError(f"{name}: theta={quote(theta)} must be a list of finite log-hyperparameters.")
 
 
 def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None) -> Tensor:

@@ -17,7 +17,7 @@ from .wording import quote
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-TABLE, ARRAYS = "the table", "the arrays"
+TABLE, ARRAYS = "the table", "the pair (X, y)"
 OBJECT = "object"
 
 

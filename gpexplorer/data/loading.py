@@ -29,8 +29,8 @@ CHOICES = ("target", "inputs", "drop", "objects", "missing")
 def available() -> pd.DataFrame:
     """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine."""
     rows = [
-        {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "", "notes": one.formula,
-         "source": "generator", "cached": True}
+        {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
+         "notes": one.formula, "source": "generator", "cached": True}
         for name, one in GENERATORS.items()
     ] + [
         {"name": one.name, "n": one.n, "d": one.d or 1, "task": one.task, "licence": one.licence,
@@ -41,8 +41,17 @@ def available() -> pd.DataFrame:
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:
-    """Download and check the files of a public set; `progress(done, total)` in bytes. Their paths."""
-    return fetch_card(card(name), progress)
+    """Paths of the checked files of a public set, none for a generator; `progress(done, total)` in bytes."""
+    return () if name in GENERATORS else fetch_card(card(name), progress)
+
+
+def is_named(source: Any) -> bool:
+    """Whether a source is a public set or a generator, by name or as a dict: what a link from a stranger may ask for.
+
+    Anything else that is text would be opened as a file of this machine.
+    """
+    name = source.get("name") if isinstance(source, Mapping) else source
+    return isinstance(name, str) and (name in GENERATORS or name in names())
 
 
 def load(source: Any, split: How = 0, **options: Any) -> Split:
@@ -108,7 +117,7 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
         raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, *names()))}")
     header = options.pop("header", None)
     choice = _choice(path.name, options)
-    numbers = pick(read_path(path, header=header, also=choice.named), choice)
+    numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
 
 

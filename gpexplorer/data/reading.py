@@ -23,11 +23,18 @@ _OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsh
 
 
 class Raw(NamedTuple):
-    """A table as read, the name to call it by, and what the reader did that a user should know."""
+    """A table as read, the name to call it by, what the reader did that a user should know, and the rows of the file
+    where the table holds only the first of them."""
 
     table: pa.Table
     name: str
     notes: tuple[str, ...]
+    whole: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return self.table.num_rows if self.whole is None else self.whole
 
 
 def kind_of(name: str) -> str:
@@ -55,14 +62,15 @@ def read_bytes(
     """Read a file already in memory; of its name only the extension is believed."""
     shown, kind = display_name(name), _refuse_unknown(display_name(name))
     limits.check_file(shown, len(data))
+    whole = None
     if kind in (".parquet", ".pq"):
-        table, notes = read_parquet(shown, data, limits, also, most)
+        table, notes, whole = read_parquet(shown, data, limits, also, most)
     elif kind == ".npz":
         table, notes = read_npz(shown, data, limits)
     else:
         text = read_delimited(shown, _unpack(shown, data, limits) if kind.endswith(".gz") else data, limits, header)
         table, notes = text.table, text.notes
-    return Raw(table, shown, notes)
+    return Raw(table, shown, notes, whole)
 
 
 def _refuse_unknown(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,10 @@ def confine(limits: Limits) -> None:
     pa.set_cpu_count(1)
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with open("/proc/self/statm") as held:
-        used = int(held.read().split()[0]) * resource.getpagesize()
-    most = used + limits.memory_bytes
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    statm = Path("/proc/self/statm")
+    if statm.exists():  # Linux; elsewhere the address space cannot be capped, and rows and columns bind
+        most = int(statm.read_text().split()[0]) * resource.getpagesize() + limits.memory_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _preview(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,7 +64,7 @@ def _preview(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dic
     return {
         "columns": raw.table.column_names,
         "numbers": numbers,
-        "rows": raw.table.num_rows,
+        "rows": raw.rows,
         "target": default_target(raw.name, parsed, Choice()),
         "head": head,
         "notes": raw.notes,
@@ -71,9 +72,9 @@ def _preview(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dic
 
 
 def _read(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    asked = {k: tuple(v) if isinstance(v, list) else v for k, v in question["choice"].items()}
+    asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in question["choice"].items()}
     choice = Choice(**asked)
-    found = pick(read_bytes(question["name"], data, limits, also=choice.named), choice)
+    found = pick(read_bytes(question["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
     texts = found.X if isinstance(found.X, list) else None
     told = {"texts": texts, "names": found.names, "target": found.target, "notes": found.notes}
     arrays = {"y": found.y, "kept": found.kept} | ({} if texts is not None else {"X": found.X})

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,8 @@ from .splits import How, Split
 from .wording import display_name, size
 
 CHILD = "gpexplorer.data.upload_child"
+_ROOT = Path(__file__).resolve().parents[2]
+_slots = threading.BoundedSemaphore(2)  # files read at once: more would share the memory that one is allowed
 
 
 @dataclass(frozen=True)
@@ -58,21 +63,36 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
 def _ask(task: str, name: str, data: bytes, choice: Choice | None, limits: Limits) -> tuple[dict[str, Any], Any]:
     limits.check_file(display_name(name), len(data))
     question = {"task": task, "name": name, "choice": asdict(choice) if choice else None, "limits": asdict(limits)}
-    command = [sys.executable, "-P", "-m", CHILD]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if not _slots.acquire(timeout=limits.wall_seconds):
+        raise DataError(f"{display_name(name)} waited too long for other files to be read: try again in a minute.")
     try:
-        answer, _ = child.communicate(json.dumps(question).encode() + b"\n" + data, timeout=limits.wall_seconds)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", CHILD],
+            input=json.dumps(question).encode() + b"\n" + data,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            timeout=limits.wall_seconds,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
         raise DataError(_too_long(name, limits)) from None
-    line, _, rest = answer.partition(b"\n")
-    if child.returncode != 0 or not line:
+    finally:
+        _slots.release()
+    line, _, rest = done.stdout.partition(b"\n")
+    if done.returncode != 0 or not line:
         raise DataError(_too_much(name, limits))
     told = json.loads(line)
     if "error" in told:
         raise DataError(told["error"])
     return told, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
+
+
+def _environment() -> dict[str, str]:
+    """What the child sees: where this package lies and one thread; no secret of the server."""
+    kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR") if key in os.environ}
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**kept, **one, "PYTHONPATH": str(_ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 def _too_long(name: str, limits: Limits) -> str:
