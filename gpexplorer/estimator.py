@@ -63,7 +63,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Estimator:
         """Fit to inputs X [n, d] and targets y [n], n >= 2. Raises what the method raised, if it failed."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        split = _everything(X, np.asarray(y, dtype=np.float64), tuple(getattr(self, "feature_names_in_", ())))
+        names = tuple(getattr(self, "feature_names_in_", ()))
+        split = _everything(np.asarray(X, np.float64), np.asarray(y, np.float64), names)
         run = self._spec(len(split.train)).open(data=split)
         run.finish()
         run.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,11 @@ class Journal:
         self._length += 1
         if record.scores is not None:
             self.score(record.index, record.scores)
+
+    def extend(self, records: Iterable[Record]) -> None:
+        """Write these records, in order."""
+        for record in records:
+            self.append(record)
 
     def score(self, at: int, scores: Mapping[str, float]) -> None:
         """Write the scores of the record at this index."""

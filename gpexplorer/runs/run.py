@@ -62,8 +62,7 @@ class Run:
     def advance(self, score: bool = False) -> Record | None:
         """Take one step and return its record, or None when the run is over (`outcome` says why).
 
-        A method's error becomes the outcome "failed"; every record before it is kept. An interrupt leaves the run
-        as it was before the step, ready to go on.
+        A method's error is the outcome "failed"; an interrupt leaves the run as it was. No record is ever lost.
         """
         with self._busy:
             try:
@@ -82,8 +81,8 @@ class Run:
     def finish(self, steps: int | None = None, seconds: float | None = None) -> Outcome:
         """Advance until the method ends, `stop` is called, or a budget is spent; the spec's budget where none is given.
 
-        Budgets count from the start of the run, so a resumed run goes on to the same end; the start itself is not a
-        step. Scores are taken at the indices 0, 1, 2, 5, 10, 20, 50, ... and at the last, whatever the clock says.
+        Budgets count from the start of the run, which is not a step; a resumed run goes on to the same end. Scores
+        are taken at the indices 0, 1, 2, 5, 10, 20, 50, ... and at the last, whatever the clock says.
         """
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         while True:
@@ -105,8 +104,10 @@ class Run:
         """Free the method's memory and the store, without waiting: a step under way ends first. The trace stays."""
         self.closed = True
         if self._busy.acquire(blocking=False):
-            self._release()
-            self._busy.release()
+            try:
+                self._release()
+            finally:
+                self._busy.release()
 
     def fork(self, at: int = -1) -> Run:
         """A second run that shares the records up to `at` and goes on from the state kept there; it is not stored."""
@@ -127,8 +128,6 @@ class Run:
 
         `of="f"` is the function without noise, `of="y"` a new observation of it. Rebuilt from the state kept.
         """
-        if of not in ("f", "y"):
-            raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
         predict = self._predictive(at, of)
         return lambda X: predict(inputs(X, self.problem.train))
 
@@ -194,7 +193,7 @@ class Run:
         self._seconds += read(self._clock, self.problem.train.y) - before
         self.outcome = None
         self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
-        self._write(lambda journal: [journal.append(record) for record in self.trace[len(journal) :]])
+        self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
         if score:
             self.scores()
         return self.trace[-1]
@@ -210,6 +209,8 @@ class Run:
 
     def _predictive(self, at: int, of: Of) -> Posterior:
         """From scaled inputs to answers in the units of the file."""
+        if of not in ("f", "y"):
+            raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
         state = self.trace[at].step.state
         theta = getattr(state, "theta", self.problem.theta)
         noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0

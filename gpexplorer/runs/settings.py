@@ -62,32 +62,31 @@ def quoted(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _checked(owner: str, setting: param.Parameter, value: Any) -> Any:
+def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
     """This value as JSON would hold it, once the parameter takes it."""
     _finite(owner, setting, value)
     given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
     try:
         setting._validate(given)
     except (ValueError, TypeError):
-        raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {_wanted(setting)}.") from None
-    if isinstance(setting, param.NumericTuple) and given is not None:
-        return [float(part) for part in given]  # 1 and 1.0 mean the same and must read the same
-    if isinstance(setting, param.Number) and not isinstance(setting, param.Integer) and given is not None:
-        return float(given)
-    return list(given) if isinstance(given, tuple) else given
+        raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.") from None
+    real = isinstance(setting, (param.NumericTuple, param.Number)) and not isinstance(setting, param.Integer)
+    if isinstance(given, tuple):
+        return [float(part) if real else part for part in given]
+    return float(given) if real and given is not None else given  # 1 and 1.0 mean the same and must read the same
 
 
-def _finite(owner: str, setting: param.Parameter, value: Any) -> None:
+def _finite(owner: str, setting: param.Parameter[Any], value: Any) -> None:
     """Refuse what a bounds check lets through: true for 1, nan, infinity, and objects that JSON cannot hold."""
     numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
     for part in value if isinstance(value, (list, tuple)) else [value]:
         odd = isinstance(part, float) and not math.isfinite(part)
         strange = not isinstance(part, (bool, int, float, str, type(None)))
         if odd or strange or (numeric and isinstance(part, bool)):
-            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {_wanted(setting)}.")
+            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.")
 
 
-def _wanted(setting: param.Parameter) -> str:
+def wanted(setting: param.Parameter[Any]) -> str:
     """What this parameter takes, in words."""
     if isinstance(setting, param.Boolean):
         return "true or false"

@@ -65,14 +65,7 @@ class Spec:
     @classmethod
     def from_json(cls, text: str | bytes) -> Spec:
         """The spec this text holds; SettingError where it is not one, is too long, or is of another version."""
-        if len(text) > LARGEST:
-            raise SettingError(f"The spec is {len(text)} characters long; at most {LARGEST} are read.")
-        try:
-            held = json.loads(text)
-        except (ValueError, RecursionError):
-            raise SettingError("The spec is not JSON: it must be one object in braces.") from None
-        if not isinstance(held, dict):
-            raise SettingError(f"The spec is {quoted(held)}; it must be one object in braces.")
+        held = parsed(text)
         if held.pop("gpexplorer", VERSION) != VERSION:
             raise SettingError(f"The spec is of another version; this gpexplorer reads version {VERSION}.")
         known = [entry.name for entry in fields(cls)]
@@ -186,6 +179,19 @@ class Spec:
         if "seconds" in budget:
             budget["seconds"] = float(number("The budget's seconds", budget["seconds"], whole=False, low=0, above=True))
         return budget
+
+
+def parsed(text: str | bytes) -> dict[str, Any]:
+    """The object in this text, its fields not looked at yet; SettingError where it is none, or too long."""
+    if len(text) > LARGEST:
+        raise SettingError(f"The spec is longer than {LARGEST} characters, the most that are read.")
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        raise SettingError("The spec is not JSON: it must be one object in braces.") from None
+    if not isinstance(held, dict):
+        raise SettingError(f"The spec is {quoted(held)}; it must be one object in braces.")
+    return held
 
 
 def _canonical(value: Any) -> str:

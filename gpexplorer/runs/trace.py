@@ -21,7 +21,7 @@ class Spent(NamedTuple):
 class Record(NamedTuple):
     """One step, stamped: `seconds` and `cost` count from the start of the run and hold the method's work alone."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # not tuple.index, which nobody asks of a record
     seconds: float
     cost: Spent
     step: Step

@@ -1,0 +1,246 @@
+"""The command line: `python -m gpexplorer run | data | methods | serve | bench`; a mistake gets a sentence."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import __version__
+from .errors import GPExplorerError, SettingError
+
+if TYPE_CHECKING:
+    import param
+
+    from .runs import Run, Spec
+
+WIDTH = 110
+FAILED, MISTAKEN, INTERRUPTED = 1, 2, 130  # exit codes
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+data_app = typer.Typer(help="The data sets: list them, or fetch one.", invoke_without_command=True)
+app.add_typer(data_app, name="data")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; an error of ours becomes its sentence and exit code 2, never a traceback."""
+    try:
+        app(arguments)
+    except GPExplorerError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKEN)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"gpexplorer {__version__}")
+        raise typer.Exit
+
+
+@app.callback(no_args_is_help=True)
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Sparse and scalable Gaussian processes, one step at a time."""
+
+
+@app.command()
+def run(
+    spec: Annotated[str, typer.Argument(help="A file of Spec JSON, or - for standard input.")],
+    out: Annotated[Path, typer.Option(help="The store: a directory of runs.")] = Path("runs-store"),
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: seed=3, num_inducing=64, budget.seconds=10 ...")
+    ] = None,
+) -> None:
+    """Run a Spec to its end or its budget, keeping every step; the same command goes on where it was stopped."""
+    from .runs import Store
+
+    chosen = _spec(spec, change or [])
+    opened = Store(out).open(chosen)
+    again = shlex.join(["python", "-m", "gpexplorer", "run", spec, "--out", str(out), *_repeat(change or [])])
+    try:
+        _finish(opened, again)
+    finally:
+        opened.close()
+    _print_result(opened, out / chosen.key())
+    if opened.outcome and opened.outcome.reason == "failed":
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def methods(key: Annotated[str, typer.Argument(help="One method; all of them if left out.")] = "") -> None:
+    """List the methods: title, family, paper, and every setting with its bounds."""
+    from .methods.base import registry
+    from .runs.settings import closest
+
+    if key and key not in registry:
+        raise SettingError(f"Method {key!r} is not known{closest(key, registry)}")
+    for name in [key] if key else sorted(registry):
+        kind = registry[name]
+        typer.echo(f"{name}: {kind.title} ({kind.family})")
+        typer.echo(textwrap.indent(textwrap.fill(kind.paper, WIDTH - 2), "  "))
+        for setting in kind.param.objects().values():
+            if setting.name != "name":
+                typer.echo(_described(setting))
+        typer.echo()
+
+
+@data_app.callback()
+def data(context: typer.Context) -> None:
+    """List every data set by name, with its size, licence and whether it is on this machine."""
+    if context.invoked_subcommand is None:
+        list_data()
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """List every data set by name, with its size, licence and whether it is on this machine."""
+    from .data import available
+
+    table = available().drop(columns="notes")
+    table["licence"] = [textwrap.shorten(text, 40, placeholder=" ...") for text in table["licence"]]
+    table["cached"] = table["cached"].map({True: "here", False: "to fetch"})
+    rows = [["name", *table.columns], *table.reset_index().astype(str).to_numpy().tolist()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@data_app.command()
+def fetch(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> None:
+    """Download a public data set into the cache, and check it."""
+    from .data import fetch as download
+
+    shown = sys.stderr.isatty()
+    paths = download(name, progress=_downloaded if shown else None)
+    typer.echo("\n" if shown and paths else "", err=True, nl=False)
+    for path in paths:
+        typer.echo(str(path))
+    if not paths:
+        typer.echo(f"{name} is generated: there is nothing to fetch.")
+
+
+@app.command()
+def serve(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 5006,
+    address: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")] = "localhost",
+    show: Annotated[bool, typer.Option(help="Open a browser.")] = False,
+    origin: Annotated[list[str] | None, typer.Option(help="host:port under which others may reach the page.")] = None,
+) -> None:
+    """Serve the page until interrupted."""
+    from .ui import serving
+
+    try:
+        serving.serve(port=port, address=address, show=show, origins=tuple(origin or ()))
+    except OSError as error:
+        raise SettingError(f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port.") from None
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+def bench(context: typer.Context) -> None:
+    """Run a benchmark: `bench cholqr --data kin40k --m 512`; `bench --help` lists them."""
+    from .bench.__main__ import app as benchmarks
+
+    benchmarks(context.args, prog_name="python -m gpexplorer bench")
+
+
+def _spec(source: str, changes: list[str]) -> Spec:
+    """The spec in this file, changed as --set says, and only then checked."""
+    from .runs import Spec
+    from .runs.spec import LARGEST, parsed
+
+    try:
+        file = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115 - closed by the with
+        with file:
+            text = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SettingError(f"Cannot read the spec {source!r}: {error.strerror}.") from None
+    held = parsed(text)
+    for change in changes:
+        _set(held, change)
+    return Spec.from_json(json.dumps(held))
+
+
+def _set(held: dict[str, Any], change: str) -> None:
+    """One --set: a field of the spec, an entry of one (budget.seconds), or else a setting of the method."""
+    from .runs import Spec
+
+    path, equals, text = change.partition("=")
+    if not equals or not path:
+        raise SettingError(f"--set {change!r} names no value: write key=value, such as seed=3.")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    field, dot, entry = path.partition(".")
+    if not dot and field not in Spec.__dataclass_fields__:
+        field, dot, entry = "settings", ".", path
+    if not dot:
+        held[field] = value
+        return
+    inner = held.setdefault(field, {})
+    if not isinstance(inner, dict):
+        raise SettingError(f"--set {change!r}: {field} is {inner!r} in this spec, which has no entries.")
+    inner[entry] = value
+
+
+def _finish(opened: Run, again: str) -> None:
+    """Step to the end with progress on stderr; an interrupt keeps what was done and says how to go on."""
+    from .runs.report import watching
+
+    if opened.done:
+        typer.echo(f"Going on from step {opened.done}.", err=True)
+    live = sys.stderr.isatty()
+    show = (lambda text: typer.echo(f"\r\033[K{text}", err=True, nl=False)) if live else _say
+    try:
+        with watching(opened, show, 0.2 if live else 10.0):
+            opened.finish()
+    except KeyboardInterrupt:
+        typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {again}", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo("\r\033[K" if live else "", err=True, nl=False)
+
+
+def _print_result(opened: Run, where: Path) -> None:
+    outcome = opened.outcome
+    assert outcome is not None
+    typer.echo(f"{outcome.reason}: {outcome.message}", err=outcome.reason == "failed")
+    if len(opened.trace):
+        last = opened.trace[-1]
+        typer.echo(f"{opened.done} steps, {last.seconds:.3g} s, {last.cost.entries} kernel entries")
+        for name, value in (last.scores or {}).items():
+            typer.echo(f"{name:12} {value:.6g}")
+    typer.echo(f"kept in {where}")
+
+
+def _described(setting: param.Parameter) -> str:
+    from .runs.settings import wanted
+
+    head = f"  {setting.name} = {setting.default!r}: {wanted(setting)}."
+    return "\n".join([head, textwrap.indent(textwrap.fill(setting.doc or "", WIDTH - 6), "      ")])
+
+
+def _downloaded(done: int, total: int) -> None:
+    typer.echo(f"\r{done / 1e6:.1f} of {total / 1e6:.1f} MB", err=True, nl=False)
+
+
+def _repeat(changes: list[str]) -> list[str]:
+    return [word for change in changes for word in ("--set", change)]
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The command line: what it prints, what it keeps, and what it says to a mistake."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpexplorer import Spec, Store, __version__, data, methods
+from gpexplorer.__main__ import main
+from gpexplorer.methods.base import registry
+from gpexplorer.runs.report import duration, line
+from toy import ROWS, Toy
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(registry, "toy", Toy)
+    monkeypatch.chdir(tmp_path)
+
+
+def call(*arguments: str) -> int:
+    """The exit code of one command."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def write(name: str = "spec.json", **fields: Any) -> str:
+    Path(name).write_text(json.dumps({"gpexplorer": 1, "method": "toy", "data": ROWS, **fields}))
+    return name
+
+
+def test_run_prints_the_scores_and_keeps_every_step(capsys: pytest.CaptureFixture[str]):
+    code = call("run", write(budget={"steps": 12}), "--out", "store")
+
+    said = capsys.readouterr()
+    spec = Spec("toy", data=ROWS)
+    want = spec.open()
+    want.finish(steps=12)
+    assert code == 0
+    assert "budget: The budget of 12 steps is used up" in said.out
+    assert f"smse         {want.scores()['smse']:.6g}\n" in said.out
+    assert f"kept in {Path('store') / spec.key()}" in said.out
+    assert len(Store("store").kept(spec.key()).records) == 13
+
+
+def test_run_goes_on_where_it_was(capsys: pytest.CaptureFixture[str]):
+    name = write(budget={"steps": 3})
+    assert call("run", name) == 0
+
+    assert call("run", name, "--set", "budget.steps=5") == 0
+
+    assert "Going on from step 3." in capsys.readouterr().err
+    assert [len(Store("runs-store").kept(key).records) for key in Store("runs-store").names()] == [6]
+
+
+def test_set_changes_fields_entries_and_settings():
+    changes = ["seed=3", "block=7", "settings.shrink=0.5", "budget.steps=1", "kernel=se", "data.n=40"]
+
+    code = call("run", write(), *(word for change in changes for word in ("--set", change)))
+
+    [name] = Store("runs-store").names()
+    spec = Store("runs-store").spec(name)
+    assert code == 0
+    assert (spec.seed, spec.kernel, spec.budget, spec.data) == (3, "se", {"steps": 1}, {**ROWS, "n": 40})
+    assert (spec.settings["block"], spec.settings["shrink"]) == (7, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "nowhere.json"], "Error: Cannot read the spec 'nowhere.json': No such file"),
+        (["run", "spec.json", "--set", "blok=3"], "did you mean 'block'?"),
+        (["run", "spec.json", "--set", "block"], "names no value: write key=value"),
+        (["run", "spec.json", "--set", "kernel.theta=1"], "which has no entries"),
+        (["run", "spec.json", "--set", "data=no-such-set"], "Error: "),
+        (["run", "spec.json", "--set", "block=NaN"], "toy's block is nan"),
+        (["run", "spec.json", "--out", "spec.json"], "The store cannot keep a run in"),
+        (["methods", "cholrq"], "did you mean 'cholqr'?"),
+        (["data", "fetch", "kin40"], "kin40k"),
+        (["serve", "--port", "70000"], "--port"),
+    ],
+)
+def test_a_mistake_is_answered_with_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    write(kernel="se")
+
+    code = call(*arguments)
+
+    error = capsys.readouterr().err
+    assert code == 2
+    assert said in error
+    assert "Traceback" not in error
+
+
+def test_a_method_that_fails_is_a_sentence_and_exit_code_one(capsys: pytest.CaptureFixture[str]):
+    code = call("run", write(settings={"fault": "unknown"}))
+
+    said = capsys.readouterr()
+    assert code == 1
+    assert "failed: An unexpected RuntimeError ended the method at step 3" in said.err
+    assert "2 steps" in said.out
+
+
+def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
+    name = write("a spec.json", method="cholqr", data="friedman1", settings={"num_inducing": 8, "tolerance": 0.0})
+    command = [sys.executable, "-m", "gpexplorer", "run", name, "--out", str(tmp_path / "store"), "--set", "seed=4"]
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    store, began = Store(tmp_path / "store"), time.monotonic()
+    while not any(store.kept(key).records[2:] for key in store.names()) and time.monotonic() - began < 60:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, error = run.communicate(timeout=60)
+
+    [key] = store.names()
+    kept = len(store.kept(key).records)
+    assert run.returncode == 130
+    assert "Traceback" not in error
+    assert f"Interrupted at step {kept - 1}; every step is kept." in error
+    assert f"python -m gpexplorer run 'a spec.json' --out {tmp_path / 'store'} --set seed=4" in error
+    again = store.open(store.spec(key))
+    assert len(again.trace) == kept
+    again.close()
+
+
+def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixture[str]):
+    assert call("methods", "cholqr") == 0
+
+    said = capsys.readouterr().out
+    kind = methods["cholqr"]
+    assert f"cholqr: {kind.title} (cholqr)" in said
+    assert "num_inducing = 64: a whole number of at least 1." in said
+    assert all(f"  {name} = " in said for name in kind.param if name != "name")
+    assert "toy" not in said
+
+    assert call("methods") == 0
+    listed = capsys.readouterr().out
+    assert [row.partition(":")[0] for row in listed.splitlines() if row[:1].strip()] == sorted(registry)
+
+
+def test_data_lists_every_set(capsys: pytest.CaptureFixture[str]):
+    assert call("data") == 0
+    listed = capsys.readouterr().out
+    assert call("data", "list") == 0
+
+    assert capsys.readouterr().out == listed
+    assert all(name in listed for name in data.available().index)
+    assert len(listed.splitlines()) == len(data.available()) + 1
+
+    assert call("data", "fetch", "friedman1") == 0
+    assert "friedman1 is generated" in capsys.readouterr().out
+
+
+def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
+    from gpexplorer.ui import serving
+
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(serving, "serve", lambda **options: seen.update(options))
+
+    assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show") == 0
+
+    assert seen == {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",)}
+
+
+def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    from gpexplorer.ui import serving
+
+    def taken(**_: Any) -> None:
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(serving, "serve", taken)
+
+    assert call("serve") == 2
+    assert "Cannot listen on localhost:5006 (Address already in use): choose another --port." in capsys.readouterr().err
+
+
+def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
+    assert call("bench", "cholqr", "--help") == 0
+
+    assert "--pivots" in capsys.readouterr().out
+
+
+def test_the_program_says_its_version_and_its_commands(capsys: pytest.CaptureFixture[str]):
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"gpexplorer {__version__}\n"
+
+    call()
+    said = capsys.readouterr()
+    assert not set(["run", "methods", "serve", "bench", "data"]) - set((said.out + said.err).replace("│", " ").split())
+
+
+def test_help_needs_neither_torch_nor_panel():
+    code = "import sys; from gpexplorer.__main__ import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print({'torch', 'panel', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.endswith("set()\n")
+
+
+def test_progress_is_a_line(monkeypatch: pytest.MonkeyPatch):
+    run = Spec("toy", data=ROWS, budget={"steps": 40}).open()
+    assert line(run) == "starting"
+    for _ in range(11):
+        run.advance()
+
+    assert line(run).startswith("step 10, ")
+    assert ", objective -" in line(run)
+    assert ", 25% of the budget, about 0:01 to go" in line(run)
+    assert [duration(seconds) for seconds in (0.2, 59.5, 61, 3723)] == ["0:01", "1:00", "1:01", "1:02:03"]
