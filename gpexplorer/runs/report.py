@@ -17,7 +17,8 @@ def line(run: Run) -> str:
     parts = [f"step {run.done}", f"{run.trace[-1].seconds:.1f} s"]
     if run.method.channels:
         first = run.method.channels[0]
-        known = [value for value in run.trace.series(first.name)[-50:] if math.isfinite(value)]
+        recent = [float(getattr(record.step.info, first.name, math.nan)) for record in run.trace[-50:]]
+        known = [value for value in recent if math.isfinite(value)]
         parts += [f"{first.label} {known[-1]:.6g}"] if known else []
     fraction, eta = run.progress()
     if math.isfinite(fraction):
