@@ -10,43 +10,14 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from typing import Any
 
-import pandas as pd
-
+from .frames import Frame, Orders
 from .sentences import sentence
-from .stage import Facts, Job, Layers, Opened, Stage
+from .stage import Job, Stage
 
 BREATH = 0.001  # seconds the thread stands back after each step, so that the page's thread gets its turn
-
-
-class Frame(NamedTuple):
-    """All the page needs to show one moment; later frames replace earlier ones whole."""
-
-    opening: int  # which run this is of
-    opened: Opened | None
-    playing: bool
-    busy: str  # what is being waited for; empty when nothing is
-    notice: tuple[int, str]  # number and text of the newest sentence for the user
-    facts: Facts | None = None
-    layers: Mapping[str, Layers] = {}
-    table: pd.DataFrame | None = None
-
-
-@dataclass
-class Orders:
-    """What the page has asked for and the thread has not yet done."""
-
-    job: Job | None = None
-    playing: bool = False
-    steps: int = 0
-    at: int | None = None  # record to show; None follows the newest
-    visible: frozenset[str] = field(default_factory=frozenset)
-    redraw: bool = False
-    every: float = 0.0  # seconds between steps
-    closed: bool = False
 
 
 class Player:
