@@ -18,9 +18,11 @@ from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs import Spec
 from .escape import text
+from .frames import Frame
 from .keys import HELP
 from .pictures import Pictures
-from .player import Frame, Player
+from .player import Player
+from .pulse import Pulse
 from .sentences import sentence
 from .settings import SIZE, Settings
 from .sources import Sources
@@ -50,7 +52,7 @@ class Explorer(pn.viewable.Viewer):
         self.player = Player()
         self._read = None if data is None else lambda _: data
         self._opening, self._callback, self._waiting = 0, None, ""
-        self.status = Status()
+        self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(self.player.show, self.player.redraw)
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
@@ -62,16 +64,23 @@ class Explorer(pn.viewable.Viewer):
         self._open(play=False)
 
     def _make_controls(self) -> None:
-        self.method = pmui.Select(label="Method", options={m.title: k for k, m in registry.items()}, value=self.spec.method, **SIZE)
+        self.method = pmui.Select(
+            label="Method", options={m.title: k for k, m in registry.items()}, value=self.spec.method, **SIZE
+        )
         kernel = self.spec.kernel if isinstance(self.spec.kernel, str) else self.spec.kernel["name"]
         known = {f"{title} ({key})": key for key, title in kernels.available().items()}
         self.kernel = pmui.Select(
             label="Kernel", options=known | ({} if kernel in known.values() else {kernel: kernel}), value=kernel,
-            searchable=True, description="How alike two inputs make two values; “-ard” has a lengthscale an input.", **SIZE,
+            searchable=True, **SIZE,
+            description="How alike two inputs make two values; “-ard” has a lengthscale an input.",
         )  # fmt: skip
-        self.seed = pmui.IntInput(label="Seed", value=self.spec.seed, start=0, description="The same seed gives the same steps.", **SIZE)
+        self.seed = pmui.IntInput(
+            label="Seed", value=self.spec.seed, start=0, description="The same seed gives the same steps.", **SIZE
+        )
         split = self.spec.split if isinstance(self.spec.split, int) else 0
-        self.split = pmui.IntInput(label="Split", value=split, start=0, description="Which rows are held out for the test scores.", **SIZE)
+        self.split = pmui.IntInput(
+            label="Split", value=split, start=0, description="Which rows are held out for the test scores.", **SIZE
+        )
         self.budget = pmui.IntInput(
             label="Pause after (steps)", value=self.spec.budget.get("steps", 300), start=1, step=100,
             description="The run pauses after so many steps; Play goes on as long again.", **SIZE,
@@ -91,7 +100,7 @@ class Explorer(pn.viewable.Viewer):
     @property
     def main(self) -> list[Any]:
         """What goes beside it."""
-        return [self.title, self.transport, self.status, self.pictures]
+        return [self.title, self.transport, self.status, self.pictures, self.pulse]
 
     def reset(self) -> None:
         """Open the run anew at step 0."""
@@ -161,11 +170,14 @@ class Explorer(pn.viewable.Viewer):
 
     def _drain(self, wait: float = 0.0) -> None:
         """Take what is new from the player; an error here becomes a sentence, never a dead page."""
+        if not (wait or self.pulse.free):
+            return
         frame = self.player.take(wait)
         if frame is None:
             return
         try:
             self._show(frame)
+            self.pulse.send()
         except Exception as error:
             self.status.say(sentence(error, "the page was being drawn"))
 

@@ -11,7 +11,7 @@ HELP = "Space plays or pauses. Left and right arrows step back and on. R starts 
 
 
 class Keys(JSComponent):
-    """Listens on the document, but not while a person types or has a control in hand; says once if it is narrow."""
+    """Listens on the document, but not while a person types or has a control in hand; folds the sidebar if it is narrow."""
 
     _esm = """
     export function render({ model, el }) {
@@ -26,8 +26,12 @@ class Keys(JSComponent):
         event.preventDefault()
         model.send_msg(key)
       }
+      const shut = () => {
+        for (const page of window.Bokeh?.documents.flatMap((held) => held.roots()) ?? [])
+          if (page.data?.sidebar_open) page.data.sidebar_open = false
+      }
       document.addEventListener("keydown", listen)
-      if (window.innerWidth < 900) setTimeout(() => model.send_msg("narrow"), 1200)  // once the sidebar listens
+      if (window.innerWidth < 900) setTimeout(shut, 400)  // the controls would lie over the pictures
       model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """

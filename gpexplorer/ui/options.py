@@ -8,24 +8,29 @@ from typing import Any
 import panel_material_ui as pmui
 import param
 
-
 FLAT = "(2-D)"  # ends the label of an option that is for two inputs only
 
 
-def options(view: Any, inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
-    """One small widget a public parameter of the view, or None where it has none."""
+def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
+    """One small widget a public parameter of the view that `current` gives, or None where it has none."""
+    view = current()
     found = {
         name: setting
         for name, setting in view.param.objects("existing").items()
-        if name != "name" and not name.startswith("_") and not setting.constant and (setting.precedence or 0) >= 0
+        if name != "name"
+        and not name.startswith("_")
+        and not setting.constant
+        and (setting.precedence or 0) >= 0
         and (inputs == 2 or not str(setting.label).endswith(FLAT))
     }
-    widgets = [made for name, setting in found.items() if (made := _widget(view, name, setting, changed)) is not None]
+    widgets = [
+        made for name, setting in found.items() if (made := _widget(current, name, setting, changed)) is not None
+    ]
     return pmui.FlexBox(*widgets, flex_wrap="wrap", align_items="center", margin=(2, 6)) if widgets else None
 
 
-def _widget(view: Any, name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
-    held = {"label": setting.label, "value": getattr(view, name), "description": setting.doc, "margin": (4, 6)}
+def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
+    held = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 6)}
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(**held)
     elif isinstance(setting, param.Selector):
@@ -34,7 +39,7 @@ def _widget(view: Any, name: str, setting: param.Parameter, changed: Callable[[]
         return None
 
     def choose(event: Any) -> None:
-        setattr(view, name, event.new)
+        setattr(current(), name, event.new)
         changed()
 
     widget.param.watch(choose, "value")

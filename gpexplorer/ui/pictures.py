@@ -10,8 +10,8 @@ import panel_material_ui as pmui
 
 from ..views.live import Live
 from .escape import text
+from .frames import Frame
 from .options import options
-from .player import Frame
 from .stage import Layers, Opened
 from .steps import Steps
 
@@ -21,45 +21,55 @@ ON_TOP = 2
 class Picture(pn.viewable.Viewer):
     """One view: its title, what to look for, its options, and a figure that lives as long as its axes mean the same."""
 
-    def __init__(self, view: Any, inputs: int, changed: Callable[[], None], height: int, **params: Any) -> None:
+    def __init__(self, view: Any, opened: Opened, changed: Callable[[], None], height: int, **params: Any) -> None:
         super().__init__(**params)
-        self.view, self._live, self._again, self._changed = view, None, True, changed
-        self.pane = pn.pane.Bokeh(None, sizing_mode="stretch_width", height=height, margin=(0, 6))
+        self._live: Live | None = None
+        self._drawn: Any = None
+        self._height = height
+        self.adopt(view, opened)
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
             f'<span style="font-size:12.5px;opacity:.75">{text(view.help)}</span>',
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(view, inputs, self._chosen)
-        self._layout = pmui.Paper(title, *([chosen] if chosen else []), self.pane, sizing_mode="stretch_width", margin=6)
+        chosen = options(lambda: self.view, opened.inputs, changed)
+        self._place = pmui.Column(sizing_mode="stretch_width", min_height=height, margin=0)
+        parts = [title, chosen, self._place] if chosen else [title, self._place]
+        self._layout = pmui.Paper(*parts, sizing_mode="stretch_width", margin=6)
 
-    def adopt(self, view: Any) -> None:
-        """Go on with the same view of another run, options kept."""
-        kept = {name: value for name, value in self.view.param.values().items() if name != "name"}
-        view.param.update(**{k: v for k, v in kept.items() if not view.param[k].constant and not view.param[k].readonly})
-        self.view, self._again = view, True
+    def adopt(self, view: Any, opened: Opened) -> None:
+        """Show this view of a run; options chosen before stay."""
+        if self._live is not None:
+            view.param.update(**{k: v for k, v in _options(self.view).items() if k in view.param})
+        self.view, self._of = view, (repr(opened.spec.kernel), opened.data, opened.rows, opened.target)
 
     def update(self, layers: Layers, theme: str) -> None:
-        """Draw once, then only replace the numbers."""
-        if self._live is None or self._again:
-            self._live, self._again = Live(self.view, layers, theme), False
-            self._live.figure.output_backend = "canvas"  # WebGL needs a GPU to be the faster one for so few glyphs
-            self.pane.object = self._live.figure
-        else:
+        """Replace the numbers; draw anew only where the axes would mean something else."""
+        named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
+        meant = (self._of, named, tuple(_options(self.view).items()))
+        if self._live is not None and meant == self._drawn:
             self._live.update(layers)
+            return
+        self._drawn, self._live = meant, Live(self.view, layers, theme)
+        self._live.figure.output_backend = "canvas"  # WebGL needs a GPU to be the faster one for so few glyphs
+        self._place[:] = [
+            pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
+        ]
 
     def set_theme(self, theme: str) -> None:
         """Light or dark."""
         if self._live is not None:
             self._live.set_theme(theme)
 
-    def _chosen(self) -> None:
-        self._again = True
-        self._changed()
-
     def __panel__(self) -> Any:
         return self._layout
+
+
+def _options(view: Any) -> dict[str, Any]:
+    """What was chosen for this view."""
+    held = view.param.objects("existing")
+    return {k: v for k, v in view.param.values().items() if not (held[k].constant or held[k].readonly)}
 
 
 class Pictures(pn.viewable.Viewer):
@@ -106,12 +116,13 @@ class Pictures(pn.viewable.Viewer):
         same = (opened.inputs, *(view.key for view in opened.views))
         if same == self._kind:
             for view in opened.views:
-                self.pictures[view.key].adopt(view)
+                self.pictures[view.key].adopt(view, opened)
             return
         self._kind = same
         tall = [330] * ON_TOP + [300] * len(opened.views)
         self.pictures = {
-            view.key: Picture(view, opened.inputs, self._again, height) for view, height in zip(opened.views, tall, strict=False)
+            view.key: Picture(view, opened, self._again, height)
+            for view, height in zip(opened.views, tall, strict=False)
         }
         shown = list(self.pictures.values())
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})

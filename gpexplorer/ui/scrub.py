@@ -7,7 +7,7 @@ the run; messages instead of a shared value leave no echo.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import param
 from panel.custom import JSComponent
@@ -46,7 +46,7 @@ class Scrub(JSComponent):
       el.append(box)
     }
     """
-    _stylesheets = [
+    _stylesheets: ClassVar[list[str]] = [
         """
         :host { color: inherit; }
         label { display: flex; flex-direction: column; gap: 2px; font-size: 13px; color: inherit; }

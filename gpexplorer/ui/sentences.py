@@ -1,4 +1,4 @@
-"""An exception as one sentence for the page: ours as written, any other as constant text with an id; the log has both."""
+"""An exception as one sentence for the page: ours as written, any other as constant text with an id in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def sentence(error: BaseException, doing: str) -> str:
     number = record(error, doing)
     if isinstance(error, MemoryError):
         return f"Memory ran out while {doing}: use fewer rows or fewer inducing points. The log has it as {number}."
-    return f"Something unexpected went wrong while {doing}. The log has it as {number}; reset, or choose other settings."
+    return (
+        f"Something unexpected went wrong while {doing}. The log has it as {number}; reset, or choose other settings."
+    )
 
 
 def record(error: BaseException, doing: str) -> str:

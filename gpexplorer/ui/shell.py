@@ -23,18 +23,15 @@ def app() -> Any:
 
 
 def _page(explorer: Explorer) -> pmui.Page:
-    keys = pmui.IconButton(icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?"))
-
-    def pressed(key: str) -> None:
-        if key == "narrow":
-            page.sidebar_open = False  # the controls would lie over the pictures
-        explorer.key(key)
+    keys = pmui.IconButton(
+        icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
+    )
 
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
         sidebar=explorer.controls,
-        main=[pmui.Column(*explorer.main, Keys(pressed), sizing_mode="stretch_width")],
+        main=[pmui.Column(*explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

@@ -18,7 +18,7 @@ ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
 class Sources(pn.viewable.Viewer):
-    """`chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets sentences; `busy` what is waited for."""
+    """`chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets sentences, `busy` waits."""
 
     def __init__(
         self,

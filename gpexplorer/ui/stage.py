@@ -237,5 +237,3 @@ def machine_speed() -> float:
             a @ a
         _speed.append(4 * 2 * 384**3 / max(time.perf_counter() - begin, 1e-6))
     return _speed[0]
-
-

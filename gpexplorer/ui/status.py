@@ -9,7 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .escape import text
-from .player import Frame
+from .frames import Frame
 from .stage import Facts, Opened
 from .wording import nbytes, number, span
 

@@ -8,10 +8,16 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from .player import Frame, Player
+from .frames import Frame
+from .player import Player
 from .scrub import Scrub
 
-SPEEDS = {"1 step a second": 1.0, "4 steps a second": 4.0, "10 steps a second": 10.0, "As fast as it goes": float("inf")}
+SPEEDS = {
+    "1 step a second": 1.0,
+    "4 steps a second": 4.0,
+    "10 steps a second": 10.0,
+    "As fast as it goes": float("inf"),
+}
 DEFAULT = 10.0
 
 
@@ -86,5 +92,11 @@ class Transport(pn.viewable.Viewer):
 
 def _icon(icon: str, help_: str, order: Callable[[], None]) -> pmui.IconButton:
     return pmui.IconButton(
-        icon=icon, description=help_, description_delay=900, on_click=lambda _: order(), size="medium", margin=(4, 2), color="primary"
+        icon=icon,
+        description=help_,
+        description_delay=900,
+        on_click=lambda _: order(),
+        size="medium",
+        margin=(4, 2),
+        color="primary",
     )
