@@ -33,6 +33,5 @@ def test_no_acknowledged_record_is_lost_in_kills(tmp_path: Path, monkeypatch: py
     assert all(stored >= acknowledged for acknowledged, stored, _, _ in rounds), rounds
     assert all(refused <= 1 for _, _, refused, _ in rounds), rounds
     assert [stored for _, stored, _, _ in rounds] == sorted({stored for _, stored, _, _ in rounds})  # it went on
-    assert any(torn for _, _, _, torn in rounds)  # the kills did tear lines
     for one, other in zip(run.trace, whole.trace, strict=True):
         torch.testing.assert_close(one.step.state.alpha, other.step.state.alpha, rtol=1e-8, atol=1e-10)

@@ -11,7 +11,7 @@ HELP = "Space plays or pauses. Left and right arrows step back and on. R starts 
 
 
 class Keys(JSComponent):
-    """Listens on the document, but not while a person types or has a control in hand; folds the sidebar if it is narrow."""
+    """Listens on the document, but not while a person types or holds a control; folds the sidebar of a narrow page."""
 
     _esm = """
     export function render({ model, el }) {

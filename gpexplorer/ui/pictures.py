@@ -52,7 +52,11 @@ class Picture(pn.viewable.Viewer):
             self._live.update(layers)
             return
         self._drawn, self._live = meant, Live(self.view, layers, theme)
-        self._live.figure.output_backend = "canvas"  # WebGL needs a GPU to be the faster one for so few glyphs
+        self._live.figure.update(
+            sizing_mode="stretch_width",
+            height=self._height,
+            output_backend="canvas",  # WebGL needs a GPU to be the faster one for so few glyphs
+        )
         self._place[:] = [
             pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
         ]
@@ -83,7 +87,7 @@ class Pictures(pn.viewable.Viewer):
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
-        self.tabs = pmui.Tabs(sizing_mode="stretch_width", dynamic=True, margin=(4, 6))
+        self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
         self.tabs.param.watch(lambda _: self._tell(), "active")
         self._layout = pmui.Column(self.top, self.tabs, sizing_mode="stretch_width")
 

@@ -42,5 +42,13 @@ def _page(explorer: Explorer) -> pmui.Page:
     explorer.settle()
     explorer.start()
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(lambda _: explorer.close())
+        pn.state.on_session_destroyed(lambda _: _leave(page, explorer))
     return page
+
+
+def _leave(page: pmui.Page, explorer: Explorer) -> None:
+    """The session is over: end its thread, and cut the page off the process-wide state that would keep it alive."""
+    explorer.close()
+    for watcher in pn.state.param.watchers.get("busy", {}).get("value", []):
+        if getattr(getattr(watcher.fn, "__self__", None), "self", None) is page:
+            pn.state.param.unwatch(watcher)

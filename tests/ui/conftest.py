@@ -1,0 +1,48 @@
+"""A served explorer, and pages opened on it that must not complain."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from ui.pages import PATIENCE, Seen, Served, answers, until
+
+expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all tests here."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    server = Served(port, tmp_path_factory.mktemp("ui") / "server.log")
+    until(lambda: answers(server.url))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]:
+    """Opens the explorer; what is open is closed after the test, and must not have complained."""
+    opened: list[Seen] = []
+
+    def opening(width: int = 1400, height: int = 900) -> Seen:
+        seen = Seen(browser.new_page(viewport={"width": width, "height": height}), served.url)
+        opened.append(seen)
+        return seen
+
+    yield opening
+    for seen in opened:
+        seen.page.close()
+        assert seen.complaints == []
+        assert seen.elsewhere == []
+
+
+@pytest.fixture
+def seen(open_page: Callable[..., Seen]) -> Seen:
+    """The explorer, open and drawn."""
+    return open_page()

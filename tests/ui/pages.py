@@ -1,0 +1,123 @@
+"""A server of the explorer and a page on it, as a test sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+HERE = Path(__file__).resolve().parent
+PATIENCE = 45_000  # milliseconds: two busy cores draw a page in ten seconds
+
+# Bokeh 3.9 measures a figure that was added a moment ago before its first layout, and lays it out right afterwards.
+RACE = "Cannot read properties of undefined (reading 'top_panel')"
+
+
+class Served:
+    """A server process, its address, and what is alive in it."""
+
+    def __init__(self, port: int, log: Path) -> None:
+        self.url, self.log, self.port = f"http://localhost:{port}/explorer", log, port
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, str(HERE / "server.py"), str(port)]
+        pipe = subprocess.PIPE
+        with log.open("w") as said:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=env, cwd=HERE.parents[1]
+            )
+        self._read()
+
+    def count(self) -> dict[str, int]:
+        """Live explorers, runs and threads."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return json.loads(self._read())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _read(self) -> str:
+        return self._process.stdout.readline()
+
+
+def answers(url: str) -> bool:
+    """Whether a page is served there."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
+    """Wait until this holds; AssertionError where it does not in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Seen:
+    """One open page: its controls, its numbers, and all it said."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page, self.complaints, self.elsewhere = page, [], []
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)) if RACE not in str(error) else None)
+        page.on("request", lambda request: self._note(request.url))
+        self.began = time.monotonic()
+        page.goto(url)
+        page.locator("canvas").first.wait_for(timeout=PATIENCE)
+        self.drawn = time.monotonic() - self.began
+
+    def _note(self, url: str) -> None:
+        if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:")):
+            self.elsewhere.append(url)
+
+    def press(self, name: str) -> None:
+        """Click the button of this name."""
+        self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
+
+    def fact(self, label: str) -> str:
+        """The status line's value under this label."""
+        cell = self.page.locator(".facts div", has_text=label).locator("b")
+        return str(cell.text_content(timeout=PATIENCE))
+
+    def number(self, label: str) -> float:
+        """The same as a number; nan for a dash."""
+        text = self.fact(label).split(" of ")[0].replace(",", "").replace("−", "-")
+        return float("nan") if text == "—" else float(text)
+
+    @property
+    def step(self) -> int:
+        """The step shown."""
+        return int(self.number("step"))
+
+    def rest(self) -> int:
+        """The step shown once it has stayed for a second and a half."""
+        before, since = self.step, time.monotonic()
+        while time.monotonic() - since < 1.5:
+            time.sleep(0.1)
+            if self.step != before:
+                before, since = self.step, time.monotonic()
+        return before
+
+    def inducing(self) -> list[float]:
+        """Where the inducing points are drawn, from the page's own copy of the picture."""
+        return self.page.evaluate(
+            """() => Bokeh.documents[0].all_models ? [...Bokeh.documents[0].all_models]
+                 .filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
+                 .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)]) : []"""
+        )
+
+    def alert(self) -> str:
+        """The sentence in the alert."""
+        return str(self.page.locator(".MuiAlert-message").inner_text(timeout=PATIENCE))
