@@ -42,7 +42,19 @@ def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]
         assert seen.elsewhere == []
 
 
+@pytest.fixture(scope="module")
+def shared(served: Served, browser: Browser) -> Iterator[Seen]:
+    """One page for the tests of a module: opening it is what costs."""
+    seen = Seen(browser.new_page(viewport={"width": 1400, "height": 900}), served.url)
+    yield seen
+    seen.page.close()
+
+
 @pytest.fixture
-def seen(open_page: Callable[..., Seen]) -> Seen:
-    """The explorer, open and drawn."""
-    return open_page()
+def seen(shared: Seen) -> Iterator[Seen]:
+    """The shared page at its start, on the data it opens with; what it said during the test was no complaint."""
+    shared.complaints.clear()
+    shared.begin()
+    yield shared
+    assert shared.complaints == []
+    assert shared.elsewhere == []

@@ -86,6 +86,14 @@ class Seen:
         """Click the button of this name."""
         self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
 
+    def begin(self) -> None:
+        """Paused at step 0."""
+        if "Pause" in (self.page.get_by_role("button", name="Play or pause").text_content() or ""):
+            self.press("Play or pause")
+            self.rest()
+        self.press("Start again")
+        until(lambda: self.fact("step") == "0")
+
     def fact(self, label: str) -> str:
         """The status line's value under this label."""
         cell = self.page.locator(".facts div", has_text=label).locator("b")
