@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 
-from ui.pages import Seen, Served, until
+from ui.pages import Seen, until
 
 pytestmark = pytest.mark.ui
 
@@ -61,55 +59,3 @@ def test_two_sessions_play_apart(open_page: Callable[..., Seen]):
     until(lambda: one.step >= 5)
 
     assert other.step == 0
-
-
-def test_widgets_answer_while_a_run_goes_on(seen: Seen):
-    seen.press("Play or pause")
-    until(lambda: seen.step >= 3)
-    button = seen.page.get_by_role("button", name="Play or pause")
-    took = []
-    for k in range(10):
-        want = "Pause" if k % 2 else "Play"
-        begin = time.monotonic()
-        button.click()
-        expect(button).to_have_text(want)
-        took.append(time.monotonic() - begin)
-        time.sleep(0.3)
-    print(f"\nwidget latency while running: median {statistics.median(took):.3f} s, worst {max(took):.3f} s")
-    assert statistics.median(took) < 1.0
-
-
-def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: Callable[..., Seen]):
-    for _ in range(2):
-        seen = open_page()
-        seen.press("Play or pause")
-        until(lambda seen=seen: seen.step >= 2)
-        seen.page.close()
-
-    until(lambda: served.count() | {"explorers": 0} == {"explorers": 0, "runs": 0, "threads": 0}, seconds=60)
-    assert served.count()["explorers"] <= 1  # Panel's busy indicator keeps the context of the first session it saw
-
-
-def test_keys_and_the_dark_theme(seen: Seen):
-    seen.page.locator("body").press(" ")
-    until(lambda: seen.step >= 3)
-    seen.page.locator("body").press(" ")
-    at = seen.rest()
-    seen.page.locator("body").press("ArrowLeft")
-    until(lambda: seen.step == at - 1)
-    seen.page.locator("body").press("?")
-    expect(seen.page.locator(".MuiAlert-message")).to_contain_text("Space plays")
-
-    seen.press("Toggle theme")
-
-    papers = "() => [...Bokeh.documents[0].all_models].map((m) => m.background_fill_color).filter(Boolean)"
-    until(lambda: "#1c2229" in str(seen.page.evaluate(papers)))
-
-
-def test_on_a_narrow_screen_the_pictures_come_first(open_page: Callable[..., Seen]):
-    seen = open_page(width=420)
-
-    seen.press("Play or pause")
-
-    until(lambda: seen.step >= 2)
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 420
