@@ -84,6 +84,12 @@ class Player:
         """How fast to play at most."""
         self._order(every=1.0 / steps_a_second)
 
+    @property
+    def playing(self) -> bool:
+        """Whether it steps by itself now; newer than what a frame on its way says."""
+        with self._changed:
+            return self._orders.playing
+
     def take(self, wait: float = 0.0) -> Frame | None:
         """The newest frame if there is one since the last call; a drawn one within `wait` seconds if it comes."""
         with self._changed:

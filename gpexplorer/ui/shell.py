@@ -37,18 +37,22 @@ def _page(explorer: Explorer) -> pmui.Page:
         raw_css=[CSS],
         busy_indicator=None,
     )
+    _hush(page)
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
     explorer.start()
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(lambda _: _leave(page, explorer))
+        pn.state.on_session_destroyed(lambda _: explorer.close())
     return page
 
 
-def _leave(page: pmui.Page, explorer: Explorer) -> None:
-    """The session is over: end its thread, and cut the page off the process-wide state that would keep it alive."""
-    explorer.close()
+def _hush(page: pmui.Page) -> None:
+    """Stop the page from following the process-wide busy flag.
+
+    Each change of the flag walks every model of the page, some 30 ms twice an event, and the watcher would keep a
+    closed page alive.
+    """
     for watcher in pn.state.param.watchers.get("busy", {}).get("value", []):
         if getattr(getattr(watcher.fn, "__self__", None), "self", None) is page:
             pn.state.param.unwatch(watcher)

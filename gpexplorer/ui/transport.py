@@ -57,8 +57,8 @@ class Transport(pn.viewable.Viewer):
 
     def toggle(self) -> None:
         """Play, or pause."""
-        self._player.pause() if self.playing else self._player.play()
-        self._show_playing(not self.playing)
+        self._player.pause() if self._player.playing else self._player.play()
+        self._show_playing(self._player.playing)
 
     def key(self, name: str) -> None:
         """Do what this key stands for."""
@@ -69,12 +69,12 @@ class Transport(pn.viewable.Viewer):
 
     def update(self, frame: Frame) -> None:
         """Show where the run is."""
-        self._show_playing(frame.playing)
+        self._show_playing(self._player.playing)
         facts = frame.facts
         if facts is None:
             return
         self.scrub.param.update(at=facts.at, last=facts.last)
-        self.back.disabled, self.stop.disabled = facts.at < 1, not frame.playing
+        self.back.disabled, self.stop.disabled = facts.at < 1, not self.playing
 
     def _show_playing(self, playing: bool) -> None:
         if playing != self.playing:

@@ -56,5 +56,6 @@ def seen(shared: Seen) -> Iterator[Seen]:
     shared.complaints.clear()
     shared.begin()
     yield shared
+    shared.pause()
     assert shared.complaints == []
     assert shared.elsewhere == []

@@ -86,11 +86,15 @@ class Seen:
         """Click the button of this name."""
         self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
 
-    def begin(self) -> None:
-        """Paused at step 0."""
+    def pause(self) -> None:
+        """Not playing any more, if it was."""
         if "Pause" in (self.page.get_by_role("button", name="Play or pause").text_content() or ""):
             self.press("Play or pause")
             self.rest()
+
+    def begin(self) -> None:
+        """Paused at step 0."""
+        self.pause()
         self.press("Start again")
         until(lambda: self.fact("step") == "0")
 
