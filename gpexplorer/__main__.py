@@ -1,13 +1,12 @@
-"""The command line: `python -m gpexplorer run | data | methods | serve | bench`; a mistake gets a sentence."""
+"""The command line: `python -m gpexplorer run | data | methods | serve | reproduce | bench`, mistakes in sentences."""
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +16,7 @@ from .errors import GPExplorerError, SettingError
 if TYPE_CHECKING:
     import param
 
-    from .runs import Run, Spec
+    from .runs import Run
 
 WIDTH = 110
 FAILED, MISTAKEN, INTERRUPTED = 1, 2, 130  # exit codes
@@ -61,8 +60,9 @@ def run(
 ) -> None:
     """Run a Spec to its end or its budget, keeping every step; the same command goes on where it was stopped."""
     from .runs import Store
+    from .runs.changed import changed
 
-    chosen = _spec(spec, change or [])
+    chosen = changed(spec, change or [])
     opened = Store(out).open(chosen)
     again = shlex.join(["python", "-m", "gpexplorer", "run", spec, "--out", str(out), *_repeat(change or [])])
     try:
@@ -154,44 +154,21 @@ def bench(context: typer.Context) -> None:
     benchmarks(context.args, prog_name="python -m gpexplorer bench")
 
 
-def _spec(source: str, changes: list[str]) -> Spec:
-    """The spec in this file, changed as --set says, and only then checked."""
-    from .runs import Spec
-    from .runs.spec import LARGEST, parsed
+@app.command()
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A figure or table; all their names if left out.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="As many repeats and rows as the paper.")] = False,
+    out: Annotated[Path, typer.Option(help="Where table (Parquet) and picture (HTML) go.")] = Path("reproduced"),
+) -> None:
+    """Compute a figure or table of a paper anew, ours beside theirs; the same command goes on where it was stopped."""
+    from . import reproduce as figures
 
-    try:
-        file = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115 - closed by the with
-        with file:
-            text = file.read(LARGEST + 1)
-    except OSError as error:
-        raise SettingError(f"Cannot read the spec {source!r}: {error.strerror}.") from None
-    held = parsed(text)
-    for change in changes:
-        _set(held, change)
-    return Spec.from_json(json.dumps(held))
-
-
-def _set(held: dict[str, Any], change: str) -> None:
-    """One --set: a field of the spec, an entry of one (budget.seconds), or else a setting of the method."""
-    from .runs import Spec
-
-    path, equals, text = change.partition("=")
-    if not equals or not path:
-        raise SettingError(f"--set {change!r} names no value: write key=value, such as seed=3.")
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    field, dot, entry = path.partition(".")
-    if not dot and field not in Spec.__dataclass_fields__:
-        field, dot, entry = "settings", ".", path
-    if not dot:
-        held[field] = value
+    if not name:
+        for known in figures.names():
+            typer.echo(f"{known}: {figures.find(known).title}")
         return
-    inner = held.setdefault(field, {})
-    if not isinstance(inner, dict):
-        raise SettingError(f"--set {change!r}: {field} is {inner!r} in this spec, which has no entries.")
-    inner[entry] = value
+    for line in figures.find(name).run(out / ("full" if full else "quick"), full):
+        typer.echo(line)
 
 
 def _finish(opened: Run, again: str) -> None:

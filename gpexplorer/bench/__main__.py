@@ -1,13 +1,15 @@
-"""`python -m gpexplorer.bench cholqr --data kin40k --m 512`"""
+"""`python -m gpexplorer.bench cholqr --data kin40k --m 512`: each module here that has a `command` is one benchmark."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from typing import Annotated
 
 import torch
 import typer
 
-from . import cholqr as cholqr_bench
+from .. import bench
 
 app = typer.Typer(help="Figures beside the machine's own floor.", no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -18,21 +20,11 @@ def threads(threads: Annotated[int, typer.Option(help="Torch threads.", min=1)] 
     torch.set_num_threads(threads)
 
 
-@app.command()
-def cholqr(
-    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
-    m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 512,
-    sweeps: Annotated[int, typer.Option(help="Sweeps of m tries.", min=1)] = 4,
-    proposals: Annotated[int, typer.Option(help="Candidates tested exactly each try.", min=1)] = 2,
-    pivots: Annotated[int, typer.Option(help="Information pivots z.", min=1)] = 16,
-    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-) -> None:
-    """Seconds a swap over the floor; objective and SMSE after each sweep; drift."""
-    kind = {"float64": torch.float64, "float32": torch.float32}[dtype]
-    for line in cholqr_bench.report(data, m, sweeps, kind, device, num_proposals=proposals, num_pivots=pivots):
-        typer.echo(line)
-
+for _found in pkgutil.iter_modules(bench.__path__):
+    if _found.name != "__main__":
+        _module = importlib.import_module(f"{bench.__name__}.{_found.name}")
+        if hasattr(_module, "command"):
+            app.command(_found.name.replace("_", "-"))(_module.command)
 
 if __name__ == "__main__":
     app()

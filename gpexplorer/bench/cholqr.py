@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
 from .. import data, kernels
 from ..linalg.randomness import generator
@@ -24,6 +25,21 @@ from ..runs.run import Run
 from .limits import measure
 
 ROWS, LEARN_ROWS = 10_000, 1_000
+
+
+def command(
+    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
+    m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 512,
+    sweeps: Annotated[int, typer.Option(help="Sweeps of m tries.", min=1)] = 4,
+    proposals: Annotated[int, typer.Option(help="Candidates tested exactly each try.", min=1)] = 2,
+    pivots: Annotated[int, typer.Option(help="Information pivots z.", min=1)] = 16,
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Seconds a swap over the floor; objective and SMSE after each sweep; drift."""
+    kind = {"float64": torch.float64, "float32": torch.float32}[dtype]
+    for line in report(data, m, sweeps, kind, device, num_proposals=proposals, num_pivots=pivots):
+        typer.echo(line)
 
 
 def report(name: str, m: int, sweeps: int, dtype: torch.dtype, device: str, **settings: Any) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, ClassVar
 
 import param
@@ -29,6 +29,8 @@ class Method(param.ParameterizedABC):
     State: ClassVar[type]  # the named tuples that its steps hold: a stored run is rebuilt from these and no other class
     Info: ClassVar[type]
     channels: ClassVar[tuple[Channel, ...]] = ()  # fields of info that make a series, the objective first
+
+    map: Callable[..., Iterable[Any]] = map  # how independent pieces of work are done; a cluster's takes its place
 
     seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")
 

@@ -1,0 +1,73 @@
+"""Figures computed anew: kept piece by piece, gone on with, written as a table and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import holoviews as hv
+import pandas as pd
+import pytest
+
+from gpexplorer import reproduce
+from gpexplorer.__main__ import main
+from gpexplorer.errors import SettingError
+from gpexplorer.reproduce.base import Figure, Rows, Unit
+
+
+def figure(done: list[int], stop_at: int | None = None) -> Figure:
+    def work(unit: Unit) -> Rows:
+        if unit["n"] == stop_at:
+            raise KeyboardInterrupt
+        done.append(unit["n"])
+        return [{"n": unit["n"], "square": unit["n"] ** 2}]
+
+    return Figure(
+        name="squares",
+        title="Squares",
+        paper="The paper printed 1, 4, 9.",
+        units=lambda full: [{"n": n} for n in range(1, 6 if full else 4)],
+        work=work,
+        plot=lambda frame: hv.Scatter(frame, "n", "square"),
+    )
+
+
+def test_pieces_done_are_kept_and_not_done_again(tmp_path: Path):
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        list(figure(done, stop_at=3).run(tmp_path))
+    assert pd.read_parquet(tmp_path / "squares.parquet")["square"].tolist() == [1, 4]
+
+    lines = list(figure(done).run(tmp_path))
+
+    assert done == [1, 2, 3]
+    assert lines[0].startswith("2 of 3 pieces are in ")
+    assert lines[-1].startswith("The paper printed 1, 4, 9.")
+    assert pd.read_parquet(tmp_path / "squares.parquet")["square"].tolist() == [1, 4, 9]
+    page = (tmp_path / "squares.html").read_text()
+    assert "<title>Squares</title>" in page
+    assert "https://cdn" not in page
+
+
+def test_quick_pieces_serve_the_full_version_but_not_the_other_way(tmp_path: Path):
+    done: list[int] = []
+    list(figure(done).run(tmp_path, full=True))
+
+    lines = list(figure(done).run(tmp_path))
+
+    assert done == [1, 2, 3, 4, 5]
+    assert "25" not in lines[1]
+
+
+def test_names_are_listed_and_an_unknown_one_is_a_sentence(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["reproduce"])
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == reproduce.names()
+    with pytest.raises(SettingError, match="nothing to reproduce under 'fig99'; choose one of"):
+        reproduce.find("fig99")
+
+
+def test_every_figure_says_what_the_paper_printed():
+    for found in map(reproduce.find, reproduce.names()):
+        assert found.title
+        assert found.paper.endswith(".")
+        assert 0 < len(found.units(False)) <= len(found.units(True))
