@@ -11,17 +11,17 @@ HELP = "Space plays or pauses. Left and right arrows step back and on. R starts 
 
 
 class Keys(JSComponent):
-    """Listens on the document, but not while a person types or holds a control; folds the sidebar of a narrow page."""
+    """Listens on the document, but not while a person types or moves a control; folds the sidebar of a narrow page."""
 
     _esm = """
     export function render({ model, el }) {
       el.style.display = "none"
       const known = [" ", "ArrowLeft", "ArrowRight", "r", "s", "?"]
-      const held = "input, textarea, select, button, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
+      const typed = "input, textarea, select, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
       const listen = (event) => {
         const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
         const target = event.composedPath()[0]
-        const typing = target.matches && target.closest(held)
+        const typing = target.closest?.(key === " " ? `${typed}, button` : typed)  // space presses a button
         if (!known.includes(key) || typing || event.ctrlKey || event.metaKey || event.altKey) return
         event.preventDefault()
         model.send_msg(key)
