@@ -1,0 +1,28 @@
+"""Slow, obvious, dense formulas for the rivals of the CholQR family."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gpexplorer.problem import Problem
+from oracles import dense_objective
+
+
+def objective_of(task: Problem, rows: list[int], objective: str) -> float:
+    """The dense objective with these rows as inducing points; without any, the prior's."""
+    train, theta = task.train, task.theta
+    if not rows:
+        s2 = torch.exp(2.0 * theta[-1])
+        trace = task.kernel.diag(theta, train.X).sum() / s2 if objective == "vfe" else 0.0
+        return float(0.5 * (train.y @ train.y / s2 + len(train) * torch.log(s2) + trace))
+    return float(dense_objective(task.kernel, theta, train.X, train.y, train.X[rows], objective))
+
+
+def conditional_variances(task: Problem, rows: list[int], noise: bool) -> Tensor:
+    """diag(K - K_I (K_II + s2 I)^-1 K_I') [n], with the noise or without."""
+    X, theta = task.train.X, task.theta
+    K_nn, K_ni, K_ii = (task.kernel(theta, *pair) for pair in ((X, X), (X, X[rows]), (X[rows], X[rows])))
+    if noise:
+        K_ii = K_ii + torch.exp(2.0 * theta[-1]) * torch.eye(len(rows), dtype=X.dtype)
+    return K_nn.diagonal() - (K_ni * torch.linalg.solve(K_ii, K_ni.T).T).sum(1)
