@@ -17,7 +17,7 @@ from gpexplorer.problem import Dataset, Problem, Step
 from oracles_rivals import conditional_variances, objective_of
 
 SHIFTS = [0.0, 1000.0]
-CHOOSERS = ["random", "greedy-variance", "titsias"]
+CHOOSERS = ["random", "greedy-variance", "titsias", "ivm"]
 
 
 def problem(shift: float = 0.0, n: int = 70, repeats: int = 0) -> Problem:
@@ -60,6 +60,15 @@ def test_greedy_variance_takes_the_row_explained_least(shift: float) -> None:
     rows = last.state.inducing.tolist()
     for k in range(1, 9):
         assert int(conditional_variances(task, rows[:k], noise=False).argmax()) == rows[k]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_ivm_takes_the_row_whose_noisy_observation_tells_most(shift: float) -> None:
+    task = problem(shift)
+    *_, last = trajectory("ivm", task, num_inducing=12, learn=False)
+    rows = last.state.inducing.tolist()
+    for k in range(1, 12):
+        assert int(conditional_variances(task, rows[:k], noise=True).argmax()) == rows[k]
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])

@@ -104,7 +104,7 @@ def choose_and_learn(problem: Problem, resume: State | None, settings: Plan, beg
         objective = state.terms.total(settings.objective)
         gain = state.epoch_begin - objective
         if gain <= settings.tolerance * max(abs(objective), 1.0):
-            return Outcome("converged", _converged(state.epoch, gain, objective, settings.tolerance))
+            return Outcome("converged", converged(state.epoch, gain, objective, settings.tolerance))
         state = state._replace(
             epoch=state.epoch + 1,
             phase="choose" if settings.again else "learn",
@@ -158,7 +158,8 @@ def _info(phase: str, terms: Terms, settings: Plan) -> Info:
     return Info(phase, terms.total(settings.objective), *halves)
 
 
-def _converged(epoch: int, gain: float, objective: float, tolerance: float) -> str:
+def converged(epoch: int, gain: float, objective: float, tolerance: float) -> str:
+    """Why an epoch was the last, as a sentence."""
     return (
         f"Epoch {epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
         f"{tolerance:g} of {abs(objective):.4g}."
