@@ -26,3 +26,24 @@ def conditional_variances(task: Problem, rows: list[int], noise: bool) -> Tensor
     if noise:
         K_ii = K_ii + torch.exp(2.0 * theta[-1]) * torch.eye(len(rows), dtype=X.dtype)
     return K_nn.diagonal() - (K_ni * torch.linalg.solve(K_ii, K_ni.T).T).sum(1)
+
+
+def moving_objective(task: Problem, theta: Tensor, Z: Tensor, likelihood: str) -> Tensor:
+    """PP, VFE or FITC by n x n algebra, differentiable in theta and Z."""
+    X, y = task.train.X, task.train.y
+    K_nm, K_mm, s2 = task.kernel(theta, X, Z), task.kernel(theta, Z, Z.clone()), torch.exp(2.0 * theta[-1])
+    Khat = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
+    D = task.kernel.diag(theta, X) - Khat.diagonal()
+    C = Khat + torch.diag(s2 + (D if likelihood == "fitc" else torch.zeros_like(D)))
+    trace = D.sum() / s2 if likelihood == "vfe" else 0.0
+    return 0.5 * (y @ torch.linalg.solve(C, y) + torch.logdet(C) + trace)
+
+
+def fitc_prediction(task: Problem, Z: Tensor, Xs: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of f under FITC, by n x n algebra."""
+    X, y, theta = task.train.X, task.train.y, task.theta
+    K_nm, K_sm, K_mm = task.kernel(theta, X, Z), task.kernel(theta, Xs, Z), task.kernel(theta, Z, Z)
+    Khat, cross = K_nm @ torch.linalg.solve(K_mm, K_nm.T), K_sm @ torch.linalg.solve(K_mm, K_nm.T)
+    C = Khat + torch.diag(torch.exp(2.0 * theta[-1]) + task.kernel.diag(theta, X) - Khat.diagonal())
+    var = task.kernel.diag(theta, Xs) - (cross * torch.linalg.solve(C, cross.T).T).sum(1)
+    return cross @ torch.linalg.solve(C, y), var

@@ -1,0 +1,77 @@
+"""FITC, once called SPGP: pseudo-inputs that move, and a noise that grows where they explain little.
+
+    y ~ N(0, Khat + diag(K - Khat) + s2 I)
+
+Snelson and Ghahramani (2006). The likelihood is a setting: projected process and the variational bound, with the same
+moving points, are what CholQR chooses subsets for (Cao et al. 2013, figure 4).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar
+
+import param
+
+from ...posteriors import nystrom_posterior
+from ...problem import Channel, Cost, Posterior, Problem
+from ..base import Method, Steps
+from . import moving, settings
+from .inputs import CHANNELS, prior
+from .inputs import Info as Report
+from .inputs import State as At
+from .moved import sparse, sparse_gradient
+from .starts import start
+
+
+class FITC(Method):
+    """Pseudo-inputs moved by the gradient of the FITC likelihood, or of PP or VFE."""
+
+    key: ClassVar[str] = "fitc"
+    title: ClassVar[str] = "FITC / SPGP, moving inputs"
+    family: ClassVar[str] = "cholqr"
+    paper: ClassVar[str] = "Snelson & Ghahramani (2006). Sparse Gaussian processes using pseudo-inputs. NIPS."
+    State: ClassVar[type] = At
+    Info: ClassVar[type] = Report
+    equations: ClassVar[dict[str, str]] = {
+        "num_inducing": r"\min_{\theta, Z} F(\theta, Z),\quad \hat K = K_{nm} K_{mm}^{-1} K_{mn}",
+        "likelihood": r"y \sim N\left(0,\ \hat K + \operatorname{diag}(K-\hat K) + \sigma^2 I\right)",
+    }
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    num_inducing = settings.num_inducing()
+    start = start("random")
+    likelihood: Any = param.Selector(
+        default="fitc",
+        objects=["fitc", "vfe", "pp"],
+        doc="fitc adds what the points leave unexplained to the noise of each row; vfe penalises it; pp ignores it.",
+    )
+    learn = settings.learn()
+    optimiser = moving.optimiser()
+    evaluations = moving.evaluations()
+    max_epochs = settings.max_epochs()
+    tolerance = settings.tolerance()
+
+    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+        plan = moving.Plan(
+            self.title,
+            self.num_inducing,
+            self.start,
+            self.likelihood,
+            self.learn,
+            self.optimiser,
+            self.evaluations,
+            self.max_epochs,
+            self.tolerance,
+            self.seed,
+        )
+        return moving.move(problem, resume, plan, partial(sparse_gradient, likelihood=self.likelihood))
+
+    def posterior(self, problem: Problem, state: At) -> Posterior:
+        if state.step == 0:
+            return prior(problem, state)
+        now = sparse(problem.kernel, state.theta, problem.train, state.Z, self.likelihood)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+
+    def cost(self, problem: Problem) -> Cost:
+        return moving.moving_cost(problem, self.num_inducing)

@@ -1,0 +1,168 @@
+"""The loop that FITC and SGPR share: theta and Z move together down one gradient, by L-BFGS or conjugate gradients.
+
+SciPy's memory is not part of a state, so it is begun anew every few evaluations (an epoch), and a run is resumed by
+replaying the evaluations of its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+import param
+import torch
+from scipy import optimize
+from torch import Tensor
+
+from ...errors import NotPositiveDefinite
+from ...linalg.ask_tell import evaluations as asked_of
+from ...objectives import Nystrom
+from ...problem import Cost, Outcome, Problem, Step
+from ..base import Steps
+from .inputs import START, State, begun, report
+from .learning import SPAN
+from .moved import Slopes, total
+from .sets import converged
+from .starts import start_inputs
+
+Gradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Slopes]]  # kernel, theta, train, Z
+PER_EPOCH = 40  # evaluations before SciPy's memory is begun anew
+
+
+class Plan(NamedTuple):
+    """The settings that the loop reads."""
+
+    title: str
+    num_inducing: int
+    start: str
+    likelihood: str
+    learn: bool
+    optimiser: str
+    evaluations: int
+    max_epochs: int
+    tolerance: float
+    seed: int
+
+
+def optimiser() -> Any:
+    """SciPy's, for theta and Z together."""
+    return param.Selector(
+        default="L-BFGS-B",
+        objects=["L-BFGS-B", "CG"],
+        doc="SciPy's optimiser for points and hyperparameters together; L-BFGS-B needs fewer evaluations.",
+    )
+
+
+def evaluations() -> Any:
+    """An epoch's budget."""
+    return param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 100),
+        doc=f"Evaluations of the objective in an epoch, after which the optimiser begins anew; 0 means {PER_EPOCH}.",
+    )
+
+
+def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradient) -> Steps:
+    """Steps of a rival with moving points: each is one evaluation of objective and gradient."""
+    state = resume
+    if state is None:
+        state = begun(problem, settings.num_inducing, settings.seed, settings.title)
+        yield Step(state, START)
+    if state.phase == "start":
+        Z = start_inputs(settings.start, problem, settings.num_inducing, settings.seed)
+        state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
+
+    while state.epoch < settings.max_epochs:
+        state = yield from _epoch(problem, state, settings, gradient)
+        objective = total(state.terms, settings.likelihood)
+        gain = state.epoch_begin - objective
+        if gain <= settings.tolerance * max(abs(objective), 1.0):
+            return Outcome("converged", converged(state.epoch, gain, objective, settings.tolerance))
+        state = state._replace(
+            epoch=state.epoch + 1,
+            position=0,
+            Z_begin=state.Z.clone(),
+            theta_begin=state.theta.clone(),
+            epoch_begin=objective,
+        )
+    return Outcome("budget", f"All {settings.max_epochs} epochs are done; raise max_epochs to go on.")
+
+
+def _epoch(problem: Problem, state: State, settings: Plan, gradient: Gradient) -> Generator[Step, None, State]:
+    """One life of the optimiser: a step an evaluation, each with the best point so far."""
+    limit, done = settings.evaluations or PER_EPOCH, state.position
+    found = _descend(problem, state, settings, gradient, limit)
+    for k, (theta, Z, now) in enumerate(found):
+        if k < done:
+            continue
+        before, value = state.Z, total(now.terms, settings.likelihood)
+        if state.epoch == 0 and k == 0:
+            state = state._replace(epoch_begin=value)
+        state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=now.terms)
+        info = report(state, "vfe" if settings.likelihood == "vfe" else "pp", before, now.jitter)
+        yield Step(state, info)
+    return state
+
+
+def _descend(
+    problem: Problem, state: State, settings: Plan, gradient: Gradient, limit: int
+) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
+    """Yield the best (theta, Z, terms and factors) after each of at most `limit` evaluations.
+
+    Points where K_mm is not positive definite, or theta is far away, count as infinitely bad.
+    """
+    p = len(state.theta)
+    begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).double().cpu().numpy()
+    options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": 10 * limit, "maxcor": 20}}
+    asked = asked_of(
+        lambda fun: optimize.minimize(
+            fun, begin, jac=True, method=settings.optimiser, options=options[settings.optimiser]
+        )
+    )
+    best: tuple[Tensor, Tensor, Nystrom] | None = None
+    value, answer = np.inf, None
+    try:
+        for _ in range(limit):
+            try:
+                point = next(asked) if answer is None else asked.send(answer)
+            except StopIteration:
+                return
+            theta = torch.as_tensor(point[:p]).to(state.theta)
+            Z = torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
+            here = _evaluate(problem, theta, Z, state.theta_begin, gradient)
+            if here is None:
+                answer = (10.0 * abs(value) + 1e3, np.zeros_like(point))
+                continue
+            now, slopes = here
+            if not settings.learn:
+                slopes.theta.zero_()
+            if (new := total(now.terms, settings.likelihood)) < value:
+                value, best = new, (theta, Z, now)
+            answer = (new, torch.cat([slopes.theta, slopes.Z.reshape(-1)]).double().cpu().numpy())
+            if best is not None:
+                yield best[0].clone(), best[1].clone(), best[2]
+    finally:
+        asked.close()
+
+
+def _evaluate(
+    problem: Problem, theta: Tensor, Z: Tensor, begin: Tensor, gradient: Gradient
+) -> tuple[Nystrom, Slopes] | None:
+    """Terms and gradient, or None where the objective does not exist."""
+    finite = bool(theta.isfinite().all()) and bool(Z.isfinite().all())
+    if not finite or float((theta - begin).abs().max()) > SPAN:
+        return None
+    try:
+        return gradient(problem.kernel, theta, problem.train, Z)
+    except NotPositiveDefinite:
+        return None
+
+
+def moving_cost(problem: Problem, m: int) -> Cost:
+    """What one evaluation of objective and gradient costs."""
+    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+    m = min(m, n)
+    flops = 6.0 * n * m * m + 12.0 * n * m * d + 3.0 * m**3
+    return Cost(flops, 16.0 * s * n * m, {"factor L": 1.0 * s * n * m, "m x m factors": 6.0 * s * m * m})
