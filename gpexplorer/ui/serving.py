@@ -23,11 +23,12 @@ LOOPBACK = ("localhost", "127.0.0.1")
 
 def serve(port: int = 5006, address: str = "localhost", show: bool = False, origins: tuple[str, ...] = ()) -> None:
     """Serve the page at http://address:port/explorer until interrupted; `origins` names more hosts, as "host:port"."""
-    from .shell import app
+    from .shell import app, warm
 
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
     allowed = hosts(address, port, origins)
     guard(allowed)
+    warm()
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     pn.serve(
         {"explorer": app},

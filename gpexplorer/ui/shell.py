@@ -22,6 +22,13 @@ def app() -> Any:
         return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
 
 
+def warm() -> None:
+    """Draw once with nobody looking: the first visitor need not wait for imports and caches."""
+    explorer = Explorer()
+    explorer.settle()
+    explorer.close()
+
+
 def _page(explorer: Explorer) -> pmui.Page:
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
