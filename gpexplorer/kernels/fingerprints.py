@@ -1,6 +1,6 @@
 """Fourteen fingerprints of a molecule by RDKit, which is imported when the first molecule is read.
 
-A fingerprint counts substructures of one kind. Counts are written in unary, as the set of tokens (substructure, 0), ...,
+A fingerprint counts substructures of one kind. Counts are written in unary, as the tokens (substructure, 0), ...,
 (substructure, count - 1): two molecules share sum_q min(x_q, z_q) of their sum_q max(x_q, z_q) tokens, so MinMax is the
 Jaccard similarity of two sets, which sparse products compute. Nothing is folded: no two substructures collide.
 """
