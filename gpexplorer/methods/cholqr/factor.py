@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky, logdet
+from ...linalg.tall import rows_times, times_rows
 from ...objectives import Terms, noise_variance
 from ...problem import Dataset, Kernel
 
@@ -89,20 +90,20 @@ class Factor:
         Z = self.train.rows(inducing).X
         L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm")
         K_mn = self.kernel(self.theta, Z, self.train.X)
-        self.Lt = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).contiguous()  # [m, n], rows in one piece
+        self.L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], rows in one piece
         self.inducing = inducing.clone()
         self.is_inducing = torch.zeros(n, dtype=torch.bool, device=y.device)
         self.is_inducing[inducing] = True
         self.queue_w, self.queue_a, self.queued = y.new_zeros(QUEUE, m), y.new_zeros(QUEUE, n), 0
         eye = torch.eye(m).to(y)
-        self.G = self.Lt @ self.Lt.T  # [m, m] = L'L + s2 I
+        self.G = self.L.T @ self.L  # [m, m] = L'L + s2 I
         self.trace = float(self.prior.sum()) - float(self.G.diagonal().sum())
         self.G.diagonal().add_(self.s2)
         L_A = cholesky(self.G, "L'L + s2 I").L
         self.P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)
-        self.T = torch.linalg.solve_triangular(self.Lt[:, inducing].T.contiguous(), eye, upper=False)  # L_Z^-1
-        self.c = self.Lt @ y  # [m]
-        self.D = (self.prior - self.Lt.square().sum(0)).clamp_min_(0.0)  # [n]
+        self.T = torch.linalg.solve_triangular(self.L[inducing], eye, upper=False)  # L_Z^-1
+        self.c = self.L.T @ y  # [m]
+        self.D = (self.prior - torch.linalg.vector_norm(self.L, dim=1).square()).clamp_min_(0.0)  # [n]
         self.terms = self._terms()
 
     @property
@@ -123,21 +124,19 @@ class Factor:
     # -- sweeps over L ---------------------------------------------------------------------------------------------
 
     def rows(self, index: Tensor) -> Tensor:
-        """Rows of L, as columns [m, c]."""
+        """Rows of L [c, m]."""
         waiting = slice(0, self.queued)
-        return self.Lt[:, index] + self.queue_w[waiting].T @ self.queue_a[waiting][:, index]
+        return self.L[index] + self.queue_a[waiting][:, index].T @ self.queue_w[waiting]
 
     def times(self, W: Tensor) -> Tensor:
-        """(L W)' [c, n] for W [m, c]: one read of L."""
+        """W L' [c, n] for W [c, m]: one read of L."""
         waiting = slice(0, self.queued)
-        out = W.T.contiguous() @ self.Lt
-        return out.addmm_(W.T @ self.queue_w[waiting].T, self.queue_a[waiting])
+        return times_rows(self.L, W).addmm_(W @ self.queue_w[waiting].T, self.queue_a[waiting])
 
     def transposed_times(self, R: Tensor) -> Tensor:
         """L' R' [m, c] for R [c, n]: one read of L."""
         waiting = slice(0, self.queued)
-        out = R @ self.Lt.T
-        return out.addmm_(R @ self.queue_a[waiting].T, self.queue_w[waiting]).T
+        return rows_times(R, self.L).addmm_(R @ self.queue_a[waiting].T, self.queue_w[waiting]).T
 
     # -- the swap --------------------------------------------------------------------------------------------------
 
@@ -164,8 +163,8 @@ class Factor:
     def residual_columns(self, removal: Removal, index: Tensor, also: Tensor) -> tuple[Tensor, Tensor]:
         """Residual columns [c, n] of the rows `index` without the removed point, and L `also` [n]: one read of L."""
         K = self.kernel(self.theta, self.train.rows(index).X, self.train.X)  # [c, n]
-        W = self.rows(index).addr_(removal.w, removal.v[index], alpha=-1.0)  # [m, c]
-        product = self.times(torch.cat([W, also[:, None]], 1))
+        W = self.rows(index).addr_(removal.v[index], removal.w, alpha=-1.0)  # [c, m]
+        product = self.times(torch.cat([W, also[None]]))
         return K.sub_(product[:-1]), product[-1]
 
     def exact(self, removal: Removal, D: Tensor, uu: Tensor, yu: Tensor, B: Tensor) -> Addition:
@@ -185,8 +184,8 @@ class Factor:
         w, v, i = removal.w, removal.v, removal.position
         a = u - v
         aa = uu - 2.0 * float(u @ v) + removal.vv
-        swapped = self.rows(torch.stack([self.inducing.new_tensor(row), self.inducing[i]]))  # [m, 2]
-        change = a[row] * w + swapped[:, 0] - swapped[:, 1]
+        swapped = self.rows(torch.stack([self.inducing.new_tensor(row), self.inducing[i]]))  # [2, m]
+        change = a[row] * w + swapped[0] - swapped[1]
         Ti = self.T[:, i].clone()
         tail = change @ self.T  # [m]
         pivot = 1.0 + float(tail[i])
@@ -194,9 +193,10 @@ class Factor:
         self.T.addr_(Ti, tail, alpha=-1.0 / pivot)  # Sherman-Morrison: row i of L_Z changes
 
         La = b - removal.Lv
-        self.G.addr_(La, w).addr_(w, La).addr_(w, w, alpha=aa)
-        g = Nb - w
-        self.P.addr_(removal.q, removal.q, alpha=-1.0 / removal.kappa).addr_(g, g, alpha=1.0 / s)
+        half, g = La + (0.5 * aa) * w, Nb - w
+        self.G.addmm_(torch.stack([half, w], 1), torch.stack([w, half]))
+        root, kept = removal.q / math.sqrt(removal.kappa), g / math.sqrt(s)
+        self.P.addmm_(torch.stack([-root, kept], 1), torch.stack([root, kept]))
         self.logdet += math.log(removal.kappa) + math.log(s)
         self.c += float(self.train.y @ a) * w
         self.D.addcmul_(v, v).addcmul_(u, u, value=-1.0).clamp_min_(0.0)
@@ -211,7 +211,7 @@ class Factor:
         self.queue_w[self.queued], self.queue_a[self.queued] = w, a
         self.queued += 1
         if self.queued == QUEUE:
-            self.Lt.addmm_(self.queue_w.T, self.queue_a)
+            self.L.addmm_(self.queue_a.T, self.queue_w)
             self.queued = 0
 
 

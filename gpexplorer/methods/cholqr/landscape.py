@@ -49,7 +49,7 @@ def landscape(method: CholQR, problem: Problem, state: State, position: int | No
     if pivots is None:
         return Landscape(rows, torch.full_like(exact, -math.inf), exact, removed, math.nan, rows[:0])
 
-    removal = factor.remove(slot, factor.times(factor.direction(slot)[:, None])[0])
+    removal = factor.remove(slot, factor.times(factor.direction(slot)[None])[0])
     loss = removal.terms.total(method.objective) - factor.total
     approx = pivots.without(removal).approximate() - loss
     chosen = _sample(rows[approx > -math.inf], pivots.rows, method.seed, state.step)

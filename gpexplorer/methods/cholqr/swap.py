@@ -95,7 +95,7 @@ class Swapper:
     def _removal_column(self, position: int) -> Tensor:
         if self._next is not None and self._next[0] == position:
             return self._next[1]
-        return self.factor.times(self.factor.direction(position)[:, None])[0]
+        return self.factor.times(self.factor.direction(position)[None])[0]
 
     def _proposals(self, scores: Tensor, step: int) -> Tensor:
         """Rows to test exactly: the best by score and as many drawn evenly, none of them a pivot."""
