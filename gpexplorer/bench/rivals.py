@@ -1,0 +1,108 @@
+"""Every way of placing m inducing points, on the same rows and at the same hyperparameters: seconds against quality.
+
+theta is learned once, by an exact GP on a thousand rows, and then held; F / n is the variational free energy a row,
+smaller is better. One process, one thread count; the load is printed, since a busy machine slows all entrants but not
+all alike. Subset of data and CSI answer to other objectives: their scores count, their F is that of their points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import torch
+import typer
+
+from .. import data, kernels
+from ..linalg.randomness import generator
+from ..methods.base import registry
+from ..objectives import nystrom
+from ..problem import Dataset, Problem
+from ..runs.run import Run
+from .limits import measure
+
+FIXED: dict[str, Any] = {"learn": False}
+LEARN_ROWS, EVALUATIONS = 1_000, 40
+
+
+class Entrant(NamedTuple):
+    """A method, its settings beside m, and the steps it gets (0: until it ends)."""
+
+    method: str
+    settings: dict[str, Any]
+    steps: int = 0
+
+
+def entrants(m: int) -> dict[str, Entrant]:
+    """The race, by name."""
+    sweeps = {"swaps_per_epoch": m, "tolerance": 0.0, "max_epochs": 2}
+    moving = {"evaluations": 100, "max_epochs": 1}
+    return {
+        "random": Entrant("random", FIXED),
+        "greedy-variance": Entrant("greedy-variance", FIXED),
+        "ivm": Entrant("ivm", FIXED),
+        "kmeans": Entrant("kmeans", {**FIXED, "iterations": 50}),
+        "titsias-16": Entrant("titsias", {**FIXED, "num_candidates": 16}),
+        "titsias-512": Entrant("titsias", {**FIXED, "num_candidates": 512}),
+        "cholqr": Entrant("cholqr", {**FIXED, **sweeps}),
+        "sgpr": Entrant("sgpr", {**FIXED, **moving}),
+        "sgpr-gpytorch": Entrant("sgpr", {**FIXED, **moving, "engine": "gpytorch"}),
+        "subset-of-data": Entrant("subset-of-data", {**FIXED, "num_rows": 8 * m}),
+        "csi": Entrant("csi", {"grid_size": 1}),
+    }
+
+
+def command(
+    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
+    m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 128,
+    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 10_000,
+    only: Annotated[str, typer.Option(help="Entrants to run, joined by commas; all where empty.")] = "",
+    seconds: Annotated[float, typer.Option(help="Seconds an entrant may take.", min=0.1)] = 60.0,
+) -> None:
+    """Seconds, F / n and scores of every way to place m points."""
+    known = entrants(m)
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(known)
+    odd = [name for name in chosen if name not in known]
+    if odd:
+        raise typer.BadParameter(f"{odd[0]!r} is no entrant; choose from {', '.join(known)}.")
+    for line in report(data, {name: known[name] for name in chosen}, m, rows, seconds):
+        typer.echo(line)
+
+
+def report(name: str, race: dict[str, Entrant], m: int, rows: int, seconds: float) -> Iterator[str]:
+    """Lines of the report, each as soon as it is known."""
+    split = data.load(name).scaled()
+    order = torch.randperm(len(split.train), generator=generator(0, "bench"))
+    split = replace(split, train=split.train.rows(order[:rows]))
+    train, kernel = split.train, kernels.make("se-ard", split.train.d)
+    problem = Problem(train, kernel, learned(train, kernel))
+    yield (
+        f"{name}: n = {len(train)}, d = {train.d}, m = {m}, {torch.get_num_threads()} threads, "
+        f"load {measure(train.y, len(train), m).load:.2f}"
+    )
+    heads = ("points", "steps", "seconds", "ms a step", "F / n", "SMSE", "SNLP")
+    yield f"{'entrant':<16}" + "".join(f"{head:>10}" for head in heads)
+    for entrant, (method, settings, steps) in race.items():
+        size = {} if "num_rows" in settings else {"num_inducing": m}
+        run = Run(registry[method](**size, **settings), problem, split)
+        run.finish(steps=steps or None, seconds=seconds)
+        yield _line(entrant, run, problem)
+
+
+def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
+    """theta by the marginal likelihood of an exact GP on the first rows."""
+    rows = train.rows(torch.arange(min(LEARN_ROWS, len(train))))
+    method = registry["subset-of-data"](num_rows=len(rows), optimiser="L-BFGS-B", evaluations=EVALUATIONS, max_epochs=1)
+    *_, last = method.steps(Problem(rows, kernel, kernel.start(rows)))
+    return last.state.theta
+
+
+def _line(entrant: str, run: Run, problem: Problem) -> str:
+    state, taken, scores = run.trace[-1].step.state, run.trace[-1].seconds, run.scores()
+    Z = state.Z if hasattr(state, "Z") else problem.train.rows(state.inducing).X
+    F = nystrom(problem.kernel, problem.theta, problem.train, Z).terms.total("vfe")
+    return (
+        f"{entrant:<16}{len(Z):>10}{run.done:>10}{taken:>10.2f}{1e3 * taken / max(run.done, 1):>10.1f}"
+        f"{F / len(problem.train):>10.4f}{scores['smse']:>10.4f}{scores['snlp']:>10.4f}"
+    )
