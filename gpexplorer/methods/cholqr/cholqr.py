@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import param
 import torch
-from torch import Tensor
 
 from ...linalg.randomness import generator
 from ...objectives import nystrom
@@ -22,7 +21,9 @@ from ..base import Method, Steps
 from .factor import QUEUE, Factor
 from .learning import descend
 from .pivots import Pivots
-from .start import distinct_rows
+from .policies import POLICIES
+from .sets import random_order
+from .starts import start, start_rows
 from .state import Info as Report
 from .state import State as At
 from .state import halves, swap_info
@@ -54,6 +55,8 @@ class CholQR(Method):
         channel("trace", "trace, E_V / 2", "nat"),
         channel("approx", "predicted reduction", "nat"),
         channel("exact", "exact reduction", "nat"),
+        channel("correlation", "rank correlation of scores and exact falls"),
+        channel("regret", "missed by the best score alone", "nat"),
         channel("acceptance", "accepted this epoch"),
         channel("drift", "drift of the carried objective", log=True),
         channel("jitter", "jitter on K_mm", log=True),
@@ -85,6 +88,12 @@ class CholQR(Method):
     pivot_refresh = param.Integer(
         8, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which every pivot is drawn anew; often is better."
     )
+    pivot_policy: Any = param.Selector(
+        default="random",
+        objects=list(POLICIES),
+        doc="random draws pivots anew; optimised chooses them for the trace norm; adaptive adds some as guesses fail.",
+    )
+    start: Any = start("random")
     swaps_per_epoch = param.Integer(
         0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."
     )
@@ -133,23 +142,20 @@ class CholQR(Method):
         return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
 
     def _begin(self, problem: Problem) -> At:
-        order = self._start_order(problem)
+        order = random_order(problem, self.seed)
         theta = problem.theta.clone()
         inducing = order[: self.num_inducing].clone()
-        return At(0, 0, "swap", 0, inducing, order[:0].clone(), 0, theta, theta.clone(), 0, math.inf, math.inf)
-
-    def _start_order(self, problem: Problem) -> Tensor:
-        order = torch.randperm(len(problem.train), generator=generator(self.seed, "start"))
-        return order.to(problem.train.y.device)
+        none, untested = order[:0].clone(), problem.train.y.new_zeros(0, 2)
+        return At(0, 0, "swap", 0, inducing, none, 0, theta, theta.clone(), 0, math.inf, math.inf, untested)
 
     def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
         inducing = state.inducing
         if state.step == 0:
-            order = self._start_order(problem)
-            inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, len(inducing))
+            inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
-        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed)
+        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, self.pivot_policy)
+        swapper.tested = state.tested.clone()
         if len(state.pivots):
             swapper.pivots = Pivots(factor, state.pivots, state.oldest)
         return swapper
@@ -190,8 +196,9 @@ class CholQR(Method):
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
+                tested=swapper.tested.clone(),
             )
-            yield Step(state, swap_info(factor, tried, state, drift))
+            yield Step(state, swap_info(swapper, tried, state, drift))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
 
     def _removal_order(self, m: int, epoch: int, limit: int) -> list[int]:

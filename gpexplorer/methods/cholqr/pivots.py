@@ -56,14 +56,28 @@ class Pivots:
             new_u = b + float(a @ u) * removal.w
             self.put(i, removed, nu * v - mu * u, nu * new_v - mu * new_u)
 
-    def recycle(self, removal: Removal, rows: Tensor, R: Tensor, B: Tensor) -> None:
-        """Columns already paid for by a rejected proposal replace the oldest pivots."""
+    def recycle(self, removal: Removal, rows: Tensor, R: Tensor, B: Tensor, room: int = 0) -> None:
+        """Columns already paid for by a rejected proposal replace the oldest pivots, or up to `room` join them."""
         for k, row in enumerate(rows.tolist()):
             if bool((self.rows == row).any()):
                 continue
+            slot = self.oldest
+            if room > 0:
+                room, slot = room - 1, len(self.rows)
+                self._grow()
             v_row = float(removal.v[row])
-            self.put(self.oldest, row, R[k] - v_row * removal.v, B[:, k] - v_row * removal.Lv)
-            self.oldest = (self.oldest + 1) % len(self.rows)
+            self.put(slot, row, R[k] - v_row * removal.v, B[:, k] - v_row * removal.Lv)
+            self.oldest = self.oldest if slot != self.oldest else (self.oldest + 1) % len(self.rows)
+
+    def _grow(self) -> None:
+        """One more slot, empty."""
+        z = len(self.rows)
+        self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
+        self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
+        self.H = torch.cat([self.H, self.H.new_zeros(len(self.H), 1)], 1)
+        self.Ey = torch.cat([self.Ey, self.Ey.new_zeros(1)])
+        self.EE, held = self.EE.new_zeros(z + 1, z + 1), self.EE
+        self.EE[:z, :z] = held
 
     def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
         """Pivot `slot` becomes `row`, with residual column [n] and h = L'column [m]."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ...objectives import Terms
-from .factor import Factor
-from .swap import Tried
+from .swap import Swapper, Tried
 
 
 class State(NamedTuple):
@@ -27,6 +26,7 @@ class State(NamedTuple):
     accepted: int  # swaps accepted in this epoch
     objective: float  # F at this state
     epoch_begin: float  # F when the epoch began
+    tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
 
 
 class Info(NamedTuple):
@@ -39,6 +39,8 @@ class Info(NamedTuple):
     trace: float
     approx: float = math.nan
     exact: float = math.nan
+    correlation: float = math.nan
+    regret: float = math.nan
     acceptance: float = math.nan
     drift: float = math.nan
     jitter: float = 0.0
@@ -52,14 +54,17 @@ def halves(terms: Terms) -> tuple[float, float, float]:
     return terms.fit / 2, terms.complexity / 2, terms.trace / 2
 
 
-def swap_info(factor: Factor, tried: Tried, state: State, drift: float) -> Info:
+def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Info:
     """The report of one swap."""
+    factor = swapper.factor
     return Info(
         "swap",
         state.objective,
         *halves(factor.terms),
         tried.approx,
         tried.exact,
+        swapper.correlation,
+        tried.regret,
         state.accepted / state.position,
         drift,
         factor.jitter,

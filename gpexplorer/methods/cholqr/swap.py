@@ -16,35 +16,55 @@ from torch import Tensor
 from ...linalg.randomness import generator
 from .factor import Addition, Column, Factor, Removal
 from .pivots import Pivots, View
+from .policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, rank_correlation
 
 LEAST_GAIN = 1e-12  # of the objective: smaller gains are rounding
 
 
 class Tried(NamedTuple):
-    """What one swap did. `approx` and `exact` are falls of the objective, the removal's loss counted."""
+    """What one swap did. `approx` and `exact` are falls of the objective, the removal's loss counted.
+
+    `regret` is by how much the best candidate tested beats the one with the best score, which the paper tests alone.
+    """
 
     removed: int
     proposed: int
     accepted: bool
     approx: float
     exact: float
+    regret: float
 
 
 class Swapper:
     """A factor, its pivots, and the column that removes the next point."""
 
-    def __init__(self, factor: Factor, num_pivots: int, num_proposals: int, seed: int) -> None:
+    def __init__(self, factor: Factor, num_pivots: int, num_proposals: int, seed: int, policy: str = "random") -> None:
         self.factor, self.num_pivots, self.num_proposals, self.seed = factor, num_pivots, num_proposals, seed
+        self.policy = policy
         self.pivots: Pivots | None = None
+        self.tested = factor.D.new_zeros(0, 2)  # approximate and exact fall of the newest candidates tested
         self._next: tuple[int, Tensor] | None = None
 
     def refresh(self, step: int) -> bool:
-        """Draw every pivot anew, evenly from the rows not yet explained; False when no such row is left."""
+        """Choose every pivot anew from the rows not yet explained; False when no such row is left.
+
+        The adaptive policy keeps those it has grown.
+        """
+        if self.policy == "adaptive" and self.pivots is not None:
+            return True
         eligible = torch.nonzero(self._eligible())[:, 0]
         order = torch.randperm(len(eligible), generator=generator(self.seed, "pivots", step)).to(eligible.device)
-        rows = eligible[order[: self.num_pivots]]
+        wide = {"random": self.num_pivots, "optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
+        rows = eligible[order[: wide[self.policy]]]
+        if self.policy == "optimised" and len(rows):
+            rows = best_of_pool(Pivots(self.factor, rows).E, rows, self.num_pivots)
         self.pivots = Pivots(self.factor, rows) if len(rows) else None
         return self.pivots is not None
+
+    @property
+    def correlation(self) -> float:
+        """Rank correlation of scores and exact falls over the newest candidates tested."""
+        return rank_correlation(self.tested)
 
     def rebuild(self) -> float:
         """Recompute the factor; return how far the carried objective had drifted, relative."""
@@ -84,10 +104,22 @@ class Swapper:
             self._accept(view, row, self._column(view, best, at_pivots, tested, R, B), next_position, Lw)
         else:
             self._next = (next_position, Lw)
-            pivots.recycle(removal, rows, R, B)
+            pivots.recycle(removal, rows, R, B, room=self._room())
+        self._remember(scores[rows], tested.reduction)
         if not math.isfinite(exact):
-            return Tried(removed, -1, False, math.nan, math.nan)
-        return Tried(removed, row, accepted, float(scores[row]) - loss, exact)
+            return Tried(removed, -1, False, math.nan, math.nan, math.nan)
+        regret = float(reduction[best] - tested.reduction[0]) if len(rows) else math.nan
+        return Tried(removed, row, accepted, float(scores[row]) - loss, exact, regret)
+
+    def _room(self) -> int:
+        """By how many pivots a rejected swap may enlarge the set."""
+        assert self.pivots is not None
+        grows = self.policy == "adaptive" and not self.correlation >= TRUSTED
+        return self.num_pivots - len(self.pivots.rows) if grows else 0
+
+    def _remember(self, approx: Tensor, exact: Tensor) -> None:
+        pairs = torch.stack([approx, exact], 1)
+        self.tested = torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:]
 
     def _eligible(self) -> Tensor:
         return ~self.factor.is_inducing & (self.factor.D > self.factor.least)
