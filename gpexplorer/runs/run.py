@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..errors import StoreError
 from ..methods.base import Method, Steps
-from ..problem import Outcome, Posterior, Problem
+from ..problem import Outcome, Posterior, Problem, Step
 from . import meters
 from .budget import Budget, Progress, scheduled
 from .clock import read
@@ -109,9 +109,10 @@ class Run:
             finally:
                 self._busy.release()
 
-    def fork(self, at: int = -1) -> Run:
-        """A second run that shares the records up to `at` and goes on from the state kept there; it is not stored."""
+    def fork(self, at: int = -1, step: Step | None = None) -> Run:
+        """A second run, not stored, that shares the records up to `at` and goes on from there, or from a step given."""
         kept = self.trace[: range(len(self.trace))[at] + 1]
+        kept += [kept[-1]._replace(index=len(kept), step=step, scores=None)] if step else []
         return Run(self.method, self.problem, self.split, spec=self.spec, resume=kept, clock=self._clock)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -151,10 +152,8 @@ class Run:
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
         """How far along the budget (`steps`, `seconds`; the spec's where none is given) this run is."""
-        if self.outcome is not None:
-            return Progress(1.0, 0.0)
         limits = self._budget if budget is None else Budget.of(budget)
-        return limits.progress(self.done, self._seconds)
+        return limits.progress(self.done, self._seconds) if self.outcome is None else Progress(1.0, 0.0)
 
     @property
     def done(self) -> int:

@@ -20,7 +20,7 @@ from ..runs import Spec
 from .escape import text
 from .frames import Frame
 from .keys import HELP
-from .pictures import Pictures
+from .pictures import Asked, Pictures
 from .player import Player
 from .pulse import Pulse
 from .sentences import sentence
@@ -54,7 +54,7 @@ class Explorer(pn.viewable.Viewer):
         self._opening, self._callback, self._waiting = 0, None, ""
         self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
-        self.pictures = Pictures(self.player.show, self.player.redraw)
+        self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
         self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
@@ -128,6 +128,10 @@ class Explorer(pn.viewable.Viewer):
             callback.stop()
         self._finalizer()
         self._read = None
+
+    def _click(self, key: str, x: float, y: float) -> None:
+        at = self.transport.scrub.at
+        self.player.change(lambda stage: stage.click(key, at, x, y))
 
     def _choose_data(self, data: Any, read: Any) -> None:
         self._read = read

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pandas as pd
 
-from .stage import Facts, Job, Layers, Opened
+from .facts import Facts
+from .stage import Job, Layers, Opened, Stage
 
 
 class Frame(NamedTuple):
@@ -35,4 +36,5 @@ class Orders:
     visible: frozenset[str] = field(default_factory=frozenset)
     redraw: bool = False
     every: float = 0.0  # seconds between steps
+    change: Callable[[Stage], None] | None = None  # what to do to the run itself
     closed: bool = False

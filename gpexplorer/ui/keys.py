@@ -1,4 +1,4 @@
-"""Keys of the page: space, arrows, R, S and ?. Not for notebooks, whose own keys these are."""
+"""Keys of the page: space, arrows, R, S, U and ?. Not for notebooks, whose own keys these are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from panel.custom import JSComponent
 
-HELP = "Space plays or pauses. Left and right arrows step back and on. R starts again, S stops, ? shows these keys."
+HELP = "Space plays or pauses. Left and right step back and on. R starts again, S stops, U undoes, ? shows these keys."
 
 
 class Keys(JSComponent):
@@ -16,7 +16,7 @@ class Keys(JSComponent):
     _esm = """
     export function render({ model, el }) {
       el.style.display = "none"
-      const known = [" ", "ArrowLeft", "ArrowRight", "r", "s", "?"]
+      const known = [" ", "ArrowLeft", "ArrowRight", "r", "s", "u", "?"]
       const typed = "input, textarea, select, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
       const listen = (event) => {
         const key = event.key.length === 1 ? event.key.toLowerCase() : event.key

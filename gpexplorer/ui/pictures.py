@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import panel as pn
 import panel_material_ui as pmui
+from bokeh.events import Tap
 
 from ..views.live import Live
 from .escape import text
@@ -18,22 +19,31 @@ from .steps import Steps
 ON_TOP = 2
 
 
+class Asked(NamedTuple):
+    """What pictures ask of the run: which of them to draw, to draw them again, and what a click on one means."""
+
+    show: Callable[[list[str]], None]
+    again: Callable[[], None]
+    click: Callable[[str, float, float], None]
+
+
 class Picture(pn.viewable.Viewer):
     """One view: its title, what to look for, its options, and a figure that lives as long as its axes mean the same."""
 
-    def __init__(self, view: Any, opened: Opened, changed: Callable[[], None], height: int, **params: Any) -> None:
+    def __init__(self, view: Any, opened: Opened, asked: Asked, height: int, **params: Any) -> None:
         super().__init__(**params)
+        self._asked = asked
         self._live: Live | None = None
         self._drawn: Any = None
         self._height = height
         self.adopt(view, opened)
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
-            f'<span style="font-size:12.5px;opacity:.75">{text(view.help)}</span>',
+            f'<span style="font-size:12.5px;opacity:.75">{text(" ".join([view.help, view.click]))}</span>',
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(lambda: self.view, opened.inputs, changed)
+        chosen = options(lambda: self.view, opened.inputs, asked.again)
         self._place = pmui.Column(sizing_mode="stretch_width", min_height=height, margin=0)
         parts = [title, chosen, self._place] if chosen else [title, self._place]
         self._layout = pmui.Paper(*parts, sizing_mode="stretch_width", margin=6)
@@ -57,6 +67,8 @@ class Picture(pn.viewable.Viewer):
             height=self._height,
             output_backend="canvas",  # WebGL needs a GPU to be the faster one for so few glyphs
         )
+        if self.view.click:
+            self._live.figure.on_event(Tap, lambda event: self._asked.click(self.view.key, event.x, event.y))
         self._place[:] = [
             pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
         ]
@@ -77,11 +89,11 @@ def _options(view: Any) -> dict[str, Any]:
 
 
 class Pictures(pn.viewable.Viewer):
-    """All pictures of the open run. `show` is told which views can be seen, `again` that they must be drawn anew."""
+    """All pictures of the open run."""
 
-    def __init__(self, show: Callable[[list[str]], None], again: Callable[[], None], **params: Any) -> None:
+    def __init__(self, asked: Asked, **params: Any) -> None:
         super().__init__(**params)
-        self._show, self._again = show, again
+        self._asked = asked
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
         self.pictures: dict[str, Picture] = {}
@@ -125,7 +137,7 @@ class Pictures(pn.viewable.Viewer):
         self._kind = same
         tall = [330] * ON_TOP + [300] * len(opened.views)
         self.pictures = {
-            view.key: Picture(view, opened, self._again, height)
+            view.key: Picture(view, opened, self._asked, height)
             for view, height in zip(opened.views, tall, strict=False)
         }
         shown = list(self.pictures.values())
@@ -135,8 +147,8 @@ class Pictures(pn.viewable.Viewer):
         self._tell()
 
     def _tell(self) -> None:
-        self._show(self.visible)
-        self._again()
+        self._asked.show(self.visible)
+        self._asked.again()
 
     def __panel__(self) -> Any:
         return self._layout

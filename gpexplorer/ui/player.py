@@ -10,7 +10,7 @@ import atexit
 import threading
 import time
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from .frames import Frame, Orders
@@ -72,6 +72,10 @@ class Player:
         self._stage.halt()
         self._order(playing=False, steps=1, at=None)
 
+    def change(self, change: Callable[[Stage], None]) -> None:
+        """Pause, do this to the open run, and show what came of it."""
+        self._order(change=change, playing=False, steps=0, at=None, redraw=True)
+
     def show(self, visible: Collection[str]) -> None:
         """Draw these views from now on."""
         self._order(visible=frozenset(visible), redraw=True)
@@ -115,7 +119,7 @@ class Player:
                 self.working_since = 0.0
                 self._changed.wait_for(self._wanted, timeout=self._wait())
                 orders = Orders(**vars(self._orders))
-                self._orders.job, self._orders.redraw = None, False
+                self._orders.job, self._orders.redraw, self._orders.change = None, False, None
                 self._orders.steps = 0
             if orders.closed:
                 break
@@ -133,6 +137,9 @@ class Player:
             return
         if self._stage.run is None:
             return
+        if orders.change is not None:
+            orders.change(self._stage)
+            self._last_at = self._stage.last
         moved = self._move(orders)
         asked = orders.redraw or orders.job is not None
         late = time.monotonic() - self._drawn >= self._pause_between or not self._orders.playing

@@ -11,12 +11,12 @@ import torch
 
 from .. import data as data_sets
 from .. import views as pictures
-from ..problem import Channel, Cost, Dataset, Outcome
-from ..runs import Record, Run, Spec
+from ..problem import Channel, Cost, Dataset
+from ..runs import Run, Spec
+from .facts import Facts, facts, newest
 from .sentences import sentence
 
 SCORING_SHARE = 0.25  # of the thread's time
-ROWS = 200  # newest steps in the table
 Layers = Mapping[str, pd.DataFrame]
 
 
@@ -44,23 +44,6 @@ class Opened(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Facts(NamedTuple):
-    """The numbers of one record that the status line shows."""
-
-    at: int
-    last: int
-    phase: str
-    seconds: float
-    total: float  # seconds of the whole run
-    entries: int
-    objective: float
-    scores: Mapping[str, float]
-    memory: int
-    budget: float
-    eta: float
-    outcome: Outcome | None
-
-
 class Stage:
     """The open run; every method belongs to the player's thread, but `halt`."""
 
@@ -71,6 +54,7 @@ class Stage:
         self._spent, self._scoring = 0.0, 0.0
         self._limit: int | None = None  # steps after which to pause
         self._failed: set[str] = set()  # views that raised, left out from then on
+        self._changes: list[int] = []  # records at which a person stepped in
 
     def open(self, job: Job) -> None:
         """Load the data (kept from one opening to the next), open the run and take its start record."""
@@ -78,7 +62,7 @@ class Stage:
         run = job.spec.open(data=split)
         opened = _opened(job.spec, run)
         self.close()
-        self.run, self.opened, self._failed = run, opened, set()
+        self.run, self.opened, self._failed, self._changes = run, opened, set(), []
         self._spent, self._scoring, self._limit = 0.0, 0.0, job.spec.budget.get("steps")
         self.advance()
 
@@ -137,31 +121,29 @@ class Stage:
 
     def facts(self, at: int) -> Facts:
         """The status of record `at`, with the newest scores taken up to it."""
-        run = self._open_run()
-        record = run.trace[at]
-        info = record.step.info
-        progress = run.progress({} if self._limit is None else {"steps": self._limit})
-        first = run.method.channels[0].name if run.method.channels else ""
-        return Facts(
-            at,
-            len(run.trace) - 1,
-            str(getattr(info, "phase", "")),
-            record.seconds,
-            run.trace[-1].seconds,
-            record.cost.entries,
-            float(getattr(info, first, float("nan"))),
-            _scores(run, at),
-            run.memory,
-            progress.fraction,
-            progress.eta,
-            run.outcome,
-        )
+        return facts(self._open_run(), at, self._limit, bool(self._changes))
 
     def table(self, at: int) -> pd.DataFrame:
         """The newest steps up to record `at`, newest first: what moved, and every channel."""
+        return newest(self._open_run(), at)
+
+    def click(self, key: str, at: int, x: float, y: float) -> None:
+        """Take the step that a click on this view at record `at` asks for, in place of what came after it."""
         run = self._open_run()
-        records = run.trace[max(0, at + 1 - ROWS) : at + 1]
-        return pd.DataFrame([_row(run, record) for record in reversed(records)])
+        at = min(at, self.last)
+        view = next((view for view in self.opened.views if view.key == key), None) if self.opened else None
+        step = view.clicked(run, at, x, y) if view is not None else None
+        if step is not None:
+            self._changes = [*(change for change in self._changes if change <= at), at]
+            self.run = run.fork(at, step)
+            run.close()
+
+    def undo(self) -> None:
+        """Go back to before the last click; what came after it is dropped."""
+        if self._changes:
+            run = self._open_run()
+            self.run = run.fork(self._changes.pop())
+            run.close()
 
     def halt(self) -> None:
         """From any thread: ask the run to end before its next step."""
@@ -203,25 +185,6 @@ def _opened(spec: Spec, run: Run) -> Opened:
         cost.flops / machine_speed(),
         split.notes if split else (),
     )
-
-
-def _scores(run: Run, at: int) -> Mapping[str, float]:
-    for record in reversed(run.trace[max(0, at - ROWS) : at + 1]):
-        if record.scores:
-            return record.scores
-    return {}
-
-
-def _row(run: Run, record: Record) -> dict[str, Any]:
-    info = record.step.info
-    row: dict[str, Any] = {"step": record.index, "phase": str(getattr(info, "phase", ""))}
-    for name, label in (("removed", "row out"), ("proposed", "row in")):
-        if hasattr(info, name):
-            row[label] = getattr(info, name) if getattr(info, name) >= 0 else None
-    if hasattr(info, "accepted"):
-        row["accepted"] = {True: "yes", False: "no"}[bool(info.accepted)] if row["phase"] == "swap" else ""
-    row |= {channel.label: getattr(info, channel.name, float("nan")) for channel in run.method.channels}
-    return row | {"seconds": record.seconds, "kernel entries": record.cost.entries}
 
 
 _speed: list[float] = []

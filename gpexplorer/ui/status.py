@@ -9,8 +9,9 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .escape import text
+from .facts import Facts
 from .frames import Frame
-from .stage import Facts, Opened
+from .stage import Opened
 from .wording import nbytes, number, span
 
 CSS = """
@@ -104,7 +105,7 @@ def _entries(facts: Facts, opened: Opened) -> list[tuple[str, str]]:
     objective = opened.channels[0].label if opened.channels else "objective"
     return [
         ("step", step),
-        ("phase", {"start": "start", "swap": "swapping", "learn": "learning"}.get(facts.phase, facts.phase or "—")),
+        ("phase", {"swap": "swapping", "learn": "learning", "choose": "choosing"}.get(facts.phase, facts.phase or "—")),
         (objective, number(facts.objective)),
         ("SMSE on test rows", number(facts.scores.get("smse", math.nan))),
         ("SNLP on test rows", number(facts.scores.get("snlp", math.nan))),

@@ -37,7 +37,7 @@ class Transport(pn.viewable.Viewer):
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT)
         self._layout = pmui.FlexBox(
-            pmui.Row(self.play, self.back, self.forward, self.stop, self.reset, margin=0),
+            pmui.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
             self.scrub,
             self.speed,
             align_items="center",
@@ -53,6 +53,8 @@ class Transport(pn.viewable.Viewer):
         self.back = _icon("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon("skip_next", "One step (right arrow)", self._player.step)
         self.stop = _icon("stop", "Stop the run before its next step (S)", self._player.stop)
+        self.undo = _icon("undo", "Take back the last click (U)", self._undo)
+        self.undo.disabled = True
         self.reset = _icon("replay", "Start again from step 0 (R)", self._reset)
 
     def toggle(self) -> None:
@@ -63,7 +65,7 @@ class Transport(pn.viewable.Viewer):
     def key(self, name: str) -> None:
         """Do what this key stands for."""
         orders = {" ": self.toggle, "ArrowLeft": self._player.back, "ArrowRight": self._player.step}
-        orders |= {"r": self._reset, "s": self._player.stop}
+        orders |= {"r": self._reset, "s": self._player.stop, "u": self._undo}
         if name in orders:
             orders[name]()
 
@@ -75,12 +77,16 @@ class Transport(pn.viewable.Viewer):
             return
         self.scrub.param.update(at=facts.at, last=facts.last)
         self.back.disabled, self.stop.disabled = facts.at < 1, not self.playing
+        self.undo.disabled = not facts.undo
 
     def _show_playing(self, playing: bool) -> None:
         if playing != self.playing:
             self.playing = playing
             names = ("Pause", "pause") if playing else ("Play", "play_arrow")
             self.play.param.update(label=names[0], icon=names[1])
+
+    def _undo(self) -> None:
+        self._player.change(lambda stage: stage.undo())
 
     def _scrubbed(self, at: int) -> None:
         self._player.seek(at)

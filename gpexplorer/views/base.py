@@ -10,6 +10,7 @@ import holoviews as hv
 import pandas as pd
 import param
 
+from ..problem import Step
 from ..runs.run import Run
 
 Layers = dict[str, pd.DataFrame]
@@ -28,6 +29,7 @@ class View(param.ParameterizedABC):
     help: ClassVar[str] = ""  # one sentence: what to look for
     family: ClassVar[str] = ""  # "" is any
     order: ClassVar[int] = 100  # where it stands on the page
+    click: ClassVar[str] = ""  # what a click does; empty where it does nothing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -44,6 +46,10 @@ class View(param.ParameterizedABC):
     @abstractmethod
     def data(self, run: Run, at: int) -> Layers:
         """The frames of record `at`, in the units of the file."""
+
+    def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
+        """The step that a click at (x, y), in the units of the axes, asks for at record `at`; None for no step."""
+        return None
 
     @abstractmethod
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:

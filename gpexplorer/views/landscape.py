@@ -8,7 +8,9 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 
+from ..methods.cholqr.forced import forced
 from ..methods.cholqr.landscape import landscape
+from ..problem import Step
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
@@ -25,6 +27,7 @@ class SwapLandscape(View):
     help: ClassVar[str] = "The proposal is the highest approximate score; is the exact one highest there too?"
     family: ClassVar[str] = "cholqr"
     order: ClassVar[int] = 20
+    click: ClassVar[str] = "Click a row to force its swap."
 
     def applies(self, run: Run) -> bool:
         """CholQR, where a factor is cheap to rebuild."""
@@ -39,7 +42,7 @@ class SwapLandscape(View):
         one = rows.numeric(run) and run.problem.train.d == 1
         x = rows.inputs_of(run.problem.train)[:, 0] if one else approx
         known = np.isfinite(exact) & np.isfinite(approx)
-        layers = {"exact": pd.DataFrame({"x": x[known], "y": exact[known]})}
+        layers = {"exact": pd.DataFrame({"x": x[known], "y": exact[known], "row": np.flatnonzero(known)})}
         if one:
             order = np.argsort(x)
             order = order[np.isfinite(approx[order])]
@@ -54,6 +57,16 @@ class SwapLandscape(View):
         title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f} of predicted and exact"
         layers["exact"].attrs |= {"ylabel": "fall of the objective [nat]", "title": title}
         return layers
+
+    def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
+        """The swap for the row nearest to the click, each axis measured by its spread."""
+        shown = self.data(run, at)["exact"]
+        if not len(shown):
+            return None
+        far = [(shown[c].to_numpy() - to) / (np.ptp(shown[c].to_numpy()) or 1.0) for c, to in (("x", x), ("y", y))]
+        row = int(shown["row"].iloc[int(np.argmin(far[0] ** 2 + far[1] ** 2))])
+        method: Any = run.method
+        return forced(method, run.problem, run.trace[at].step.state, row)
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Points for exact scores, a line for approximate ones (1-D) or for equality."""

@@ -52,6 +52,25 @@ def test_m_changes_while_it_runs(seen: Seen):
     until(lambda: seen.step >= 3)
 
 
+def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    before = seen.inducing()
+    figure = seen.page.locator("canvas").last  # the legend's last mark, in the figure of the open tab
+    figure.scroll_into_view_if_needed()
+    box = figure.bounding_box()
+
+    seen.page.mouse.click(box["x"] + 200, box["y"] + 100)
+
+    until(lambda: seen.fact("phase") == "forced")
+    assert seen.step == 2
+    assert len(set(seen.inducing()) - set(before)) == 1
+
+    seen.press("Take back the last click")
+    until(lambda: seen.step == 1)
+    assert seen.inducing() == before
+
+
 def test_two_sessions_play_apart(open_page: Callable[..., Seen]):
     one, other = open_page(), open_page()
 

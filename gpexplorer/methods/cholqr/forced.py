@@ -1,0 +1,40 @@
+"""A swap that a person asked for: the point offered next goes out, the row they chose comes in, better or worse."""
+
+from __future__ import annotations
+
+from ...errors import SettingError
+from ...problem import Problem, Step
+from .cholqr import CholQR
+from .state import Info, State, halves
+
+
+def forced(method: CholQR, problem: Problem, state: State, row: int) -> Step:
+    """The step in which data row `row` takes the place of the inducing point offered next. 4 n m^2 flops.
+
+    The run goes on from its state as from any other. Raises SettingError where the row is inducing already, or is
+    explained by those that stay.
+    """
+    swapper, slot = method.prepare(problem, state)
+    factor, before = swapper.factor, swapper.factor.total
+    if bool(factor.is_inducing[row]):
+        raise SettingError(f"Row {row} is an inducing point already; choose another row.")
+    if float(factor.D[row]) <= float(factor.least[row]):
+        raise SettingError(f"Row {row} is explained by the inducing points to rounding; choose another row.")
+    inducing = factor.inducing.clone()
+    removed, inducing[slot] = int(inducing[slot]), row
+    factor.build(inducing)
+
+    learned = state.phase == "learn"
+    after = state._replace(
+        step=state.step + 1,
+        epoch=state.epoch + learned,
+        phase="swap",
+        position=1 if learned else state.position + 1,
+        inducing=inducing,
+        accepted=1 if learned else state.accepted + 1,
+        objective=factor.total,
+        epoch_begin=max(before, factor.total),
+    )
+    terms = halves(factor.terms)
+    report = Info("forced", factor.total, *terms, exact=before - factor.total, jitter=factor.jitter)
+    return Step(after, report._replace(removed=removed, proposed=row, accepted=True))

@@ -1,0 +1,79 @@
+"""The numbers of one record: the status line's, and the rows of the table of steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ..problem import Outcome
+from ..runs import Record, Run
+
+ROWS = 200  # newest steps in the table
+
+
+class Facts(NamedTuple):
+    """The numbers of one record that the status line shows."""
+
+    at: int
+    last: int
+    phase: str
+    seconds: float
+    total: float  # seconds of the whole run
+    entries: int
+    objective: float
+    scores: Mapping[str, float]
+    memory: int
+    budget: float
+    eta: float
+    undo: bool  # whether a person changed the run
+    outcome: Outcome | None
+
+
+def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
+    """The status of record `at`, with the newest scores taken up to it; `limit` is the step to pause after."""
+    record = run.trace[at]
+    info = record.step.info
+    progress = run.progress({} if limit is None else {"steps": limit})
+    first = run.method.channels[0].name if run.method.channels else ""
+    return Facts(
+        at,
+        len(run.trace) - 1,
+        str(getattr(info, "phase", "")),
+        record.seconds,
+        run.trace[-1].seconds,
+        record.cost.entries,
+        float(getattr(info, first, float("nan"))),
+        _scores(run, at),
+        run.memory,
+        progress.fraction,
+        progress.eta,
+        undo,
+        run.outcome,
+    )
+
+
+def newest(run: Run, at: int) -> pd.DataFrame:
+    """The newest steps up to record `at`, newest first: what moved, and every channel."""
+    records = run.trace[max(0, at + 1 - ROWS) : at + 1]
+    return pd.DataFrame([_row(run, record) for record in reversed(records)])
+
+
+def _scores(run: Run, at: int) -> Mapping[str, float]:
+    for record in reversed(run.trace[max(0, at - ROWS) : at + 1]):
+        if record.scores:
+            return record.scores
+    return {}
+
+
+def _row(run: Run, record: Record) -> dict[str, Any]:
+    info = record.step.info
+    row: dict[str, Any] = {"step": record.index, "phase": str(getattr(info, "phase", ""))}
+    for name, label in (("removed", "row out"), ("proposed", "row in")):
+        if hasattr(info, name):
+            row[label] = getattr(info, name) if getattr(info, name) >= 0 else None
+    if hasattr(info, "accepted"):
+        row["accepted"] = {True: "yes", False: "no"}[bool(info.accepted)] if row["phase"] == "swap" else ""
+    row |= {channel.label: getattr(info, channel.name, float("nan")) for channel in run.method.channels}
+    return row | {"seconds": record.seconds, "kernel entries": record.cost.entries}
