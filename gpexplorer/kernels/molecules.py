@@ -23,6 +23,7 @@ from .fingerprints import KINDS, fingerprint
 from .weighted import Weighted
 
 KEPT_BYTES = 256 * 2**20  # of similarities
+DENSE = 2**21  # entries of a right-hand side that is multiplied as it is
 Rows = tuple[str, ...]
 
 
@@ -42,9 +43,10 @@ class Molecules(Weighted):
 
     def __init__(self, d: int = 1) -> None:
         super().__init__(d)
-        nothing = tuple(sparse.csr_array((0, 0)) for _ in KINDS)
+        nothing = tuple(sparse.csr_array((0, 0), dtype=np.float32) for _ in KINDS)
         self._table = Table({}, tuple({} for _ in KINDS), nothing)
         self._kept: OrderedDict[tuple[Rows, Rows], Tensor] = OrderedDict()
+        self._last: tuple[Rows, tuple[sparse.csr_array, ...]] = ((), nothing)  # the training rows, nearly always
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -78,8 +80,17 @@ class Molecules(Weighted):
         if len(X) < len(Z):
             return self._similarities(Z, X).transpose(1, 2).contiguous()
         table = self._with(X + Z)
-        x, z = ([table.place[text] for text in texts] for texts in (X, Z))
-        return torch.stack([torch.from_numpy(jaccard(held[x], held[z])) for held in table.held])
+        many, few = self._rows(table, X), [table.place[text] for text in Z]
+        return torch.stack([torch.from_numpy(jaccard(x, held[few])) for x, held in zip(many, table.held, strict=True)])
+
+    def _rows(self, table: Table, X: Rows) -> tuple[sparse.csr_array, ...]:
+        """The rows X of the table, which are kept for the next call."""
+        texts, held = self._last
+        if texts != X or held[0].shape[1] != table.held[0].shape[1]:
+            places = [table.place[text] for text in X]
+            held = tuple(one[places] for one in table.held)
+            self._last = (X, held)
+        return held
 
     def _keep(self, asked: tuple[Rows, Rows], found: Tensor) -> None:
         """Put it last; forget the oldest beyond the bytes allowed."""
@@ -111,8 +122,8 @@ def _grown(table: Table, new: list[str]) -> Table:
 def _stacked(old: sparse.csr_array, sets: Sequence[np.ndarray], known: dict[int, int]) -> sparse.csr_array:
     """The rows held so far, and one a new set; `known` numbers the tokens and grows."""
     met, columns = np.unique(np.concatenate(sets), return_inverse=True)
-    numbers = np.array([known.setdefault(token, len(known)) for token in met.tolist()], dtype=np.int64)
-    ends, ones = np.cumsum([0, *map(len, sets)]), np.ones(len(columns))
+    numbers = np.array([known.setdefault(token, len(known)) for token in met.tolist()], dtype=np.int32)
+    ends, ones = np.cumsum([0, *map(len, sets)], dtype=np.int32), np.ones(len(columns), dtype=np.float32)
     rows = sparse.csr_array((ones, numbers[columns] if len(met) else columns, ends), (len(sets), len(known)))
     old = old.copy()
     old.resize(old.shape[0], len(known))
@@ -121,7 +132,9 @@ def _stacked(old: sparse.csr_array, sets: Sequence[np.ndarray], known: dict[int,
 
 def jaccard(x: sparse.csr_array, z: sparse.csr_array) -> np.ndarray:
     """Shared tokens over all tokens [n, m] of rows of 0 and 1; two empty rows are equal."""
-    used = np.unique(z.indices)
-    both = x[:, used] @ z[:, used].toarray().T  # [n, m]
+    if z.shape[0] * z.shape[1] > DENSE:  # leave out tokens that no z has
+        used = np.unique(z.indices)
+        x, z = x[:, used], z[:, used]
+    both = (x @ np.ascontiguousarray(z.toarray().T)).astype(np.float64)  # [n, m], whole numbers: exact in float32
     either = np.diff(x.indptr)[:, None] + np.diff(z.indptr)[None, :] - both
     return np.divide(both, either, out=np.ones_like(both), where=either > 0)

@@ -1,0 +1,91 @@
+"""Figure 1 of Cao et al. (2013): does the approximate score of a candidate rank it as the exact one would?"""
+
+from __future__ import annotations
+
+import holoviews as hv
+import pandas as pd
+import torch
+from scipy import stats
+
+from .. import data, kernels
+from ..methods.cholqr.cholqr import CholQR
+from ..methods.cholqr.landscape import landscape
+from ..methods.cholqr.subset_of_data import SubsetOfData
+from ..problem import Dataset, Problem
+from .base import Figure, Rows, Unit
+
+PIVOTS, POINTS, SIZE = 10, 8, 320
+
+
+def snelson() -> Dataset:
+    """All 200 rows of Snelson's one-dimensional set, scaled."""
+    split = data.load("snelson1d", split={"test": 0.005}).scaled()
+    train, test = split.train, split.test
+    return Dataset(torch.cat([train.X, test.X]), torch.cat([train.y, test.y]), train.names, train.target, train.scale)
+
+
+def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
+    """theta of an exact GP on all rows."""
+    method = SubsetOfData(num_rows=len(train), optimiser="L-BFGS-B", evaluations=60, max_epochs=1)
+    *_, last = method.steps(Problem(train, kernel, kernel.start(train)))
+    return last.state.theta
+
+
+def units(full: bool) -> list[dict[str, int]]:
+    """Tries after which the candidates are looked at, for each start."""
+    return [{"seed": seed, "tries": tries} for seed in range(10 if full else 1) for tries in (1, 10, 30)]
+
+
+def work(unit: Unit) -> Rows:
+    """One landscape: for every candidate the fall of F / n in nat, approximate and exact, and both ranks."""
+    train = snelson()
+    kernel = kernels.make("se", 1)
+    problem = Problem(train, kernel, learned(train, kernel))
+    method = CholQR(
+        num_inducing=POINTS, num_pivots=PIVOTS, seed=unit["seed"], learn=False, max_epochs=1000, tolerance=0.0
+    )
+    steps = method.steps(problem)
+    state = next(steps).state
+    while state.step < unit["tries"]:
+        state = next(steps).state
+    steps.close()
+    found = landscape(method, problem, state)
+    known = torch.isfinite(found.approx) & torch.isfinite(found.exact)
+    approx, exact = (values[known].numpy() / len(train) for values in (found.approx, found.exact))
+    ranks = [stats.rankdata(values) for values in (approx, exact)]
+    return [
+        {
+            "seed": unit["seed"],
+            "tries": unit["tries"],
+            "approx": a,
+            "exact": e,
+            "rank of approx": ra,
+            "rank of exact": re,
+        }
+        for a, e, ra, re in zip(approx, exact, *ranks, strict=True)
+    ]
+
+
+def plot(frame: pd.DataFrame) -> hv.Layout:
+    """Falls against falls and ranks against ranks, one row a moment of the run."""
+    parts = []
+    for tries, found in frame[frame["seed"] == frame["seed"].min()].groupby("tries"):
+        correlation = found["rank of approx"].corr(found["rank of exact"])
+        falls = hv.Scatter(found, "exact", "approx", label=f"after {tries} tries").opts(
+            xlabel="exact fall of F / n [nat]", ylabel="approximate fall of F / n [nat]"
+        )
+        ranks = hv.Scatter(found, "rank of exact", "rank of approx", label=f"rank correlation {correlation:.3f}")
+        parts += [part.opts(width=SIZE, height=SIZE) * hv.Slope(1, 0).opts(color="gray") for part in (falls, ranks)]
+    return hv.Layout(parts).opts(shared_axes=False).cols(2)
+
+
+FIGURES = (
+    Figure(
+        name="cholqr-fig1",
+        title="CholQR: exact against approximate reductions",
+        paper="The paper: with z = 10 pivots on 200 rows, falls and ranks lie close to the diagonal.",
+        units=units,
+        work=work,
+        plot=plot,
+    ),
+)
