@@ -99,12 +99,14 @@ class MinMax(Counts):
 
 
 def shared(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
-    """sum_q min(x_q, z_q), one input at a time: n m d operations in O(n m) memory; inputs that Z lacks cost nothing."""
-    out, low = X.new_zeros(len(X), len(Z)), X.new_empty(len(X), len(Z))
-    used = torch.nonzero((X != 0).any(0) & (Z != 0).any(0))[:, 0]
-    for q in used.tolist():
-        out += torch.minimum(X[:, q, None], Z[None, :, q], out=low)
-    return out
+    """sum_q min(x_q, z_q) = (sum_q x_q + sum_q z_q - |x - z|_1) / 2: n m d operations in O(n m) memory.
+
+    Inputs that either side lacks cost nothing. Whole counts come out exact.
+    """
+    used = (X != 0).any(0) & (Z != 0).any(0)
+    if not bool(used.all()):
+        X, Z = X[:, used], Z[:, used]
+    return torch.cdist(X, Z, p=1.0).neg_().add_(X.sum(1)[:, None]).add_(Z.sum(1)).mul_(0.5).clamp_min_(0.0)
 
 
 def _ratio(part: Tensor, whole: Tensor) -> Tensor:
