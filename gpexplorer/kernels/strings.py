@@ -19,6 +19,7 @@ import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -35,6 +36,7 @@ from .base import Covariance, target_sd
 LENGTH = 3  # letters
 ALPHABET = 20  # letters that a mismatch may put in: the amino acids
 STRUCK = "\0"
+KEPT = 50_000  # strings whose features are kept
 WEIGHTS = ((LENGTH - 1.0) ** 2, ALPHABET - 2.0 * (LENGTH - 1), 2.0)  # of W_0, W_1, W_2
 
 Features = dict[str, float]
@@ -50,8 +52,9 @@ class Substrings(Covariance):
         """The standard deviation."""
         return ("sd",)
 
+    @staticmethod
     @abstractmethod
-    def features(self, text: str) -> Features:
+    def features(text: str) -> Features:
         """phi of one string, by its nonzero entries."""
 
     def check(self, X: Any) -> None:
@@ -84,7 +87,9 @@ class Spectrum(Substrings):
     key, title = "spectrum", "spectrum of substrings"
     formula = r"\sigma_f^2 \frac{\phi_s^\top\phi_t}{|\phi_s||\phi_t|}"
 
-    def features(self, text: str) -> Features:
+    @staticmethod
+    @lru_cache(KEPT)
+    def features(text: str) -> Features:
         return {part: float(count) for part, count in _substrings(text).items()}
 
 
@@ -94,7 +99,9 @@ class Mismatch(Substrings):
     key, title = "mismatch", "spectrum with one mismatch"
     formula = r"\sigma_f^2 \frac{\phi_s^\top\phi_t}{|\phi_s||\phi_t|},\quad |u - \text{part of } s| \le 1"
 
-    def features(self, text: str) -> Features:
+    @staticmethod
+    @lru_cache(KEPT)
+    def features(text: str) -> Features:
         found: Counter[str] = Counter()
         for part, count in _substrings(text).items():
             for pattern in _struck(part):
