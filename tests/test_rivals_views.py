@@ -1,0 +1,46 @@
+"""The family's pictures, drawn for every rival: they show the points where there are any to show."""
+
+from __future__ import annotations
+
+import itertools
+
+import holoviews as hv
+import numpy as np
+import pytest
+
+from gpexplorer import Spec, methods, views
+from gpexplorer.runs.run import Run
+
+hv.extension("bokeh")
+CHOOSING = ["random", "greedy-variance", "titsias", "ivm"]
+RIVALS = [*CHOOSING, "kmeans", "subset-of-data", "sgpr", "fitc", "csi"]
+SMALL = {"num_inducing": 6, "num_rows": 20, "grid_size": 2}
+
+
+def run_of(method: str) -> Run:
+    settings = {name: value for name, value in SMALL.items() if name in methods[method].param}
+    data = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2}
+    run = Spec(method, settings, data=data, kernel="se").open()
+    run.finish(steps=9)
+    return run
+
+
+@pytest.mark.parametrize("method", RIVALS)
+def test_every_picture_of_a_rival_can_be_drawn(method: str) -> None:
+    run = run_of(method)
+    shown = views.for_run(run)
+    keys = {view.key for view in shown}
+    assert {"fit", "convergence", "hyperparameters"} <= keys
+    assert "landscape" not in keys
+    assert ("terms" in keys) == (method != "csi")
+    for view, at in itertools.product(shown, (0, 1, len(run.trace) - 1)):
+        layers = view.data(run, at)
+        assert all(np.isfinite(frame.select_dtypes("number").to_numpy()).all() for frame in layers.values())
+        assert view.plot(layers) is not None
+
+
+@pytest.mark.parametrize("method", CHOOSING)
+def test_points_appear_one_by_one(method: str) -> None:
+    run = run_of(method)
+    fit = next(view for view in views.for_run(run) if view.key == "fit")
+    assert [len(fit.data(run, at)["inducing"]) for at in (0, 1, 2, 6)] == [0, 1, 2, 6]
