@@ -21,6 +21,7 @@ from toy import Toy
 # Small enough that a few steps see every phase; given to the methods that have such a setting.
 SMALL = {"num_inducing": 6, "num_pivots": 5, "swaps_per_epoch": 5, "evaluations": 4, "rebuild": 4, "pivot_refresh": 3}
 SMALL |= {"num_rows": 30, "grid_size": 4, "num_ahead": 5}
+SMALL |= {"block": 6, "chunk": 2, "subset": 20, "rank": 4, "pairs": 3, "max_iterations": 9}  # CG magnifies rounding
 STEPS = 22
 
 

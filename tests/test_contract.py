@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,8 @@ def test_abandoned_it_leaves_nothing_behind(method: str, steps: int):
     run = small_spec(method).open()
     before = set(threading.enumerate())
     generator = run.method.steps(run.problem)
-    for _ in range(steps):
-        next(generator)
+    for _ in islice(generator, steps):
+        pass
     left = weakref.ref(generator)
 
     generator.close()

@@ -46,7 +46,7 @@ class _Factors(NamedTuple):
     L_B: Tensor  # [m, m] Cholesky factor of B
     c: Tensor  # [m] L'V^-1 y
     V: Tensor  # [n]
-    D: Tensor  # [n]
+    left: float  # sum D
     s2: float
     jitter: float
 
@@ -75,25 +75,29 @@ def sparse_gradient(
 
     slopes, M = Slopes(torch.zeros_like(theta), torch.zeros_like(Z)), torch.empty_like(y)
     delta = torch.full_like(y, 1.0 / f.s2 if likelihood == "vfe" else 0.0)
+    if likelihood == "vfe":
+        S -= f.L_B @ f.L_B.T - eye  # L' diag(delta) L = B - I
     for rows in row_blocks(n, 3 * y.element_size() * m):
         Lt, V = f.Lt[:, rows], f.V[rows]
         inner = (B_inv @ Lt).div_(V)  # [m, block]
-        M[rows] = 1.0 / V - (inner * Lt).sum(0) / V - beta[rows].square()
+        M[rows] = 1.0 / V - torch.linalg.vecdot(inner, Lt, dim=0) / V - beta[rows].square()
+        inner.addr_(a, beta[rows], alpha=-1.0)
         if likelihood == "fitc":
             delta[rows] = M[rows]
-        inner.addr_(a, beta[rows], alpha=-1.0)
-        if likelihood != "pp":
             scaled = Lt * delta[rows]
             S.addmm_(scaled, Lt.T, alpha=-1.0)
             inner.sub_(scaled)
-        _add(slopes, kernel, theta, Z, train.X[rows], _solve_t(f.L_mm, inner))
+        elif likelihood == "vfe":
+            inner.sub_(Lt, alpha=1.0 / f.s2)
+        add_slopes(slopes, kernel, theta, (Z, train.X[rows]), _solve_t(f.L_mm, inner))
 
     G = -0.5 * _solve_t(f.L_mm, _solve_t(f.L_mm, S).T)  # [m, m]
-    slopes.theta.add_(kernel.contract(theta, Z, Z, G))
-    slopes.Z.add_(input_slopes(kernel, theta, Z, Z, G + G.T))
+    add_slopes(slopes, kernel, theta, (Z, Z), G, both=True)
     if likelihood != "pp":
         slopes.theta.add_(kernel.contract_diag(theta, train.X, 0.5 * delta))
-    slope = float(M.sum()) - (float(f.D.sum()) / f.s2**2 if likelihood == "vfe" else 0.0)
+    if _simple(kernel):  # where theta[0] is a log sd: sum G K over K_mn, less half over K_mm
+        slopes.theta[0] += float(S.diagonal().sum())
+    slope = float(M.sum()) - (f.left / f.s2**2 if likelihood == "vfe" else 0.0)
     slopes.theta[-1] += slope * f.s2
     now = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
     return now, slopes
@@ -102,43 +106,61 @@ def sparse_gradient(
 def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
     L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm")
     Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X), upper=False)
-    s2, D = noise_variance(theta), kernel.diag(theta, train.X)
-    for rows in row_blocks(len(D), Lt.element_size() * len(Z)):
-        D[rows] -= Lt[:, rows].square().sum(0)
-    V = s2 + D.clamp_min(0.0) if likelihood == "fitc" else torch.full_like(D, s2)
-    B, c = torch.eye(len(Z)).to(Lt), Lt @ (train.y / V)
-    for rows in row_blocks(len(D), Lt.element_size() * len(Z)):
-        B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
-    return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, D, s2, jitter)
+    s2, prior, eye = noise_variance(theta), kernel.diag(theta, train.X), torch.eye(len(Z)).to(Lt)
+    if likelihood == "fitc":
+        D = prior - torch.linalg.vecdot(Lt, Lt, dim=0)
+        V, left, B = s2 + D.clamp_min(0.0), float(D.sum()), eye.clone()
+        for rows in row_blocks(len(D), Lt.element_size() * len(Z)):
+            B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
+    else:
+        V, B = torch.full_like(prior, s2), torch.addmm(eye, Lt, Lt.T, alpha=1.0 / s2)
+        left = float(prior.sum()) - s2 * float((B - eye).diagonal().sum())
+    c = Lt @ (train.y / V)
+    return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, left, s2, jitter)
 
 
 def _terms(f: _Factors, y: Tensor) -> Terms:
     half = torch.linalg.solve_triangular(f.L_B, f.c[:, None], upper=False)
     fit = float((y * y / f.V).sum()) - float(half.square().sum())
-    return Terms(fit, float(f.V.log().sum()) + logdet(f.L_B), float(f.D.sum()) / f.s2)
+    return Terms(fit, float(f.V.log().sum()) + logdet(f.L_B), f.left / f.s2)
 
 
-def _add(slopes: Slopes, kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) -> None:
-    """Add the part of the gradient that goes through k(Z, X), given dF/dK [m, block]."""
-    slopes.theta.add_(kernel.contract(theta, Z, X, G))
-    slopes.Z.add_(input_slopes(kernel, theta, Z, X, G))
+def add_slopes(
+    slopes: Slopes, kernel: Any, theta: Tensor, pair: tuple[Tensor, Tensor], G: Tensor, both: bool = False
+) -> None:
+    """Add the gradient of sum_ij G_ij k(z_i, x_j) in theta and Z, X held fixed or (`both`) X being Z itself.
 
+    For a stationary kernel both come from one pass: with W = G * sd^2 slope(r2),
 
-def input_slopes(kernel: Any, theta: Tensor, Z: Float[Tensor, "m d"], X: Tensor, G: Tensor) -> Float[Tensor, "m d"]:
-    """Gradient of sum_ij G_ij k(z_i, x_j) in Z, X held fixed.
+        d / d log l_q = sum_ij W_ij (z_iq - x_jq)^2 / l_q^2,    d / d z_i = sum_j W_ij (x_j - z_i) / l^2
 
-    Stationary kernels in closed form: with W = G * sd^2 slope(r2), row i is (sum_j W_ij x_j - z_i sum_j W_ij) / l^2;
-    others by autograd.
+    The slope in its log sd, 2 sum G K, is left to the caller, who has it as a trace. Others: `contract` and autograd.
     """
-    if not hasattr(kernel, "slope"):
-        return _by_autograd(kernel, theta, Z, X, G)
-    scales = [i for i, name in enumerate(kernel.names) if name.startswith("lengthscale")]
-    lengthscale, centre = theta[scales].exp(), X.mean(0)
-    W = kernel.slope(theta, squared(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))
-    return (W @ (X - centre) - (Z - centre) * W.sum(1, keepdim=True)) / lengthscale.square()
+    Z, X = pair
+    if not _simple(kernel):
+        slopes.theta.add_(kernel.contract(theta, Z, X, G))
+        slopes.Z.add_(_by_autograd(kernel, theta, Z, X, G + G.T if both else G))
+        return
+    lengthscale, centre = theta[1:-1].exp(), X.mean(0)
+    Z, X = Z - centre, X - centre
+    W = kernel.slope(theta, squared(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))  # [m, block]
+    WX, left, right = W @ X, W.sum(1), W.sum(0)
+    spread = Z.square().T @ left + X.square().T @ right - 2.0 * (Z * WX).sum(0)  # [d]
+    spread = spread / lengthscale.square()
+    slopes.theta[1:-1] += spread if len(lengthscale) == len(spread) else spread.sum()
+    forces = WX - Z * left[:, None]
+    if both:
+        forces = forces + W.T @ Z - Z * right[:, None]
+    slopes.Z.add_(forces / lengthscale.square())
+
+
+def _simple(kernel: Any) -> bool:
+    """Whether theta is [log sd, log lengthscales, log noise] of a stationary kernel, and nothing more."""
+    return hasattr(kernel, "slope") and all(name.startswith("lengthscale") for name in kernel.names[1:-1])
 
 
 def _by_autograd(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) -> Tensor:
+    X = X.clone() if X is Z else X
     with torch.enable_grad():
         at = Z.detach().clone().requires_grad_(True)
         (slope,) = torch.autograd.grad((kernel(theta, at, X) * G).sum(), at)

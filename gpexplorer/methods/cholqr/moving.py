@@ -12,16 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import param
 import torch
-from scipy import optimize
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...linalg.ask_tell import evaluations as asked_of
+from ...linalg.descent import Evaluated, descend
 from ...objectives import Nystrom
 from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from .inputs import START, State, begun, report
-from .learning import SPAN
 from .moved import Slopes, total
 from .sets import converged
 from .starts import start_inputs
@@ -109,55 +107,30 @@ def _epoch(problem: Problem, state: State, settings: Plan, gradient: Gradient) -
 def _descend(
     problem: Problem, state: State, settings: Plan, gradient: Gradient, limit: int
 ) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
-    """Yield the best (theta, Z, terms and factors) after each of at most `limit` evaluations.
-
-    Points where K_mm is not positive definite, or theta is far away, count as infinitely bad.
-    """
+    """Yield the best (theta, Z, terms and factors) after each of at most `limit` evaluations."""
     p = len(state.theta)
+
+    def parts(point: np.ndarray) -> tuple[Tensor, Tensor]:
+        return torch.as_tensor(point[:p]).to(state.theta), torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
+
+    def evaluate(point: np.ndarray) -> Evaluated | None:
+        try:
+            now, slopes = gradient(problem.kernel, parts(point)[0], problem.train, parts(point)[1])
+        except NotPositiveDefinite:
+            return None
+        if not settings.learn:
+            slopes.theta.zero_()
+        down = torch.cat([slopes.theta, slopes.Z.reshape(-1)]).double().cpu().numpy()
+        return Evaluated(total(now.terms, settings.likelihood), down, now)
+
     begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).double().cpu().numpy()
-    options = {"CG": {"gtol": 1e-6, "norm": np.inf}, "L-BFGS-B": {"maxfun": 10 * limit, "maxcor": 20}}
-    asked = asked_of(
-        lambda fun: optimize.minimize(
-            fun, begin, jac=True, method=settings.optimiser, options=options[settings.optimiser]
-        )
-    )
-    best: tuple[Tensor, Tensor, Nystrom] | None = None
-    value, answer = np.inf, None
+    found = descend(evaluate, begin, settings.optimiser, limit)
     try:
-        for _ in range(limit):
-            try:
-                point = next(asked) if answer is None else asked.send(answer)
-            except StopIteration:
-                return
-            theta = torch.as_tensor(point[:p]).to(state.theta)
-            Z = torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
-            here = _evaluate(problem, theta, Z, state.theta_begin, gradient)
-            if here is None:
-                answer = (10.0 * abs(value) + 1e3, np.zeros_like(point))
-                continue
-            now, slopes = here
-            if not settings.learn:
-                slopes.theta.zero_()
-            if (new := total(now.terms, settings.likelihood)) < value:
-                value, best = new, (theta, Z, now)
-            answer = (new, torch.cat([slopes.theta, slopes.Z.reshape(-1)]).double().cpu().numpy())
-            if best is not None:
-                yield best[0].clone(), best[1].clone(), best[2]
+        for best in found:
+            if best.extra is not None:
+                yield *parts(best.point), best.extra
     finally:
-        asked.close()
-
-
-def _evaluate(
-    problem: Problem, theta: Tensor, Z: Tensor, begin: Tensor, gradient: Gradient
-) -> tuple[Nystrom, Slopes] | None:
-    """Terms and gradient, or None where the objective does not exist."""
-    finite = bool(theta.isfinite().all()) and bool(Z.isfinite().all())
-    if not finite or float((theta - begin).abs().max()) > SPAN:
-        return None
-    try:
-        return gradient(problem.kernel, theta, problem.train, Z)
-    except NotPositiveDefinite:
-        return None
+        found.close()
 
 
 def moving_cost(problem: Problem, m: int) -> Cost:

@@ -1,0 +1,51 @@
+"""Columns of a kernel matrix that is never formed: kept while a memory budget lasts, computed again beyond it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..problem import Kernel, take
+from .blocks import row_blocks
+
+
+class KernelColumns:
+    """K [n, n] of one data set, by rows (K is symmetric). Memory: at most `budget` bytes kept, and one block."""
+
+    def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float) -> None:
+        self.kernel, self.theta, self.X, self.n = kernel, theta, X, len(X)
+        room = int(budget // (theta.element_size() * max(self.n, 1)))
+        self._kept = theta.new_empty(min(room, self.n), self.n)
+        self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)
+        self._used = 0
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """K[rows] [c, n]; computes only what is not kept, and keeps it while there is room."""
+        slots = self._slot[rows]
+        missing = torch.nonzero(slots < 0)[:, 0]
+        if not len(missing):
+            return self._kept[slots]
+        fresh = self.kernel(self.theta, take(self.X, rows[missing]), self.X)  # [c', n]
+        self._keep(rows[missing], fresh)
+        if len(missing) == len(rows):
+            return fresh
+        out = fresh.new_empty(len(rows), self.n)
+        held = torch.nonzero(slots >= 0)[:, 0]
+        out[missing], out[held] = fresh, self._kept[slots[held]]
+        return out
+
+    def product(self, V: Tensor) -> Tensor:
+        """K V for V [n] or [n, k], block by block."""
+        out = torch.empty_like(V)
+        for rows in row_blocks(self.n, self.theta.element_size() * self.n):
+            out[rows] = self(torch.arange(rows.start, rows.stop, device=V.device)) @ V
+        return out
+
+    def _keep(self, rows: Tensor, fresh: Tensor) -> None:
+        room = min(len(rows), len(self._kept) - self._used)
+        if room > 0:
+            self._kept[self._used : self._used + room] = fresh[:room]
+            self._slot[rows[:room]] = torch.arange(self._used, self._used + room, device=rows.device)
+            self._used += room

@@ -1,0 +1,83 @@
+"""Conjugate gradients with a low-rank preconditioner: fewer iterations, each as dear, after n r^2 once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import param
+import torch
+from torch import Tensor
+
+from ...linalg.krylov import Iterate, begin, cg
+from ...linalg.preconditioners import nystrom_root, pivoted_root, woodbury
+from ...linalg.randomness import generator
+from ...problem import Channel, Cost, Posterior, Problem
+from ..base import Method, Steps
+from . import settings
+from .answers import exact_posterior
+from .costs import cost
+from .solving import CHANNELS, solve
+from .solving import Info as Report
+from .solving import State as At
+from .system import Move, System
+
+
+class PreconditionedCG(Method):
+    """The exact GP, solved by conjugate gradients in coordinates where the kernel is nearly the identity."""
+
+    key: ClassVar[str] = "pcg"
+    title: ClassVar[str] = "Preconditioned conjugate gradients"
+    family: ClassVar[str] = "gbcd"
+    paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
+    State: ClassVar[type] = At
+    Info: ClassVar[type] = Report
+    equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + \sigma^2 I,\quad \kappa(M^{-1}A) \to 1"}
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    rank = param.Integer(
+        100,
+        bounds=(1, None),
+        softbounds=(10, 500),
+        doc="Rank of the preconditioner: more saves iterations.",
+    )
+    root: Any = param.Selector(
+        default="pivoted",
+        objects=["pivoted", "nystrom"],
+        doc="pivoted takes the rows of largest residual variance in turn; nystrom takes random rows at once.",
+    )
+    learn = settings.learn()
+    subset = settings.subset()
+    evaluations = settings.evaluations()
+    tolerance = settings.tolerance()
+    max_iterations = settings.max_iterations()
+    cache = settings.cache()
+    variance_rows = settings.variance_rows()
+
+    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+        return solve(self, problem, resume, self._iterations)
+
+    def _iterations(self, system: System, state: At) -> Iterator[Move]:
+        """As `cg`, with M^-1 r in the place of r where directions are made."""
+        apply = self._preconditioner(system)
+        fresh = not state.memory
+        first = begin(system.product, system.y, state.alpha, apply) if fresh else Iterate(state.alpha, *state.memory)
+        for at in cg(system.product, first, apply):
+            yield Move(at.x, -at.r, (at.r, at.p, at.rz))
+
+    def _preconditioner(self, system: System) -> Callable[[Tensor], Tensor]:
+        rank = min(self.rank, system.n)
+        if self.root == "pivoted":
+            root = pivoted_root(lambda rows: system.columns(rows).T, system.diag - system.s2, rank)
+        else:
+            order = torch.randperm(system.n, generator=generator(self.seed, "preconditioner"))
+            root = nystrom_root(lambda rows: system.columns(rows).T, order[:rank].to(system.y.device))
+        return woodbury(root, system.s2)
+
+    def posterior(self, problem: Problem, state: At) -> Posterior:
+        return exact_posterior(problem, state, self.variance_rows, self.seed)
+
+    def cost(self, problem: Problem) -> Cost:
+        n = len(problem.train)
+        flops = 2.0 * n * n + 4.0 * n * self.rank
+        return cost(problem, self.cache, entries=1.0 * n * n, flops=flops, columns=min(self.rank, n))

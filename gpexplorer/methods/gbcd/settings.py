@@ -1,0 +1,68 @@
+"""Settings that the solvers share, one function each, so that every method declares its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import param
+
+
+def learn() -> Any:
+    """Whether hyperparameters move."""
+    return param.Boolean(
+        True, doc="Learn the hyperparameters by maximum likelihood on a random subset first; off keeps their start."
+    )
+
+
+def subset() -> Any:
+    """Rows learned on."""
+    return param.Integer(
+        500,
+        bounds=(2, None),
+        softbounds=(100, 2000),
+        doc="Rows on which the hyperparameters are learned; the paper takes 2000, at subset^3 an evaluation.",
+    )
+
+
+def evaluations() -> Any:
+    """Budget of the learning."""
+    return param.Integer(
+        25, bounds=(1, None), softbounds=(5, 100), doc="Evaluations of the likelihood spent on the hyperparameters."
+    )
+
+
+def tolerance() -> Any:
+    """When the system counts as solved."""
+    return param.Number(
+        1e-4,
+        bounds=(0.0, None),
+        softbounds=(1e-6, 1e-1),
+        doc="Stop when no entry of the gradient exceeds this; checked against one computed from scratch.",
+    )
+
+
+def max_iterations() -> Any:
+    """When to give up."""
+    return param.Integer(
+        2000, bounds=(1, None), softbounds=(10, 5000), doc="Iterations after which to stop in any case."
+    )
+
+
+def cache() -> Any:
+    """Memory for kernel rows."""
+    return param.Number(
+        1.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 8.0),
+        doc="Gigabytes for kernel rows that are kept instead of computed again; 0 keeps none.",
+    )
+
+
+def variance_rows() -> Any:
+    """Rows behind the predictive variance."""
+    return param.Integer(
+        2000,
+        bounds=(1, None),
+        softbounds=(100, 5000),
+        doc="Predictive variances use all rows up to this many, else a random subset: an upper bound on the exact.",
+    )

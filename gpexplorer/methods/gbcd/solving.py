@@ -1,0 +1,138 @@
+"""What the solvers share: learn theta on a subset, then iterate until the gradient, from scratch, is small.
+
+A solver is a generator of moves; whether one may stop is decided here, on a gradient that no rounding has touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import NotPositiveDefinite
+from ...linalg.descent import Evaluated, descend
+from ...linalg.randomness import generator
+from ...objectives import evidence
+from ...problem import Channel, Outcome, Problem, Step, channel
+from ..base import Steps
+from .system import Move, System
+
+GIGABYTE = 1e9
+
+CHANNELS: tuple[Channel, ...] = (
+    channel("objective", "quadratic f(alpha)", monotone=True),
+    channel("largest", "largest gradient |g|", log=True),
+    channel("norm", "gradient norm", log=True),
+    channel("evidence", "NLML on the subset", "nat"),
+    channel("drift", "drift of the carried gradient", log=True),
+)
+
+ONE_STEP = (replace(CHANNELS[0], monotone=False), *CHANNELS[1:])  # of a method that leaves no series
+
+
+class State(NamedTuple):
+    """All that the trajectory depends on: alpha and, for some solvers, a few more [n]."""
+
+    step: int
+    phase: str  # "learn" | "solve": what the step was part of
+    position: int  # steps done in this phase
+    theta: Tensor  # [p]
+    alpha: Tensor  # [n]
+    memory: tuple[Tensor, ...]
+    largest: float  # |g|_inf, from scratch where it is within the tolerance
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels are nan where they do not apply."""
+
+    phase: str
+    objective: float = math.nan
+    largest: float = math.nan
+    norm: float = math.nan
+    evidence: float = math.nan
+    drift: float = math.nan
+    active: Tensor = torch.zeros(0, dtype=torch.int64)
+
+
+Solver = Callable[[System, State], Iterator[Move]]
+
+
+def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -> Steps:
+    """Steps of a solver: one evaluation of the likelihood each while it learns, one iteration each after that."""
+    state = resume
+    if state is None:
+        state = State(0, "learn", 0, problem.theta.clone(), torch.zeros_like(problem.train.y), (), math.inf)
+        yield Step(state, Info("start"))
+    if state.phase == "learn":
+        if method.learn:
+            state = yield from _learning(method, problem, state)
+        state = state._replace(phase="solve", position=0)
+
+    system, over = System(problem, state.theta, method.cache * GIGABYTE), _ending(method, state)
+    moves = solver(system, state)
+    while over is None:
+        move = next(moves, None)
+        if move is None:
+            return Outcome("converged", f"The system is solved; the largest gradient is {state.largest:.2g}.")
+        largest, drift = float(move.gradient.abs().max()), math.nan
+        if largest <= method.tolerance:
+            exact = system.gradient(move.alpha)
+            drift, largest = float((exact - move.gradient).abs().max()), float(exact.abs().max())
+            move = move._replace(gradient=exact)
+        state = state._replace(
+            step=state.step + 1,
+            position=state.position + 1,
+            alpha=move.alpha.clone(),
+            memory=tuple(part.clone() for part in move.memory),
+            largest=largest,
+        )
+        yield Step(state, _info(system, move, largest, drift))
+        over = _ending(method, state)
+    return over
+
+
+def _ending(method: Any, state: State) -> Outcome | None:
+    """Why no further iteration is taken after this state, if none is."""
+    if state.position and not math.isfinite(state.largest):
+        return Outcome("diverged", f"The gradient is not finite after {state.position} iterations.")
+    if state.position and state.largest <= method.tolerance:
+        return Outcome(
+            "converged", f"No gradient exceeds {state.largest:.2g}, within the tolerance {method.tolerance:g}."
+        )
+    if state.position >= method.max_iterations:
+        return Outcome("budget", f"All {method.max_iterations} iterations are done; raise max_iterations to go on.")
+    return None
+
+
+def _info(system: System, move: Move, largest: float, drift: float) -> Info:
+    active = torch.zeros(0, dtype=torch.int64) if move.active is None else move.active.clone()
+    value = system.value(move.alpha, move.gradient)
+    return Info("solve", value, largest, float(move.gradient.norm()), drift=drift, active=active)
+
+
+def _learning(method: Any, problem: Problem, state: State) -> Generator[Step, None, State]:
+    """Maximum likelihood on a subset; resumed by replaying its evaluations."""
+    train = problem.train
+    order = torch.randperm(len(train), generator=generator(method.seed, "subset")).to(train.y.device)
+    rows, start = train.rows(order[: method.subset]), problem.theta
+
+    def evaluate(point: np.ndarray) -> Evaluated | None:
+        try:
+            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(start), rows)
+        except NotPositiveDefinite:
+            return None
+        return Evaluated(value, gradient.double().cpu().numpy(), None)
+
+    found = descend(evaluate, start.double().cpu().numpy(), "L-BFGS-B", method.evaluations)
+    for k, best in enumerate(found):
+        if k < state.position:
+            continue
+        theta = torch.as_tensor(best.point).to(start)
+        state = state._replace(step=state.step + 1, position=k + 1, theta=theta)
+        yield Step(state, Info("learn", evidence=best.value))
+    return state

@@ -1,0 +1,61 @@
+"""Block descent on the rows with the largest gradients: the paper's BCDG, greedy once an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import param
+
+from ...problem import Channel, Cost, Posterior, Problem
+from ..base import Method, Steps
+from . import settings
+from .answers import exact_posterior
+from .costs import cost
+from .solving import CHANNELS, solve
+from .solving import Info as Report
+from .solving import State as At
+from .system import Move, System, solved
+
+
+class GradientDescent(Method):
+    """The exact GP, solved by blocks of the rows whose gradients are largest."""
+
+    key: ClassVar[str] = "bcd-gradient"
+    title: ClassVar[str] = "Gradient block descent"
+    family: ClassVar[str] = "gbcd"
+    paper: ClassVar[str] = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
+    State: ClassVar[type] = At
+    Info: ClassVar[type] = Report
+    equations: ClassVar[dict[str, str]] = {"block": r"B = \text{the } b \text{ largest } |g_i|"}
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    block = param.Integer(
+        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
+    )
+    learn = settings.learn()
+    subset = settings.subset()
+    evaluations = settings.evaluations()
+    tolerance = settings.tolerance()
+    max_iterations = settings.max_iterations()
+    cache = settings.cache()
+    variance_rows = settings.variance_rows()
+
+    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+        return solve(self, problem, resume, self._blocks)
+
+    def _blocks(self, system: System, state: At) -> Iterator[Move]:
+        alpha, g = state.alpha.clone(), system.gradient(state.alpha)
+        while True:
+            rows = g.abs().topk(min(self.block, system.n)).indices
+            step, g = solved(system, rows, g)
+            alpha[rows] += step
+            yield Move(alpha, g, active=rows)
+
+    def posterior(self, problem: Problem, state: At) -> Posterior:
+        return exact_posterior(problem, state, self.variance_rows, self.seed)
+
+    def cost(self, problem: Problem) -> Cost:
+        n = len(problem.train)
+        b = min(self.block, n)
+        return cost(problem, self.cache, entries=1.0 * n * b, flops=b**3 / 3.0 + 2.0 * n * b, columns=b)
