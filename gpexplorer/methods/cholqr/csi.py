@@ -23,6 +23,7 @@ from ..base import Method, Steps
 from . import settings
 from .greedy_variance import largest
 from .lookahead import Lookahead
+from .sets import entry_flops
 
 HELD_OUT = 0.2  # share of the rows that judge
 
@@ -156,7 +157,7 @@ class CSI(Method):
     def cost(self, problem: Problem) -> Cost:
         n, s = (1.0 - HELD_OUT) * len(problem.train), problem.train.y.element_size()
         m, a = min(self.num_inducing, int(n)), min(self.num_ahead, int(n))
-        a_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m
+        a_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m + 2.0 * n * entry_flops(problem)
         arrays = {"factors L and Q": 2.0 * s * n * m, "look-ahead W": 3.0 * s * n * a}
         return Cost(m * a_point + 2.0 * n * m * m, 8.0 * s * n * (m + a) * m, arrays)
 

@@ -21,7 +21,7 @@ from ..base import Method, Steps
 from . import settings
 from .greedy_variance import largest
 from .growth import Growing
-from .sets import CHANNELS, choose_and_learn, choosing_cost, plan, set_posterior
+from .sets import CHANNELS, choose_and_learn, choosing_cost, entry_flops, plan, set_posterior
 from .sets import Info as Report
 from .sets import State as At
 
@@ -62,8 +62,8 @@ class IVM(Method):
         one, n, s = choosing_cost(problem, self.num_inducing, 0), len(problem.train), problem.train.y.element_size()
         m = min(self.num_inducing, n)
         return Cost(
-            one.flops + n * (m + 4.0 * problem.train.d),
-            one.bytes + 0.5 * s * n * m,
+            one.flops + n * (m + entry_flops(problem)),
+            one.bytes + s * n * (0.5 * m + 12.0),
             {**one.arrays, "noisy factor U": 1.0 * s * n * m},
         )
 

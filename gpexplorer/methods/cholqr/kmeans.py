@@ -18,7 +18,7 @@ from .inputs import CHANNELS, START, begun, prior, report
 from .inputs import Info as Report
 from .inputs import State as At
 from .learning import descend
-from .sets import converged
+from .sets import converged, entry_flops
 
 Phase = Generator[Step, None, At]
 
@@ -117,5 +117,6 @@ class KMeans(Method):
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
         m = min(self.num_inducing, n)
-        flops = 2.0 * n * m * (m + d) + 2.0 * n * m * d + m**3
-        return Cost(flops, s * (4.0 * n * m + n * d), {"block": s * min(n * m, 4e6), "m x m factors": 3.0 * s * m * m})
+        flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
+        arrays = {"block": 3.0 * s * min(n * m, 3e6), "m x m factors": 6.0 * s * m * m, "rows": 1.0 * s * n * d}
+        return Cost(flops, s * (12.0 * n * m + n * d), arrays)

@@ -21,7 +21,7 @@ from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from .inputs import START, State, begun, report
 from .moved import Slopes, total
-from .sets import converged
+from .sets import converged, entry_flops
 from .starts import start_inputs
 
 Gradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Slopes]]  # kernel, theta, train, Z
@@ -137,5 +137,6 @@ def moving_cost(problem: Problem, m: int) -> Cost:
     """What one evaluation of objective and gradient costs."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
-    flops = 6.0 * n * m * m + 12.0 * n * m * d + 3.0 * m**3
-    return Cost(flops, 16.0 * s * n * m, {"factor L": 1.0 * s * n * m, "m x m factors": 6.0 * s * m * m})
+    flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
+    arrays = {"factor L": 1.0 * s * n * m, "block": 3.0 * s * min(n * m, 3e6), "m x m factors": 8.0 * s * m * m}
+    return Cost(flops, 16.0 * s * n * m, arrays)

@@ -26,6 +26,7 @@ from .learning import descend
 Chooser = Callable[[Growing, int], int]  # the model grown so far, the epoch -> the next row, -1 where none is left
 Beginning = Callable[[Problem, Tensor], Chooser]  # a rule made ready for these rows and this theta
 
+ENTRY = 150.0  # flops of a product that take as long as a kernel entry's exponential and its passes over memory
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat"),
     channel("fit", "data fit, E_D / 2", "nat"),
@@ -179,9 +180,14 @@ def choosing_cost(problem: Problem, m: int, tests: float) -> Cost:
     """The mean cost of choosing one of m points when `tests` candidates are tried exactly for it."""
     n, s = len(problem.train), problem.train.y.element_size()
     m = min(m, n)
-    flops = (tests + 1.0) * n * (2.0 * m + 4.0 * problem.train.d) + (tests + 1.0) * m * m / 3
-    moved = s * n * (m + 4.0 * (tests + 1.0))
+    flops = (tests + 1.0) * n * (2.0 * m + entry_flops(problem)) + (tests + 1.0) * m * m / 3
+    moved = s * n * (m + 8.0 * (tests + 1.0)) + 12.0 * s * n
     return Cost(flops, moved, {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n})
+
+
+def entry_flops(problem: Problem) -> float:
+    """What a kernel entry takes beside a product's flops: 2 d, an exponential, and passes that no product makes."""
+    return ENTRY + 2.0 * problem.train.d
 
 
 def random_order(problem: Problem, seed: int) -> Tensor:

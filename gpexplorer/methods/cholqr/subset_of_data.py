@@ -22,7 +22,7 @@ from . import settings
 from .learning import descend
 from .sets import Info as Report
 from .sets import State as At
-from .sets import converged, set_posterior
+from .sets import converged, entry_flops, set_posterior
 from .starts import start, start_rows
 
 
@@ -108,7 +108,8 @@ class SubsetOfData(Method):
 
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
-        return Cost(8.0 * m**3 + 6.0 * m * m * problem.train.d, 20.0 * s * m * m, {"m x m factors": 6.0 * s * m * m})
+        flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
+        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 8.0 * s * m * m})
 
 
 def _report(phase: str, terms: Terms, jitter: float = 0.0) -> Report:
