@@ -26,7 +26,7 @@ class KernelColumns:
         slots = self._slot[rows]
         missing = torch.nonzero(slots < 0)[:, 0]
         if not len(missing):
-            return self._kept[slots]
+            return self._kept[slots]  # a copy
         fresh = self.kernel(self.theta, take(self.X, rows[missing]), self.X)  # [c', n]
         self._keep(rows[missing], fresh)
         if len(missing) == len(rows):
@@ -37,10 +37,12 @@ class KernelColumns:
         return out
 
     def product(self, V: Tensor) -> Tensor:
-        """K V for V [n] or [n, k], block by block."""
-        out = torch.empty_like(V)
-        for rows in row_blocks(self.n, self.theta.element_size() * self.n):
-            out[rows] = self(torch.arange(rows.start, rows.stop, device=V.device)) @ V
+        """K V for V [n] or [n, k]: the rows that are not kept, block by block, then those that are where they lie."""
+        out, missing = torch.empty_like(V), torch.nonzero(self._slot < 0)[:, 0]
+        for block in row_blocks(len(missing), self.theta.element_size() * self.n):
+            out[missing[block]] = self(missing[block]) @ V
+        kept = torch.nonzero(self._slot >= 0)[:, 0]
+        out[kept] = (self._kept[: self._used] @ V)[self._slot[kept]]
         return out
 
     def _keep(self, rows: Tensor, fresh: Tensor) -> None:
