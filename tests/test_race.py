@@ -1,0 +1,96 @@
+"""A race: equal turns, failures that stay in their lane, and a board that says who was where when."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.race import Race
+
+ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
+
+
+def specs(**settings: dict) -> dict[str, Spec]:
+    return {
+        key: Spec(key, {"num_inducing": 6} if key in ("cholqr", "random") else {"block": 10}, data=ROWS, **settings)
+        for key in ("cholqr", "random", "gbcd")
+    }
+
+
+@pytest.fixture(scope="module")
+def race() -> Race:
+    found = Race(specs(), a_turn=0.02)
+    found.finish(0.3)
+    return found
+
+
+def test_lanes_get_the_same_time_to_within_a_step(race: Race):
+    board = race.board()
+
+    assert set(board["lane"]) == {"cholqr", "random", "gbcd"}
+    for _, rows in board.groupby("lane"):
+        assert rows["seconds"].is_monotonic_increasing
+        assert rows["memory"].gt(0).all()
+    assert race.over
+    assert all(lane.sentence.endswith(".") for lane in race.lanes.values())
+
+
+def test_the_lane_furthest_behind_is_next():
+    found = Race(specs(), a_turn=0.01)
+    for _ in range(9):
+        lane = found.advance()
+        assert lane is not None
+        others = [other for other in found.lanes.values() if not other.over and other is not lane]
+        assert all(lane.granted <= other.granted + found.a_turn + max(lane.seconds, 0.01) for other in others)
+    assert all(len(lane.scored) >= 1 for lane in found.lanes.values())
+
+
+def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
+    first, late = race.scoreboard("smse", (0.0, 1e9)).T.to_dict("list").items(), race.board()
+    for name, (begin, end) in first:
+        own = late[late["lane"] == name]
+        assert end == own["smse"].iloc[-1]
+        assert math.isnan(begin) or own["seconds"].iloc[0] <= 0.0
+
+
+def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
+    board, matrix = race.board(), race.time_to_reach("snlp")
+
+    for name in race.lanes:
+        own = board[board["lane"] == name]
+        assert matrix.loc[name, name] == own.loc[own["snlp"].idxmin(), "seconds"]
+    best = race.winners()["snlp"]
+    assert matrix.loc[best].notna().all()
+    assert board["snlp"].min() == board.loc[board["lane"] == best, "snlp"].min()
+
+
+def test_a_lane_that_fails_says_why_and_the_race_goes_on():
+    strings = {**specs(), "broken": Spec("sgpr", {"num_inducing": 6}, data=ROWS)}
+    found = Race(strings, a_turn=0.01)
+    found.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
+    found.finish(0.05)
+
+    assert "no-such-set-anywhere" in found.lanes["broken"].sentence
+    assert found.board()["lane"].nunique() == 3
+    found.close()
+
+
+def test_one_lane_can_be_stopped(race: Race):
+    found = Race(specs(), a_turn=0.01)
+    found.advance()
+    found.stop("cholqr")
+    found.finish(0.04)
+
+    assert found.lanes["cholqr"].sentence == "Stopped."
+    assert found.lanes["cholqr"].seconds < 0.3
+
+
+def test_lanes_must_share_what_is_compared():
+    unlike = {"a": Spec("cholqr", data=ROWS, seed=0), "b": Spec("cholqr", data=ROWS, seed=1)}
+    with pytest.raises(SettingError, match="must share data, split, seed"):
+        Race(unlike)
+    with pytest.raises(SettingError, match="needs a lane"):
+        Race({})
