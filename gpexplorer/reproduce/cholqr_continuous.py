@@ -18,7 +18,7 @@ from ..data.splits import Split
 from ..methods.base import Method, registry
 from ..problem import Dataset, Problem, Step
 from ..runs.run import Run
-from ..views.palette import ROLES
+from ..views.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .cholqr_fig1 import snelson
 
@@ -36,6 +36,8 @@ KIN40K: dict[str, tuple[str, dict[str, Any]]] = {
     "IVM-MLE": ("ivm", {"objective": "pp"}),
     "IVM-VAR": ("ivm", {"objective": "vfe"}),
 }
+
+COLOURS = dict(zip(KIN40K, CYCLE, strict=False))
 
 
 def units4(full: bool) -> list[dict[str, Any]]:
@@ -173,9 +175,13 @@ def plot5(frame: pd.DataFrame) -> hv.Layout:
     mean = frame.groupby(["method", "m"], as_index=False)[["SMSE", "SNLP"]].mean()
     return hv.Layout([
         hv.Overlay([
-            hv.Curve(found, "m", column, label=name) * hv.Scatter(found, "m", column, label=name).opts(size=5)
+            hv.Curve(found, "m", column, label=name).opts(color=COLOURS[str(name)], line_width=2)
+            * hv.Scatter(found, "m", column, label=name).opts(color=COLOURS[str(name)], size=6)
             for name, found in mean.groupby("method")
-        ]).opts(xlabel="inducing points m", logx=True, width=480, height=360, show_grid=True, legend_position="right")
+        ]).opts(
+            xlabel="inducing points m", logx=True, padding=0.1, width=480, height=360, show_grid=True,
+            legend_position="right",
+        )
         for column in ("SMSE", "SNLP")
     ]).opts(shared_axes=False)  # fmt: skip
 

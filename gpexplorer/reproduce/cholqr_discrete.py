@@ -22,6 +22,7 @@ from ..data.splits import Split
 from ..methods.base import registry
 from ..problem import Problem
 from ..runs.run import Run
+from ..views.palette import CYCLE
 from .base import Figure, Rows, Unit
 
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 600, 4, 3600.0  # a quick run ends by epochs: a busy machine changes no score
@@ -40,6 +41,8 @@ VARIANTS = METHODS | {
     "CholQR-AA-z128": ("cholqr", {"num_pivots": 128, "pivot_policy": "adaptive"}),
     "CSI": ("csi", {"grid_size": 5}),
 }
+
+COLOURS = dict(zip(VARIANTS, (*CYCLE, "black"), strict=True))
 
 
 @cache
@@ -137,12 +140,13 @@ def _panels(frame: pd.DataFrame, x: str, columns: tuple[str, ...], xlabel: str) 
     for task, held in frame.groupby("task"):
         for column in columns:
             lines = [
-                hv.Curve(found, x, column, label=name) * hv.Scatter(found, x, column, label=name).opts(size=5)
+                hv.Curve(found, x, column, label=name).opts(color=COLOURS[str(name)], line_width=2)
+                * hv.Scatter(found, x, column, label=name).opts(color=COLOURS[str(name)], size=6)
                 for name, found in held.groupby("method")
             ]
             parts.append(
                 hv.Overlay(lines).opts(
-                    title=f"{task}", xlabel=xlabel, ylabel=column, logx=True, logy=column == "seconds",
+                    title=f"{task}", padding=0.1, xlabel=xlabel, ylabel=column, logx=True, logy=column == "seconds",
                     width=460, height=340, show_grid=True, legend_position="right",
                 )
             )  # fmt: skip

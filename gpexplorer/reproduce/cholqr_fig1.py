@@ -12,6 +12,7 @@ from ..methods.cholqr.cholqr import CholQR
 from ..methods.cholqr.landscape import landscape
 from ..methods.cholqr.subset_of_data import SubsetOfData
 from ..problem import Dataset, Problem
+from ..views.palette import ROLES
 from .base import Figure, Rows, Unit
 
 PIVOTS, POINTS, SIZE = 10, 8, 320
@@ -75,7 +76,12 @@ def plot(frame: pd.DataFrame) -> hv.Layout:
             xlabel="exact fall of F / n [nat]", ylabel="approximate fall of F / n [nat]"
         )
         ranks = hv.Scatter(found, "rank of exact", "rank of approx", label=f"rank correlation {correlation:.3f}")
-        parts += [part.opts(width=SIZE, height=SIZE) * hv.Slope(1, 0).opts(color="gray") for part in (falls, ranks)]
+        parts += [
+            (hv.Slope(1, 0).opts(color="gray", line_width=1) * part.opts(color=ROLES["mean"], size=4)).opts(
+                width=SIZE, height=SIZE, title=part.label, show_legend=False
+            )
+            for part in (falls, ranks)
+        ]
     return hv.Layout(parts).opts(shared_axes=False).cols(2)
 
 
