@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -46,7 +47,7 @@ class Race:
     """Lanes that differ in their method and settings alone. `advance` gives the next lane its turn."""
 
     def __init__(self, specs: Mapping[str, Spec], a_turn: float = 0.25, data: Any = None) -> None:
-        """`a_turn` is in seconds; `data` are rows in memory where no name in the specs brings them.
+        """`a_turn` is in seconds; `data` are rows in memory where no name in the specs brings them, or what reads them.
 
         Raises SettingError where the specs do not share data, split, seed, kernel, device and precision.
         """
@@ -55,7 +56,7 @@ class Race:
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
         if len(shared) > 1:
             raise SettingError("The lanes of a race must share data, split, seed, kernel, device and dtype.")
-        self.a_turn, self._data = a_turn, data
+        self.a_turn, self._data = a_turn, cache(data) if callable(data) else lambda: data
         self.lanes = {name: Lane(name, spec) for name, spec in specs.items()}
 
     @property
@@ -136,7 +137,7 @@ class Race:
 
     def _turn(self, lane: Lane) -> None:
         if lane.run is None:
-            lane.run = lane.spec.open(data=self._data)
+            lane.run = lane.spec.open(data=self._data())
         run = lane.run
         while lane.seconds < lane.granted:
             if run.advance() is None:

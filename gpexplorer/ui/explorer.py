@@ -23,6 +23,7 @@ from .keys import HELP
 from .pictures import Asked, Pictures
 from .player import Player
 from .pulse import Pulse
+from .race import RacePanel
 from .sentences import sentence
 from .settings import SIZE, Settings
 from .sources import Sources
@@ -55,6 +56,7 @@ class Explorer(pn.viewable.Viewer):
         self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
+        self.race = RacePanel(lambda: (self.spec, self._read), self.player.pause)
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
         self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
@@ -100,7 +102,11 @@ class Explorer(pn.viewable.Viewer):
     @property
     def main(self) -> list[Any]:
         """What goes beside it."""
-        return [self.title, self.transport, self.status, self.pictures, self.pulse]
+        race = pmui.Accordion(
+            ("Race: several methods on these rows, in turns", self.race), title_variant="subtitle2", dynamic=True,
+            sizing_mode="stretch_width", margin=(8, 10),
+        )  # fmt: skip
+        return [self.title, self.transport, self.status, self.pictures, race, self.pulse]
 
     def reset(self) -> None:
         """Open the run anew at step 0."""
@@ -114,7 +120,8 @@ class Explorer(pn.viewable.Viewer):
 
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for this theme."""
-        self.pictures.set_theme(theme_name(dark))
+        for part in (self.pictures, self.race):
+            part.set_theme(theme_name(dark))
 
     def start(self) -> None:
         """Begin to look at the player; from now on the page follows it."""
@@ -127,6 +134,7 @@ class Explorer(pn.viewable.Viewer):
         if callback is not None and callback.running:
             callback.stop()
         self._finalizer()
+        self.race.close()
         self._read = None
 
     def _click(self, key: str, x: float, y: float) -> None:
@@ -176,6 +184,7 @@ class Explorer(pn.viewable.Viewer):
         """Take what is new from the player; an error here becomes a sentence, never a dead page."""
         if not (wait or self.pulse.free):
             return
+        self.race.update()
         frame = self.player.take(wait)
         if frame is None:
             return

@@ -56,11 +56,10 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
     seen.press("One step")
     until(lambda: seen.step == 1)
     before = seen.inducing()
-    figure = seen.page.locator("canvas").last  # the legend's last mark, in the figure of the open tab
+    figure = seen.page.locator(".bk-Figure").last  # in the open tab
     figure.scroll_into_view_if_needed()
-    box = figure.bounding_box()
 
-    seen.page.mouse.click(box["x"] + 200, box["y"] + 100)
+    figure.click(position={"x": 300, "y": 200})
 
     until(lambda: seen.fact("phase") == "forced")
     assert seen.step == 2
@@ -69,6 +68,23 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
     seen.press("Take back the last click")
     until(lambda: seen.step == 1)
     assert seen.inducing() == before
+
+
+def test_methods_race_on_the_rows_that_are_open(seen: Seen):
+    seen.page.get_by_text("Race: several methods").click()
+    field = seen.page.get_by_label("Seconds for each")
+    field.fill("2")
+    field.press("Enter")
+
+    seen.page.get_by_role("button", name="Race", exact=True).last.click()
+
+    expect(seen.page.get_by_text("Won in SMSE:")).to_be_visible()
+    board = seen.page.locator("table", has_text="SMSE at 1 s")
+    for lane in ("CholQR swaps", "Greedy conditional variance", "Random rows"):
+        expect(board.locator("tr", has_text=lane)).to_have_count(1)
+    seen.press("New race")
+    expect(board).to_have_count(0)
+    seen.page.get_by_text("Race: several methods").click()
 
 
 def test_two_sessions_play_apart(open_page: Callable[..., Seen]):
