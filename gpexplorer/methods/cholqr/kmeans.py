@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from typing import ClassVar
 
 import param
-from torch import Tensor
 
-from ...objectives import nystrom
+from ...objectives import Terms, nystrom
 from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
@@ -21,6 +21,7 @@ from .learning import descend
 from .sets import converged, entry_flops
 
 Phase = Generator[Step, None, At]
+UNKNOWN = Terms(math.nan, math.nan, math.nan)
 
 
 class KMeans(Method):
@@ -71,7 +72,7 @@ class KMeans(Method):
         return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
 
     def _clustering(self, problem: Problem, state: At) -> Phase:
-        """Lloyd's iterations, until no centre moves."""
+        """Lloyd's iterations, until no centre moves. The objective, which they never see, is told first and last."""
         X = problem.train.X
         if state.phase == "start":
             rows = spread_rows(X, min(self.num_inducing, len(X)), self.seed)
@@ -80,20 +81,17 @@ class KMeans(Method):
             Z, _ = lloyd(X, state.Z)
             if k and bool((Z == state.Z).all()):
                 break
-            state = self._moved(problem, state, Z, k)
-            yield Step(state, report(state, self.objective, state.Z_begin, 0.0))
-        return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
+            before = state.Z
+            terms = UNKNOWN if k else nystrom(problem.kernel, state.theta, problem.train, Z).terms
+            state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
+            yield Step(state, report(state, self.objective, before, 0.0))
 
-    def _moved(self, problem: Problem, state: At, Z: Tensor, k: int) -> At:
-        terms = nystrom(problem.kernel, state.theta, problem.train, Z).terms
-        return state._replace(
-            step=state.step + 1,
-            position=k + 1,
-            Z=Z,
-            Z_begin=state.Z.clone(),
-            terms=terms,
-            epoch_begin=terms.total(self.objective),
+        now = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        state = state._replace(
+            step=state.step + 1, phase="learn", position=0, terms=now.terms, epoch_begin=now.terms.total(self.objective)
         )
+        yield Step(state, report(state, self.objective, state.Z, now.jitter))
+        return state
 
     def _learning(self, problem: Problem, state: At) -> Phase:
         """The continuous phase; resumed by replaying its evaluations."""
