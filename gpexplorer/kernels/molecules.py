@@ -95,7 +95,7 @@ class Molecules(Weighted):
     def _keep(self, asked: tuple[Rows, Rows], found: Tensor) -> None:
         """Put it last; forget the oldest beyond the bytes allowed."""
         self._kept[asked] = found
-        while len(self._kept) > 1 and sum(kept.nbytes for kept in self._kept.values()) > KEPT_BYTES:
+        while len(self._kept) > 1 and sum(kept.nbytes for kept in list(self._kept.values())) > KEPT_BYTES:
             self._kept.popitem(last=False)
 
     def _with(self, texts: Rows) -> Table:

@@ -12,6 +12,7 @@ Greedy rivals grow one of these and differ only in the row they ask for next.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +21,18 @@ from ...linalg.blocks import row_blocks
 from ...objectives import Terms, noise_variance
 from ...problem import Dataset, Kernel
 from .factor import reductions
+
+
+class Effect(NamedTuple):
+    """What adding each of c rows, alone, would do. u = column / root."""
+
+    falls: Tensor  # [c] of the objective, -inf where a row is explained
+    columns: Tensor  # [c, n] residual columns
+    root: Tensor  # [c] sqrt(D)
+    half: Tensor  # [k, c]
+    uu: Tensor  # [c]
+    s: Tensor  # [c]
+    e: Tensor  # [c]
 
 
 class Growing:
@@ -50,21 +63,23 @@ class Growing:
         """Residual columns r = k - L l of these rows [c, n]: one read of L."""
         Lt = self.Lt[: len(self.rows)]
         K = self.kernel(self.theta, self.train.rows(rows).X, self.train.X)
-        return K - Lt[:, rows].T @ Lt
+        return K.addmm_(Lt[:, rows].T, Lt, alpha=-1.0)
 
     def reductions(self, rows: Tensor) -> Tensor:
         """The exact fall of the objective by adding each of these rows [c]. 4 n k flops a row, O(n block) memory."""
-        falls = [self._effect(rows[block])[0] for block in row_blocks(len(rows), self.Lt.element_size() * len(self.D))]
+        falls = [
+            self._effect(rows[block]).falls for block in row_blocks(len(rows), self.Lt.element_size() * len(self.D))
+        ]
         return torch.cat(falls)
 
     def add(self, row: int) -> float:
         """Add one row, which must be eligible; return the fall of the objective. 4 n k flops."""
         k, before = len(self.rows), self.total
         rows = torch.tensor([row], device=self.D.device)
-        _, U, half, s, e = self._effect(rows)
-        u, s_one, e_one, uu = U[0], float(s[0]), float(e[0]), float(U[0].square().sum())
+        found = self._effect(rows)
+        u, s_one, e_one, uu = found.columns[0] / found.root, float(found.s), float(found.e), float(found.uu)
         self.Lt[k] = u
-        self.R[k, :k], self.R[k, k], self.h[k] = half[:, 0], math.sqrt(s_one), e_one / math.sqrt(s_one)
+        self.R[k, :k], self.R[k, k], self.h[k] = found.half[:, 0], math.sqrt(s_one), e_one / math.sqrt(s_one)
         self.D.addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.D[row] = 0.0
         self.rows = torch.cat([self.rows, rows])
@@ -74,17 +89,17 @@ class Growing:
         )
         return before - self.total
 
-    def _effect(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Falls [c], new columns U [c, n], half [k, c], s [c] and e [c] of adding each of these rows alone."""
+    def _effect(self, rows: Tensor) -> Effect:
+        """The effect of adding each of these rows alone. Nothing of size [c, n] is made beside the columns."""
         k = len(self.rows)
-        U = self.columns(rows)
-        D = U.gather(1, rows[:, None])[:, 0]
+        columns = self.columns(rows)
+        D = columns.gather(1, rows[:, None])[:, 0]
         explained = D <= self.least[rows]
-        U /= torch.where(explained, torch.ones_like(D), D).sqrt()[:, None]
-        B = (U @ self.Lt[:k].T).T  # [k, c]
+        root = torch.where(explained, torch.ones_like(D), D).sqrt()
+        B = (columns @ self.Lt[:k].T).T / root  # [k, c] L'u
         half = torch.linalg.solve_triangular(self.R[:k, :k], B, upper=False)
-        uu = U.square().sum(1)
+        uu = torch.linalg.vecdot(columns, columns) / root.square()
         s = (uu - half.square().sum(0)).clamp_min(0.0) + self.s2
-        e = U @ self.train.y - self.h[:k] @ half
-        falls = reductions(e, s, uu, self.s2, self.objective)
-        return falls.masked_fill(explained, -math.inf), U, half, s, e
+        e = columns @ self.train.y / root - self.h[:k] @ half
+        falls = reductions(e, s, uu, self.s2, self.objective).masked_fill(explained, -math.inf)
+        return Effect(falls, columns, root, half, uu, s, e)
