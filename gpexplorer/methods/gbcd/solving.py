@@ -10,16 +10,12 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import NotPositiveDefinite
-from ...linalg.descent import Evaluated, descend
-from ...linalg.randomness import generator
-from ...objectives import evidence
 from ...problem import Channel, Outcome, Problem, Step, channel
 from ..base import Steps
+from ..subset import learn_on_subset
 from .system import Move, System
 
 GIGABYTE = 1e9
@@ -117,22 +113,9 @@ def _info(system: System, move: Move, largest: float, drift: float) -> Info:
 
 def _learning(method: Any, problem: Problem, state: State) -> Generator[Step, None, State]:
     """Maximum likelihood on a subset; resumed by replaying its evaluations."""
-    train = problem.train
-    order = torch.randperm(len(train), generator=generator(method.seed, "subset")).to(train.y.device)
-    rows, start = train.rows(order[: method.subset]), problem.theta
-
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        try:
-            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(start), rows)
-        except NotPositiveDefinite:
-            return None
-        return Evaluated(value, gradient.double().cpu().numpy(), None)
-
-    found = descend(evaluate, start.double().cpu().numpy(), "L-BFGS-B", method.evaluations)
-    for k, best in enumerate(found):
+    for k, best in enumerate(learn_on_subset(problem, method.seed, method.subset, method.evaluations)):
         if k < state.position:
             continue
-        theta = torch.as_tensor(best.point).to(start)
-        state = state._replace(step=state.step + 1, position=k + 1, theta=theta)
+        state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
         yield Step(state, Info("learn", evidence=best.value))
     return state

@@ -1,0 +1,1 @@
+"""Finite feature maps whose inner products stand for a kernel."""

@@ -1,0 +1,149 @@
+"""Grid eigenfunctions against brute force and dense algebra."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.errors import KernelError, SettingError
+from gpexplorer.features.grid import Grid, largest_products
+from gpexplorer.methods.grief.evidence import gradient, gram
+from gpexplorer.methods.grief.grief import Grief
+from gpexplorer.problem import Dataset, Problem
+
+SHIFTS = [0.0, 1000.0]
+
+
+def problem(shift: float = 0.0, d: int = 2, n: int = 60) -> Problem:
+    rng = torch.Generator().manual_seed(8)
+    X = 3.0 * torch.rand(n, d, generator=rng, dtype=torch.float64)
+    y = torch.sin(2 * X[:, 0]) * X[:, -1] + 0.2 * torch.randn(n, generator=rng, dtype=torch.float64)
+    theta = torch.tensor([0.2, *([-0.1] * d), -1.0], dtype=torch.float64)
+    return Problem(Dataset(X + shift, y), kernels.make("se-ard", d), theta)
+
+
+def nlml(Phi: torch.Tensor, y: torch.Tensor, s2: torch.Tensor | float) -> torch.Tensor:
+    A = Phi @ Phi.T + s2 * torch.eye(len(y), dtype=y.dtype)
+    return 0.5 * (y @ torch.linalg.solve(A, y) + torch.logdet(A))
+
+
+@pytest.mark.parametrize("p", [1, 7, 30, 1000])
+def test_the_largest_products_are_those_of_a_search_over_all(p: int):
+    rng = torch.Generator().manual_seed(p)
+    axes = [torch.rand(k, generator=rng, dtype=torch.float64).sort(descending=True).values for k in (4, 3, 5)]
+    every = sorted((math.prod(c) for c in itertools.product(*(axis.tolist() for axis in axes))), reverse=True)
+
+    found = largest_products([axis.log() for axis in axes], p)
+
+    torch.testing.assert_close(found.log.exp(), torch.tensor(every[:p], dtype=torch.float64))
+    made = torch.stack([axis[which] for axis, which in zip(axes, found.made_of.T, strict=True)]).prod(0)
+    torch.testing.assert_close(made, found.log.exp())
+    assert len({tuple(row) for row in found.made_of.tolist()}) == len(found.log) == min(p, 60)
+
+
+def test_ties_have_one_answer():
+    axis = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64).log()
+    first, second = (largest_products([axis, axis], 4) for _ in range(2))
+
+    assert first.made_of.tolist() == second.made_of.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+
+
+def test_a_grid_larger_than_the_universe_is_finite():
+    rng = torch.Generator().manual_seed(1)
+    axes = [torch.rand(100, generator=rng, dtype=torch.float64).mul(1e-4).sort(descending=True).values.log()] * 100
+
+    found = largest_products(axes, 50)
+
+    assert found.log.isfinite().all()
+    assert float(found.log[0]) < math.log(1e-308)
+    assert (found.log.diff() <= 0).all()
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_with_every_eigenvector_it_is_nystrom_on_the_whole_grid(d: int, shift: float):
+    task = problem(shift, d)
+    grid = Grid(task.kernel, task.train.X, 4)
+    U = torch.cartesian_prod(*grid.axes).reshape(-1, d)
+    K_nu, K_uu = task.kernel(task.theta, task.train.X, U), task.kernel(task.theta, U, U)
+
+    index = grid.spectrum(task.theta, 4**d).made_of
+    Phi = grid.features(task.theta, task.train.X, index)
+
+    torch.testing.assert_close(Phi @ Phi.T, K_nu @ torch.linalg.solve(K_uu, K_nu.T), rtol=1e-7, atol=1e-8)
+    values = torch.linalg.eigvalsh(K_uu).flip(0)
+    torch.testing.assert_close(grid.spectrum(task.theta, 5).log.exp(), values[:5], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_likelihood_and_its_slope_are_the_dense_ones(shift: float):
+    task = problem(shift)
+    grid = Grid(task.kernel, task.train.X, 6)
+    index = grid.spectrum(task.theta, 15).made_of
+
+    def dense(theta: torch.Tensor) -> torch.Tensor:
+        return nlml(grid.features(theta, task.train.X, index), task.train.y, torch.exp(2 * theta[-1]))
+
+    now = gram(grid, task.theta, task.train, index)
+    slope = gradient(grid, task.theta, task.train, index, now)
+
+    assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
+    for k in range(len(task.theta)):
+        step = torch.zeros_like(task.theta)
+        step[k] = 1e-5
+        rise = (dense(task.theta + step) - dense(task.theta - step)).item() / 2e-5
+        assert float(slope[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_predictions_are_those_of_the_truncated_kernel_plus_what_it_leaves_out(shift: float):
+    task = problem(shift)
+    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False)
+    *_, last = method.steps(task)
+    grid = Grid(task.kernel, task.train.X, 6)
+    X = task.train.X[:7] + 0.03
+    Phi, at = (grid.features(task.theta, Z, grid.spectrum(task.theta, 15).made_of) for Z in (task.train.X, X))
+    A = Phi @ Phi.T + math.exp(-2.0) * torch.eye(60, dtype=torch.float64)
+
+    mean, var = method.posterior(task, last.state)(X)
+
+    torch.testing.assert_close(mean, at @ Phi.T @ torch.linalg.solve(A, task.train.y), rtol=1e-8, atol=1e-9)
+    inside = (at @ at.T - at @ Phi.T @ torch.linalg.solve(A, Phi @ at.T)).diagonal()
+    left = (task.kernel.diag(task.theta, X) - at.square().sum(1)).clamp_min(0.0)
+    torch.testing.assert_close(var, inside + left, rtol=1e-8, atol=1e-9)
+
+
+def test_learning_lowers_the_likelihoods_negative_and_says_what_it_keeps():
+    steps = list(Grief(num_eigenfunctions=25, grid_points=8, subset=20, evaluations=6).steps(problem()))
+    totals = [step.info.objective for step in steps if step.info.phase == "learn"]
+
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] < totals[0] - 1
+    assert all(0 < step.info.kept <= 1 + 1e-9 for step in steps if step.info.phase == "learn")
+
+
+def test_beyond_the_grid_it_knows_nothing_and_can_say_so():
+    task = problem(1000.0)
+    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False)
+    *_, last = method.steps(task)
+    far = task.train.X[:1] + 80.0
+
+    mean, var = method.posterior(task, last.state)(far)
+
+    assert float(mean.abs()) < 1e-8
+    assert float(var) == pytest.approx(float(task.kernel.diag(task.theta, far)), rel=1e-6)
+    assert Grid(task.kernel, task.train.X, 6).outside(torch.cat([far, task.train.X])).tolist() == [True] + [False] * 60
+
+
+def test_kernels_that_do_not_factor_and_objects_are_refused_in_a_sentence():
+    task = problem()
+    rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
+    with pytest.raises(KernelError, match="is no product over its inputs"):
+        list(Grief().steps(rough))
+    words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
+    with pytest.raises(SettingError, match="lays a grid over columns of numbers"):
+        list(Grief(learn=False).steps(words))
