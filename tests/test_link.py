@@ -1,0 +1,130 @@
+"""A link brings back the same spec to the last bit, and a bad one opens something sensible and says what it changed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from gpexplorer import Spec, methods
+from gpexplorer.errors import SettingError
+from gpexplorer.runs import link
+
+START = Spec("cholqr", {"num_inducing": 10}, kernel="se", budget={"steps": 300})
+ROWS = {"name": "friedman1", "n": 200, "noise": 0.1 + 0.2, "seed": 7}
+
+
+@pytest.mark.parametrize("method", sorted(methods))
+def test_every_method_comes_back_with_every_setting(method: str):
+    spec = Spec(method, data=ROWS, split={"test": 0.25, "seed": 3}, seed=2**53, budget={"steps": 12, "seconds": 1.5})
+
+    found = link.read(link.write(spec, view="terms", at=4), START)
+
+    assert found == link.Link(spec, "terms", 4, ())
+    assert found.spec.to_json() == spec.to_json()
+
+
+def test_numbers_keep_every_digit_and_kernels_their_theta():
+    theta = [math.pi, -1 / 3, 1e-17]
+    spec = Spec(
+        "cholqr", {"tolerance": 1 / 3}, "kin40k", kernel={"name": "se * linear", "theta": theta}, dtype="float32"
+    )
+
+    found = link.read("?" + link.write(spec), START)
+
+    assert found.corrected == ()
+    assert found.spec == spec
+
+
+def test_a_link_reads_like_a_sentence_and_stays_short():
+    text = link.write(Spec("random", {"num_inducing": 12}, "kin40k", seed=3), view="fit")
+
+    assert text.startswith("v=1&method=random&data=kin40k&split=0&kernel=se-ard&seed=3&set.")
+    assert "set.num_inducing=12" in text
+    assert text.endswith("view=fit")
+    assert len(text) < 400
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("v=1&method=cholrq", "did you mean 'cholqr'"),
+        ("v=1&set.num_inducing=-4", "num_inducing is -4; give a whole number of at least"),
+        ("v=1&set.num_inducing=NaN", "num_inducing is nan"),
+        ("v=1&set.num_induced=4", "no setting 'num_induced'; did you mean 'num_inducing'"),
+        ("v=1&data=/etc/passwd", "There is no data set '/etc/passwd'"),
+        ("v=1&data=friedman1&data.n=1e9", "must be a whole number"),
+        ("v=1&data=friedman1&data.n=99999999999", "must be a whole number"),
+        ("v=1&split=-1", "split is -1"),
+        ("v=1&data.n=5", "names no data set for n"),
+        ("v=1&seed=true", "seed is True"),
+        ("v=1&seed=1&seed=2", "'seed' twice"),
+        ("v=1&device=cuda:99;rm", "device is 'cuda:99;rm'"),
+        ("v=1&dtype=float16", "dtype is 'float16'"),
+        ("v=1&kernel=__import__('os')", "Kernel '__import__'"),
+        ("v=1&kernel=se&kernel.theta=[1,1e999]", "theta"),
+        ("v=1&budget.steps=-1", "budget's steps"),
+        ("v=1&budget.hours=1", "A budget has no 'hours'"),
+        ("v=1&view=<script>", "There is no picture '<script>'"),
+        ("v=1&at=-2", "at=-2 is no step"),
+        ("v=1&colour=red", "'colour' is not known"),
+        ("seed=3", "names no version"),
+        ("v=0&seed=3", "is of version 0"),
+        ("v=1&seed=" + "[" * 3000, "seed is"),
+        ("v=1&x=" + "a" * 5000, "was not read"),
+    ],
+)
+def test_what_is_wrong_is_left_out_with_a_sentence(query: str, said: str):
+    found = link.read(query, START)
+
+    assert said in " ".join(found.corrected)
+    assert all(len(sentence) < 700 for sentence in found.corrected)
+    assert (found.spec.method, found.spec.settings) == (START.method, START.settings)
+
+
+def test_one_bad_value_costs_itself_alone():
+    found = link.read("v=1&seed=5&set.num_inducing=0&set.num_pivots=9&kernel=matern32-ard&dtype=int", START)
+
+    assert found.spec.seed == 5
+    assert found.spec.settings == {**START.settings, "num_pivots": 9}
+    assert found.spec.kernel == "matern32-ard"
+    assert len(found.corrected) == 2
+
+
+def test_settings_of_a_method_that_is_not_there_are_not_given_to_another():
+    found = link.read("v=1&method=gone&set.num_inducing=3", START)
+
+    assert found.spec == START
+    assert len(found.corrected) == 1
+
+
+def test_an_empty_query_is_the_start_and_nothing_to_say():
+    assert link.read("", START) == link.Link(START)
+    assert link.read("v=1&view=nope", START, views=["fit", "terms"]).view == ""
+    assert link.read("v=1&view=fit", START, views=["fit", "terms"]).view == "fit"
+
+
+def test_many_corrections_are_counted():
+    found = link.read("v=1&" + "&".join(f"x{k}=1" for k in range(40)), START)
+
+    assert len(found.corrected) == link.MOST_CORRECTIONS + 1
+    assert found.corrected[-1] == "32 more parts of the link were put right."
+
+
+@pytest.mark.parametrize("data", ["/home/me/rows.csv", {"content": "abc"}])
+def test_rows_of_this_machine_do_not_travel(data: object):
+    with pytest.raises(SettingError, match="a link cannot bring them along"):
+        link.write(Spec("cholqr", data=data))  # type: ignore[arg-type]
+
+
+def test_a_link_too_long_is_refused():
+    rows = {"name": "gp-draw", "theta": [0.1234567890123] * 400}
+
+    with pytest.raises(SettingError, match="4000 at most"):
+        link.write(Spec("cholqr", data=rows))
+
+
+def test_text_that_looks_like_a_number_stays_text():
+    assert [json.loads(link._text(value)) for value in ("12", "true", "null")] == ["12", "true", "null"]
+    assert link._text("se-ard") == "se-ard"
