@@ -31,10 +31,15 @@ def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]
 
 def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
     held = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 6)}
+    low, high = getattr(setting, "bounds", None) or (None, None)
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(**held)
     elif isinstance(setting, param.Selector):
         widget = pmui.Select(options=setting.get_range(), size="small", width=150, **held)
+    elif isinstance(setting, param.Integer):
+        widget = pmui.IntInput(start=low, end=high, size="small", width=110, **held)
+    elif isinstance(setting, param.Number):
+        widget = pmui.FloatSlider(start=low, end=high, step=setting.step, width=150, **held)
     else:
         return None
 
@@ -42,5 +47,5 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, cha
         setattr(current(), name, event.new)
         changed()
 
-    widget.param.watch(choose, "value")
+    widget.param.watch(choose, "value_throttled" if hasattr(widget, "value_throttled") else "value")
     return widget

@@ -1,0 +1,57 @@
+"""The spectrum of the grid's kernel matrix: which eigenvalues are kept, and how far below them the rest lie."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+
+from ..features.grid import Grid
+from ..runs.run import Run
+from .base import Layers, View, labels, layer
+from .palette import ROLES
+
+BEYOND = 2  # times as many eigenvalues are drawn as are kept
+
+
+class Spectrum(View):
+    """Eigenvalues by rank, in decades: products over the inputs reach far below what a number can hold."""
+
+    key: ClassVar[str] = "grief-spectrum"
+    title: ClassVar[str] = "Spectrum"
+    help: ClassVar[str] = "Where do the kept eigenvalues end: below the noise, or while they still matter?"
+    family: ClassVar[str] = "grief"
+    order: ClassVar[int] = 20
+
+    def data(self, run: Run, at: int) -> Layers:
+        """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""
+        method: Any = run.method
+        theta = run.trace[at].step.state.theta
+        grid = Grid(run.problem.kernel, run.problem.train.X, method.grid_points)
+        logs = grid.spectrum(theta, BEYOND * method.num_eigenfunctions).log.cpu().double().numpy() / np.log(10.0)
+        frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
+        kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)
+        noise = float(2 * theta[-1]) / np.log(10.0)
+        layers = {
+            "kept": kept,
+            "dropped": frame.iloc[method.num_eigenfunctions :].reset_index(drop=True),
+            "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
+        }
+        points = method.grid_points ** min(run.problem.train.d, 300)
+        size = f"{points:,}" if points < 10**7 else f"10^{run.problem.train.d * np.log10(method.grid_points):.0f}"
+        layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": f"a grid of {size} points"}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Kept and dropped eigenvalues over a line at the noise."""
+        noise = hv.Curve(layers["noise"], "x", "y", label="noise variance")
+        parts = [
+            layer(noise, "noise", color=ROLES["reference"], line_dash="dashed"),
+            layer(hv.Scatter(layers["dropped"], "x", "y", label="dropped"), "dropped", color=ROLES["data"], size=4),
+            layer(hv.Scatter(layers["kept"], "x", "y", label="kept"), "kept", color=ROLES["mean"], size=5),
+        ]
+        return hv.Overlay(parts).opts(
+            legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["kept"])
+        )
