@@ -12,8 +12,8 @@ from torch import Tensor
 from ..problem import Dataset, Kernel
 
 # What a kernel may offer beside its values, each computing every entry once: contract(theta, X, Z, G [n, m]),
-# contract_diag(theta, X, g [n]); and by_input(theta), 1-D covariances k(x, z) [n, m] to be called later.
-GRADIENTS, FACTORS = ("contract", "contract_diag"), "by_input"
+# contract_diag(theta, X, g [n]), slope(theta, r2 [n, m]); and by_input(theta), 1-D covariances to be called later.
+GRADIENTS, SLOPES, FACTORS = ("contract", "contract_diag"), "slope", "by_input"
 
 
 class Counter:
@@ -58,6 +58,8 @@ class Counted:
         found = getattr(self._kernel, name)
         if name in GRADIENTS:
             return lambda theta, *rest: self._metered(partial(found, theta), rest[:-1])(*rest)
+        if name == SLOPES:
+            return lambda theta, r2: self._metered(partial(found, theta), [range(size) for size in r2.shape])(r2)
         if name == FACTORS:
             return lambda theta: [self._factor(k) for k in factors] if (factors := found(theta)) else None
         return self._wrapped(found)

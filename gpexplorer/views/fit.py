@@ -69,8 +69,8 @@ def _curve(run: Run, at: int) -> Layers:
         "mean": pd.DataFrame({"x": grid, "y": mean}),
         "train": pd.DataFrame({"x": x[chosen], "y": y[chosen]}),
         "test": _test(run),
-        "inducing": _on_shelf(rows.inducing_rows(state), x, shelf),
-        **{name: _on_shelf(row, x, shelf) for name, row in _swapped(run.trace[at].step.info).items()},
+        "inducing": _on_shelf(rows.inducing_inputs(run, state)[:, 0], shelf),
+        **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
     }
     known = truth(run.spec.data) if run.spec is not None else None
     if known is not None:
@@ -86,8 +86,7 @@ def _map(run: Run, at: int) -> Layers:
     x, y = (g.ravel() for g in np.meshgrid(*sides))
     found = run.posterior(at)(torch.from_numpy(np.column_stack([x, y])))
     grid = {"x": x, "y": y, "mean": found.mean.cpu().numpy(), "sd": found.var.sqrt().cpu().numpy()}
-    chosen, inducing = rows.sampled(len(X)).numpy(), rows.inducing_rows(state)
-    picked = X[inducing.cpu().numpy()] if inducing is not None else X[:0]
+    chosen, picked = rows.sampled(len(X)).numpy(), rows.inducing_inputs(run, state)
     layers = {
         "map": pd.DataFrame(grid | {"value": grid["mean"]}),
         "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]}),
@@ -157,14 +156,16 @@ def _points(layers: Layers, name: str, marker: str, size: int, color: str, label
     return layer(points, name, marker=marker, size=size, color=color, **style)
 
 
-def _on_shelf(index: Any, x: np.ndarray, shelf: float) -> pd.DataFrame:
-    picked = x[np.asarray(index, dtype=int)] if index is not None else x[:0]
-    return pd.DataFrame({"x": picked, "y": np.full(len(picked), shelf)})
+def _on_shelf(x: np.ndarray, shelf: float) -> pd.DataFrame:
+    return pd.DataFrame({"x": x, "y": np.full(len(x), shelf)})
 
 
-def _swapped(info: Any) -> dict[str, list[int]]:
+def _swapped(info: Any) -> dict[str, np.ndarray]:
     """The rows that the last swap took out and put forward."""
-    return {name: [r] if (r := getattr(info, name, -1)) >= 0 else [] for name in ("removed", "proposed")}
+    return {
+        name: np.array([r] if (r := getattr(info, name, -1)) >= 0 else [], dtype=int)
+        for name in ("removed", "proposed")
+    }
 
 
 def _test(run: Run) -> pd.DataFrame:

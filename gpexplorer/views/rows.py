@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -50,6 +51,16 @@ def input_name(run: Run, q: int) -> str:
     """The name of an input column."""
     names = run.problem.train.names
     return names[q] if q < len(names) else f"x{q + 1}"
+
+
+def inducing_inputs(run: Run, state: Any) -> np.ndarray:
+    """Where the inducing points are [m, d], in the units of the file: rows or not; [0, d] where there are none."""
+    train, index, Z = run.problem.train, inducing_rows(state), getattr(state, "Z", None)
+    if index is not None:
+        return inputs_of(train)[index.cpu().numpy()]
+    if isinstance(Z, Tensor):
+        return inputs_of(replace(train, X=Z, y=train.y.new_zeros(len(Z))))
+    return inputs_of(train)[:0]
 
 
 def inducing_rows(state: Any) -> Tensor | None:

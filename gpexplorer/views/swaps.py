@@ -28,7 +28,8 @@ class Swaps(View):
 
     def applies(self, run: Run) -> bool:
         """Methods that swap, on two inputs or more."""
-        return super().applies(run) and rows.numeric(run) and run.problem.train.d > 1
+        swaps = "removed" in getattr(run.method.Info, "_fields", ())
+        return super().applies(run) and swaps and rows.numeric(run) and run.problem.train.d > 1
 
     def data(self, run: Run, at: int) -> Layers:
         """Rows on the plane, the inducing set of this step, and the last accepted swaps before it."""
