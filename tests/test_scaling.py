@@ -184,7 +184,10 @@ def test_a_child_measures_at_least_the_matrix_and_not_ten_of_them():
 
 
 def test_what_ends_a_measurement_is_a_sentence():
-    assert "n=2 must be" in measuring.in_child(Spec("cholqr", data={"name": "friedman1", "n": 2})).sentence
+    assert (
+        "must be a whole number from 3"
+        in measuring.in_child(Spec("cholqr", data={"name": "friedman1", "n": 2})).sentence
+    )
     assert "took more than" in measuring.in_child(SPEC, timeout=0.01).sentence
 
 
