@@ -1,0 +1,56 @@
+"""Pictures of several runs: any channel over any axis, and what no other run beats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+
+from .base import Layers, labels, layer
+from .palette import CYCLE, ROLES
+
+
+def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
+    """One curve a run, the baseline dashed in the reference's colour; a logarithmic axis leaves out what is not > 0."""
+    drawn = []
+    for k, (name, frame) in enumerate(layers.items()):
+        attrs, frame = frame.attrs, frame[frame["y"] > 0] if log else frame
+        frame.attrs |= attrs
+        colour, dash = (ROLES["reference"], "dashed") if name == baseline else (CYCLE[k % len(CYCLE)], "solid")
+        curve = hv.Curve(frame, "x", "y", label=name)
+        drawn.append(layer(curve, name, color=colour, line_dash=dash, line_width=2))
+    named = labels(next(iter(layers.values()))) if layers else {}
+    return hv.Overlay(drawn or [hv.Curve([], "x", "y")]).opts(
+        logy=log, legend_position="right", responsive=True, show_grid=True, **named
+    )
+
+
+def front(frame: pd.DataFrame, spent: str = "seconds", score: str = "smse") -> hv.Overlay:
+    """Every run as a dot, and the front as a staircase: left of and below it nothing has been reached."""
+    runs = frame[["run", "method", spent, score]]
+    dots = hv.Points(runs, [spent, score], ["run", "method"], label="runs")
+    steps = frame.loc[frame["front"], [spent, score]].sort_values(spent)
+    stairs = hv.Curve(steps, spent, score, label="front").opts(interpolation="steps-post")
+    return hv.Overlay(
+        [
+            layer(stairs, "front", color=ROLES["reference"], line_width=1.5),
+            layer(dots, "runs", color=ROLES["mean"], size=9, tools=["hover"]),
+        ]
+    ).opts(
+        logx=bool(len(frame)) and bool((frame[spent] > 0).all()), responsive=True, show_grid=True,
+        xlabel=UNITS.get(spent, spent), ylabel=f"{score.upper()} on held-out rows", legend_position="right",
+    )  # fmt: skip
+
+
+UNITS = {"seconds": "seconds of its own work", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
+
+
+def multiples(frames: Mapping[str, Layers], log: bool = False) -> dict[str, hv.Overlay]:
+    """One small picture a value of what was swept, all with the same range, so that they can be told apart at sight."""
+    held = [layer["y"].to_numpy(float) for layers in frames.values() for layer in layers.values()]
+    y = np.concatenate(held) if held else np.zeros(0)
+    y = y[np.isfinite(y) & ((y > 0) if log else True)]
+    span = {"ylim": (float(y.min()), float(y.max()))} if len(y) and y.min() < y.max() else {}
+    return {name: curves(layers, log=log).opts(title=name, **span) for name, layers in frames.items()}
