@@ -17,6 +17,7 @@ from .. import kernels
 from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs import Spec
+from ..runs.link import Link
 from .escape import text
 from .frames import Frame
 from .keys import HELP
@@ -26,6 +27,7 @@ from .pulse import Pulse
 from .race import RacePanel
 from .sentences import sentence
 from .settings import SIZE, Settings
+from .share import Share
 from .sources import Sources
 from .stage import Job, Opened
 from .status import Status
@@ -57,6 +59,7 @@ class Explorer(pn.viewable.Viewer):
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
         self.race = RacePanel(lambda: (self.spec, self._read), self.player.pause)
+        self.share = Share(self.player.table)
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
         self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
@@ -102,11 +105,19 @@ class Explorer(pn.viewable.Viewer):
     @property
     def main(self) -> list[Any]:
         """What goes beside it."""
-        race = pmui.Accordion(
-            ("Race: several methods on these rows, in turns", self.race), title_variant="subtitle2", dynamic=True,
-            sizing_mode="stretch_width", margin=(8, 10),
+        more = pmui.Accordion(
+            ("Race: several methods on these rows, in turns", self.race), ("Link, code and files", self.share),
+            title_variant="subtitle2", dynamic=True, sizing_mode="stretch_width", margin=(8, 10),
         )  # fmt: skip
-        return [self.title, self.transport, self.status, self.pictures, race, self.pulse]
+        return [self.title, self.transport, self.status, self.pictures, more, self.pulse]
+
+    def adopt(self, link: Link) -> None:
+        """Show what a link asks for beside its spec: the step, the picture, and what had to be put right."""
+        if link.at:
+            self.player.run_to(link.at)
+        self.pictures.first = link.view
+        if link.corrected:
+            self.status.say(" ".join(link.corrected))
 
     def reset(self) -> None:
         """Open the run anew at step 0."""
@@ -204,6 +215,9 @@ class Explorer(pn.viewable.Viewer):
         self.transport.update(frame)
         self.pictures.update(frame)
         self.status.update(frame, since)
+        if frame.opened is not None and frame.facts is not None:
+            facts = frame.facts
+            self.share.update(frame.opened.spec, facts.at, self.pictures.shown, facts.undo)
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, opened: Opened | None) -> None:

@@ -96,6 +96,7 @@ class Pictures(pn.viewable.Viewer):
         self._asked = asked
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
+        self.first = ""  # key of the picture whose tab is opened first
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
@@ -109,6 +110,11 @@ class Pictures(pn.viewable.Viewer):
         keys = list(self.pictures)
         under = keys[ON_TOP:]
         return keys[:ON_TOP] + under[self.tabs.active : self.tabs.active + 1]
+
+    @property
+    def shown(self) -> str:
+        """Key of the picture in the open tab; empty for the steps."""
+        return "".join(list(self.pictures)[ON_TOP:][self.tabs.active : self.tabs.active + 1])
 
     def update(self, frame: Frame) -> None:
         """Show this frame."""
@@ -144,6 +150,8 @@ class Pictures(pn.viewable.Viewer):
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
         self.top[:] = [pmui.Column(p, styles=style, margin=0) for p, style in zip(shown, grow, strict=False)]
         self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
+        under = list(self.pictures)[ON_TOP:]
+        self.tabs.active = under.index(self.first) if self.first in under else 0
         self._tell()
 
     def _tell(self) -> None:

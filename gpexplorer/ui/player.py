@@ -6,13 +6,14 @@ and the page never waits for the thread.
 
 from __future__ import annotations
 
-import atexit
 import threading
 import time
-import weakref
 from collections.abc import Callable, Collection
 from typing import Any
 
+import pandas as pd
+
+from .ending import alive
 from .frames import Frame, Orders
 from .sentences import sentence
 from .stage import Job, Stage
@@ -33,7 +34,7 @@ class Player:
         self.working_since = 0.0  # when the thread began what it does now; 0 while it waits
         self.thread = threading.Thread(target=self._work, name="gpexplorer-player", daemon=True)
         self.thread.start()
-        _alive.add(self)
+        alive.add(self)
 
     def open(self, job: Job, play: bool = False) -> None:
         """Open this run in place of the one before, which stays if that fails; of several asked for the last wins."""
@@ -56,6 +57,15 @@ class Player:
             self.seek(at + 1)
         else:
             self._order(playing=False, steps=self._orders.steps + 1, at=None)
+
+    def run_to(self, at: int) -> None:
+        """Take steps up to record `at` of the run being opened, and show it."""
+        self._order(playing=False, steps=at, at=None)
+
+    def table(self) -> pd.DataFrame:
+        """Every record of the open run so far."""
+        run = self._stage.run
+        return run.table() if run is not None else pd.DataFrame()
 
     def back(self) -> None:
         """Show the record before this one."""
@@ -191,10 +201,12 @@ class Player:
     def _draw(self) -> None:
         """Leave a new frame; pictures may take half of the thread's time at most."""
         with self._changed:
-            at, visible = self._orders.at, self._orders.visible
+            at, visible, resting = self._orders.at, self._orders.visible, not self._orders.playing
         begin = time.monotonic()
         last = self._stage.last
         at = last if at is None else min(at, last)
+        if resting:
+            self._stage.score(at)
         layers, wrong = self._stage.layers(at, visible)
         if wrong:
             self._say(wrong)
@@ -234,16 +246,3 @@ class Player:
 def _name(job: Job) -> str:
     held = job.spec.data
     return str(held.get("name", "the data")) if isinstance(held, dict) else held
-
-
-_alive: weakref.WeakSet[Player] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """A thread inside torch when the interpreter goes would end the process by abort."""
-    players = list(_alive)
-    for player in players:
-        player.close()
-    for player in players:
-        player.thread.join(timeout=5)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..runs.race import METRICS, Race
+from .ending import alive
 from .sentences import sentence
 
 MOMENTS = (1, 3, 10, 30)
@@ -34,6 +35,7 @@ class Racer:
         self._standing: Standing | None = None
         self.thread = threading.Thread(target=self._work, name="gpexplorer-race", daemon=True)
         self.thread.start()
+        alive.add(self)
 
     @property
     def playing(self) -> bool:

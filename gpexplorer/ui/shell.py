@@ -7,16 +7,21 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from .explorer import Explorer
+from ..runs import Spec
+from .explorer import START, Explorer
 from .keys import Keys
 from .sentences import record
+from .share import asked
 from .theme import CSS, THEME
 
 
 def app() -> Any:
     """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
     try:
-        return _page(Explorer())
+        link = asked(Spec(**START))
+        explorer = Explorer(link.spec)
+        explorer.adopt(link)
+        return _page(explorer)
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")

@@ -89,6 +89,12 @@ class Stage:
             self._scoring += time.perf_counter() - stepped
         return True
 
+    def score(self, at: int) -> None:
+        """Scores of the record that is being looked at, where it has none yet."""
+        run = self._open_run()
+        if run.outcome is None or run.outcome.reason != "failed":
+            run.scores(at)
+
     @property
     def last(self) -> int:
         """Index of the newest record."""

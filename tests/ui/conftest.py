@@ -30,8 +30,8 @@ def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]
     """Opens the explorer; what is open is closed after the test, and must not have complained."""
     opened: list[Seen] = []
 
-    def opening(width: int = 1400, height: int = 900) -> Seen:
-        seen = Seen(browser.new_page(viewport={"width": width, "height": height}), served.url)
+    def opening(width: int = 1400, height: int = 900, query: str = "") -> Seen:
+        seen = Seen(browser.new_page(viewport={"width": width, "height": height}), served.url, query)
         opened.append(seen)
         return seen
 

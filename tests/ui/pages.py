@@ -68,13 +68,13 @@ def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
 class Seen:
     """One open page: its controls, its numbers, and all it said."""
 
-    def __init__(self, page: Page, url: str) -> None:
+    def __init__(self, page: Page, url: str, query: str = "") -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
         page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)) if RACE not in str(error) else None)
         page.on("request", lambda request: self._note(request.url))
         self.began = time.monotonic()
-        page.goto(url)
+        page.goto(url + query)
         page.locator("canvas").first.wait_for(timeout=PATIENCE)
         self.drawn = time.monotonic() - self.began
 
