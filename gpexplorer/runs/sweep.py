@@ -1,0 +1,86 @@
+"""Many runs that differ in a few fields: m, the block, the seed - here one after another, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from ..errors import GPExplorerError, SettingError
+from .cluster import connected
+from .compare import Finished
+from .spec import Spec
+
+MOST = 200  # runs of one sweep
+
+
+class Swept(NamedTuple):
+    """One run of a sweep: `finished` is None where it could not be opened, and `sentence` says why it ended."""
+
+    name: str
+    finished: Finished | None
+    sentence: str
+
+
+def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
+    """Every combination of these values, by a name such as "num_inducing=8, seed=1"; the last name varies fastest.
+
+    A name is a field of the spec, or else a setting of its method. SettingError before anything runs.
+    """
+    count = 1
+    for values in over.values():
+        count *= len(values)
+    if not over or not 1 <= count <= MOST:
+        raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
+    found = {}
+    for values in itertools.product(*over.values()):
+        chosen = dict(zip(over, values, strict=True))
+        found[", ".join(f"{name}={_text(value)}" for name, value in chosen.items())] = _with(spec, chosen)
+    return found
+
+
+def sweep(specs: Mapping[str, Spec], scheduler: str = "", data: Any = None) -> Iterator[Swept]:
+    """Each run to the end of its own budget, yielded as it ends; one that fails leaves a sentence, and the rest go on.
+
+    Without a `scheduler` they run here, in order; with its address on Dask's workers, which read named data themselves.
+    """
+    endless = [name for name, spec in specs.items() if not spec.budget]
+    if endless:
+        raise SettingError(f'The run "{endless[0]}" has no budget: give steps or seconds, so that the sweep ends.')
+    return _on_workers(specs, scheduler, data) if scheduler else (_run(*item, data) for item in specs.items())
+
+
+def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterator[Swept]:
+    from distributed import as_completed
+
+    with connected(scheduler) as client:
+        shared = None if data is None else client.scatter(data, broadcast=True)
+        futures = [client.submit(_run, name, spec, shared, pure=False) for name, spec in specs.items()]
+        for future in as_completed(futures, loop=client.loop):
+            yield future.result()
+
+
+def _run(name: str, spec: Spec, data: Any) -> Swept:
+    """One run, closed; a method's error is already its outcome, a spec's that cannot be opened a sentence."""
+    try:
+        run = spec.open(data=data)
+    except GPExplorerError as error:
+        return Swept(name, None, str(error))
+    try:
+        outcome = run.finish()
+        return Swept(name, Finished.of(run), outcome.message)
+    finally:
+        run.close()
+
+
+def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
+    own = {entry.name for entry in fields(spec)}
+    settings = {name: value for name, value in chosen.items() if name not in own}
+    changed = {name: value for name, value in chosen.items() if name in own}
+    return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
