@@ -25,6 +25,7 @@ from .pictures import Asked, Pictures
 from .player import Player
 from .pulse import Pulse
 from .race import RacePanel
+from .scaling import ScalingPanel
 from .sentences import sentence
 from .settings import SIZE, Settings
 from .share import Share
@@ -59,6 +60,7 @@ class Explorer(pn.viewable.Viewer):
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
         self.race = RacePanel(lambda: (self.spec, self._read), self.player.pause)
+        self.scaling = ScalingPanel(lambda: self.spec, self.player.pause)
         self.share = Share(self.player.table)
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
@@ -106,7 +108,9 @@ class Explorer(pn.viewable.Viewer):
     def main(self) -> list[Any]:
         """What goes beside it."""
         more = pmui.Accordion(
-            ("Race: several methods on these rows, in turns", self.race), ("Link, code and files", self.share),
+            ("Race: several methods on these rows, in turns", self.race),
+            ("Scaling: what would more rows cost?", self.scaling),
+            ("Link, code and files", self.share),
             title_variant="subtitle2", dynamic=True, sizing_mode="stretch_width", margin=(8, 10),
         )  # fmt: skip
         return [self.title, self.transport, self.status, self.pictures, more, self.pulse]
@@ -131,7 +135,7 @@ class Explorer(pn.viewable.Viewer):
 
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for this theme."""
-        for part in (self.pictures, self.race):
+        for part in (self.pictures, self.race, self.scaling):
             part.set_theme(theme_name(dark))
 
     def start(self) -> None:
@@ -146,6 +150,7 @@ class Explorer(pn.viewable.Viewer):
             callback.stop()
         self._finalizer()
         self.race.close()
+        self.scaling.close()
         self._read = None
 
     def _click(self, key: str, x: float, y: float) -> None:
@@ -196,6 +201,7 @@ class Explorer(pn.viewable.Viewer):
         if not (wait or self.pulse.free):
             return
         self.race.update()
+        self.scaling.update()
         frame = self.player.take(wait)
         if frame is None:
             return
