@@ -1,4 +1,4 @@
-"""The command line: `python -m gpexplorer run | data | methods | serve | reproduce | bench`, mistakes in sentences."""
+"""The command line: `python -m gpexplorer run | sweep | data | methods | serve | reproduce | bench`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -72,6 +72,26 @@ def run(
     _print_result(opened, out / chosen.key())
     if opened.outcome and opened.outcome.reason == "failed":
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="GRID", help='{"spec": {...}, "over": {"num_inducing": [8, 32]}}')],
+    scheduler: Annotated[str, typer.Option(help="A Dask scheduler's address; here, one by one, without.")] = "",
+    out: Annotated[Path, typer.Option(help="The table of all runs.")] = Path("sweep.parquet"),
+) -> None:
+    """Run a Spec at every combination of some values, here or on a cluster, and keep the best first."""
+    from .runs.changed import sweep_of
+    from .runs.compare import table
+    from .runs.sweep import sweep as swept
+
+    specs, done = sweep_of(source), dict[str, Any]()
+    for run in swept(specs, scheduler):
+        typer.echo(f"{len(done) + 1} of {len(specs)} · {run.name} · {run.sentence}", err=True)
+        done |= {run.name: run.finished} if run.finished else {}
+    frame = table(done)
+    frame.to_parquet(out)
+    typer.echo(frame.to_string())
 
 
 @app.command()

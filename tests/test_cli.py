@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from gpexplorer import Spec, Store, __version__, data, methods
@@ -184,6 +185,21 @@ def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
     assert call("bench", "cholqr", "--help") == 0
 
     assert "--pivots" in capsys.readouterr().out
+
+
+def test_a_sweep_runs_every_combination_and_keeps_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    spec = {"method": "cholqr", "data": {"name": "hypercube", "n": 50, "d": 1}, "budget": {"steps": 2}}
+    file, out = tmp_path / "grid.json", tmp_path / "sweep.parquet"
+    file.write_text(json.dumps({"spec": spec, "over": {"num_inducing": [2, 6], "seed": [0, 1]}}))
+
+    assert call("sweep", str(file), "--out", str(out)) == 0
+
+    said = capsys.readouterr()
+    assert "4 of 4" in said.err
+    assert sorted(pd.read_parquet(out).index) == [f"num_inducing={m}, seed={s}" for m in (2, 6) for s in (0, 1)]
+    file.write_text(json.dumps({"spec": spec}))
+    assert call("sweep", str(file)) == 2
+    assert 'The sweep has no "over"' in capsys.readouterr().err
 
 
 def test_the_program_says_its_version_and_its_commands(capsys: pytest.CaptureFixture[str]):

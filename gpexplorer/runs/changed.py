@@ -9,20 +9,35 @@ from typing import Any
 
 from ..errors import SettingError
 from .spec import LARGEST, Spec, parsed
+from .sweep import grid
 
 
 def changed(source: str, changes: Sequence[str]) -> Spec:
     """The spec in this file, changed as --set says, and only then checked."""
+    held = _read(source)
+    for change in changes:
+        _set(held, change)
+    return Spec.from_json(json.dumps(held))
+
+
+def sweep_of(source: str) -> dict[str, Spec]:
+    """The specs of a sweep from a file: {"spec": the spec, "over": {field or setting: values}}."""
+    held = _read(source)
+    over = held.get("over")
+    if not isinstance(over, dict) or not all(isinstance(values, list) for values in over.values()):
+        raise SettingError('The sweep has no "over": give {"spec": {...}, "over": {"num_inducing": [8, 32]}}.')
+    return grid(Spec.from_json(json.dumps(held.get("spec"))), over)
+
+
+def _read(source: str) -> dict[str, Any]:
+    """The object in this file, or on standard input for a dash."""
     try:
         file = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115 - closed by the with
         with file:
             text = file.read(LARGEST + 1)
     except OSError as error:
         raise SettingError(f"Cannot read the spec {source!r}: {error.strerror}.") from None
-    held = parsed(text)
-    for change in changes:
-        _set(held, change)
-    return Spec.from_json(json.dumps(held))
+    return parsed(text)
 
 
 def _set(held: dict[str, Any], change: str) -> None:
