@@ -24,7 +24,7 @@ def rows_times(R: Float[Tensor, "c n"], L: Float[Tensor, "n m"]) -> Float[Tensor
     """R L, one read of L for few rows of R."""
     c, (n, m) = len(R), L.shape
     head = n - n % TILE
-    if c > FEW or not head:
+    if not 0 < c <= FEW or not head:
         return R @ L
     tiles, parts = L[:head].view(-1, TILE, m), R[:, :head].view(c, -1, TILE).transpose(0, 1)
     return torch.bmm(parts, tiles).sum(0).addmm_(R[:, head:], L[head:])
