@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -68,10 +69,13 @@ class Picture(pn.viewable.Viewer):
             output_backend="canvas",  # WebGL needs a GPU to be the faster one for so few glyphs
         )
         if self.view.click:
-            self._live.figure.on_event(Tap, lambda event: self._asked.click(self.view.key, event.x, event.y))
+            self._live.figure.on_event(Tap, _weakly(self._clicked))
         self._place[:] = [
             pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
         ]
+
+    def _clicked(self, event: Any) -> None:
+        self._asked.click(self.view.key, event.x, event.y)
 
     def set_theme(self, theme: str) -> None:
         """Light or dark."""
@@ -80,6 +84,18 @@ class Picture(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
+
+
+def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The method as a callback that keeps nothing alive: a figure may outlive its page."""
+    held = weakref.WeakMethod(method)
+
+    def call(event: Any) -> None:
+        alive = held()
+        if alive is not None:
+            alive(event)
+
+    return call
 
 
 def _options(view: Any) -> dict[str, Any]:
