@@ -10,6 +10,7 @@ import panel_material_ui as pmui
 from ..runs import Spec
 from .explorer import START, Explorer
 from .keys import Keys
+from .mending import Mending
 from .sentences import record
 from .share import asked
 from .theme import CSS, THEME
@@ -43,7 +44,7 @@ def _page(explorer: Explorer) -> pmui.Page:
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
         sidebar=explorer.controls,
-        main=[pmui.Column(*explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
+        main=[pmui.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

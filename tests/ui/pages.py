@@ -16,9 +16,6 @@ from playwright.sync_api import Page
 HERE = Path(__file__).resolve().parent
 PATIENCE = 45_000  # milliseconds: two busy cores draw a page in ten seconds
 
-# Bokeh 3.9 measures a figure that was added a moment ago before its first layout, and lays it out right afterwards.
-RACE = "Cannot read properties of undefined (reading 'top_panel')"
-
 
 class Served:
     """A server process, its address, and what is alive in it."""
@@ -71,7 +68,7 @@ class Seen:
     def __init__(self, page: Page, url: str, query: str = "") -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
         page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)) if RACE not in str(error) else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))
         self.began = time.monotonic()
         page.goto(url + query)
