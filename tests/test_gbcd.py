@@ -112,6 +112,15 @@ def test_a_pool_sees_only_what_it_draws():
     assert len(set(drawn.info.active.tolist())) == 12
 
 
+@pytest.mark.parametrize("pool", [0, 1, 2])
+def test_no_row_is_in_a_block_twice_however_few_are_drawn(pool: int):
+    task = problem(n=20)
+    steps = islice(method("gbcd", chunk=1, pool=pool, tolerance=0.0, block=18).steps(task), 1, 12)
+
+    for step in steps:
+        assert len(set(step.info.active.tolist())) == len(step.info.active) == 18
+
+
 @pytest.mark.parametrize("cache", [0.0, 1e-5, 1.0])
 def test_kept_or_computed_again_the_numbers_are_the_same_and_the_entries_are_counted(cache: float):
     task = problem()

@@ -22,11 +22,11 @@ class KernelColumns:
         self._used = 0
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """K[rows] [c, n]; computes only what is not kept, and keeps it while there is room."""
+        """K[rows] [c, n], the caller's own; computes only what is not kept, and keeps it while there is room."""
         slots = self._slot[rows]
         missing = torch.nonzero(slots < 0)[:, 0]
         if not len(missing):
-            return self._kept[slots]  # a copy
+            return self._kept[slots]
         fresh = self.kernel(self.theta, take(self.X, rows[missing]), self.X)  # [c', n]
         self._keep(rows[missing], fresh)
         if len(missing) == len(rows):

@@ -232,7 +232,7 @@ class Explorer(pn.viewable.Viewer):
         n = f"{opened.rows:,}" if opened else "all"
         question = f"Which {m} of {n} rows can stand for the rest?" if m else registry[self.spec.method].title
         doc = (registry[self.spec.method].__doc__ or "").strip().splitlines()[:1]
-        line = " ".join(doc) + " Press <b>Play</b> and watch the points move and the objective fall."
+        line = " ".join(doc) + f" Press <b>Play</b> and watch {'the points move and ' * bool(m)}the objective fall."
         self.title.object = (
             f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(question)}</div>'
             f'<div style="font-size:14px;opacity:.78">{line}</div>'

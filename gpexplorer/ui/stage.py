@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
-import torch
 
 from .. import data as data_sets
 from .. import views as pictures
 from ..problem import Channel, Cost, Dataset
-from ..runs import Run, Spec
+from ..runs import Run, Spec, speed
 from .facts import Facts, facts, newest
 from .sentences import sentence
 
@@ -188,21 +187,6 @@ def _opened(spec: Spec, run: Run) -> Opened:
         tuple(run.method.channels),
         tuple(pictures.for_run(run)),
         cost,
-        cost.flops / machine_speed(),
+        speed.machine().seconds(cost),
         split.notes if split else (),
     )
-
-
-_speed: list[float] = []
-
-
-def machine_speed() -> float:
-    """Floating-point operations a second of a middling matrix product here; measured once, in about 20 ms."""
-    if not _speed:
-        a = torch.ones(384, 384, dtype=torch.float64)
-        a @ a
-        begin = time.perf_counter()
-        for _ in range(4):
-            a @ a
-        _speed.append(4 * 2 * 384**3 / max(time.perf_counter() - begin, 1e-6))
-    return _speed[0]

@@ -24,7 +24,7 @@ class Fit(View):
 
     key: ClassVar[str] = "fit"
     title: ClassVar[str] = "Data and prediction"
-    help: ClassVar[str] = "Where is the band wide, and do the inducing points go there?"
+    help: ClassVar[str] = "Where is the band wide, and are there rows?"
     order: ClassVar[int] = 0
 
     show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
@@ -69,9 +69,10 @@ def _curve(run: Run, at: int) -> Layers:
         "mean": pd.DataFrame({"x": grid, "y": mean}),
         "train": pd.DataFrame({"x": x[chosen], "y": y[chosen]}),
         "test": _test(run),
-        "inducing": _on_shelf(rows.inducing_inputs(run, state)[:, 0], shelf),
         **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
     }
+    if hasattr(state, "inducing") or hasattr(state, "Z"):
+        layers["inducing"] = _on_shelf(rows.inducing_inputs(run, state)[:, 0], shelf)
     known = truth(run.spec.data) if run.spec is not None else None
     if known is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": known(torch.from_numpy(grid)[:, None]).numpy()})
@@ -133,10 +134,15 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
     ]
     if "truth" in layers:
         parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
+    marks = {
+        "inducing": ("triangle", 11, "inducing"),
+        "removed": ("inverted_triangle", 13, "going out"),
+        "proposed": ("star", 14, "coming in"),
+    }
     parts += [
-        _points(layers, "inducing", "triangle", 11, ROLES["inducing"], label="inducing"),
-        _points(layers, "removed", "inverted_triangle", 13, ROLES["removed"], label="going out"),
-        _points(layers, "proposed", "star", 14, ROLES["proposed"], label="coming in"),
+        _points(layers, name, marker, size, ROLES[name], label=label)
+        for name, (marker, size, label) in marks.items()
+        if name in layers
     ]
     return hv.Overlay(parts).opts(**_LEGEND, **labels(layers["mean"]))
 
@@ -161,10 +167,11 @@ def _on_shelf(x: np.ndarray, shelf: float) -> pd.DataFrame:
 
 
 def _swapped(info: Any) -> dict[str, np.ndarray]:
-    """The rows that the last swap took out and put forward."""
+    """The rows that the last step took out and put forward, where the method has such."""
     return {
         name: np.array([r] if (r := getattr(info, name, -1)) >= 0 else [], dtype=int)
         for name in ("removed", "proposed")
+        if hasattr(info, name)
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import param
 import torch
 
 from ...problem import Channel, Cost, Posterior, Problem
@@ -31,9 +30,7 @@ class CyclicDescent(Method):
     equations: ClassVar[dict[str, str]] = {"block": r"A_{BB}\,t = -g_B"}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    block = param.Integer(
-        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
-    )
+    block = settings.block()
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()

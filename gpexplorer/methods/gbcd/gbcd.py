@@ -45,9 +45,7 @@ class GBCD(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    block = param.Integer(
-        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
-    )
+    block = settings.block()
     chunk = param.Integer(
         25,
         bounds=(1, None),
@@ -85,14 +83,14 @@ class GBCD(Method):
         """The block [b], its exact step [b], and the gradient after it [n]. n b kernel entries, n b^2 / chunk flops."""
         b = min(self.block, system.n)
         A = system.y.new_empty(b, system.n)  # A[rows]
-        rows, free, e = torch.zeros(0, dtype=torch.int64, device=g.device), torch.ones_like(g), g
+        rows, taken, e = torch.zeros(0, dtype=torch.int64, device=g.device), torch.zeros_like(g, dtype=torch.bool), g
         step = g[:0]
         while len(rows) < b:
             take = min(self.chunk, b - len(rows))
-            gain = self._seen(e.square() / system.diag * free, take, (iteration, len(rows)))
-            new = gain.topk(take).indices
+            gain = self._seen(e.square() / system.diag, take, (iteration, len(rows)))
+            new = gain.masked_fill(taken, -torch.inf).topk(take).indices
             A[len(rows) : len(rows) + take] = system.rows(new)
-            rows, free[new] = torch.cat([rows, new]), -1.0
+            rows, taken[new] = torch.cat([rows, new]), True
             A_B = A[: len(rows)]
             L = cholesky(A_B[:, rows], "A_BB [block]").L
             step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
@@ -100,11 +98,11 @@ class GBCD(Method):
         return rows, step, e
 
     def _seen(self, gain: Tensor, take: int, place: tuple[int, int]) -> Tensor:
-        """The gains of the candidates drawn; all others hidden."""
+        """The gains of the candidates drawn; all others below them, to be taken only where too few were drawn."""
         if not self.pool or self.pool * take >= len(gain):
             return gain
         drawn = torch.randperm(len(gain), generator=generator(self.seed, "pool", *place))[: self.pool * take]
-        hidden = torch.full_like(gain, -2.0)
+        hidden = torch.full_like(gain, -1.0)
         hidden[drawn.to(gain.device)] = gain[drawn.to(gain.device)]
         return hidden
 

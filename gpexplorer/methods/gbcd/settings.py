@@ -7,6 +7,13 @@ from typing import Any
 import param
 
 
+def block() -> Any:
+    """Rows of a block."""
+    return param.Integer(
+        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
+    )
+
+
 def learn() -> Any:
     """Whether hyperparameters move."""
     return param.Boolean(

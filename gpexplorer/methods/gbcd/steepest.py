@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-import param
-
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
@@ -30,9 +28,7 @@ class GradientDescent(Method):
     equations: ClassVar[dict[str, str]] = {"block": r"B = \text{the } b \text{ largest } |g_i|"}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    block = param.Integer(
-        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
-    )
+    block = settings.block()
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()

@@ -34,7 +34,7 @@ class System:
 
     def rows(self, index: Tensor) -> Tensor:
         """A[index] [c, n]."""
-        K = self.columns(index).clone()
+        K = self.columns(index)
         K[torch.arange(len(index), device=index.device), index] += self.s2
         return K
 
