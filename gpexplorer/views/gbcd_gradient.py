@@ -30,6 +30,10 @@ class Gradient(View):
     family: ClassVar[str] = "gbcd"
     order: ClassVar[int] = 20
 
+    def applies(self, run: Run) -> bool:
+        """Solvers of the whole system: sparse rivals have no gradient over the rows."""
+        return super().applies(run) and "alpha" in run.method.State._fields  # type: ignore[attr-defined]
+
     def data(self, run: Run, at: int) -> Layers:
         """|g| at a sample of rows, n kernel entries each; the active rows among them."""
         train, step = run.problem.train, run.trace[at].step

@@ -73,3 +73,18 @@ def variance_rows() -> Any:
         softbounds=(100, 5000),
         doc="Predictive variances use all rows up to this many, else a random subset: an upper bound on the exact.",
     )
+
+
+def num_regressors() -> Any:
+    """Size of a sparse rival."""
+    return param.Integer(
+        500,
+        bounds=(1, None),
+        softbounds=(50, 2000),
+        doc="Rows that f is a sum over, 2000 published; n numbers each are held.",
+    )
+
+
+def growth() -> Any:
+    """Rows a step of a sparse rival."""
+    return param.Integer(50, bounds=(1, None), softbounds=(1, 200), doc="Rows that join in one step.")

@@ -66,7 +66,7 @@ def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -
         yield Step(state, Info("start"))
     if state.phase == "learn":
         if method.learn:
-            state = yield from _learning(method, problem, state)
+            state = yield from learning(method, problem, state, Info)
         state = state._replace(phase="solve", position=0)
 
     system, over = System(problem, state.theta, method.cache * GIGABYTE), _ending(method, state)
@@ -111,11 +111,11 @@ def _info(system: System, move: Move, largest: float, drift: float) -> Info:
     return Info("solve", value, largest, float(move.gradient.norm()), drift=drift, active=active)
 
 
-def _learning(method: Any, problem: Problem, state: State) -> Generator[Step, None, State]:
-    """Maximum likelihood on a subset; resumed by replaying its evaluations."""
+def learning(method: Any, problem: Problem, state: Any, report: Any) -> Generator[Step, None, Any]:
+    """Maximum likelihood on a subset, for any state and info; resumed by replaying its evaluations."""
     for k, best in enumerate(learn_on_subset(problem, method.seed, method.subset, method.evaluations)):
         if k < state.position:
             continue
         state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-        yield Step(state, Info("learn", evidence=best.value))
+        yield Step(state, report("learn", evidence=best.value))
     return state

@@ -1,0 +1,102 @@
+"""The sparse rivals against dense least squares: weights, falls, the published choice, and what a full set gives."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+import torch
+
+from gpexplorer.linalg.randomness import generator
+from oracles_gbcd import SHIFTS, gram, noise, penalised_squares, quick, system, wavy
+
+SPARSE = ["subset-of-regressors", "matching-pursuit"]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", SPARSE)
+def test_the_objective_is_that_of_least_squares_and_falls(key: str, shift: float):
+    task = wavy(shift)
+    steps = list(quick(key, num_regressors=20, growth=4).steps(task))[1:]
+
+    values = [step.info.objective for step in steps]
+    assert values == sorted(values, reverse=True)
+    assert [len(step.state.inducing) for step in steps] == [4, 8, 12, 16, 20]
+    for step in steps:
+        assert step.info.objective == pytest.approx(penalised_squares(task, step.state.inducing.tolist()), rel=1e-8)
+        assert step.info.active.tolist() == step.state.inducing[-4:].tolist()
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_matching_pursuit_takes_the_row_whose_own_coefficient_would_lower_the_objective_most(shift: float):
+    task = wavy(shift)
+    method = quick("matching-pursuit", num_regressors=7, growth=1, chunk=1, pool=25)
+    K, y, s2 = gram(task), task.train.y, noise(task)
+    chosen: list[int] = []
+    for step in islice(method.steps(task), 1, None):
+        order = torch.randperm(80, generator=generator(0, "pool", len(chosen))).tolist()
+        pool = [i for i in order if i not in chosen][:25]
+        a = torch.linalg.solve(s2 * K[chosen][:, chosen] + K[chosen] @ K[:, chosen], K[chosen] @ y)
+        falls = {}
+        for i in pool:
+            slope = K[i] @ (y - K[:, chosen] @ a) - s2 * K[i, chosen] @ a
+            best = slope / (K[i] @ K[i] + s2 * K[i, i])
+            falls[i] = penalised_squares(task, chosen, a) - penalised_squares(
+                task, [*chosen, i], torch.cat([a, best[None]])
+            )
+        chosen.append(max(falls, key=falls.__getitem__))
+        assert step.state.inducing.tolist() == chosen
+
+
+def test_rows_chosen_for_the_fit_fit_better_than_random_ones():
+    task = wavy(n=200)
+    ends = {}
+    for key in SPARSE:
+        *_, last = quick(key, num_regressors=10, growth=5, chunk=1).steps(task)
+        ends[key] = last.info.objective
+
+    assert ends["matching-pursuit"] < 0.8 * ends["subset-of-regressors"]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", SPARSE)
+def test_with_every_row_a_regressor_the_mean_is_the_full_gps(key: str, shift: float):
+    task = wavy(shift)
+    method = quick(key, num_regressors=80, growth=20)
+    *_, last = method.steps(task)
+    X = task.train.X[:9] + 0.05
+    k = task.kernel(task.theta, X, task.train.X)
+
+    mean, var = method.posterior(task, last.state)(X)
+
+    torch.testing.assert_close(mean, k @ torch.linalg.solve(system(task), task.train.y), rtol=1e-4, atol=1e-5)
+    exact = task.kernel.diag(task.theta, X) - (k * torch.linalg.solve(system(task), k.T).T).sum(1)
+    torch.testing.assert_close(var, exact, rtol=1e-3, atol=1e-5)
+
+
+def test_a_step_size_of_its_own_changes_the_time_and_not_the_fit():
+    task = wavy()
+    ends = []
+    for chunk in (1, 4, 30):
+        *_, last = quick("subset-of-regressors", num_regressors=30, growth=30, chunk=chunk).steps(task)
+        ends.append(last.state.inducing.tolist())
+        assert last.info.objective == pytest.approx(penalised_squares(task, ends[0]), rel=1e-7)
+
+    assert ends[0] == ends[1] == ends[2]
+
+
+@pytest.mark.parametrize("key", SPARSE)
+def test_where_rows_repeat_it_stops_when_no_row_adds_anything(key: str):
+    task = wavy(n=12)
+    twice = type(task)(task.train.rows(torch.arange(12).repeat(3)), task.kernel, task.theta)
+    steps = quick(key, num_regressors=36, growth=5, chunk=1).steps(twice)
+    while True:
+        try:
+            last = next(steps)
+        except StopIteration as end:
+            outcome = end.value
+            break
+
+    assert len(set((last.state.inducing % 12).tolist())) == len(last.state.inducing) == 12
+    assert outcome.reason == "converged"
+    assert "12 regressors" in outcome.message
