@@ -23,7 +23,8 @@ SMALL = {"num_inducing": 6, "num_pivots": 5, "swaps_per_epoch": 5, "evaluations"
 SMALL |= {"num_rows": 30, "grid_size": 4, "num_ahead": 5}
 SMALL |= {"block": 6, "chunk": 2, "subset": 20, "rank": 4, "pairs": 3, "max_iterations": 9}  # CG magnifies rounding
 SMALL |= {"num_regressors": 12, "growth": 2}
-SMALL |= {"num_eigenfunctions": 20, "grid_points": 4}
+SMALL |= {"num_eigenfunctions": 20, "grid_points": 4, "chains": 2, "per_step": 4, "warm_up": 3, "thin": 2}
+SMALL |= {"restarts": 1}
 STEPS = 22
 
 
