@@ -34,16 +34,24 @@ class Gram(NamedTuple):
 def gram(grid: Grid, theta: Tensor, train: Dataset, index: Tensor) -> Gram:
     """A, w and the NLML. n p^2 flops; memory O(p^2 + block)."""
     n, p, s2 = len(train), len(index), noise_variance(theta)
-    A, c = train.y.new_zeros(p, p), train.y.new_zeros(p)
-    for rows in row_blocks(n, 3 * train.y.element_size() * p):
-        Phi = grid.features(theta, train.X[rows], index)
-        A.addmm_(Phi.T, Phi)
-        c.addmv_(Phi.T, train.y[rows])
+    A, c = products(grid, theta, train, index)
     A.diagonal().add_(s2)
     L = cholesky(A, "Phi'Phi + s2 I").L
     w = torch.cholesky_solve(c[:, None], L)[:, 0]
     fit = (float(train.y @ train.y) - float(c @ w)) / s2
     return Gram(L, w, s2, 0.5 * (fit + (n - p) * math.log(s2) + logdet(L)), fit)
+
+
+def products(grid: Grid, theta: Tensor, train: Dataset, index: Tensor) -> tuple[Tensor, Tensor]:
+    """Phi'Phi [p, p] and Phi'y [p], in one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
+    p = len(index)
+    A, c = train.y.new_zeros(p, p), train.y.new_zeros(p)
+    for rows in row_blocks(len(train), 3 * train.y.element_size() * p):
+        with torch.no_grad():
+            Phi = grid.features(theta, train.X[rows], index)
+        A.addmm_(Phi.T, Phi)
+        c.addmv_(Phi.T, train.y[rows])
+    return A, c
 
 
 def gradient(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, now: Gram) -> Tensor:

@@ -1,0 +1,93 @@
+"""Metropolis-adjusted Langevin chains, many at once, in coordinates scaled by the Fisher information.
+
+z' = z + eps^2 D grad / 2 + eps sqrt(D) xi,   D = 1 / (Fisher + prior precision), diagonal    Girolami and Calderhead
+h = eps sqrt(D) (grad + grad') / 2,  log ratio = log p(z') - log p(z) - xi'h - h'h / 2         (2011), eqs 5 and 6
+log eps by dual averaging to an acceptance of 0.574                        Hoffman and Gelman (2014), section 3.2
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+GAMMA, DELAY, KAPPA = 0.05, 10.0, 0.75  # Hoffman and Gelman's constants
+BEST = 1.65  # eps is BEST q^(-1/6) for q independent coordinates (Roberts and Rosenthal 1998)
+
+
+class Density(NamedTuple):
+    """Log density of each chain, and its slope."""
+
+    value: Tensor  # [C]
+    slope: Tensor  # [C, q]
+
+
+class Tuning(NamedTuple):
+    """Dual averaging of log eps."""
+
+    log_eps: float
+    average: float  # of log eps, weighted to the last: what sampling uses
+    shortfall: float  # mean of target - acceptance
+    updates: int
+
+
+class Walk(NamedTuple):
+    """A stretch of the chains."""
+
+    z: Tensor  # [C, q] where they end
+    draws: Tensor  # [k, C, q] every so many iterations
+    values: Tensor  # [k, C] log density at the draws
+    acceptance: float
+    tuning: Tuning
+
+
+def tuning(q: int) -> Tuning:
+    """Where dual averaging begins for q coordinates."""
+    log_eps = math.log(BEST) - math.log(q) / 6.0
+    return Tuning(log_eps, log_eps, 0.0, 0)
+
+
+def tuned(now: Tuning, q: int, acceptance: float, target: float) -> Tuning:
+    """One update by the mean acceptance of all chains."""
+    updates = now.updates + 1
+    part = 1.0 / (updates + DELAY)
+    shortfall = (1.0 - part) * now.shortfall + part * (target - acceptance)
+    log_eps = tuning(q).log_eps - math.sqrt(updates) / GAMMA * shortfall
+    weight = updates**-KAPPA
+    return Tuning(log_eps, weight * log_eps + (1.0 - weight) * now.average, shortfall, updates)
+
+
+def walk(
+    density: Callable[[Tensor], Density],
+    z: Float[Tensor, "C q"],
+    sd: Float[Tensor, " q"],
+    random: tuple[Float[Tensor, "k C q"], Float[Tensor, "k C"]],
+    course: Callable[[Tuning, float], Tuning],
+    start: Tuning,
+    every: int,
+) -> Walk:
+    """k iterations with normals and uniforms given; eps as `course` makes it of each acceptance. O(k C q)."""
+    at, now, accepted = density(z), start, 0.0
+    draws, values = [], []
+    for k, (xi, uniform) in enumerate(zip(*random, strict=True), 1):
+        half = sd * math.exp(now.log_eps)
+        move = torch.addcmul(half * xi, half.square(), at.slope, value=0.5)
+        proposed = z + move
+        there = density(proposed)
+        h = (at.slope + there.slope).mul_(half).mul_(0.5)
+        ratio = there.value - at.value - (torch.add(xi, h, alpha=0.5).mul_(h)).sum(1)
+        chance = ratio.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
+        taken = (uniform < chance)[:, None]
+        z = torch.where(taken, proposed, z)
+        at = Density(torch.where(taken[:, 0], there.value, at.value), torch.where(taken, there.slope, at.slope))
+        rate = float(chance.mean())
+        accepted += rate
+        now = course(now, rate)
+        if k % every == 0:
+            draws.append(z)
+            values.append(at.value)
+    return Walk(z, torch.stack(draws), torch.stack(values), accepted / len(random[0]), now)

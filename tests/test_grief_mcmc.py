@@ -1,0 +1,143 @@
+"""Chains, their tuning and their diagnostics, and type I as a whole."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.methods.grief.chains import Target
+from gpexplorer.methods.grief.diagnostics import bulk_ess, rhat
+from gpexplorer.methods.grief.mala import Density, tuned, tuning, walk
+from gpexplorer.methods.grief.mcmc import GriefMCMC
+from gpexplorer.methods.grief.rotated import likelihood
+from oracles_grief import problem
+
+
+def gaussian(mean: torch.Tensor, sd: torch.Tensor):
+    def density(z: torch.Tensor) -> Density:
+        off = (z - mean) / sd
+        return Density(-0.5 * off.square().sum(1), -off / sd)
+
+    return density
+
+
+@pytest.mark.parametrize("centre", [0.0, 500.0])
+def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: float):
+    rng = torch.Generator().manual_seed(0)
+    q, chains = 20, 8
+    mean, sd = (
+        centre + torch.randn(q, generator=rng, dtype=torch.float64),
+        torch.logspace(-2, 2, q, dtype=torch.float64),
+    )
+    density = gaussian(mean, sd)
+
+    def random(k: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.randn(k, chains, q, generator=rng, dtype=torch.float64), torch.rand(k, chains, generator=rng)
+
+    start = mean + sd * torch.randn(chains, q, generator=rng, dtype=torch.float64)
+    warm = walk(density, start, sd, random(500), lambda now, rate: tuned(now, q, rate, 0.574), tuning(q), 10)
+    eps = warm.tuning._replace(log_eps=warm.tuning.average)
+    found = walk(density, warm.z, sd, random(2500), lambda now, rate: now, eps, 2)
+
+    off = (found.draws - mean) / sd
+    assert found.acceptance == pytest.approx(0.574, abs=0.03)
+    worth = min(bulk_ess(off[:, :, j].T.numpy()) for j in range(q))
+    assert worth > 300
+    assert float(off.mean((0, 1)).abs().max()) < 4.5 / math.sqrt(worth)
+    assert float((off.var((0, 1)) - 1).abs().max()) < 6.5 / math.sqrt(worth)
+    assert max(rhat(off[:, :, j].T.numpy()) for j in range(q)) < 1.02
+
+
+def test_a_step_where_there_is_no_density_is_never_taken():
+    def nowhere(z: torch.Tensor) -> Density:
+        return Density(torch.where(z[:, 0] > 0, torch.nan, 0.0), torch.zeros_like(z))
+
+    z = -torch.ones(3, 1, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    random = torch.randn(50, 3, 1, generator=rng, dtype=torch.float64), torch.rand(50, 3, generator=rng)
+
+    found = walk(nowhere, z, torch.ones(1, dtype=torch.float64), random, lambda now, rate: now, tuning(1), 1)
+
+    assert (found.draws <= 0).all()
+    assert 0 < found.acceptance < 1
+
+
+def ar1(rho: float, chains: int = 4, draws: int = 2000, seed: int = 1) -> np.ndarray:
+    noise = np.random.default_rng(seed).standard_normal((chains, draws))
+    out = np.empty_like(noise)
+    out[:, 0] = noise[:, 0]
+    for t in range(1, draws):
+        out[:, t] = rho * out[:, t - 1] + math.sqrt(1 - rho**2) * noise[:, t]
+    return out
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
+    worth = np.mean([bulk_ess(ar1(rho, seed=seed)) for seed in range(4)])
+
+    assert worth == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
+
+
+def test_r_hat_sees_chains_apart_in_place_in_width_and_in_time():
+    same = ar1(0.3, draws=500)
+    assert rhat(same) < 1.01
+    assert rhat(100 + 7 * same) == pytest.approx(rhat(same), abs=1e-3)  # ranks know no units
+    assert rhat(same + np.arange(4)[:, None]) > 1.3
+    assert rhat(same * np.array([1, 1, 1, 6])[:, None]) > 1.1
+    assert rhat(same + np.linspace(0, 3, 500)) > 1.2
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(shift: float):
+    task = problem(shift)
+    method = GriefMCMC(
+        num_eigenfunctions=15, grid_points=6, learn=False, samples=40, warm_up=5, weight_variance=1e-6, per_step=200
+    )
+    *_, last = method.steps(task)
+    basis = method.basis(task, task.theta)[0]
+    target: Target = method._target(task, last.state)
+    line = torch.linspace(-6, 2, 4001, dtype=torch.float64)
+    z = torch.cat([torch.zeros(4001, len(basis.e), dtype=torch.float64), line[:, None]], 1)
+    log = likelihood(basis, z).value - 0.5 * ((line - target.noise.mu) / target.noise.tau) ** 2
+    weights = torch.softmax(log, 0)
+    mean = float(weights @ line)
+    sd = float((weights @ (line - mean) ** 2).sqrt())
+
+    seen = last.state.moments
+
+    assert seen.noise == pytest.approx(mean, abs=0.1 * sd)
+    assert math.sqrt(seen.noise2 / seen.size) == pytest.approx(sd, rel=0.1)
+    assert last.info.rhat < 1.02
+
+
+def test_predictions_average_over_the_draws():
+    task = problem(3.0)
+    method = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False, samples=3, warm_up=2, per_step=20, chains=2)
+    *_, last = method.steps(task)
+    X = task.train.X[:6] + 0.05
+
+    mean, var = method.posterior(task, last.state)(X)
+    begin = method.posterior(task, next(method.steps(task)).state)(X)
+
+    assert last.state.moments.size == 3 * 2 * 2
+    assert (var > 0).all()
+    assert not torch.allclose(mean, begin.mean, rtol=1e-3)
+    residual = (method.posterior(task, last.state)(task.train.X).mean - task.train.y).std()
+    assert float(residual) < 0.3 * float(task.train.y.std())
+
+
+def test_watched_draws_are_a_bounded_evenly_spaced_part():
+    task = problem()
+    method = GriefMCMC(
+        num_eigenfunctions=6, grid_points=4, learn=False, samples=60, warm_up=2, per_step=30, thin=3, chains=2
+    )
+    seen = [step.state for step in method.steps(task)]
+    watched, stride = seen[-1].watched, seen[-1].stride
+
+    assert watched.shape == (2, 150, 5)
+    assert stride == 4
+    assert seen[-1].moments.size == 2 * 600
+    torch.testing.assert_close(watched[:, :3], seen[3].watched[:, :10:4])
