@@ -1,0 +1,29 @@
+"""What a step of minibatches costs, from the formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...problem import Cost
+from .model import Model
+
+
+def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
+    """`algebra`: flops of a minibatch beside the features; `matrices` of D x D held beside the averages.
+
+    A step is its minibatches, and its share of a pass over all rows for the exact likelihood.
+    """
+    s, b, D, p = model.like.element_size(), min(method.batch_size, model.n), model.D, model.size
+    waves = 2.0 * model.D * model.map.width if model.waves else 0.0
+    forward = 2.0 * model.map.size + waves
+    minibatch = algebra + 3.0 * b * forward + 12.0 * (p + D)
+    whole = model.n * (forward + 2.0 * D * D) / method.evaluate_every
+    moved = method.minibatches * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
+    arrays = {
+        "parameters, gradient and averages": 8.0 * s * (p + D),
+        "D x D matrices": 1.0 * s * matrices * D * D,
+        "minibatch": 6.0 * s * b * (D + model.map.width),
+        "block of features": 4.0 * min(s * model.n * D, 24.0 * 2**20),
+        "order of the rows": 8.0 * model.n,
+    }
+    return Cost(method.minibatches * minibatch + whole, moved + s * model.n * (D + model.problem.train.d), arrays)

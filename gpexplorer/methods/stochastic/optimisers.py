@@ -1,0 +1,53 @@
+"""Optimisers as functions of one flat vector, updated in place with the averages it is given.
+
+adadelta   v <- rho v + (1 - rho) g^2,  dx = sqrt(u + e) / sqrt(v + e) g,  u <- rho u + (1 - rho) dx^2   Zeiler
+adam       m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  dx = mhat / (sqrt(vhat) + e)      Kingma and Ba
+sgd        m <- b m + g,  dx = m
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+Averages = tuple[Tensor, ...]
+RHO, ADADELTA_EPS = 0.9, 1e-6
+BETA1, BETA2, ADAM_EPS = 0.9, 0.999, 1e-8
+MOMENTUM = 0.9
+
+
+class Optimiser(NamedTuple):
+    """How a vector moves against its gradient, and how many averages of its size it carries."""
+
+    move: Callable[[Tensor, Tensor, Averages, int, float], None]  # x, gradient, averages, moves before, rate
+    averages: int
+
+
+def adadelta(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
+    """Steps of the size of past steps; the rate is a factor, 1 in the paper."""
+    squares, steps = held
+    squares.mul_(RHO).addcmul_(g, g, value=1.0 - RHO)
+    step = (steps + ADADELTA_EPS).div_(squares + ADADELTA_EPS).sqrt_().mul_(g)
+    steps.mul_(RHO).addcmul_(step, step, value=1.0 - RHO)
+    x.sub_(step, alpha=rate)
+
+
+def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
+    """Steps of about `rate` an entry."""
+    mean, squares = held
+    mean.lerp_(g, 1.0 - BETA1)
+    squares.mul_(BETA2).addcmul_(g, g, value=1.0 - BETA2)
+    root = math.sqrt(1.0 - BETA2 ** (t + 1))
+    x.addcdiv_(mean, squares.sqrt().add_(ADAM_EPS * root), value=-rate * root / (1.0 - BETA1 ** (t + 1)))
+
+
+def sgd(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
+    """Steepest descent with heavy-ball momentum."""
+    held[0].mul_(MOMENTUM).add_(g)
+    x.sub_(held[0], alpha=rate)
+
+
+OPTIMISERS = {"adam": Optimiser(adam, 2), "adadelta": Optimiser(adadelta, 2), "sgd": Optimiser(sgd, 1)}

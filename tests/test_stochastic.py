@@ -1,0 +1,154 @@
+"""Minibatch methods: gradients without bias, schedules, rates tried, early stopping, and where the bias leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.methods.stochastic.exact import exact, exact_gradient
+from gpexplorer.methods.stochastic.learner import Learner, Rows
+from gpexplorer.methods.stochastic.model import Model
+from gpexplorer.methods.stochastic.optimisers import OPTIMISERS
+from gpexplorer.methods.stochastic.scgd import inverse
+from gpexplorer.problem import Problem
+from oracles_stochastic import dense, method, problem
+
+
+def begun(method: Any, at: Problem) -> tuple[Model, Learner]:
+    """A learner before its first minibatch."""
+    model, state = Model(method, at, method.validation), next(method.steps(at)).state
+    return model, method.learner(model, state)
+
+
+def walked(method: Any, at: Problem) -> list[Any]:
+    """All steps, and the outcome at the end."""
+    steps, found = method.steps(at), []
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as end:
+            return [*found, end.value]
+
+
+def test_minibatches_of_an_epoch_share_no_row():
+    rows = Rows(seed=3, n=50, size=16, stream="rows")
+
+    seen = torch.cat([rows(t) for t in range(3)])
+
+    assert rows.per_epoch == 3
+    assert len(seen.unique()) == 48
+    assert not torch.equal(rows(0), rows(3))
+    assert torch.equal(rows(1), Rows(3, 50, 16, "rows")(1))
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}])
+@pytest.mark.parametrize("shift", [0.0, 1.5])
+def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(settings: dict, shift: float):
+    at = problem(shift=shift)
+    model, learner = begun(method("scgd", batch_size=40, averaging=1.0, **settings), at)
+    theta = learner.point.theta.clone()
+
+    value = learner.take(0, rate=1e-9)
+
+    want = exact_gradient(model, theta, exact(model, theta))
+    D = model.D
+    torch.testing.assert_close(learner.point.g[D : D + model.size] * 40, want, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(learner.point.g[:D], torch.zeros(D, dtype=torch.float64), rtol=0, atol=1e-10)
+    assert float(value) * 20 == pytest.approx(float(dense(model, theta)))
+
+
+def test_the_mean_gradient_of_minibatches_is_that_of_all_rows():
+    at = problem(shift=0.7)
+    model, learner = begun(method("scgd"), at)
+    point = learner.point
+    point.w += 0.3
+    M = inverse(learner.S, model.n, point.s2())[0]  # type: ignore[attr-defined]
+
+    def gradient(index: Tensor) -> Tensor:
+        X, y = model.rows(index)
+        point.gradient(model.features(point.parts, X), y, M)
+        return point.g.clone()
+
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)
+    torch.testing.assert_close(torch.stack([gradient(rows) for rows in order]).mean(0), gradient(torch.arange(40)))
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_optimisers_are_those_of_torch(name: str):
+    kinds = {"adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta, "sgd": torch.optim.SGD}
+    x = torch.linspace(-1.0, 2.0, 5, dtype=torch.float64)
+    theirs = x.clone().requires_grad_()
+    peer = kinds[name]([theirs], lr=0.05, **({"momentum": 0.9} if name == "sgd" else {}))
+    held = tuple(torch.zeros_like(x) for _ in range(OPTIMISERS[name].averages))
+
+    for t in range(30):
+        OPTIMISERS[name].move(x, 4.0 * x.pow(3) - 1.0, held, t, 0.05)
+        peer.zero_grad()
+        (theirs.pow(4) - theirs).sum().backward()
+        peer.step()
+
+    torch.testing.assert_close(x, theirs.detach(), rtol=1e-9, atol=1e-12)
+
+
+def test_constraints_on_theta_hold_after_every_minibatch():
+    at = problem(noise=0.0)
+    _, learner = begun(method("scgd", batch_size=8, optimiser="sgd", noise_floor=0.3, largest=1.2), at)
+
+    for t in range(40):
+        learner.step(t, 0.5)
+        learner.take(t, 0.5)
+        assert float(learner.point.theta[-1].exp()) >= 0.3 - 1e-12
+        assert float(learner.point.x.abs().max()) <= 1.2049  # log 0.3 is the one entry that the floor may push out
+
+
+def test_a_refresh_makes_the_gram_matrix_exact():
+    at = problem()
+    model, learner = begun(method("scgd", batch_size=8, refresh=5, rate=0.05, averaging=0.3), at)
+    for t in range(5):
+        learner.take(t, 0.05)
+    assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
+
+    before = learner.point.theta.clone()
+    learner.method.averaging = 1e-12
+    learner.take(5, 0.0 + 1e-12)
+
+    assert learner.gap(exact(model, before))[0] < 1e-9
+
+
+def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
+    small = method("scgd", batch_size=8, search=3, trial=10, rate=0.03, epochs=6, minibatches=5, evaluate_every=2)
+
+    *steps, outcome = walked(small, problem())
+
+    phases = [step.info.phase for step in steps]
+    values = [step.info.objective for step in steps if step.info.phase == "learn"]
+    assert phases[:4] == ["start", "search", "search", "search"]
+    tried = [step.info.objective for step in steps[1:4]]
+    rates = [step.info.rate for step in steps[1:4]]
+    assert steps[4].info.rate == rates[tried.index(min(tried))]
+    assert rates[2] == pytest.approx(10 * rates[0])
+    assert (phases[-1], outcome.reason) == ("best", "budget")
+    assert steps[-1].info.objective == min(value for value in values if value == value)
+
+
+def test_it_stops_early_by_the_rows_set_aside():
+    small = method("scgd", batch_size=8, rate=0.3, validation=0.3, patience=2, minibatches=3, evaluate_every=1)
+
+    *steps, outcome = walked(small, problem(n=60, noise=1.0))
+
+    errors = [step.info.error for step in steps if step.info.phase == "learn"]
+    assert outcome.reason == "converged"
+    assert len(errors) < 700
+    assert min(errors) == errors[-3]
+
+
+def test_a_rate_that_is_too_large_is_said_to_diverge():
+    wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4, minibatches=3)
+
+    *_, outcome = walked(wild, problem())
+
+    assert outcome.reason == "diverged"
+    assert "lower the rate" in outcome.message
