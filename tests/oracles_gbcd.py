@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gpexplorer import kernels
 from gpexplorer.methods.base import Method, registry
-from gpexplorer.problem import Dataset, Problem
+from gpexplorer.problem import Dataset, Outcome, Problem
 
 SHIFTS = [0.0, 1000.0]
 
@@ -51,3 +51,14 @@ def penalised_squares(task: Problem, rows: list[int], a: Tensor | None = None) -
     if a is None:
         a = torch.linalg.solve(s2 * K_mm + K_nm.T @ K_nm, K_nm.T @ y)
     return float(0.5 * (y - K_nm @ a).square().sum() + 0.5 * s2 * a @ K_mm @ a)
+
+
+def ended(method: Method, task: Problem) -> Outcome:
+    """Why a method stopped, with all its steps taken."""
+    steps = method.steps(task)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome

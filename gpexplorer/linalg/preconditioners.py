@@ -50,3 +50,28 @@ def woodbury(L: Float[Tensor, "n r"], s2: float) -> Callable[[Tensor], Any]:
         return out[:, 0] if v.ndim == 1 else out
 
     return apply
+
+
+def sketched_root(K: Float[Tensor, "b b"], sketch: Float[Tensor, "b r"]) -> Float[Tensor, "b r"]:
+    """Root of the Nystrom approximation K S (S'K S)^-1 S'K of a block (Frangella+ 2023, alg. 2.1). 2 b^2 r flops.
+
+    K is moved by a few eps of its trace, so that the small factor exists whatever the rank of K is.
+    """
+    S = torch.linalg.qr(sketch).Q
+    Y = torch.addmm(S, K, S, beta=torch.finfo(K.dtype).eps * float(K.diagonal().sum()))  # (K + shift I) S
+    inner = S.T @ Y
+    L = cholesky(0.5 * (inner + inner.T), "S'K S of the sketched block").L
+    return torch.linalg.solve_triangular(L, Y.T, upper=False).T
+
+
+def largest_eigenvalue(
+    A: Float[Tensor, "b b"], apply: Callable[[Tensor], Any], x: Float[Tensor, " b"], turns: int = 10
+) -> float:
+    """Of M^-1 A, from below, by powering from x; `apply` is M^-1, A and M are positive definite. 2 b^2 flops a turn."""
+    value = 0.0
+    for _ in range(turns):
+        Ax = A @ x
+        z = apply(Ax)
+        value = float(Ax @ z) / max(float(x @ Ax), torch.finfo(x.dtype).tiny)  # x'A M^-1 A x / x'A x
+        x = z / z.norm().clamp_min(torch.finfo(x.dtype).tiny)
+    return value

@@ -28,7 +28,8 @@ CHANNELS: tuple[Channel, ...] = (
     channel("drift", "drift of the carried gradient", log=True),
 )
 
-ONE_STEP = (replace(CHANNELS[0], monotone=False), *CHANNELS[1:])  # of a method that leaves no series
+RESTLESS = (replace(CHANNELS[0], monotone=False), *CHANNELS[1:])  # with momentum it may rise
+ONE_STEP = RESTLESS  # of a method that leaves no series
 
 
 class State(NamedTuple):

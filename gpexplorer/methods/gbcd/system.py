@@ -39,8 +39,8 @@ class System:
         return K
 
     def gradient(self, alpha: Tensor) -> Tensor:
-        """g [n], from scratch."""
-        return self.product(alpha).sub_(self.y)
+        """g [n], from scratch; for alpha [n, k], that of each column."""
+        return self.product(alpha).sub_(self.y if alpha.ndim == 1 else self.y[:, None])
 
     def value(self, alpha: Tensor, g: Tensor) -> float:
         """f, from alpha and its gradient: no product."""
