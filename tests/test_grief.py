@@ -14,21 +14,9 @@ from gpexplorer.features.grid import Grid, largest_products
 from gpexplorer.methods.grief.evidence import gradient, gram
 from gpexplorer.methods.grief.grief import Grief
 from gpexplorer.problem import Dataset, Problem
+from oracles_grief import nlml, problem
 
 SHIFTS = [0.0, 1000.0]
-
-
-def problem(shift: float = 0.0, d: int = 2, n: int = 60) -> Problem:
-    rng = torch.Generator().manual_seed(8)
-    X = 3.0 * torch.rand(n, d, generator=rng, dtype=torch.float64)
-    y = torch.sin(2 * X[:, 0]) * X[:, -1] + 0.2 * torch.randn(n, generator=rng, dtype=torch.float64)
-    theta = torch.tensor([0.2, *([-0.1] * d), -1.0], dtype=torch.float64)
-    return Problem(Dataset(X + shift, y), kernels.make("se-ard", d), theta)
-
-
-def nlml(Phi: torch.Tensor, y: torch.Tensor, s2: torch.Tensor | float) -> torch.Tensor:
-    A = Phi @ Phi.T + s2 * torch.eye(len(y), dtype=y.dtype)
-    return 0.5 * (y @ torch.linalg.solve(A, y) + torch.logdet(A))
 
 
 @pytest.mark.parametrize("p", [1, 7, 30, 1000])
@@ -77,6 +65,22 @@ def test_with_every_eigenvector_it_is_nystrom_on_the_whole_grid(d: int, shift: f
     torch.testing.assert_close(Phi @ Phi.T, K_nu @ torch.linalg.solve(K_uu, K_nu.T), rtol=1e-7, atol=1e-8)
     values = torch.linalg.eigvalsh(K_uu).flip(0)
     torch.testing.assert_close(grid.spectrum(task.theta, 5).log.exp(), values[:5], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("d", "p"), [(1, 5), (2, 9), (3, 40), (8, 200), (18, 300)])
+def test_products_shared_along_a_tree_are_sums_of_logarithms_with_signs(d: int, p: int):
+    task = problem(1000.0, d)
+    grid = Grid(task.kernel, task.train.X, 5)
+    index = grid.spectrum(task.theta, p).made_of
+    log, sign = torch.zeros(60, len(index), dtype=torch.float64), torch.ones(60, len(index), dtype=torch.float64)
+    for q, (values, vectors) in enumerate(grid.eigen(task.theta)):
+        B = (grid.factors(task.theta)[q](task.train.X[:, q], grid.axes[q]) @ vectors)[:, index[:, q]]
+        log += B.abs().log() - 0.5 * values.log()[index[:, q]]
+        sign *= B.sign()
+
+    Phi = grid.features(task.theta, task.train.X, index)
+
+    torch.testing.assert_close(Phi, sign * log.exp(), rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -9,14 +9,16 @@ dNLML/ds2  = (-(y'y - c'w) / s2^2 + w'w / s2 + (n - p) / s2 + tr A^-1) / 2
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...features.grid import Grid
+from ...features.grid import Eigenfunctions, Grid
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky, logdet
+from ...linalg.reduction import Map, Sums, add_gram_, mirrored, sum_of_squares, sum_over_rows
 from ...objectives import noise_variance
 from ...problem import Dataset
 
@@ -31,42 +33,59 @@ class Gram(NamedTuple):
     fit: float  # (y'y - c'w) / s2
 
 
-def gram(grid: Grid, theta: Tensor, train: Dataset, index: Tensor) -> Gram:
+def gram(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, apply: Map = map) -> Gram:
     """A, w and the NLML. n p^2 flops; memory O(p^2 + block)."""
     n, p, s2 = len(train), len(index), noise_variance(theta)
-    A, c = products(grid, theta, train, index)
+    A, c = products(grid, theta, train, index, apply)
     A.diagonal().add_(s2)
     L = cholesky(A, "Phi'Phi + s2 I").L
     w = torch.cholesky_solve(c[:, None], L)[:, 0]
-    fit = (float(train.y @ train.y) - float(c @ w)) / s2
+    fit = (sum_of_squares(train.y) - float(c @ w)) / s2
     return Gram(L, w, s2, 0.5 * (fit + (n - p) * math.log(s2) + logdet(L)), fit)
 
 
-def products(grid: Grid, theta: Tensor, train: Dataset, index: Tensor) -> tuple[Tensor, Tensor]:
+def products(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, apply: Map = map) -> tuple[Tensor, Tensor]:
     """Phi'Phi [p, p] and Phi'y [p], in one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
-    p = len(index)
-    A, c = train.y.new_zeros(p, p), train.y.new_zeros(p)
-    for rows in row_blocks(len(train), 3 * train.y.element_size() * p):
-        with torch.no_grad():
-            Phi = grid.features(theta, train.X[rows], index)
-        A.addmm_(Phi.T, Phi)
-        c.addmv_(Phi.T, train.y[rows])
+    A, c = sum_over_rows(partial(strip_products, grid, theta.detach(), index), (train.X, train.y), apply)
+    return mirrored(A), c
+
+
+def strip_products(grid: Grid, theta: Tensor, index: Tensor, strip: tuple[Tensor, ...]) -> Sums:
+    """The lower triangle of Phi'Phi, and Phi'y, of one strip of rows."""
+    (X, y), p = strip, len(index)
+    A, c = y.new_zeros(p, p), y.new_zeros(p)
+    with torch.no_grad():
+        basis = Eigenfunctions(grid, theta, index)
+        for rows in row_blocks(len(y), 3 * y.element_size() * p):
+            F = basis(X[rows])  # [p, block]
+            add_gram_(A, F)
+            c.addmv_(F, y[rows])
     return A, c
 
 
-def gradient(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, now: Gram) -> Tensor:
+def gradient(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, now: Gram, apply: Map = map) -> Tensor:
     """dNLML/dtheta [P], the eigenfunctions chosen held fixed. 2 n p^2 flops and a backward pass through Phi."""
-    n, p, s2, total = len(train), len(index), now.s2, torch.zeros_like(theta)
+    n, p, s2 = len(train), len(index), now.s2
     inverse = torch.cholesky_inverse(now.L)
     middle = inverse.addr(now.w, now.w, alpha=1.0 / s2)
-    for rows in row_blocks(n, 8 * train.y.element_size() * p):
-        at = theta.detach().clone().requires_grad_(True)
-        with torch.enable_grad():
-            Phi = grid.features(at, train.X[rows], index)
-            G = (Phi.detach() @ middle).addr_(train.y[rows], now.w, alpha=-1.0 / s2)
-            (slope,) = torch.autograd.grad((Phi * G).sum(), at)
-        total += slope
+    part = partial(strip_slope, grid, theta.detach(), index, (middle, now.w / s2))
+    (total,) = sum_over_rows(part, (train.X, train.y), apply)
     trace = float(inverse.diagonal().sum())
     noise = 0.5 * (-now.fit / s2 + float(now.w @ now.w) / s2 + (n - p) / s2 + trace)
     total[-1] += 2.0 * s2 * noise
     return total
+
+
+def strip_slope(
+    grid: Grid, theta: Tensor, index: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]
+) -> Sums:
+    """The part of dNLML/dtheta that goes through Phi, of one strip of rows."""
+    (X, y), (middle, w), total = strip, outer, torch.zeros_like(theta)
+    for rows in row_blocks(len(y), 3 * y.element_size() * len(index)):
+        at = theta.clone().requires_grad_(True)
+        with torch.enable_grad():
+            F = Eigenfunctions(grid, at, index)(X[rows])  # [p, block]
+            G = (middle @ F.detach()).addr_(w, y[rows], alpha=-1.0)
+            (slope,) = torch.autograd.grad((F * G).sum(), at)
+        total += slope
+    return (total,)

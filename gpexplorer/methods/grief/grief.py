@@ -18,7 +18,7 @@ import param
 import torch
 from torch import Tensor
 
-from ...errors import NotPositiveDefinite, SettingError
+from ...errors import NotPositiveDefinite
 from ...features.grid import Grid
 from ...linalg.blocks import row_blocks
 from ...linalg.descent import Evaluated, descend
@@ -26,6 +26,7 @@ from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, S
 from ..base import Method, Steps
 from ..subset import learn_on_subset
 from .evidence import gradient, gram
+from .laid import grid_of
 from .state import Info as Report
 from .state import State as At
 
@@ -49,6 +50,7 @@ class Grief(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("objective", "NLML", "nat"),
+        channel("evidence", "NLML on the subset", "nat"),
         channel("fit", "data fit", "nat"),
         channel("smallest", "smallest eigenvalue kept", log=True),
         channel("kept", "share of the prior variance kept"),
@@ -81,7 +83,7 @@ class Grief(Method):
             state = At(0, "subset", 0, 0, theta, theta.clone(), math.inf, math.inf)
             yield Step(state, Report("start"))
 
-        grid = self._grid(problem)
+        grid = grid_of(problem, self.grid_points)
         if state.phase == "subset":
             state = yield from self._on_subset(problem, state)
         while state.round < self.max_rounds:
@@ -103,15 +105,8 @@ class Grief(Method):
             if k < state.position:
                 continue
             state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-            yield Step(state, Report("subset"))
+            yield Step(state, Report("subset", best.value, evidence=best.value))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
-
-    def _grid(self, problem: Problem) -> Grid:
-        if not isinstance(problem.train.X, Tensor):
-            raise SettingError("GP-GRIEF lays a grid over columns of numbers, but these inputs are objects.")
-        grid = Grid(problem.kernel, problem.train.X, self.grid_points)
-        grid.factors(problem.theta)
-        return grid
 
     def _round(self, problem: Problem, grid: Grid, state: At) -> Phase:
         """Evaluations with one choice of eigenfunctions; resumed by replaying them."""
@@ -121,8 +116,8 @@ class Grief(Method):
         def evaluate(point: np.ndarray) -> Evaluated | None:
             theta = torch.as_tensor(point).to(like)
             try:
-                now = gram(grid, theta, train, spectrum.made_of)
-                slope = gradient(grid, theta, train, spectrum.made_of, now)
+                now = gram(grid, theta, train, spectrum.made_of, self.map)
+                slope = gradient(grid, theta, train, spectrum.made_of, now, self.map)
             except (NotPositiveDefinite, IndexError):  # no factor there, or an eigenvalue fell below rounding
                 return None
             return Evaluated(now.value, slope.double().cpu().numpy(), now.fit)
@@ -149,10 +144,10 @@ class Grief(Method):
         return float(carried / problem.kernel.diag(theta, X).sum())
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
-        grid, theta = self._grid(problem), state.theta
+        grid, theta = grid_of(problem, self.grid_points), state.theta
         with torch.no_grad():
             index = grid.spectrum(theta, self.num_eigenfunctions).made_of
-            now = gram(grid, theta, problem.train, index)
+            now = gram(grid, theta, problem.train, index, self.map)
 
         def predict(X: Any) -> Prediction:
             mean, var = problem.train.y.new_empty(len(X)), problem.kernel.diag(theta, X)

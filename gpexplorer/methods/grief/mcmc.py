@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
+from ...linalg.reduction import sum_of_squares
 from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
 from ..base import Method, Steps
@@ -120,16 +121,16 @@ class GriefMCMC(Method):
             if k < state.position:
                 continue
             state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-            yield Step(state, Report("subset", evidence=best.value))
+            yield Step(state, Report("subset", best.value, evidence=best.value))
         return state._replace(phase="warm-up", position=0)
 
     def basis(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Tensor]:
         """The orthogonal basis of this theta, and which products [p, d] its eigenfunctions are made of."""
         grid = grid_of(problem, self.grid_points)
         index = grid.spectrum(theta, self.num_eigenfunctions).made_of
-        A, c = products(grid, theta, problem.train, index)
+        A, c = products(grid, theta, problem.train, index, self.map)
         eps = torch.finfo(problem.train.y.dtype).eps
-        return rotate(A, c, float(problem.train.y.square().sum()), len(problem.train), eps), index
+        return rotate(A, c, sum_of_squares(problem.train.y), len(problem.train), eps), index
 
     def _target(self, problem: Problem, state: At) -> Target:
         weights = log_normal(self.weight_mode, self.weight_variance)

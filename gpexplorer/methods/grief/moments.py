@@ -63,8 +63,8 @@ def merged(one: Moments, other: Moments) -> Moments:
 
 def cast(now: Moments, like: Tensor) -> Moments:
     """The same numbers in the precision and on the device of `like`."""
-    parts: Any = now._asdict().items()
-    return now._replace(**{name: part.to(like) for name, part in parts if isinstance(part, Tensor)})
+    parts: dict[str, Any] = {name: part.to(like) for name, part in now._asdict().items() if isinstance(part, Tensor)}
+    return now._replace(**parts)
 
 
 def spread(now: Moments) -> tuple[Tensor, Tensor]:

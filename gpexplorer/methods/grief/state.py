@@ -29,3 +29,4 @@ class Info(NamedTuple):
     fit: float = math.nan
     smallest: float = math.nan
     kept: float = math.nan
+    evidence: float = math.nan
