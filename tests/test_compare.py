@@ -124,7 +124,7 @@ def test_the_pictures_can_be_drawn(runs: dict[str, Finished]):
     assert [curve.label for curve in lines] == ["slow", "fast", "beaten"]
     stairs = pictures.front(compare.pareto(runs))
     render(stairs)
-    assert stairs.Curve.Front.dimension_values("smse").tolist() == [0.4, 0.1]
+    assert stairs.Curve.I.dimension_values("smse").tolist() == [0.4, 0.1]
     small = pictures.multiples({name: {name: frame} for name, frame in compare.overlay(runs, "smse").items()})
     assert len(small) == 3
     render(pictures.curves({}))

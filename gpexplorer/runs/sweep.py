@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+import param
+
 from ..errors import GPExplorerError, SettingError
+from ..methods.base import registry
 from .cluster import connected
 from .compare import Finished
+from .run import Run
 from .spec import Spec
 
 MOST = 200  # runs of one sweep
+COUNT = 4  # values proposed for one name
 
 
 class Swept(NamedTuple):
@@ -41,15 +46,34 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
     return found
 
 
-def sweep(specs: Mapping[str, Spec], scheduler: str = "", data: Any = None) -> Iterator[Swept]:
+def around(spec: Spec, name: str) -> list[Any]:
+    """A few values of a setting, or of "seed" or "split", to begin a sweep with: what it is now, and beside it."""
+    if name in ("seed", "split"):
+        return list(range(COUNT))
+    setting = registry[spec.method].param.objects()[name]
+    if isinstance(setting, param.Boolean):
+        return [False, True]
+    if isinstance(setting, param.Selector):
+        return list(setting.objects)
+    now = spec.settings.get(name, setting.default) or 1
+    low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)
+    values = [now * 2.0**k for k in range(-1, COUNT - 1)]
+    kept = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
+    return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in kept))
+
+
+def sweep(
+    specs: Mapping[str, Spec], scheduler: str = "", data: Any = None, opened: Callable[[Run], None] | None = None
+) -> Iterator[Swept]:
     """Each run to the end of its own budget, yielded as it ends; one that fails leaves a sentence, and the rest go on.
 
-    Without a `scheduler` they run here, in order; with its address on Dask's workers, which read named data themselves.
+    Without a `scheduler` they run here, in order, and `opened` is given each before its first step, so that it can be
+    stopped; with a scheduler's address on Dask's workers, which read named data themselves.
     """
     endless = [name for name, spec in specs.items() if not spec.budget]
     if endless:
         raise SettingError(f'The run "{endless[0]}" has no budget: give steps or seconds, so that the sweep ends.')
-    return _on_workers(specs, scheduler, data) if scheduler else (_run(*item, data) for item in specs.items())
+    return _on_workers(specs, scheduler, data) if scheduler else (_run(*item, data, opened) for item in specs.items())
 
 
 def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterator[Swept]:
@@ -62,12 +86,14 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterato
             yield future.result()
 
 
-def _run(name: str, spec: Spec, data: Any) -> Swept:
+def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None = None) -> Swept:
     """One run, closed; a method's error is already its outcome, a spec's that cannot be opened a sentence."""
     try:
         run = spec.open(data=data)
     except GPExplorerError as error:
         return Swept(name, None, str(error))
+    if opened is not None:
+        opened(run)
     try:
         outcome = run.finish()
         return Swept(name, Finished.of(run), outcome.message)

@@ -10,6 +10,7 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
+import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
@@ -17,18 +18,21 @@ from .. import kernels
 from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs import Spec
+from ..runs.compare import Finished
 from ..runs.link import Link
-from .escape import text
+from .below import Below
+from .compare import ComparePanel
 from .frames import Frame
 from .keys import HELP
 from .pictures import Asked, Pictures
 from .player import Player
 from .pulse import Pulse
+from .question import question
 from .race import RacePanel
 from .scaling import ScalingPanel
 from .sentences import sentence
 from .settings import SIZE, Settings
-from .share import Share
+from .share import Share, Shown
 from .sources import Sources
 from .stage import Job, Opened
 from .status import Status
@@ -59,9 +63,8 @@ class Explorer(pn.viewable.Viewer):
         self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
-        self.race = RacePanel(lambda: (self.spec, self._read), self.player.pause)
-        self.scaling = ScalingPanel(lambda: self.spec, self.player.pause)
-        self.share = Share(self.player.table)
+        self._shown = Shown(self.spec)
+        self.below = self._folded()
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
         self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
@@ -107,13 +110,27 @@ class Explorer(pn.viewable.Viewer):
     @property
     def main(self) -> list[Any]:
         """What goes beside it."""
-        more = pmui.Accordion(
-            ("Race: several methods on these rows, in turns", self.race),
-            ("Scaling: what would more rows cost?", self.scaling),
-            ("Link, code and files", self.share),
-            title_variant="subtitle2", dynamic=True, sizing_mode="stretch_width", margin=(8, 10),
-        )  # fmt: skip
-        return [self.title, self.transport, self.status, self.pictures, more, self.pulse]
+        return [self.title, self.transport, self.status, self.pictures, self.below, self.pulse]
+
+    def _folded(self) -> Below:
+        """What lies under the pictures."""
+        pause, opened = self.player.pause, lambda: (self.spec, self._read)
+        return Below({
+            "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(
+                self._finished, opened, pause
+            ),
+            "Race: several methods on these rows, in turns": lambda: RacePanel(opened, pause),
+            "Scaling: what would more rows cost?": lambda: ScalingPanel(lambda: self.spec, pause),
+            "Link, code and files": lambda: Share(lambda: self._shown, self._table),
+        })  # fmt: skip
+
+    def _finished(self) -> Finished | None:
+        run = self.player.run
+        return Finished.of(run) if run is not None else None
+
+    def _table(self) -> pd.DataFrame:
+        run = self.player.run
+        return run.table() if run is not None else pd.DataFrame()
 
     def adopt(self, link: Link) -> None:
         """Show what a link asks for beside its spec: the step, the picture, and what had to be put right."""
@@ -135,7 +152,7 @@ class Explorer(pn.viewable.Viewer):
 
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for this theme."""
-        for part in (self.pictures, self.race, self.scaling):
+        for part in (self.pictures, self.below):
             part.set_theme(theme_name(dark))
 
     def start(self) -> None:
@@ -149,8 +166,7 @@ class Explorer(pn.viewable.Viewer):
         if callback is not None and callback.running:
             callback.stop()
         self._finalizer()
-        self.race.close()
-        self.scaling.close()
+        self.below.close()
         self._read = None
 
     def _click(self, key: str, x: float, y: float) -> None:
@@ -200,8 +216,7 @@ class Explorer(pn.viewable.Viewer):
         """Take what is new from the player; an error here becomes a sentence, never a dead page."""
         if not (wait or self.pulse.free):
             return
-        self.race.update()
-        self.scaling.update()
+        self.below.update()
         frame = self.player.take(wait)
         if frame is None:
             return
@@ -223,20 +238,11 @@ class Explorer(pn.viewable.Viewer):
         self.status.update(frame, since)
         if frame.opened is not None and frame.facts is not None:
             facts = frame.facts
-            self.share.update(frame.opened.spec, facts.at, self.pictures.shown, facts.undo)
+            self._shown = Shown(frame.opened.spec, facts.at, self.pictures.shown, facts.undo)
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, opened: Opened | None) -> None:
-        """The question the page answers."""
-        m = self.spec.settings.get("num_inducing")
-        n = f"{opened.rows:,}" if opened else "all"
-        question = f"Which {m} of {n} rows can stand for the rest?" if m else registry[self.spec.method].title
-        doc = (registry[self.spec.method].__doc__ or "").strip().splitlines()[:1]
-        line = " ".join(doc) + f" Press <b>Play</b> and watch {'the points move and ' * bool(m)}the objective fall."
-        self.title.object = (
-            f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(question)}</div>'
-            f'<div style="font-size:14px;opacity:.78">{line}</div>'
-        )
+        self.title.object = question(self.spec, opened.rows if opened else None)
 
     def __panel__(self) -> Any:
         self.start()

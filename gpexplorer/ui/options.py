@@ -30,12 +30,12 @@ def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]
 
 
 def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
-    held = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 6)}
+    held = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 5)}
     low, high = getattr(setting, "bounds", None) or (None, None)
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(**held)
     elif isinstance(setting, param.Selector):
-        widget = pmui.Select(options=setting.get_range(), size="small", width=150, **held)
+        widget = pmui.Select(options=setting.get_range(), size="small", width=122, **held)
     elif isinstance(setting, param.Integer):
         widget = pmui.IntInput(start=low, end=high, size="small", width=110, **held)
     elif isinstance(setting, param.Number):

@@ -18,6 +18,7 @@ from .stage import Layers, Opened
 from .steps import Steps
 
 ON_TOP = 2
+ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
 
 
 class Asked(NamedTuple):
@@ -36,7 +37,6 @@ class Picture(pn.viewable.Viewer):
         self._asked = asked
         self._live: Live | None = None
         self._drawn: Any = None
-        self._height = height
         self.adopt(view, opened)
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
@@ -45,7 +45,8 @@ class Picture(pn.viewable.Viewer):
             sizing_mode="stretch_width",
         )
         chosen = options(lambda: self.view, opened.inputs, asked.again)
-        self._place = pmui.Column(sizing_mode="stretch_width", min_height=height, margin=0)
+        self._height = height if chosen else height + ROW
+        self._place = pmui.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
         parts = [title, chosen, self._place] if chosen else [title, self._place]
         self._layout = pmui.Paper(*parts, sizing_mode="stretch_width", margin=6)
 

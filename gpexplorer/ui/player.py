@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
-import pandas as pd
-
+from ..runs import Run
 from .ending import alive
 from .frames import Frame, Orders
 from .sentences import sentence
@@ -62,10 +61,10 @@ class Player:
         """Take steps up to record `at` of the run being opened, and show it."""
         self._order(playing=False, steps=at, at=None)
 
-    def table(self) -> pd.DataFrame:
-        """Every record of the open run so far."""
-        run = self._stage.run
-        return run.table() if run is not None else pd.DataFrame()
+    @property
+    def run(self) -> Run | None:
+        """The open run, to be read: only this player's thread takes its steps."""
+        return self._stage.run
 
     def back(self) -> None:
         """Show the record before this one."""

@@ -118,7 +118,7 @@ class RacePanel(pn.viewable.Viewer):
     def _draw(self, names: list[str]) -> None:
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
-        self._live = {m: Live(lanes, lanes.data(empty), self._theme) for m, lanes in self._lanes.items()}  # type: ignore[arg-type]
+        self._live = {m: Live(lanes, lanes.data(empty), self._theme) for m, lanes in self._lanes.items()}
         for live in self._live.values():
             live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
         self.pictures[:] = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width") for live in self._live.values()]

@@ -15,13 +15,12 @@ from ..errors import GPExplorerError
 from ..runs import Spec
 from ..runs.scaling import Scaling, axes
 from ..views import scaling as picture
-from ..views.live import Live
+from .chart import Chart
 from .ending import alive
 from .escape import text
 from .sentences import sentence
 from .wording import nbytes, span
 
-HEIGHT = 320
 SIZES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
 CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
@@ -56,7 +55,7 @@ class ScalingPanel(pn.viewable.Viewer):
 
     def __init__(self, opened: Callable[[], Spec], pause: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
-        self._opened, self._pause, self._theme = opened, pause, "light"
+        self._opened, self._pause = opened, pause
         self._measurer: Measurer | None = None
         wide = {"size": "small", "margin": (6, 10)}
         self.axis = pmui.Select(
@@ -76,9 +75,9 @@ class ScalingPanel(pn.viewable.Viewer):
         self.wanted.param.watch(lambda _: self._say(), "value")
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
-        self.place = pmui.Column(sizing_mode="stretch_width")
+        self.chart = Chart()
         head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.wanted, align_items="center")
-        self._layout = pmui.Column(head, self.note, self.table, self.place, sizing_mode="stretch_width")
+        self._layout = pmui.Column(head, self.note, self.table, self.chart, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
         """Begin, or end after the size under way."""
@@ -109,16 +108,14 @@ class ScalingPanel(pn.viewable.Viewer):
         scaling = measurer.scaling
         self.table.object = _table(scaling)
         layers = picture.data(scaling.table(), scaling.slope())
-        live = Live(_Drawn(scaling.axis.name), layers, self._theme)  # type: ignore[arg-type]
-        live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
-        self.place[:] = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=HEIGHT)]
+        self.chart.draw(layers, lambda layers: picture.plot(layers, scaling.axis.name))
         self._say()
         if scaling.over or measurer.error:
             self.go.param.update(label="Measure", icon="straighten")
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark, from the next size on."""
-        self._theme = theme
+        """Light or dark."""
+        self.chart.set_theme(theme)
 
     def close(self) -> None:
         """End the thread; for a session that is over."""
@@ -144,16 +141,6 @@ class ScalingPanel(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
-
-
-class _Drawn:
-    """What `Live` draws."""
-
-    def __init__(self, axis: str) -> None:
-        self._axis = axis
-
-    def plot(self, layers: Any) -> Any:
-        return picture.plot(layers, self._axis)
 
 
 def _table(scaling: Scaling) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import pandas as pd
@@ -22,20 +22,30 @@ from .escape import text
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
-class Share(pn.viewable.Viewer):
-    """`table` gives the open run's table; `update` is told the spec, the step and the picture that are shown."""
+class Shown(NamedTuple):
+    """What is on the screen: a spec, the step and the picture looked at, and whether a person's clicks led there."""
 
-    def __init__(self, table: Callable[[], pd.DataFrame], **params: Any) -> None:
+    spec: Spec
+    at: int = 0
+    view: str = ""
+    by_hand: bool = False
+
+
+class Share(pn.viewable.Viewer):
+    """`shown` says what is on the screen, `table` gives the open run's table."""
+
+    def __init__(self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], **params: Any) -> None:
         super().__init__(**params)
-        self._spec, self._at, self._view, self._table = Spec("cholqr"), 0, "", table
+        self._look, self._table = shown, table
+        self._shown: Shown | None = None
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
             description="Opens the same data, method, settings, seed, picture and step.",
         )  # fmt: skip
         self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
         files = {
-            "program.py": lambda: programs.program(self._spec, self._at),
-            "notebook.ipynb": lambda: programs.notebook(self._spec, self._at),
+            "program.py": lambda: programs.program(self._look().spec, self._look().at),
+            "notebook.ipynb": lambda: programs.notebook(self._look().spec, self._look().at),
             "spec.json": self._json,
             "steps.csv": lambda: self._table().to_csv(index=False),
             "steps.parquet": self._parquet,
@@ -43,22 +53,29 @@ class Share(pn.viewable.Viewer):
         self.downloads = pmui.Row(*(_download(name, make) for name, make in files.items()))
         self._layout = pmui.Column(self.link, self.downloads, self.code, sizing_mode="stretch_width")
 
-    def update(self, spec: Spec, at: int, view: str, by_hand: bool) -> None:
+    def update(self) -> None:
         """Show the link and the program of this step, unless a person's clicks led to it."""
-        if (spec, at, view) == (self._spec, self._at, self._view) and self.code.object:
+        shown = self._look()
+        if shown == self._shown:
             return
-        self._spec, self._at, self._view = spec, at, view
-        if by_hand:
+        self._shown = shown
+        if shown.by_hand:
             self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."
             return
         try:
-            self.link.value = address("?" + links.write(spec, view, at))
+            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.at))
         except GPExplorerError as error:
             self.link.value = str(error)
-        self.code.object = f'<div style="{CODE}">{text(programs.program(spec, at), 4000)}</div>'
+        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.at), 4000)}</div>'
+
+    def set_theme(self, theme: str) -> None:
+        """The page's own colours do."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
     def _json(self) -> str:
-        return self._spec.to_json()
+        return self._look().spec.to_json()
 
     def _parquet(self) -> bytes:
         held = io.BytesIO()

@@ -59,6 +59,8 @@ class Stage:
         """Load the data (kept from one opening to the next), open the run and take its start record."""
         split = self._split(job)
         run = job.spec.open(data=split)
+        if job.read is None:
+            run.spec = job.spec  # which names the data, where they need not be told by their content
         opened = _opened(job.spec, run)
         self.close()
         self.run, self.opened, self._failed, self._changes = run, opened, set(), []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import holoviews as hv
 import numpy as np
@@ -14,11 +14,11 @@ from .palette import CYCLE, ROLES
 
 def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
     """One curve a run, the baseline dashed in the reference's colour; a logarithmic axis leaves out what is not > 0."""
-    drawn = []
-    for k, (name, frame) in enumerate(layers.items()):
+    drawn, colour_of = [], colours(list(layers), baseline)
+    for name, frame in layers.items():
         attrs, frame = frame.attrs, frame[frame["y"] > 0] if log else frame
         frame.attrs |= attrs
-        colour, dash = (ROLES["reference"], "dashed") if name == baseline else (CYCLE[k % len(CYCLE)], "solid")
+        colour, dash = colour_of[name], "dashed" if name == baseline else "solid"
         curve = hv.Curve(frame, "x", "y", label=name)
         drawn.append(layer(curve, name, color=colour, line_dash=dash, line_width=2))
     named = labels(next(iter(layers.values()))) if layers else {}
@@ -27,20 +27,31 @@ def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
     )
 
 
+def colours(names: Sequence[str], baseline: str = "") -> dict[str, str]:
+    """One colour a run, the reference's for the baseline."""
+    return {n: ROLES["reference"] if n == baseline else CYCLE[k % len(CYCLE)] for k, n in enumerate(names)}
+
+
 def front(frame: pd.DataFrame, spent: str = "seconds", score: str = "smse") -> hv.Overlay:
-    """Every run as a dot, and the front as a staircase: left of and below it nothing has been reached."""
-    runs = frame[["run", "method", spent, score]]
-    dots = hv.Points(runs, [spent, score], ["run", "method"], label="runs")
+    """Every run as a dot, and the front as a staircase: left of and below it nothing has been reached.
+
+    A column "colour" in the frame, where there is one, gives the dots the colours of their curves.
+    """
+    colour = "colour" if "colour" in frame else ROLES["mean"]
+    named = ["run", "method", *(["colour"] if "colour" in frame else [])]
+    dots = hv.Points(frame[[spent, score, *named]], [spent, score], named)
     steps = frame.loc[frame["front"], [spent, score]].sort_values(spent)
-    stairs = hv.Curve(steps, spent, score, label="front").opts(interpolation="steps-post")
+    stairs = hv.Curve(steps, spent, score).opts(interpolation="steps-post")
+    log = bool(len(frame)) and bool((frame[spent] > 0).all())
+    span = {"xlim": (float(frame[spent].min()) / 1.3, float(frame[spent].max()) * 1.3)} if log else {}
     return hv.Overlay(
         [
             layer(stairs, "front", color=ROLES["reference"], line_width=1.5),
-            layer(dots, "runs", color=ROLES["mean"], size=9, tools=["hover"]),
+            layer(dots, "runs", color=colour, size=9, tools=["hover"]),
         ]
     ).opts(
-        logx=bool(len(frame)) and bool((frame[spent] > 0).all()), responsive=True, show_grid=True,
-        xlabel=UNITS.get(spent, spent), ylabel=f"{score.upper()} on held-out rows", legend_position="right",
+        logx=log, **span, responsive=True, show_grid=True, show_legend=False,
+        xlabel=UNITS.get(spent, spent), ylabel=f"{score.upper()} on held-out rows",
     )  # fmt: skip
 
 

@@ -7,24 +7,31 @@ them or shrink to a small part of them, so that nothing jumps while a run plays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import holoviews as hv
 import numpy as np
 import pandas as pd
 from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, LogScale, Range1d
 
-from .base import Layers, View
+from .base import Layers
 from .palette import paint
 
 ROOM = 0.06  # of the data's extent, left free on each side
 SMALL = 0.35  # of an axis: data that use less of it rescale it
 
 
+class Plotted(Protocol):
+    """What can be drawn: a view, or anything else that turns layers into a picture."""
+
+    def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
+        """The picture of these frames."""
+
+
 class Live:
     """A view's figure, drawn from its first layers; `update` replaces the numbers."""
 
-    def __init__(self, view: View, layers: Layers, theme: str = "light") -> None:
+    def __init__(self, view: Plotted, layers: Layers, theme: str = "light") -> None:
         plot = hv.renderer("bokeh").get_plot(view.plot(layers))
         self.figure = plot.state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")

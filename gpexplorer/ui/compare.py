@@ -1,0 +1,184 @@
+"""Runs side by side: keep what is open, sweep a setting, pin a baseline, and see who is best at what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import holoviews as hv
+import panel as pn
+import panel_material_ui as pmui
+
+from ..methods.base import registry
+from ..runs import Spec, compare
+from ..runs.compare import AXES, SCORES, SPENT, Finished
+from ..views import compare as pictures
+from ..views.base import Layers
+from .board import Board
+from .chart import Chart
+from .escape import text
+from .sweeps import Sweeps
+
+MOST = 60  # runs kept; the oldest go first
+TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
+SMALL = {"size": "small", "margin": (6, 8)}
+NONE = "none"
+
+
+class ComparePanel(pn.viewable.Viewer):
+    """What was kept stays until it is forgotten or the session ends.
+
+    `finished` gives the open run, `opened` its Spec and the rows in memory, and `pause` quiets the explorer.
+    """
+
+    def __init__(
+        self, finished: Callable[[], Finished | None], opened: Callable[[], tuple[Spec, Any]],
+        pause: Callable[[], None], **params: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(**params)
+        self._finished, self._count = finished, 0
+        self.runs: dict[str, Finished] = {}
+        self.sweeps = Sweeps(opened, pause, self.add)
+        self._make_table()
+        self._make_pictures()
+        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
+        self._shown = pmui.Column(
+            pmui.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
+            self.board,
+            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
+            pmui.FlexBox(
+                pmui.Column(self.curves, styles=_grow(3)), pmui.Column(self.front, styles=_grow(2)),
+                sizing_mode="stretch_width", flex_wrap="wrap",
+            ),
+            self.multiples,
+            sizing_mode="stretch_width",
+            visible=False,
+        )  # fmt: skip
+        head = pmui.FlexBox(self.keep, self.sweeps, align_items="center")
+        self._layout = pmui.Column(head, self.note, self._shown, sizing_mode="stretch_width")
+
+    def keep_open(self) -> None:
+        """Put the open run, as far as it has come, beside the others."""
+        run = self._finished()
+        if run is None or len(run.steps) < 2:
+            self.note.object = "There is nothing to keep yet: play a few steps first."
+            return
+        self._count += 1
+        self.add(f"{self._count}: {registry[run.spec.method].title}", run)
+
+    def add(self, name: str, run: Finished) -> None:
+        """Keep this run under a name; a name there already is replaced."""
+        self.runs[name] = run
+        for oldest in list(self.runs)[:-MOST]:
+            del self.runs[oldest]
+        self.draw()
+
+    def draw(self) -> None:
+        """Table and pictures of what is kept."""
+        self._shown.visible = bool(self.runs)
+        if not self.runs:
+            self.note.object = ""
+            return
+        channels = compare.channels(self.runs)
+        self.channel.options = channels
+        if self.channel.value not in channels:
+            self.channel.value = channels[0]
+        self.baseline.options = [NONE, *self.runs]
+        if self.baseline.value not in self.baseline.options:
+            self.baseline.value = NONE
+        base = "" if self.baseline.value == NONE else self.baseline.value
+        self.board.fill(self.runs, self.by.value, TOPS[self.top.value], base)
+        self._draw_pictures(base)
+        said = [
+            f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in compare.best(self.runs, SCORES[:2]).items()
+        ]
+        self.note.object = "Best in " + ", in ".join(said) + "." if said else ""
+
+    def update(self) -> None:
+        """Take the runs of a sweep that have ended since."""
+        self.sweeps.update()
+
+    def set_theme(self, theme: str) -> None:
+        """Light or dark."""
+        for chart in (self.curves, self.front, *self._minis):
+            chart.set_theme(theme)
+        self._theme = theme
+
+    def close(self) -> None:
+        """End a sweep under way; for a session that is over."""
+        self.sweeps.close()
+
+    def _make_table(self) -> None:
+        self.keep = pmui.Button(
+            label="Keep this run", icon="push_pin", color="primary", variant="contained", margin=(6, 10),
+            on_click=lambda _: self.keep_open(),
+        )  # fmt: skip
+        self.by = pmui.Select(label="Best by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
+        self.top = pmui.Select(label="Show", options=list(TOPS), value="all", width=120, **SMALL)
+        self.baseline = pmui.Select(
+            label="Baseline", options=[NONE], value=NONE, width=220,
+            description="Every other run is shown beside this one.", **SMALL,
+        )  # fmt: skip
+        self.forget = pmui.Button(
+            label="Forget the ticked",
+            icon="delete",
+            variant="outlined",
+            margin=(6, 8),
+            on_click=lambda _: self._forget(),
+        )
+        self.board = Board()
+        for widget in (self.by, self.top, self.baseline):
+            widget.param.watch(lambda _: self.draw(), "value")
+
+    def _make_pictures(self) -> None:
+        self._theme = "light"
+        self.channel = pmui.Select(label="Curve of", options=["smse"], value="smse", width=170, **SMALL)
+        self.over = pmui.Select(label="over", options=list(AXES), value="seconds", width=150, **SMALL)
+        self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
+        self.small = pmui.Checkbox(
+            label="Small multiples", description="One small picture a run, all on the same scale.", margin=(6, 8)
+        )
+        self.spent = pmui.Select(label="Front of", options=list(SPENT), value="seconds", width=130, **SMALL)
+        self.score = pmui.Select(label="against", options=list(SCORES), value="smse", width=120, **SMALL)
+        self.curves, self.front = Chart(), Chart()
+        self._minis: list[Chart] = []
+        self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        for widget in (self.channel, self.over, self.log, self.small, self.spent, self.score):
+            widget.param.watch(lambda _: self._draw_pictures(), "value")
+
+    def _forget(self) -> None:
+        for name in self.board.ticked:
+            self.runs.pop(name, None)
+        self.draw()
+
+    def _draw_pictures(self, baseline: str | None = None) -> None:
+        if not self.runs:
+            return
+        base = baseline if baseline is not None else "" if self.baseline.value == NONE else self.baseline.value
+        lines = compare.overlay(self.runs, self.channel.value, self.over.value)
+        self.curves.draw(lines, lambda layers: pictures.curves(layers, base, self.log.value))
+        spent, score, colours = self.spent.value, self.score.value, pictures.colours(list(self.runs), base)
+        points = compare.pareto(self.runs, spent, score)
+        points = points.assign(x=points[spent], y=points[score], colour=points["run"].map(colours))
+        self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], spent, score))
+        self._minis = self._drawn_small(lines) if self.small.value else []
+        self.multiples[:] = [pmui.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._minis]
+
+    def _drawn_small(self, lines: Layers) -> list[Chart]:
+        frames = {name: {name: frame} for name, frame in lines.items() if len(frame)}
+        drawn = pictures.multiples(frames, self.log.value)
+        return [self._small(overlay.opts(show_legend=False)) for overlay in drawn.values()]
+
+    def _small(self, overlay: hv.Overlay) -> Chart:
+        """One of several on the same scale, which its own numbers must not change."""
+        chart = Chart(height=200)
+        chart.set_theme(self._theme)
+        chart.draw({}, lambda _: overlay)
+        return chart
+
+    def __panel__(self) -> Any:
+        return self._layout
+
+
+def _grow(share: int) -> dict[str, str]:
+    return {"flex": f"{share} 1 360px", "min-width": "0"}

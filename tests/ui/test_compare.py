@@ -1,0 +1,34 @@
+"""Runs kept on the page, and a sweep, end in one table with their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ui.pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=6")
+    until(lambda: seen.step == 6)
+    seen.page.get_by_text("Compare: runs you keep").click()
+
+    seen.press("Keep this run")
+    rows = seen.page.locator(".tabulator-row")
+    until(lambda: rows.count() == 1)
+    kept = rows.first.inner_text()
+    assert "1: CholQR swaps" in kept
+    assert f"{seen.number('SMSE'):.4f}" in kept
+
+    seen.page.get_by_label("over", exact=True).first.fill("3, 5")
+    seen.page.get_by_label("steps each").fill("4")
+    seen.page.get_by_label("steps each").press("Enter")
+    seen.page.get_by_role("button", name="Sweep", exact=True).click()
+    until(lambda: rows.count() == 3)
+    assert {"num_inducing=3", "num_inducing=5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
+
+    seen.page.get_by_label("Small multiples").check()
+    until(lambda: seen.page.get_by_text("num_inducing=5").count() >= 1)
