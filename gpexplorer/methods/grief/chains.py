@@ -6,6 +6,7 @@ log p(z | y) = LML(z) + sum_j log N(z_j; mu_j, tau_j^2),  z = (log w, log s2)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +18,7 @@ from .diagnostics import bulk_ess, rhat
 from .mala import Density, Tuning, tuned, tuning, walk
 from .moments import Moments, cast, merged, moments
 from .priors import LogNormal
-from .rotated import Rotated, fisher, likelihood
+from .rotated import Rotated, fisher, halves, likelihood
 
 WATCHED, HELD = 3, 256  # leading weights watched beside likelihood and noise; draws of them held, a chain
 
@@ -66,6 +67,18 @@ class Target(NamedTuple):
         mu[-1], tau[-1] = self.noise
         return mu, tau
 
+    def density(self) -> Callable[[Tensor], Density]:
+        """log p(z | y), without its constant, and its slope."""
+        given, (mu, tau) = halves(self.basis), self.prior
+        precision = tau.square().reciprocal()
+
+        def density(z: Tensor) -> Density:
+            data, off = likelihood(given, z), z - mu
+            pull = off * precision
+            return Density(data.value.add_(off.mul_(pull).sum(1), alpha=-0.5), data.slope.sub_(pull))
+
+        return density
+
     @property
     def mode(self) -> Tensor:
         """Where the prior of w and s2 is highest: where sampling begins."""
@@ -102,21 +115,15 @@ def stretch(method: Any, target: Target, state: State, warming: bool) -> tuple[S
     z, sd = state.z.to(basis.e), state.sd.to(basis.e)
     if warming and state.position:
         sd = _scaling(target, z.mean(0))
-    course = _adapting(method, z.shape[1]) if warming else _fixed
+    course = _adapting(method, z.shape[1]) if warming else fixed
     eps = state.tuning if warming else state.tuning._replace(log_eps=state.tuning.average)
-    mu, tau = target.prior
-
-    def density(at: Tensor) -> Density:
-        data, off = likelihood(basis, at), (at - mu) / tau
-        return Density(data.value - 0.5 * off.square().sum(1), data.slope - off / tau)
-
     every = min(method.thin, method.per_step)
-    found = walk(density, z, sd, _random(method, state, z), course, eps, every)
+    found = walk(target.density(), z, sd, _random(method, state, z), course, eps, every)
     draws = found.draws.flatten(0, 1)  # [k C, r + 1]
     seen, before = moments(basis, draws), state.position - (0 if warming else method.warm_up)
     if before and not warming:
         seen = merged(cast(state.moments, basis.e), seen)
-    values = likelihood(basis, draws).value
+    values = likelihood(halves(basis), draws).value
     watched, stride = _watch(state, found.draws, values.view(found.draws.shape[:2]), before * len(found.draws))
     return state._replace(
         step=state.step + 1,
@@ -136,7 +143,8 @@ def _adapting(method: Any, q: int) -> Any:
     return lambda now, rate: tuned(now, q, rate, method.acceptance)
 
 
-def _fixed(now: Tuning, rate: float) -> Tuning:
+def fixed(now: Tuning, rate: float) -> Tuning:
+    """The step size does not move: what sampling needs to be exact."""
     return now
 
 

@@ -1,7 +1,7 @@
 """Metropolis-adjusted Langevin chains, many at once, in coordinates scaled by the Fisher information.
 
 z' = z + eps^2 D grad / 2 + eps sqrt(D) xi,   D = 1 / (Fisher + prior precision), diagonal    Girolami and Calderhead
-h = eps sqrt(D) (grad + grad') / 2,  log ratio = log p(z') - log p(z) - xi'h - h'h / 2         (2011), eqs 5 and 6
+h = eps sqrt(D) (grad + grad') / 2,  log ratio = log p(z') - log p(z) - (xi + h / 2)'h       (2011), eqs 5 and 6
 log eps by dual averaging to an acceptance of 0.574                        Hoffman and Gelman (2014), section 3.2
 """
 
@@ -72,18 +72,20 @@ def walk(
 ) -> Walk:
     """k iterations with normals and uniforms given; eps as `course` makes it of each acceptance. O(k C q)."""
     at, now, accepted = density(z), start, 0.0
-    draws, values = [], []
+    draws, values, half, half2, eps = [], [], sd, sd, math.nan
     for k, (xi, uniform) in enumerate(zip(*random, strict=True), 1):
-        half = sd * math.exp(now.log_eps)
-        move = torch.addcmul(half * xi, half.square(), at.slope, value=0.5)
-        proposed = z + move
+        if now.log_eps != eps:
+            eps = now.log_eps
+            half = sd * math.exp(eps)
+            half2 = 0.5 * half.square()
+        proposed = torch.addcmul(z, half, xi).addcmul_(half2, at.slope)
         there = density(proposed)
-        h = (at.slope + there.slope).mul_(half).mul_(0.5)
-        ratio = there.value - at.value - (torch.add(xi, h, alpha=0.5).mul_(h)).sum(1)
-        chance = ratio.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
-        taken = (uniform < chance)[:, None]
-        z = torch.where(taken, proposed, z)
-        at = Density(torch.where(taken[:, 0], there.value, at.value), torch.where(taken, there.slope, at.slope))
+        h = (at.slope + there.slope).mul_(half)  # twice the legend's
+        chance = (there.value - at.value).sub_(torch.add(xi, h, alpha=0.25).mul_(h).sum(1), alpha=0.5)
+        chance = chance.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
+        taken = uniform < chance
+        z, slope = (torch.where(taken[:, None], new, old) for new, old in ((proposed, z), (there.slope, at.slope)))
+        at = Density(torch.where(taken, there.value, at.value), slope)
         rate = float(chance.mean())
         accepted += rate
         now = course(now, rate)
