@@ -33,6 +33,20 @@ def model(key: str = "scgd", at: Problem | None = None, **settings: Any) -> Mode
     return Model(method(key, **settings), at or problem())
 
 
+def begun(method: Any, at: Problem) -> tuple[Model, Any]:
+    """A learner before its first minibatch."""
+    model, state = Model(method, at, method.validation), next(method.steps(at)).state
+    return model, method.learner(model, state)
+
+
+def mixed(n: int = 64) -> Problem:
+    """A line and a parabola that a linear kernel takes for noise: minibatches alone mistake how much of it."""
+    draw = torch.Generator().manual_seed(1)
+    X, e = (torch.randn(n, k, generator=draw, dtype=torch.float64) for k in (1, 1))
+    y = (1.5 * X + X.square() + 0.1 * e)[:, 0]
+    return Problem(Dataset(X, y), kernels.make("se-ard", 1), torch.tensor([0.0, 0.0, -1.0], dtype=torch.float64))
+
+
 def dense(model: Model, theta: Tensor) -> Tensor:
     """NLML without its constant by the n x n matrix, differentiable in theta."""
     X, y = model.rows(slice(None))

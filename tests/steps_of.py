@@ -25,16 +25,8 @@ SMALL |= {"block": 6, "chunk": 2, "subset": 20, "rank": 4, "pairs": 3, "max_iter
 SMALL |= {"num_regressors": 12, "growth": 2}
 SMALL |= {"num_eigenfunctions": 20, "grid_points": 4, "chains": 2, "per_step": 4, "warm_up": 3, "thin": 2}
 SMALL |= {"restarts": 1}
-SMALL |= {
-    "width": 8,
-    "num_features": 8,
-    "batch_size": 16,
-    "minibatches": 2,
-    "evaluate_every": 2,
-    "search": 2,
-    "trial": 3,
-}
-SMALL |= {"epochs": 10}
+SMALL |= {"width": 8, "num_features": 8, "batch_size": 16, "minibatches": 2, "evaluate_every": 2, "epochs": 10}
+SMALL |= {"search": 2, "trial": 3}
 STEPS = 22
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,18 +10,11 @@ import torch
 from torch import Tensor
 
 from gpexplorer.methods.stochastic.exact import exact, exact_gradient
-from gpexplorer.methods.stochastic.learner import Learner, Rows
-from gpexplorer.methods.stochastic.model import Model
+from gpexplorer.methods.stochastic.learner import Rows
 from gpexplorer.methods.stochastic.optimisers import OPTIMISERS
 from gpexplorer.methods.stochastic.scgd import inverse
 from gpexplorer.problem import Problem
-from oracles_stochastic import dense, method, problem
-
-
-def begun(method: Any, at: Problem) -> tuple[Model, Learner]:
-    """A learner before its first minibatch."""
-    model, state = Model(method, at, method.validation), next(method.steps(at)).state
-    return model, method.learner(model, state)
+from oracles_stochastic import begun, dense, method, mixed, problem
 
 
 def walked(method: Any, at: Problem) -> list[Any]:
@@ -51,7 +45,7 @@ def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(
     model, learner = begun(method("scgd", batch_size=40, averaging=1.0, **settings), at)
     theta = learner.point.theta.clone()
 
-    value = learner.take(0, rate=1e-9)
+    value = learner.gradient(torch.arange(40), 0)
 
     want = exact_gradient(model, theta, exact(model, theta))
     D = model.D
@@ -97,9 +91,9 @@ def test_constraints_on_theta_hold_after_every_minibatch():
     at = problem(noise=0.0)
     _, learner = begun(method("scgd", batch_size=8, optimiser="sgd", noise_floor=0.3, largest=1.2), at)
 
+    learner.rate = 0.5
     for t in range(40):
-        learner.step(t, 0.5)
-        learner.take(t, 0.5)
+        learner.move(t)
         assert float(learner.point.theta[-1].exp()) >= 0.3 - 1e-12
         assert float(learner.point.x.abs().max()) <= 1.2049  # log 0.3 is the one entry that the floor may push out
 
@@ -108,12 +102,12 @@ def test_a_refresh_makes_the_gram_matrix_exact():
     at = problem()
     model, learner = begun(method("scgd", batch_size=8, refresh=5, rate=0.05, averaging=0.3), at)
     for t in range(5):
-        learner.take(t, 0.05)
+        learner.move(t)
     assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
 
     before = learner.point.theta.clone()
     learner.method.averaging = 1e-12
-    learner.take(5, 0.0 + 1e-12)
+    learner.move(5)
 
     assert learner.gap(exact(model, before))[0] < 1e-9
 
@@ -152,3 +146,46 @@ def test_a_rate_that_is_too_large_is_said_to_diverge():
 
     assert outcome.reason == "diverged"
     assert "lower the rate" in outcome.message
+
+
+def ending(key: str, at: Problem, minibatches: int = 1200, **settings: Any) -> float:
+    """The likelihood where a method ends."""
+    model, learner = begun(method(key, layers=0, **settings), at)
+    for t in range(minibatches):
+        learner.move(t)
+    return exact(model, learner.point.theta).value
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Matrices of 2 x 2, thousands of times: a second thread only waits for the first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_sixteen_rows_at_a_time_reach_the_optimum_where_bias_does_not():
+    at, schedule = mixed(), {"batch_size": 16, "rate": 0.1, "rate_decay": 0.5}
+    best = ending("full-batch", at, 500, rate=0.05)
+
+    far = {key: ending(key, at, **schedule) - best for key in ("scgd", "minimax", "bsgd")}
+
+    assert 0.0 <= far["scgd"] < 0.35
+    assert 0.0 <= far["minimax"] < 0.35
+    assert far["bsgd"] > 1.2
+
+
+def test_the_bias_of_a_minibatch_vanishes_as_it_grows_to_all_rows():
+    at = problem(shift=0.4)
+    model, learner = begun(method("bsgd", batch_size=40), at)
+    theta = learner.point.theta.clone()
+
+    learner.gradient(torch.arange(40), 0)
+
+    want = exact_gradient(model, theta, exact(model, theta)) / 40
+    torch.testing.assert_close(learner.point.g[model.D :], want, rtol=1e-6, atol=1e-8)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)
+    mean = torch.stack([learner.gradient(rows, 0) * 0 + learner.point.g for rows in order]).mean(0)[model.D :]
+    assert float((mean - want).norm()) > 0.1 * float(want.norm())

@@ -13,7 +13,8 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
 
     A step is its minibatches, and its share of a pass over all rows for the exact likelihood.
     """
-    s, b, D, p = model.like.element_size(), min(method.batch_size, model.n), model.D, model.size
+    s, D, p = model.like.element_size(), model.D, model.size
+    b = min(getattr(method, "batch_size", model.n), model.n)  # all rows, where a method has no such setting
     waves = 2.0 * model.D * model.map.width if model.waves else 0.0
     forward = 2.0 * model.map.size + waves
     minibatch = algebra + 3.0 * b * forward + 12.0 * (p + D)

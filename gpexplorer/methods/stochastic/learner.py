@@ -39,7 +39,7 @@ class Learner(ABC):
 
     def __init__(self, method: Any, model: Model, state: State) -> None:
         self.method, self.model, self.rate = method, model, state.rate
-        self.rows = Rows(method.seed, model.n, method.batch_size, "rows")
+        self.rows = Rows(method.seed, model.n, getattr(method, "batch_size", model.n), "rows")
         self.optimiser = OPTIMISERS[method.optimiser]
         self.point = self.begin(state)
         x = self.point.x
@@ -54,8 +54,8 @@ class Learner(ABC):
         """Own copies of the state's parameters and matrices, or the first ones where it has none."""
 
     @abstractmethod
-    def take(self, t: int, rate: float) -> Tensor:
-        """Minibatch t: move the parameters; return its estimate of 2 NLML / n, on the device."""
+    def gradient(self, index: Tensor, t: int) -> Tensor:
+        """Write these rows' gradient of NLML / n into the point; return their estimate of 2 NLML / n, on the device."""
 
     @abstractmethod
     def matrices(self) -> tuple[Tensor, ...]:
@@ -66,15 +66,20 @@ class Learner(ABC):
         """Relative error of the matrix that stands for F, and the penalty; nan where there is none."""
 
     def move(self, t: int) -> None:
-        """Minibatch t at the rate its schedule gives it."""
+        """Minibatch t at the rate its schedule gives it: parameters move, and back to where the constraints hold."""
         rate = self.rate * (1.0 + t / self.rows.per_epoch) ** -self.method.rate_decay
-        self.seen += self.take(t, rate)
+        self.before(t)
+        self.seen += self.gradient(self.rows(t), t)
         self.count += 1
-
-    def step(self, t: int, rate: float) -> None:
-        """Move by the gradient in the buffer, and back to where the constraints hold."""
         self.optimiser.move(self.point.x, self.point.g, self.averages, t, rate)
         self.point.hold(self.log_floor, self.method.largest)
+        self.after(t)
+
+    def before(self, t: int) -> None:  # noqa: B027 - most methods have nothing to do
+        """What comes before minibatch t."""
+
+    def after(self, t: int) -> None:  # noqa: B027
+        """What comes after minibatch t moved the parameters."""
 
     def estimate(self) -> float:
         """NLML as the minibatches since the last call saw it, on average."""

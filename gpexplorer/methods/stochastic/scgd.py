@@ -38,6 +38,7 @@ class SCGD(Minibatches):
         "averaging": r"\tilde F_{t+1} = (1-b_t)\,\tilde F_t + b_t\,\tfrac{n}{s}\textstyle\sum_{i\in S} F_i",
     }
 
+    batch_size = settings.batch_size()
     averaging = param.Number(
         0.1,
         bounds=(0.0, 1.0),
@@ -75,11 +76,13 @@ class _Learner(Learner):
     def gap(self, now: Exact) -> tuple[float, float]:
         return float((self.S * self.model.n - now.gram).norm() / now.gram.norm()), math.nan
 
-    def take(self, t: int, rate: float) -> Tensor:
+    def before(self, t: int) -> None:
+        if self.method.refresh and t and t % self.method.refresh == 0:
+            self.S = exact(self.model, self.point.theta).gram / self.model.n
+
+    def gradient(self, index: Tensor, t: int) -> Tensor:
         model, point, method = self.model, self.point, self.method
-        if method.refresh and t and t % method.refresh == 0:
-            self.S = exact(model, point.theta).gram / model.n
-        X, y = model.rows(self.rows(t))
+        X, y = model.rows(index)
         at = model.features(point.parts, X)
 
         b_t = method.averaging * (1.0 + t / self.rows.per_epoch) ** -method.averaging_decay
@@ -88,9 +91,7 @@ class _Learner(Learner):
 
         fit = point.gradient(at, y, M)
         ridge = torch.dot(point.w, point.w) + (model.n - model.D) * 2.0 * point.theta[-1]
-        value = fit / len(y) + (ridge + logdet) / model.n
-        self.step(t, rate)
-        return value
+        return fit / len(y) + (ridge + logdet) / model.n
 
 
 def inverse(S: Tensor, n: int, s2: Tensor) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ def optimiser() -> Any:
     )
 
 
-def rate(default: float = 1e-3) -> Any:
+def rate(default: float = 3e-3) -> Any:
     """a_0."""
     return param.Number(
         default,
@@ -93,10 +93,10 @@ def epochs() -> Any:
     return param.Integer(100, bounds=(1, None), softbounds=(10, 200), doc="Passes over the rows, at most.")
 
 
-def minibatches() -> Any:
+def minibatches(default: int = 100) -> Any:
     """Work of a step."""
     return param.Integer(
-        100, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches of one step: more make fewer, longer steps."
+        default, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches of one step: more make fewer, longer steps."
     )
 
 

@@ -38,7 +38,7 @@ class Minibatches(Method):
     Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "kernel": r"k(x,x') = \phi(x)^\top\phi(x')",
-        "batch_size": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
+        "epochs": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
@@ -48,7 +48,6 @@ class Minibatches(Method):
     activation = settings.activation()
     num_features = settings.num_features()
     frequencies = settings.frequencies()
-    batch_size = settings.batch_size()
     optimiser = settings.optimiser()
     rate = settings.rate()
     rate_decay = settings.rate_decay()
@@ -83,7 +82,8 @@ class Minibatches(Method):
             if state.phase == "diverged":
                 return Outcome("diverged", f"Parameters left the box; lower the rate {state.rate:.2g}.")
         if state.phase != "best":
-            state = state._replace(step=state.step + 1, phase="best", theta=state.best_theta)
+            best = state.theta if state.best_theta is None else state.best_theta
+            state = state._replace(step=state.step + 1, phase="best", theta=best)
             yield Step(state, Report("best", state.best_value, noise=math.exp(float(state.theta[-1]))))
         if state.batches < last:
             return Outcome("converged", f"No better theta in {self.patience} evaluations; the best one is the answer.")

@@ -1,0 +1,186 @@
+"""MINIMAX: the Gram matrix as a variable of its own, held to the real one by a penalty whose gradient has no bias.
+
+    Psi = g(theta) + log |A| + mu <B, A - F(theta)> / |A|,   min over (theta, A), max over |B| <= 1        eq 3.2
+    1. (theta, A) <- proj(. - a grad Psi)        A >= s2 I, sd >= sd_min, and the box
+    2. B <- proj(B + b grad Psi), on a minibatch of its own
+
+F is linear in the rows, so its minibatches are unbiased. A and F are kept per row (A / n): the penalty is the same.
+
+Published, A and B move by the optimiser of theta (`metric="flat"`); A then leaves the cone at almost every step when F
+is ill-conditioned, and mu = 1 is too small for A = F: that takes mu >= |F| |F^-1|. With `metric="affine"` their steps
+are preconditioned so as to fit every eigenvalue, and A is pulled towards F, as the saddle alone would spiral outwards:
+
+    M = -mu B / |A|                          the multiplier of A = F, which tends to F^-1
+    A <- A - a (2 (A^-1 + M)^-1 - A) - a kappa (A - F),    since 2 (A^-1 + M)^-1 - A = (A^-1 + M)^-1 (A^-1 - M) A
+    B <- B + b (|A| / mu) A^-1 (A - F) A^-1
+
+A^-1 - M is the gradient in A, but for the derivative of 1 / |A|, which vanishes where A = F.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import param
+import torch
+from torch import Tensor
+
+from ...linalg.cholesky import cholesky
+from ...problem import Cost, Problem
+from . import settings
+from .cones import above, within_ball
+from .costs import cost
+from .exact import Exact, exact
+from .head import Point
+from .learner import Learner, Rows
+from .model import Model
+from .state import State
+from .walking import Minibatches
+
+
+class Minimax(Minibatches):
+    """Unbiased stochastic descent and ascent on a saddle whose value is the marginal likelihood."""
+
+    key: ClassVar[str] = "minimax"
+    title: ClassVar[str] = "MINIMAX"
+    equations: ClassVar[dict[str, str]] = {
+        **Minibatches.equations,
+        "mu": r"\Psi = g + \log|A| + \mu\,\langle B, A - F(\theta)\rangle / \|A\|",
+        "rate_matrix": r"A \leftarrow \operatorname{proj}_{A \succeq \sigma^2 I}(A - a\,\nabla_A \Psi)",
+        "rate_ascent": r"B \leftarrow \operatorname{proj}_{\|B\|\le 1}(B + b\,\nabla_B \Psi)",
+    }
+
+    batch_size = settings.batch_size()
+    metric: str = param.Selector(  # type: ignore[assignment]
+        default="affine",
+        objects=["affine", "flat"],
+        doc="Geometry of the steps of A and B: that of positive definite matrices, or the flat one of the paper.",
+    )
+    mu = param.Number(
+        1e10,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        doc="Penalty on A - F: 1 in the paper; A = F takes mu above the condition number of F.",
+    )
+    mu_growth = param.Number(
+        1.0, bounds=(1.0, None), softbounds=(1.0, 10.0), doc="Factor by which mu grows with each epoch."
+    )
+    rate_matrix = param.Number(
+        0.05, bounds=(0.0, None), inclusive_bounds=(False, True), softbounds=(1e-3, 1.0), doc="Rate a of A (affine)."
+    )
+    rate_ascent = param.Number(
+        0.02, bounds=(0.0, None), inclusive_bounds=(False, True), softbounds=(1e-3, 1.0), doc="Rate b of B."
+    )
+    damping = param.Number(
+        2.0, bounds=(0.0, None), softbounds=(0.0, 10.0), doc="Pull kappa of A towards F (affine); 0 is undamped."
+    )
+    refresh = settings.refresh()
+
+    def learner(self, model: Model, state: State) -> Learner:
+        return _Learner(self, model, state)
+
+    def cost(self, problem: Problem) -> Cost:
+        model = Model(self, problem, self.validation)
+        D, b = model.D, self.batch_size
+        algebra = (9.0 if self.metric == "affine" else 4.0 / 3.0) * D**3 + 6.0 * b * D**2
+        return cost(self, model, algebra, matrices=6)
+
+
+class _Learner(Learner):
+    A: Tensor  # [D, D] stands for F / n
+    B: Tensor  # [D, D]
+    held: tuple[Tensor, ...]  # averages of B, in the flat metric
+    off: Tensor  # [D, D] A - F / n as the minibatch of theta saw it
+
+    def begin(self, state: State) -> Point:
+        self.flat, model = self.method.metric == "flat", self.model
+        self.other = Rows(self.method.seed, model.n, self.method.batch_size, "ascent")
+        if state.matrices:
+            self.A, self.B, *rest = (part.clone() for part in state.matrices)
+            theta, w, self.held = state.theta, state.w, tuple(rest)
+        else:
+            theta = model.matched(state.theta)
+            now = exact(model, theta)
+            self.A, w = self._of(now), now.w
+        point = Point(model, w, theta, self.A.flatten() if self.flat else None)
+        if self.flat:
+            self.A = point.extra.view(model.D, model.D)
+        self._factored(point)
+        if not state.matrices:
+            self.B = within_ball(self.inverse * (-self.A.norm() / self.method.mu))
+            self.held = tuple(torch.zeros_like(self.B) for _ in range(self.optimiser.averages if self.flat else 0))
+        return point
+
+    def _of(self, now: Exact) -> Tensor:
+        """F / n."""
+        A = now.gram / self.model.n
+        A.diagonal().add_(now.s2 / self.model.n)
+        return A
+
+    def _factored(self, point: Point) -> None:
+        """Bring A back above s2 I, then its inverse and log determinant up to date."""
+        self.A.copy_(above(self.A, point.s2() / self.model.n))
+        L, info = torch.linalg.cholesky_ex(self.A)
+        if int(info):
+            L = cholesky(self.A, "A").L
+        self.inverse, self.logdet = torch.cholesky_inverse(L), 2.0 * L.diagonal().log().sum()
+
+    def matrices(self) -> tuple[Tensor, ...]:
+        return (self.A.clone(), self.B.clone(), *(part.clone() for part in self.held))
+
+    def gap(self, now: Exact) -> tuple[float, float]:
+        off = (self.A - self._of(now)).norm()
+        return float(off / self._of(now).norm()), float(self.method.mu * off / self.A.norm())
+
+    def before(self, t: int) -> None:
+        if self.method.refresh and t and t % self.method.refresh == 0:
+            self.A.copy_(self._of(exact(self.model, self.point.theta)))
+            self._factored(self.point)
+
+    def gradient(self, index: Tensor, t: int) -> Tensor:
+        model, point, mu = self.model, self.point, self._mu(t)
+        X, y = model.rows(index)
+        at, size = model.features(point.parts, X), self.A.norm()
+        self.off = self._off(at.Phi)
+
+        fit = point.gradient(at, y, self.B * (-mu / (model.n * size)))
+        inner = mu * torch.sum(self.B * self.off) / size
+        if self.flat:
+            slope = self.inverse + self.B * (mu / size) - self.A * (inner / size.square())
+            torch.mul(slope, 0.5 / model.n, out=point.g_extra.view_as(self.A))
+        ridge = torch.dot(point.w, point.w) + (model.n - model.D) * 2.0 * point.theta[-1]
+        logdet = self.logdet + model.D * math.log(model.n)
+        return fit / len(y) + (ridge + logdet + inner) / model.n
+
+    def after(self, t: int) -> None:
+        method, mu = self.method, self._mu(t)
+        if not self.flat:
+            mean = self._mean(mu / self.A.norm())
+            self.A.mul_(1.0 + method.rate_matrix).sub_(mean, alpha=method.rate_matrix)
+            self.A.sub_(self.off, alpha=method.rate_matrix * method.damping)
+        self._factored(self.point)
+
+        X, _ = self.model.rows(self.other(t))
+        size = self.A.norm()
+        off = self._off(self.model.features(self.point.parts, X).Phi)
+        if self.flat:
+            slope = off * (-0.5 * mu / (self.model.n * size))
+            self.optimiser.move(self.B, slope, self.held, t, method.rate_ascent)
+        else:
+            self.B.addmm_(self.inverse @ off, self.inverse, alpha=float(method.rate_ascent * size / mu))
+        within_ball(self.B)
+
+    def _mu(self, t: int) -> float:
+        return float(self.method.mu * self.method.mu_growth ** (t // self.rows.per_epoch))
+
+    def _mean(self, scale: Tensor) -> Tensor:
+        """2 (A^-1 + M)^-1, the harmonic mean of A and M^-1."""
+        L = cholesky(self.inverse - self.B * scale, "A^-1 + M").L
+        return torch.cholesky_inverse(L).mul_(2.0)
+
+    def _off(self, Phi: Tensor) -> Tensor:
+        """A - F / n, as this minibatch sees it."""
+        off = torch.addmm(self.A, Phi.T, Phi, alpha=-1.0 / len(Phi))
+        off.diagonal().sub_(self.point.s2() / self.model.n)
+        return off
