@@ -22,13 +22,18 @@ from ...errors import NotPositiveDefinite
 from ...features.grid import Grid
 from ...linalg.blocks import row_blocks
 from ...linalg.descent import Evaluated, descend
+from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
 from ..base import Method, Steps
 from ..subset import learn_on_subset
+from .answers import Known, answers, basis_of
 from .evidence import gradient, gram
 from .laid import grid_of
+from .priors import log_normal
+from .rotated import Rotated, coefficients, halves, likelihood
 from .state import Info as Report
 from .state import State as At
+from .weights import FLAT, chosen
 
 Phase = Generator[Step, None, At]
 
@@ -76,6 +81,12 @@ class Grief(Method):
         1e-4, bounds=(0.0, 1.0), doc="Stop when a round improves the likelihood by less than this fraction."
     )
 
+    weights: Any = param.Selector(
+        default="kernel", objects=["kernel", "posterior", "likelihood"],
+        doc="Weights of the eigenfunctions at the end: the kernel's own, the mode under type I's priors, or those of "
+        "highest likelihood, which fit too much.",
+    )  # fmt: skip
+
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
         state = resume
         if state is None:
@@ -86,17 +97,27 @@ class Grief(Method):
         grid = grid_of(problem, self.grid_points)
         if state.phase == "subset":
             state = yield from self._on_subset(problem, state)
+        if state.phase != "weights":
+            outcome = yield from self._rounds(problem, grid, state)
+            if self.weights == "kernel":
+                return outcome[1]
+            state = self._weighted(problem, outcome[0])
+            yield Step(state, Report("weights", state.objective))
+        return Outcome("converged", f"With weights of their own the NLML is {state.objective:.6g}.")
+
+    def _rounds(self, problem: Problem, grid: Grid, state: At) -> Generator[Step, None, tuple[At, Outcome]]:
+        """Rounds until choosing the eigenfunctions anew gains nothing."""
         while state.round < self.max_rounds:
             state = yield from self._round(problem, grid, state)
             if not self.learn:
-                return Outcome("converged", "The weights are found; the hyperparameters stay as they started.")
+                return state, Outcome("converged", "The weights are found; the hyperparameters stay as they started.")
             gain = state.round_begin - state.objective
             if gain <= self.tolerance * max(abs(state.objective), 1.0):
-                return Outcome("converged", f"Choosing the eigenfunctions anew gained {max(gain, 0.0):.2g} nat.")
+                return state, Outcome("converged", f"Choosing the eigenfunctions anew gained {max(gain, 0.0):.2g} nat.")
             state = state._replace(
                 round=state.round + 1, position=0, theta_begin=state.theta.clone(), round_begin=state.objective
             )
-        return Outcome("budget", f"All {self.max_rounds} rounds are done; raise max_rounds to go on.")
+        return state, Outcome("budget", f"All {self.max_rounds} rounds are done; raise max_rounds to go on.")
 
     def _on_subset(self, problem: Problem, state: At) -> Phase:
         """Where to begin; resumed by replaying its evaluations."""
@@ -143,8 +164,26 @@ class Grief(Method):
             carried = grid.features(theta, X, index).square().sum()
         return float(carried / problem.kernel.diag(theta, X).sum())
 
+    def chosen(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Tensor, Tensor]:
+        """The orthogonal basis, (log w, log s2) in it, and which products [p, d] the eigenfunctions are made of."""
+        grid = grid_of(problem, self.grid_points)
+        index = grid.spectrum(theta, self.num_eigenfunctions).made_of
+        basis = basis_of(problem, grid, theta, index, self.map)
+        if self.weights == "likelihood":
+            return basis, chosen(basis, FLAT, FLAT), index
+        return basis, chosen(basis, log_normal(1.0, 100.0), log_normal(noise_variance(theta), 0.04)), index
+
+    def _weighted(self, problem: Problem, state: At) -> At:
+        basis, z, _ = self.chosen(problem, state.theta)
+        objective = -float(likelihood(halves(basis), z[None]).value)
+        return state._replace(step=state.step + 1, phase="weights", objective=objective)
+
     def posterior(self, problem: Problem, state: At) -> Posterior:
         grid, theta = grid_of(problem, self.grid_points), state.theta
+        if state.phase == "weights":
+            basis, z, index = self.chosen(problem, theta)
+            m, v = coefficients(basis, z[None])
+            return answers(problem, grid, theta, index, basis.V, Known(m[0], v[0], torch.zeros_like(m[0])))
         with torch.no_grad():
             index = grid.spectrum(theta, self.num_eigenfunctions).made_of
             now = gram(grid, theta, problem.train, index, self.map)

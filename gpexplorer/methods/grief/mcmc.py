@@ -12,26 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import param
-import torch
 from torch import Tensor
 
-from ...linalg.blocks import row_blocks
-from ...linalg.reduction import sum_of_squares
 from ...objectives import noise_variance
-from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
 from ..subset import learn_on_subset
+from .answers import Known, answers, basis_of
 from .chains import Info as Report
 from .chains import State as At
 from .chains import Target, opened, report, stretch
-from .evidence import products
 from .laid import grid_of
 from .moments import Moments, cast, moments, spread
 from .priors import log_normal
-from .rotated import Rotated, rotate
+from .rotated import Rotated
 
 
 class GriefMCMC(Method):
@@ -128,9 +125,7 @@ class GriefMCMC(Method):
         """The orthogonal basis of this theta, and which products [p, d] its eigenfunctions are made of."""
         grid = grid_of(problem, self.grid_points)
         index = grid.spectrum(theta, self.num_eigenfunctions).made_of
-        A, c = products(grid, theta, problem.train, index, self.map)
-        eps = torch.finfo(problem.train.y.dtype).eps
-        return rotate(A, c, sum_of_squares(problem.train.y), len(problem.train), eps), index
+        return basis_of(problem, grid, theta, index, self.map), index
 
     def _target(self, problem: Problem, state: At) -> Target:
         weights = log_normal(self.weight_mode, self.weight_variance)
@@ -140,27 +135,13 @@ class GriefMCMC(Method):
     def posterior(self, problem: Problem, state: At) -> Posterior:
         """Of f, the weights and the noise averaged over; before there are draws, of the kernel as it is."""
         basis, index = self.basis(problem, state.theta)
-        like, grid = problem.train.y, grid_of(problem, self.grid_points)
-        seen: Moments = state.moments
+        seen: Moments = cast(state.moments, basis.e)
         if not seen.size:
-            seen = moments(
-                basis, torch.cat([basis.e.new_zeros(len(basis.e)), 2.0 * state.theta[-1:].to(basis.e)])[None]
-            )
-        seen = cast(seen, like)
-        V, (diagonal, direction) = basis.V.to(like), spread(seen)
-
-        def predict(X: Any) -> Prediction:
-            mean, var = like.new_empty(len(X)), problem.kernel.diag(state.theta, X)
-            for rows in row_blocks(len(X), 4 * like.element_size() * len(index)):
-                with torch.no_grad():
-                    Phi = grid.features(state.theta, X[rows], index)
-                Psi = Phi @ V
-                mean[rows] = Psi @ seen.m
-                inside = Psi.square() @ diagonal + (Psi @ direction).square()
-                var[rows] = (var[rows] - Phi.square().sum(1)).clamp_min(0.0) + inside
-            return Prediction(mean, var)
-
-        return predict
+            z = basis.e.new_zeros(1, len(basis.e) + 1)
+            z[0, -1] = 2.0 * state.theta[-1]
+            seen = moments(basis, z)
+        known = Known(seen.m, *spread(seen))
+        return answers(problem, grid_of(problem, self.grid_points), state.theta, index, basis.V, known)
 
     def cost(self, problem: Problem) -> Cost:
         """Of a stretch; the pass over the rows before the first one takes n p^2 flops more."""

@@ -12,7 +12,7 @@ class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "learn": what the step was part of
+    phase: str  # "subset" | "learn" | "weights": what the step was part of
     round: int  # how often the eigenfunctions were chosen
     position: int  # evaluations done in this round, or on the subset
     theta: Tensor  # [P]
