@@ -16,6 +16,7 @@ from ..objectives import noise_variance
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
+from .grief_eigenfunctions import on_grid
 from .palette import CYCLE, ROLES
 
 SHOWN, POINTS, ROWS = 4, 160, 2000
@@ -41,6 +42,10 @@ class Mixer(View):
     column = param.Integer(
         1, bounds=(1, None), label="Input", doc="The input on the axis; the others stay at their medians."
     )
+
+    def applies(self, run: Run) -> bool:
+        """Methods on a grid."""
+        return super().applies(run) and on_grid(run)
 
     def data(self, run: Run, at: int) -> Layers:
         """Eigenfunctions scaled by their weights, the mean as it is and as mixed; over at most 2000 rows."""

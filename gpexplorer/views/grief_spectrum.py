@@ -11,6 +11,7 @@ import pandas as pd
 from ..features.grid import Grid
 from ..runs.run import Run
 from .base import Layers, View, labels, layer
+from .grief_eigenfunctions import on_grid
 from .palette import ROLES
 
 BEYOND = 2  # times as many eigenvalues are drawn as are kept
@@ -24,6 +25,10 @@ class Spectrum(View):
     help: ClassVar[str] = "Where do the kept eigenvalues end: below the noise, or while they still matter?"
     family: ClassVar[str] = "grief"
     order: ClassVar[int] = 20
+
+    def applies(self, run: Run) -> bool:
+        """Methods on a grid."""
+        return super().applies(run) and on_grid(run)
 
     def data(self, run: Run, at: int) -> Layers:
         """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""

@@ -27,7 +27,7 @@ from .chains import State as At
 from .chains import Target, opened, report, stretch
 from .laid import grid_of
 from .moments import Moments, cast, moments, spread
-from .priors import log_normal
+from .priors import LogNormal, log_normal
 from .rotated import Rotated
 
 
@@ -127,10 +127,14 @@ class GriefMCMC(Method):
         index = grid.spectrum(theta, self.num_eigenfunctions).made_of
         return basis_of(problem, grid, theta, index, self.map), index
 
+    @property
+    def weight_prior(self) -> LogNormal:
+        """The prior of every weight."""
+        return log_normal(self.weight_mode, self.weight_variance)
+
     def _target(self, problem: Problem, state: At) -> Target:
-        weights = log_normal(self.weight_mode, self.weight_variance)
         noise = log_normal(noise_variance(state.theta), self.noise_prior)
-        return Target(self.basis(problem, state.theta)[0], weights, noise)
+        return Target(self.basis(problem, state.theta)[0], self.weight_prior, noise)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         """Of f, the weights and the noise averaged over; before there are draws, of the kernel as it is."""
