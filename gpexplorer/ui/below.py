@@ -39,6 +39,15 @@ class Below(pn.viewable.Viewer):
         )  # fmt: skip
         self._layout.param.watch(lambda event: self._unfold(event.new), "active")
 
+    @property
+    def visible(self) -> bool:
+        """Whether the panels are on the page at all."""
+        return bool(self._layout.visible)
+
+    @visible.setter
+    def visible(self, shown: bool) -> None:
+        self._layout.visible = shown
+
     def update(self) -> None:
         """Let every panel there is show what is new."""
         for panel in self.panels.values():

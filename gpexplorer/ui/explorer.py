@@ -14,24 +14,24 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from .. import kernels
 from ..errors import GPExplorerError
-from ..methods.base import registry
 from ..runs import Spec
 from ..runs.compare import Finished
-from ..runs.link import Link
+from .asking import Asking, read
 from .below import Below
 from .compare import ComparePanel
+from .controls import Controls
 from .frames import Frame
 from .keys import HELP
 from .pictures import Asked, Pictures
 from .player import Player
+from .presets import PRESETS
 from .pulse import Pulse
 from .question import question
 from .race import RacePanel
 from .scaling import ScalingPanel
 from .sentences import sentence
-from .settings import SIZE, Settings
+from .settings import SIZE
 from .share import Share, Shown
 from .sources import Sources
 from .stage import Job, Opened
@@ -59,53 +59,28 @@ class Explorer(pn.viewable.Viewer):
         self.spec = spec or Spec(**START)
         self.player = Player()
         self._read = None if data is None else lambda _: data
-        self._opening, self._callback, self._waiting = 0, None, ""
+        self._opening, self._callback, self._waiting, self._ask = 0, None, "", ""
         self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
         self._shown = Shown(self.spec)
         self.below = self._folded()
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
-        named = self.spec.data if isinstance(self.spec.data, str) else str(self.spec.data.get("name"))
-        self.sources = Sources(named, self._choose_data, self.status.say, self._wait)
-        self._make_controls()
+        self.sources = Sources(self.spec, self._choose_data, self.status.say, self._wait)
+        self.choices = Controls(self.spec, self._changed)
+        self.presets = pmui.Select(
+            label="Begin with a question", options={"": ""} | {one.question: key for key, one in PRESETS.items()},
+            value="", searchable=True, **{**SIZE, "margin": (12, 10, 6, 10)},
+        )  # fmt: skip
+        self.presets.param.watch(self._choose_preset, "value")
         self._finalizer = weakref.finalize(self, self.player.close)
         self._name_run(None)
         self._open(play=False)
 
-    def _make_controls(self) -> None:
-        self.method = pmui.Select(
-            label="Method", options={m.title: k for k, m in registry.items()}, value=self.spec.method, **SIZE
-        )
-        kernel = self.spec.kernel if isinstance(self.spec.kernel, str) else self.spec.kernel["name"]
-        known = {f"{title} ({key})": key for key, title in kernels.available().items()}
-        self.kernel = pmui.Select(
-            label="Kernel", options=known | ({} if kernel in known.values() else {kernel: kernel}), value=kernel,
-            searchable=True, **SIZE,
-            description="How alike two inputs make two values; “-ard” has a lengthscale an input.",
-        )  # fmt: skip
-        self.seed = pmui.IntInput(
-            label="Seed", value=self.spec.seed, start=0, description="The same seed gives the same steps.", **SIZE
-        )
-        split = self.spec.split if isinstance(self.spec.split, int) else 0
-        self.split = pmui.IntInput(
-            label="Split", value=split, start=0, description="Which rows are held out for the test scores.", **SIZE
-        )
-        self.budget = pmui.IntInput(
-            label="Pause after (steps)", value=self.spec.budget.get("steps", 300), start=1, step=100,
-            description="The run pauses after so many steps; Play goes on as long again.", **SIZE,
-        )  # fmt: skip
-        self.settings = Settings(registry[self.spec.method], self.spec.settings, self._changed)
-        self._place = pmui.Column(self.settings, sizing_mode="stretch_width")
-        self.method.param.watch(self._choose_method, "value")
-        for widget in (self.kernel, self.seed, self.split, self.budget):
-            widget.param.watch(lambda _: self._changed(), "value")
-
     @property
     def controls(self) -> list[Any]:
         """What goes into a sidebar."""
-        more = pmui.Row(self.seed, self.split, sizing_mode="stretch_width", margin=0)
-        return [self.sources, self.kernel, self.method, self._place, self.budget, more]
+        return [self.presets, self.sources, self.choices]
 
     @property
     def main(self) -> list[Any]:
@@ -121,7 +96,7 @@ class Explorer(pn.viewable.Viewer):
             ),
             "Race: several methods on these rows, in turns": lambda: RacePanel(opened, pause),
             "Scaling: what would more rows cost?": lambda: ScalingPanel(lambda: self.spec, pause),
-            "Link, code and files": lambda: Share(lambda: self._shown, self._table),
+            "Link, code and files": lambda: Share(lambda: self._shown, self._table, self.choose),
         })  # fmt: skip
 
     def _finished(self) -> Finished | None:
@@ -132,13 +107,23 @@ class Explorer(pn.viewable.Viewer):
         run = self.player.run
         return run.table() if run is not None else pd.DataFrame()
 
-    def adopt(self, link: Link) -> None:
-        """Show what a link asks for beside its spec: the step, the picture, and what had to be put right."""
+    def adopt(self, asking: Asking) -> None:
+        """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""
+        link, self._ask = asking.link, asking.ask
         if link.at:
             self.player.run_to(link.at)
         self.pictures.first = link.view
+        self.below.visible = "panels" not in asking.hide
         if link.corrected:
             self.status.say(" ".join(link.corrected))
+
+    def choose(self, spec: Spec) -> None:
+        """Open this spec, and set the controls to it."""
+        self.spec, self._read = spec, None
+        self.choices.adopt(spec)
+        self.sources.adopt(spec)
+        self.status.hush()
+        self._open(play=False)
 
     def reset(self) -> None:
         """Open the run anew at step 0."""
@@ -177,27 +162,22 @@ class Explorer(pn.viewable.Viewer):
         self._read = read
         self._changed(data=data)
 
-    def _choose_method(self, event: Any) -> None:
-        self.settings = Settings(registry[event.new], {}, self._changed)
-        self._place[:] = [self.settings]
-        self._changed()
+    def _choose_preset(self, event: Any) -> None:
+        if event.new:
+            asking = read(f"ask={event.new}", Spec(**START))
+            self.choose(asking.link.spec)
+            self.adopt(asking)
 
     def _changed(self, data: Any = None) -> None:
         """A person chose something else: check it, and go on with it if it holds."""
         try:
-            self.spec = replace(
-                self.spec,
-                method=self.method.value,
-                settings=self.settings.values,
-                data=self.spec.data if data is None else data,
-                split=self.split.value,
-                kernel=self.kernel.value,
-                seed=self.seed.value,
-                budget={"steps": self.budget.value},
-            )
+            spec = self.choices.asked(self.spec if data is None else replace(self.spec, data=data))
         except GPExplorerError as error:
             self.status.say(str(error))
             return
+        if (spec.method, spec.data) != (self.spec.method, self.spec.data):
+            self._ask = ""  # no longer what the question was about
+        self.spec = spec
         self.status.hush()
         self._open(play=self.transport.playing)
 
@@ -242,7 +222,7 @@ class Explorer(pn.viewable.Viewer):
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, opened: Opened | None) -> None:
-        self.title.object = question(self.spec, opened.rows if opened else None)
+        self.title.object = question(self.spec, opened.rows if opened else None, self._ask)
 
     def __panel__(self) -> Any:
         self.start()

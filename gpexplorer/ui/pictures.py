@@ -156,6 +156,7 @@ class Pictures(pn.viewable.Viewer):
         if same == self._kind:
             for view in opened.views:
                 self.pictures[view.key].adopt(view, opened)
+            self._turn_to(self.first, self.tabs.active)
             return
         self._kind = same
         tall = [330] * ON_TOP + [300] * len(opened.views)
@@ -167,9 +168,13 @@ class Pictures(pn.viewable.Viewer):
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
         self.top[:] = [pmui.Column(p, styles=style, margin=0) for p, style in zip(shown, grow, strict=False)]
         self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
-        under = list(self.pictures)[ON_TOP:]
-        self.tabs.active = under.index(self.first) if self.first in under else 0
+        self._turn_to(self.first, 0)
         self._tell()
+
+    def _turn_to(self, key: str, otherwise: int) -> None:
+        """Open the tab of this picture, once; another one where it has none."""
+        under, self.first = list(self.pictures)[ON_TOP:], ""
+        self.tabs.active = under.index(key) if key in under else otherwise
 
     def _tell(self) -> None:
         self._asked.show(self.visible)

@@ -5,15 +5,25 @@ from __future__ import annotations
 from ..methods.base import registry
 from ..runs import Spec
 from .escape import text
+from .presets import PRESETS
 
 
-def question(spec: Spec, rows: int | None) -> str:
-    """Markup of the question, and of what to do; `rows` of the open data, None before they are read."""
+def question(spec: Spec, rows: int | None, ask: str = "") -> str:
+    """Markup of the question, and of what to do or look for; `rows` of the open data, None before they are read.
+
+    `ask` is the key of a preset.
+    """
+    if ask in PRESETS:
+        return _markup(PRESETS[ask].question, text(PRESETS[ask].look))
     method, m = registry[spec.method], spec.settings.get("num_inducing")
     n = f"{rows:,}" if rows else "all"
     asked = f"Which {m} of {n} rows can stand for the rest?" if m else method.title
     doc = " ".join((method.__doc__ or "").strip().splitlines()[:1])
     line = f"{doc} Press <b>Play</b> and watch {'the points move and ' * bool(m)}the objective fall."
+    return _markup(asked, line)
+
+
+def _markup(asked: str, line: str) -> str:
     return (
         f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(asked)}</div>'
         f'<div style="font-size:14px;opacity:.78">{line}</div>'

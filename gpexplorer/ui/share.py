@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
 
 import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from ..errors import GPExplorerError
+from .. import data as data_sets
+from ..errors import DataError, GPExplorerError
 from ..runs import Spec
 from ..runs import code as programs
 from ..runs import link as links
-from ..runs.link import Link
-from ..views.base import registry as pictures
+from ..runs.spec import LARGEST
+from .asking import HIDE, address
 from .escape import text
 
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
@@ -32,16 +32,24 @@ class Shown(NamedTuple):
 
 
 class Share(pn.viewable.Viewer):
-    """`shown` says what is on the screen, `table` gives the open run's table."""
+    """`shown` says what is on the screen, `table` gives the open run's table, `choose` opens a spec."""
 
-    def __init__(self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], **params: Any) -> None:
+    def __init__(
+        self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], choose: Callable[[Spec], None],
+        **params: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**params)
-        self._look, self._table = shown, table
+        self._look, self._table, self._choose = shown, table, choose
         self._shown: Shown | None = None
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
             description="Opens the same data, method, settings, seed, picture and step.",
         )  # fmt: skip
+        self.hide = pmui.CheckBoxGroup(
+            label="For a lecture, leave out", options={title: key for key, title in HIDE.items()}, inline=True,
+            margin=(0, 10),
+        )  # fmt: skip
+        self.hide.param.watch(lambda _: self._write(), "value")
         self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
         files = {
             "program.py": lambda: programs.program(self._look().spec, self._look().at),
@@ -50,8 +58,16 @@ class Share(pn.viewable.Viewer):
             "steps.csv": lambda: self._table().to_csv(index=False),
             "steps.parquet": self._parquet,
         }
-        self.downloads = pmui.Row(*(_download(name, make) for name, make in files.items()))
-        self._layout = pmui.Column(self.link, self.downloads, self.code, sizing_mode="stretch_width")
+        self.again = pmui.FileInput(
+            label="Open a spec.json", accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
+            description="A run's spec, saved here or by a script: opened as it was.",
+        )  # fmt: skip
+        self.again.param.watch(self._opened, "value")
+        self.wrong = pn.pane.HTML("", margin=(4, 12))
+        self.downloads = pmui.Row(*(_download(name, make) for name, make in files.items()), self.again)
+        self._layout = pmui.Column(
+            self.link, self.hide, self.downloads, self.wrong, self.code, sizing_mode="stretch_width"
+        )
 
     def update(self) -> None:
         """Show the link and the program of this step, unless a person's clicks led to it."""
@@ -62,11 +78,30 @@ class Share(pn.viewable.Viewer):
         if shown.by_hand:
             self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."
             return
+        self._write()
+        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.at), 4000)}</div>'
+
+    def _opened(self, event: Any) -> None:
+        """A spec from a file is a stranger's: checked, and its data must be known here by name."""
+        if not event.new:
+            return
         try:
-            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.at))
+            spec = Spec.from_json(event.new)
+            if not data_sets.is_named(spec.data):
+                raise DataError("The spec's data were rows in memory or a file: open them first, then set the method.")
+        except GPExplorerError as error:
+            self.wrong.object = text(str(error))
+            return
+        self.wrong.object = ""
+        self._choose(spec)
+
+    def _write(self) -> None:
+        shown = self._look()
+        hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
+        try:
+            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.at) + hidden)
         except GPExplorerError as error:
             self.link.value = str(error)
-        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.at), 4000)}</div>'
 
     def set_theme(self, theme: str) -> None:
         """The page's own colours do."""
@@ -84,27 +119,6 @@ class Share(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
-
-
-def address(query: str) -> str:
-    """The page's own address with this query; the query alone where there is no page."""
-    location = pn.state.location
-    if location is None or not location.hostname:
-        return query
-    port = f":{location.port}" if location.port else ""
-    return f"{location.protocol}//{location.hostname}{port}{location.pathname}{query}"
-
-
-def asked(start: Spec) -> Link:
-    """What the address of this session asks for; `start` where it asks for nothing."""
-    document = pn.state.curdoc
-    request = document.session_context.request if document is not None and document.session_context else None
-    arguments = {
-        name: [value.decode("utf-8", "replace") for value in values]
-        for name, values in (request.arguments if request is not None else {}).items()
-        if not name.startswith("bokeh-")
-    }
-    return links.read(urlencode(arguments, doseq=True), start, pictures)
 
 
 def _download(name: str, make: Callable[[], str | bytes]) -> pmui.FileDownload:

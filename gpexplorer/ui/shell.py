@@ -8,21 +8,21 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..runs import Spec
+from .asking import asked
 from .explorer import START, Explorer
 from .keys import Keys
 from .mending import Mending
 from .sentences import record
-from .share import asked
 from .theme import CSS, THEME
 
 
 def app() -> Any:
     """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
     try:
-        link = asked(Spec(**START))
-        explorer = Explorer(link.spec)
-        explorer.adopt(link)
-        return _page(explorer)
+        asking = asked(Spec(**START))
+        explorer = Explorer(asking.link.spec)
+        explorer.adopt(asking)
+        return _page(explorer, "controls" not in asking.hide)
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
@@ -35,7 +35,7 @@ def warm() -> None:
     explorer.close()
 
 
-def _page(explorer: Explorer) -> pmui.Page:
+def _page(explorer: Explorer, controls: bool) -> pmui.Page:
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
     )
@@ -43,7 +43,7 @@ def _page(explorer: Explorer) -> pmui.Page:
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
-        sidebar=explorer.controls,
+        sidebar=explorer.controls if controls else [],
         main=[pmui.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,

@@ -10,6 +10,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from .. import data as data_sets
+from ..runs import Spec
 from .escape import text
 from .sentences import sentence
 
@@ -18,11 +19,13 @@ ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
 class Sources(pn.viewable.Viewer):
-    """`chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets sentences, `busy` waits."""
+    """Shows the data of a spec. `chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets
+    sentences, `busy` waits.
+    """
 
     def __init__(
         self,
-        start: str,
+        spec: Spec,
         chosen: Callable[[Any, Any], None],
         say: Callable[[str], None],
         busy: Callable[[str], None],
@@ -31,8 +34,10 @@ class Sources(pn.viewable.Viewer):
         super().__init__(**params)
         self._chosen, self._say, self._busy = chosen, say, busy
         self._file: tuple[str, bytes] | None = None
-        self.names = _name_select(start)
+        self._quiet = False
+        self.names = _name_select()
         self.names.param.watch(self._named, "value")
+        self.adopt(spec)
         self.upload = pmui.FileInput(
             label=f"Your own table (at most {CAP // 10**6} MB)", accept=ACCEPT, max_file_size=CAP, variant="outlined",
             sizing_mode="stretch_width", margin=(6, 10), description="CSV, Parquet or NPZ, numbers with a header line",
@@ -62,8 +67,17 @@ class Sources(pn.viewable.Viewer):
         said = "".join(f"<br>{text(note)}" for note in notes[:4])
         self.note.object = f'<span style="font-size:12px;opacity:.75">{line}{said}</span>'
 
+    def adopt(self, spec: Spec) -> None:
+        """Name the data of this spec; nobody is told."""
+        self._quiet = True
+        name = spec.data if isinstance(spec.data, str) else spec.data.get("name")
+        self.names.value = (
+            name if name in {key for group in self.names.groups.values() for key in group.values()} else None
+        )
+        self._quiet = False
+
     def _named(self, event: Any) -> None:
-        if event.new is not None:
+        if event.new is not None and not self._quiet:
             self._chosen(event.new, None)
 
     async def _uploaded(self, event: Any) -> None:
@@ -108,14 +122,14 @@ class Sources(pn.viewable.Viewer):
         return self._layout
 
 
-def _name_select(start: str) -> pmui.Select:
+def _name_select() -> pmui.Select:
     table = data_sets.available()
     groups: dict[str, dict[str, str]] = {"Drawn from a formula": {}, "On this machine": {}, "To download": {}}
     for name, row in table.iterrows():
         kind = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
         groups[list(groups)[kind]][f"{name} · {int(row['n']):,} × {int(row['d'])}"] = str(name)
     return pmui.Select(
-        label="Data (rows × inputs)", groups={k: v for k, v in groups.items() if v}, value=start, searchable=True,
+        label="Data (rows × inputs)", groups={k: v for k, v in groups.items() if v}, value=None, searchable=True,
         size="small", sizing_mode="stretch_width", margin=(10, 10, 4, 10),
         description="Sets to download are fetched once, checked against their checksum, and kept.",
     )  # fmt: skip

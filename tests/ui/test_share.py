@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gpexplorer import Spec
 from ui.pages import Seen, until
 
 pytestmark = pytest.mark.ui
@@ -34,3 +35,32 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     until(lambda: again.step == 9)
     assert again.number("SMSE") == seen.number("SMSE")
     assert again.number("objective") == seen.number("objective")
+
+
+def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&ask=all-rows&hide=controls")
+    until(lambda: seen.page.get_by_text("What is lost when every row is an inducing point?").count() == 1)
+    assert seen.page.get_by_label("Method").count() == 0
+    until(lambda: len(seen.inducing()) == 54)
+
+    other = open_page()
+    other.page.get_by_label("Begin with a question").click()
+    other.page.get_by_text("A subset of the data fits fast. Are its bands honest?").last.click()
+    until(lambda: other.page.get_by_text("The curve looks as good as any").count() == 1)
+    until(lambda: other.page.get_by_role("tab", selected=True).inner_text().upper() == "CALIBRATION")
+    other.page.get_by_role("button", name="Play or pause").first.click()
+    until(lambda: other.step > 3)
+
+
+def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&set.num_inducing=6")
+    seen.page.get_by_text("Link, code and files").click()
+    spec_file = seen.page.locator("input[type=file]").last
+    until(lambda: seen.page.locator("input[type=file]").count() == 2)
+    spec_file.set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b'{"method": "nope"}'})
+    until(lambda: seen.page.get_by_text("Method 'nope' is not known").count() == 1)
+
+    text = Spec("random", {"num_inducing": 5}, "sin-product", seed=3).to_json().encode()
+    spec_file.set_input_files({"name": "b.json", "mimeType": "application/json", "buffer": text})
+    until(lambda: seen.page.get_by_label("Seed", exact=True).input_value() == "3")
+    until(lambda: seen.page.get_by_text("Which 5 of 360 rows").count() == 1)
