@@ -21,7 +21,8 @@ class Point:
 
     def __init__(self, model: Model, w: Tensor, theta: Tensor, extra: Tensor | None = None) -> None:
         """`extra`, flat, joins the vector after theta: what else the same optimiser moves."""
-        self.model, D, p = model, model.D, model.size
+        self.model, D, p = model, len(w), model.size
+        self.size = D + p
         self.x = torch.cat([w, theta] if extra is None else [w, theta, extra])  # owned
         self.g = torch.zeros_like(self.x)
         self.w, self.theta, self.extra = self.x[:D], self.x[D : D + p], self.x[D + p :]
@@ -47,5 +48,5 @@ class Point:
 
     def hold(self, log_floor: float, largest: float) -> None:
         """Project onto sd >= sd_min and the box |zeta| <= zeta_max."""
-        self.x[: self.model.D + self.model.size].clamp_(-largest, largest)
+        self.x[: self.size].clamp_(-largest, largest)
         self.theta[-1].clamp_(min=log_floor)

@@ -28,7 +28,7 @@ class State(NamedTuple):
     phase: str  # "start" | "search" | "learn" | "best": what the step was part of
     batches: int  # minibatches done in this phase
     theta: Tensor  # [p] map, kernel, log noise sd
-    w: Tensor  # [D] weights of the features
+    w: Tensor  # [D] weights of the features; SVGP: its variational parameters, flat
     averages: tuple[Tensor, ...]  # of the optimiser
     matrices: tuple[Tensor, ...]  # SCGD: Phi'Phi / n; MINIMAX: A / n, B and the averages of B
     rate: float
@@ -36,6 +36,7 @@ class State(NamedTuple):
     best_value: float = math.inf
     best_rate: float = math.nan
     best_theta: Tensor | None = None  # [p]
+    best_w: Tensor | None = None
     waited: int = 0  # evaluations without improvement
 
 

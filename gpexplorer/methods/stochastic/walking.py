@@ -82,8 +82,7 @@ class Minibatches(Method):
             if state.phase == "diverged":
                 return Outcome("diverged", f"Parameters left the box; lower the rate {state.rate:.2g}.")
         if state.phase != "best":
-            best = state.theta if state.best_theta is None else state.best_theta
-            state = state._replace(step=state.step + 1, phase="best", theta=best)
+            state = _best(state)._replace(step=state.step + 1, phase="best")
             yield Step(state, Report("best", state.best_value, noise=math.exp(float(state.theta[-1]))))
         if state.batches < last:
             return Outcome("converged", f"No better theta in {self.patience} evaluations; the best one is the answer.")
@@ -144,7 +143,9 @@ class Minibatches(Method):
         except NotPositiveDefinite:
             return math.inf, state
         value = validation_error(model, theta, now) if len(model.held) else now.value
-        return (value, state._replace(theta=theta)) if math.isfinite(value) else (math.inf, state)
+        if not math.isfinite(value):
+            return math.inf, state
+        return value, state._replace(theta=theta, w=learner.point.w.clone(), batches=self.trial)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         return exact_posterior(Model(self, problem), state.theta)
@@ -162,5 +163,12 @@ def validation_error(model: Model, theta: Tensor, now: Exact) -> float:
 def _judged(state: At, score: float) -> At:
     """The state with the best theta so far brought up to date."""
     if score < state.best_value or state.best_theta is None:
-        return state._replace(best_value=score, best_theta=state.theta, waited=0)
+        return state._replace(best_value=score, best_theta=state.theta, best_w=state.w, waited=0)
     return state._replace(waited=state.waited + 1)
+
+
+def _best(state: At) -> At:
+    """The state at the best theta it knows of."""
+    if state.best_theta is None or state.best_w is None:
+        return state
+    return state._replace(theta=state.best_theta, w=state.best_w)
