@@ -14,7 +14,6 @@ from gpexplorer.methods.stochastic.svgp import shapes
 from oracles_stochastic import begun, dense, method, model, problem
 
 
-
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Matrices of 10 x 10: a second thread only waits for the first."""
