@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...problem import Cost, Problem
+from .local import Rules
 
 ENTRY = 20.0  # flops that a kernel entry is worth, its exponential counted by its time, beside 2 d for the distance
 
@@ -14,3 +15,22 @@ def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
     return Cost(
         flops + 2.0 * entries * (ENTRY + 4.0 * d), 10.0 * s * entries, {"n x n matrices": matrices * s * entries}
     )
+
+
+def admm_cost(problem: Problem, held: list[slice], rules: Rules, gigabytes: float) -> Cost:
+    """An outer iteration of every fold: kernel entries of the theta step, reads of M by conjugate gradients.
+
+    A theta step computes two slopes and a value each, the judgement one value more. Where M is not held, every read
+    computes it again.
+    """
+    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+    flops = bytes_moved = held_bytes = 0.0
+    for part in held:
+        n_T = n - (part.stop - part.start)
+        fills, reads = 2.0 * rules.steps + 3.0, 2.0 * rules.cg[0] + 10.0
+        beyond = max(0.0, 1.0 - gigabytes * 1e9 / (s * n * n_T))
+        entries = n * n_T * (fills + beyond * reads)
+        flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(rules.rank, n_T) ** 2
+        bytes_moved += s * (2.0 * entries + n * n_T * reads)
+        held_bytes = max(held_bytes, min(gigabytes * 1e9, 2.0 * s * n * n_T))
+    return Cost(flops, bytes_moved, {"kernel of a fold, and the one tried": held_bytes, "z and lambda": 4.0 * s * n})

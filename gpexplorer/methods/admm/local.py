@@ -1,0 +1,156 @@
+"""What one fold does, as pure functions of a module: on this machine, or on a worker.
+
+prepare   C z = y_T, and multipliers that make the slope of L the slope of the loss
+advance   theta step, z step, dual step: lambda += alpha rho (C z - y_T)                         algorithm 1
+judge     the loss at a theta that is given, with C z = y_T
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .lagrangian import Fold, Systems, terms
+from .theta_step import Ground, Pull, Trial, armijo, bfgs, direction
+
+ROLLED_BACK = 4.0  # rho is multiplied by this after a step was taken back
+
+
+class Local(NamedTuple):
+    """All that a fold carries."""
+
+    theta: Tensor  # [p] its copy of the hyperparameters
+    z: Tensor  # [n_T]
+    dual: Tensor  # [n_T] lambda
+    nu: Tensor  # [p] multipliers of theta_k = mean
+    B: Tensor  # [p, p] Hessian of L, or zero before there is one
+    g: Tensor  # [p] dL/dtheta at the multipliers
+    rho: float
+    length: float  # of the last gradient step
+
+
+class Rules(NamedTuple):
+    """The settings that a fold needs."""
+
+    rank: int
+    cg: tuple[int, float]  # iterations and relative residual of the z step
+    steps: int  # of theta, where z is held still
+    follow: bool  # z follows theta
+    relaxation: float
+    balance: float  # 0 is none
+    rho_span: float
+    rho: float
+    largest_gap: float  # of |y_T|; a step beyond is taken back
+
+
+class Report(NamedTuple):
+    """What a fold tells of a step."""
+
+    lagrangian: float = math.nan
+    gap: float = math.nan  # |C z - y_T| / |y_T|
+    slope: float = math.nan  # |dL/dtheta| / loss at the new multipliers: the dual residual
+    iterations: int = 0
+    evaluations: int = 0
+    rolled_back: bool = False
+
+
+class Judged(NamedTuple):
+    """The fold's loss at a theta, with a z that satisfies the constraint there."""
+
+    loss: float  # |y_V - K_VT z|^2
+    energy: float  # y_T'C^-1 y_T
+    z: Tensor  # [n_T]
+    error: float  # relative residual of the constraint
+
+
+def prepare(fold: Fold, theta: Tensor, rules: Rules, start: str, pull: Pull) -> Local:
+    """z and lambda at the start; `start` is "adjoint" (2 C^-1 K_VT' r), "zeros" or "ones"."""
+    n_T, p, most = fold.trained, len(theta), (10 * rules.cg[0], 1e-2 * rules.cg[1])
+    systems = Systems(fold, fold.cross(theta), rules.rank)
+    zero = fold.y.new_zeros(n_T)
+    z = systems.constraint(fold.y[:n_T], zero, most).x
+    r = terms(fold, systems.M, z, zero, 0.0).r
+    dual = torch.ones_like(zero) if start == "ones" else zero
+    if start == "adjoint":
+        dual = systems.constraint(2.0 * systems.M.backward(torch.cat([zero, r])), zero, most).x
+    nothing = torch.zeros_like(theta)
+    ground = _ground(fold, Local(theta, z, dual, nothing, nothing, nothing, rules.rho, 0.0), pull, rules)
+    here = Trial(theta, z, systems, terms(fold, systems.M, z, dual, rules.rho), 0.0, 0)
+    return Local(theta.clone(), z, dual, nothing, torch.zeros(p, p).to(theta), ground.slope(here), rules.rho, 0.0)
+
+
+def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
+    return Ground(fold, local.z, local.dual, local.nu, local.rho, rules.rank, rules.cg, pull)
+
+
+def advance(fold: Fold, local: Local, pull: Pull, rules: Rules) -> tuple[Local, Report]:
+    """One outer iteration. No factorisation beyond rank x rank, no product of two n x n matrices."""
+    ground, rho = _ground(fold, local, pull, rules), local.rho
+    here = ground.trial(local.theta, rules.follow)
+    if here is None:
+        return _taken_back(local, rules), Report(rolled_back=True)
+    there, moved, evaluations = (_following if rules.follow else _still)(ground, here, local, rules)
+
+    gap = there.at.gap / max(float(fold.y[: fold.trained].norm()), 1e-30)
+    if not gap <= rules.largest_gap:
+        return _taken_back(local, rules), Report(gap=gap, evaluations=evaluations, rolled_back=True)
+
+    dual = local.dual + rules.relaxation * rho * there.at.c
+    g = ground._replace(dual=dual, rho=0.0).slope(there)
+    B = bfgs(local.B, there.theta - local.theta, g - local.g) if moved and rules.follow else local.B
+    left = float(ground.pulled(there.theta, g).norm()) / max(there.at.loss, 1e-30)
+    report = Report(there.at.total, gap, left, there.iterations, evaluations)
+    length = float((there.theta - local.theta).norm())
+    return Local(there.theta, there.z, dual, local.nu, B, g, _balanced(rho, gap, left, rules), length), report
+
+
+def _following(ground: Ground, here: Trial, local: Local, rules: Rules) -> tuple[Trial, bool, int]:
+    """One quasi-Newton step, z following."""
+    g = ground.pulled(local.theta, local.g)
+    there, tried = armijo(ground, here, direction(g, local.B, ground.pull.kappa), g, True)
+    return there or here, there is not None, tried + 1
+
+
+def _still(ground: Ground, here: Trial, local: Local, rules: Rules) -> tuple[Trial, bool, int]:
+    """Gradient steps with z held still, then the z step."""
+    length, evaluations, begin = local.length or 1.0, 1, here.theta
+    for _ in range(rules.steps):
+        g = ground.pulled(here.theta, ground.slope(here))
+        there, tried = armijo(ground, here, -length * g / g.norm().clamp_min(1e-30), g, False)
+        evaluations += tried
+        if there is None:
+            break
+        length, here = 2.0 * float((there.theta - here.theta).norm()), there
+    after = ground.trial(here.theta, True)
+    return after or here, bool((here.theta != begin).any()), evaluations
+
+
+def judge(fold: Fold, theta: Tensor, z: Tensor, rules: Rules) -> Judged:
+    """From z on, by conjugate gradients; the kernel is computed once more."""
+    n_T = fold.trained
+    systems = Systems(fold, fold.cross(theta), rules.rank)
+    solved = systems.constraint(fold.y[:n_T], z, (4 * rules.cg[0], rules.cg[1]))
+    r = fold.y[n_T:] - systems.M.forward(solved.x)[n_T:]
+    return Judged(float(r @ r), float(fold.y[:n_T] @ solved.x), solved.x, solved.error)
+
+
+def _taken_back(local: Local, rules: Rules) -> Local:
+    """Where it was, to be tried again with shorter steps and a larger penalty."""
+    rho = _bounded(ROLLED_BACK * local.rho, rules)
+    return local._replace(rho=rho, B=ROLLED_BACK * local.B, length=local.length / ROLLED_BACK)
+
+
+def _balanced(rho: float, gap: float, left: float, rules: Rules) -> float:
+    """Twice rho where the constraint lags, half of it where theta does (Boyd et al. 2011, section 3.4.1)."""
+    if not rules.balance:
+        return rho
+    if gap > left:
+        return _bounded(2.0 * rho, rules)
+    return _bounded(0.5 * rho, rules) if gap * rules.balance < left else rho
+
+
+def _bounded(rho: float, rules: Rules) -> float:
+    return min(max(rho, rules.rho / rules.rho_span), rules.rho * rules.rho_span)
