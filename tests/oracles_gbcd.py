@@ -40,7 +40,15 @@ def system(task: Problem) -> Tensor:
 def quick(key: str, **changes: object) -> Method:
     """A small method that keeps theta; settings that it does not have are left out."""
     kind = registry[key]
-    held = {"learn": False, "block": 12, "chunk": 3, "rank": 10, "pairs": 200, "max_iterations": 4000} | changes
+    held = {
+        "learn": False,
+        "coarse": 0,
+        "block": 12,
+        "chunk": 3,
+        "rank": 10,
+        "pairs": 200,
+        "max_iterations": 4000,
+    } | changes
     return kind(**{name: value for name, value in {"tolerance": 1e-7, **held}.items() if name in kind.param})
 
 

@@ -19,7 +19,7 @@ from gpexplorer.runs.counting import Counted, Counter
 
 SHIFTS = [0.0, 1000.0]
 SOLVERS = ["gbcd", "cg", "pcg", "smo", "bcd-cyclic", "bcd-gradient", "cholesky"]
-QUICK = {"block": 12, "chunk": 3, "rank": 10, "pairs": 200, "max_iterations": 4000, "tolerance": 1e-7}
+QUICK = {"coarse": 0, "block": 12, "chunk": 3, "rank": 10, "pairs": 200, "max_iterations": 4000, "tolerance": 1e-7}
 
 
 def problem(shift: float = 0.0, n: int = 80) -> Problem:

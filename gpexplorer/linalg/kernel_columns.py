@@ -12,12 +12,16 @@ from .blocks import row_blocks
 
 
 class KernelColumns:
-    """K [n, n] of one data set, by rows (K is symmetric). Memory: at most `budget` bytes kept, and one block."""
+    """K [n, n] of one data set, by rows (K is symmetric). Memory: at most `budget` bytes kept, and one block.
 
-    def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float) -> None:
-        self.kernel, self.theta, self.X, self.n = kernel, theta, X, len(X)
-        room = int(budget // (theta.element_size() * max(self.n, 1)))
-        self._kept = theta.new_empty(min(room, self.n), self.n)
+    Entries are computed and kept in `dtype`, that of theta where none is given: float32 halves both costs.
+    """
+
+    def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None) -> None:
+        self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
+        self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X
+        room = int(budget // (self.theta.element_size() * max(self.n, 1)))
+        self._kept = self.theta.new_empty(min(room, self.n), self.n)
         self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)
         self._used = 0
 
@@ -38,12 +42,13 @@ class KernelColumns:
 
     def product(self, V: Tensor) -> Tensor:
         """K V for V [n] or [n, k]: the rows that are not kept, block by block, then those that are where they lie."""
-        out, missing = torch.empty_like(V), torch.nonzero(self._slot < 0)[:, 0]
+        W = V.to(self.theta.dtype)
+        out, missing = torch.empty_like(W), torch.nonzero(self._slot < 0)[:, 0]
         for block in row_blocks(len(missing), self.theta.element_size() * self.n):
-            out[missing[block]] = self(missing[block]) @ V
+            out[missing[block]] = self(missing[block]) @ W
         kept = torch.nonzero(self._slot >= 0)[:, 0]
-        out[kept] = (self._kept[: self._used] @ V)[self._slot[kept]]
-        return out
+        out[kept] = (self._kept[: self._used] @ W)[self._slot[kept]]
+        return out.to(V.dtype)
 
     def _keep(self, rows: Tensor, fresh: Tensor) -> None:
         room = min(len(rows), len(self._kept) - self._used)

@@ -27,7 +27,11 @@ class Iterate(NamedTuple):
 
 def begin(product: Product, b: Tensor, x: Tensor, precondition: Product | None = None) -> Iterate:
     """The iterate before the first step; one product unless x is zero."""
-    r = b - product(x) if bool(x.any()) else b.clone()
+    return from_residual(x, b - product(x) if bool(x.any()) else b.clone(), precondition)
+
+
+def from_residual(x: Tensor, r: Tensor, precondition: Product | None = None) -> Iterate:
+    """The iterate before the first step where r = b - A x is known: no product."""
     z = precondition(r) if precondition else r
     return Iterate(x.clone(), r, z.clone(), (r * z).sum(0))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...linalg.krylov import Iterate, begin, cg
+from ...linalg.krylov import Iterate, cg, from_residual
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
@@ -37,6 +37,8 @@ class ConjugateGradients(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -44,7 +46,10 @@ class ConjugateGradients(Method):
 
     def _iterations(self, system: System, state: At) -> Iterator[Move]:
         """r = -g; p and r'r are kept to go on from."""
-        first = Iterate(state.alpha, *state.memory) if state.memory else begin(system.product, system.y, state.alpha)
+        fresh = not state.memory
+        first = (
+            from_residual(state.alpha, -system.gradient(state.alpha)) if fresh else Iterate(state.alpha, *state.memory)
+        )
         for at in cg(system.product, first):
             yield Move(at.x, -at.r, (at.r, at.p, at.rz))
 

@@ -37,6 +37,7 @@ class CholeskyGP(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed, refresh = False, 0  # a direct method has no gradient that drifts
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:

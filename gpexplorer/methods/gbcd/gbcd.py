@@ -5,7 +5,8 @@
 
 Published, one row joins B at a time, the best of 60 drawn at random, and e is kept up to date for them alone. Here
 several may join before e is brought up to date, for all rows: nothing but the columns of B is needed, and they are
-needed anyway. `chunk=1, pool=60` is the published rule.
+needed anyway. `chunk=1, pool=60` is the published rule. Coarse rows, solved for along with every block, take away
+what is smooth in the gradient, which blocks of a few neighbours are slow to see.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
 from .costs import cost
+from .growing import Block, Coarse
 from .solving import CHANNELS, solve
 from .solving import Info as Report
 from .solving import State as At
@@ -41,13 +42,14 @@ class GBCD(Method):
     Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "block": r"\min_{t}\ \tfrac12 t^\top A_{BB}\,t + g_B^\top t,\quad |B| = b",
+        "coarse": r"\min_{t,t_C} f(\alpha + e_B t + e_C t_C)",
         "chunk": r"s = \arg\max_i\ e_i^2 / 2A_{ii},\quad e = g + A_{:B}\,t",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     block = settings.block()
     chunk = param.Integer(
-        25,
+        50,
         bounds=(1, None),
         softbounds=(1, 100),
         doc="Rows that join before their gains are computed anew; 1 is published.",
@@ -58,12 +60,20 @@ class GBCD(Method):
         softbounds=(0, 600),
         doc="Candidates drawn for each row that joins, 60 published; 0 is all rows.",
     )
+    coarse = param.Integer(
+        500,
+        bounds=(0, None),
+        softbounds=(0, 2000),
+        doc="Random rows solved for along with every block, n numbers each; 0 is published. They carry what is smooth.",
+    )
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -71,31 +81,35 @@ class GBCD(Method):
 
     def _blocks(self, system: System, state: At) -> Iterator[Move]:
         """Iterations from alpha on; the gradient is the only thing carried, and is exact when taken up again."""
-        alpha, iteration = state.alpha.clone(), state.position
-        g = system.gradient(alpha) if bool(alpha.any()) else -system.y
+        alpha, g, iteration = state.alpha.clone(), system.gradient(state.alpha), state.position
+        if "coarse" not in system.made:
+            system.made["coarse"] = Coarse(system, self._coarse_rows(system))
+        coarse = system.made["coarse"]
+        space = coarse.A.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
         while True:
-            rows, step, g = self._choose(system, g, iteration)
-            alpha[rows] += step
+            block, step, g = self._chosen(system, Block(system, g, coarse, space), iteration)
+            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), step)
             iteration += 1
-            yield Move(alpha, g, active=rows)
+            yield Move(alpha, g, active=block.rows)
 
-    def _choose(self, system: System, g: Tensor, iteration: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The block [b], its exact step [b], and the gradient after it [n]. n b kernel entries, n b^2 / chunk flops."""
-        b = min(self.block, system.n)
-        A = system.y.new_empty(b, system.n)  # A[rows]
-        rows, taken, e = torch.zeros(0, dtype=torch.int64, device=g.device), torch.zeros_like(g, dtype=torch.bool), g
-        step = g[:0]
-        while len(rows) < b:
-            take = min(self.chunk, b - len(rows))
-            gain = self._seen(e.square() / system.diag, take, (iteration, len(rows)))
+    def _coarse_rows(self, system: System) -> Tensor:
+        """Random rows, at most half of all."""
+        order = torch.randperm(system.n, generator=generator(self.seed, "coarse"))
+        return order[: min(self.coarse, system.n // 2)].to(system.y.device)
+
+    def _chosen(self, system: System, block: Block, iteration: int) -> tuple[Block, Tensor, Tensor]:
+        """The block, its exact step, and the gradient after it. n b kernel entries, n b (b + 2 m) / chunk flops."""
+        b, e, taken = len(block.A), block.g, torch.zeros_like(block.g, dtype=torch.bool)
+        taken[block.coarse.rows] = True
+        step = e[:0]
+        while len(block.rows) < b:
+            take = min(self.chunk, b - len(block.rows))
+            gain = self._seen(e.square() / system.diag, take, (iteration, len(block.rows)))
             new = gain.masked_fill(taken, -torch.inf).topk(take).indices
-            A[len(rows) : len(rows) + take] = system.rows(new)
-            rows, taken[new] = torch.cat([rows, new]), True
-            A_B = A[: len(rows)]
-            L = cholesky(A_B[:, rows], "A_BB [block]").L
-            step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
-            e = torch.addmv(g, A_B.T, step)
-        return rows, step, e
+            taken[new] = True
+            block.join(new)
+            step, e = block.solve()
+        return block, step, e
 
     def _seen(self, gain: Tensor, take: int, place: tuple[int, int]) -> Tensor:
         """The gains of the candidates drawn; all others below them, to be taken only where too few were drawn."""
@@ -111,6 +125,7 @@ class GBCD(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)
-        b = min(self.block, n)
-        flops = 1.0 * n * b * b / min(self.chunk, b) + b**4 / (12.0 * min(self.chunk, b)) + 2.0 * n * b
-        return cost(problem, self.cache, entries=n * b, flops=flops, columns=b)
+        m = min(self.coarse, n // 2)
+        b, rounds = min(self.block, n - m), -(-min(self.block, n - m) // self.chunk)
+        flops = rounds * n * (b + 2.0 * m) + 2.0 * n * b + b**3 / 3.0 + 1.0 * b * m * (m + b)
+        return cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)

@@ -9,7 +9,7 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.krylov import Iterate, begin, cg
+from ...linalg.krylov import Iterate, cg, from_residual
 from ...linalg.preconditioners import nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
 from ...problem import Channel, Cost, Posterior, Problem
@@ -52,6 +52,8 @@ class PreconditionedCG(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -59,19 +61,28 @@ class PreconditionedCG(Method):
 
     def _iterations(self, system: System, state: At) -> Iterator[Move]:
         """As `cg`, with M^-1 r in the place of r where directions are made."""
-        apply = self._preconditioner(system)
-        fresh = not state.memory
-        first = begin(system.product, system.y, state.alpha, apply) if fresh else Iterate(state.alpha, *state.memory)
+        if "preconditioner" not in system.made:
+            system.made["preconditioner"] = self._preconditioner(system)
+        apply = system.made["preconditioner"]
+        first = (
+            Iterate(state.alpha, *state.memory)
+            if state.memory
+            else from_residual(state.alpha, -system.gradient(state.alpha), apply)
+        )
         for at in cg(system.product, first, apply):
             yield Move(at.x, -at.r, (at.r, at.p, at.rz))
 
     def _preconditioner(self, system: System) -> Callable[[Tensor], Tensor]:
         rank = min(self.rank, system.n)
+
+        def columns(rows: Tensor) -> Tensor:
+            return system.columns(rows).T.to(system.y.dtype)
+
         if self.root == "pivoted":
-            root = pivoted_root(lambda rows: system.columns(rows).T, system.diag - system.s2, rank)
+            root = pivoted_root(columns, system.diag - system.s2, rank)
         else:
             order = torch.randperm(system.n, generator=generator(self.seed, "preconditioner"))
-            root = nystrom_root(lambda rows: system.columns(rows).T, order[:rank].to(system.y.device))
+            root = nystrom_root(columns, order[:rank].to(system.y.device))
         return woodbury(root, system.s2)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:

@@ -30,7 +30,7 @@ from .costs import cost
 from .solving import CHANNELS, solve
 from .solving import Info as Report
 from .solving import State as At
-from .system import Move, System
+from .system import Move, System, moved
 
 
 class SampledBlocks(Method):
@@ -62,6 +62,8 @@ class SampledBlocks(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -71,19 +73,19 @@ class SampledBlocks(Method):
         """Columns of `at` are x and v, those of `slope` their gradients; z is a mixture of the two."""
         b, beta, gamma, a = self._pace(system)
         at = torch.stack([state.alpha, *(state.memory or (state.alpha,))], 1)  # [n, 2]
-        slope = system.gradient(at)
+        slope, zero = system.gradient(at), torch.zeros_like(state.alpha)
         value, iteration = system.value(at[:, 0], slope[:, 0]), state.position
         while True:
             order = torch.randperm(system.n, generator=generator(self.seed, "block", iteration))
             rows = order[:b].to(at.device)
             A_B = system.rows(rows)  # [b, n]
-            direction = self._direction(system, A_B[:, rows], iteration)
+            direction = self._direction(system, A_B[:, rows].to(at.dtype), iteration)
 
             for ahead in (a, 0.0):  # a rise is not taken: once more from x itself, where it cannot rise
                 mix = at.new_tensor([1.0 - ahead, ahead])
                 z, g = at @ mix, slope @ mix
                 d = direction(g[rows])
-                Ad = A_B.T @ d
+                Ad = moved(zero, A_B, d)
                 x = z.index_add(0, rows, d, alpha=-1.0)
                 now = system.value(x, g - Ad)
                 if now <= value:

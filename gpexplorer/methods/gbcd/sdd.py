@@ -26,7 +26,7 @@ from .costs import cost
 from .solving import RESTLESS, solve
 from .solving import Info as Report
 from .solving import State as At
-from .system import Move, System
+from .system import Move, System, moved
 
 
 class StochasticDual(Method):
@@ -66,6 +66,8 @@ class StochasticDual(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -76,10 +78,10 @@ class StochasticDual(Method):
         b, beta = self._pace(system)
         zero = torch.zeros_like(state.alpha)
         at = torch.stack([state.alpha, *(state.memory or (zero, zero))], 1)  # [n, 3]
-        Aat, iteration = system.product(at), state.position
+        Aat, iteration = system.gradient(at).add_(system.y[:, None]), state.position
         r, rho = self.averaging, self.momentum
         ahead = at.new_tensor([0.0, 1.0, rho])  # x + rho v
-        moved = at.new_tensor([[1.0 - r, 0.0, 0.0], [r, 1.0, 0.0], [r * rho, rho, rho]])  # before d is taken off
+        mixture = at.new_tensor([[1.0 - r, 0.0, 0.0], [r, 1.0, 0.0], [r * rho, rho, rho]])  # before d is taken off
         taken = at.new_tensor([r, 1.0, 1.0])
         while True:
             order = torch.randperm(system.n, generator=generator(self.seed, "minibatch", iteration))
@@ -87,8 +89,8 @@ class StochasticDual(Method):
             A_I = system.rows(rows)  # [b, n]
             d = beta * ((Aat[rows] @ ahead) - system.y[rows])
 
-            Aat = (Aat @ moved).sub_(torch.outer(A_I.T @ d, taken))
-            at = at @ moved
+            Aat = (Aat @ mixture).sub_(torch.outer(moved(zero, A_I, d), taken))
+            at = at @ mixture
             at[rows] -= torch.outer(d, taken)
             iteration += 1
             yield Move(at[:, 0], Aat[:, 0] - system.y, (at[:, 1], at[:, 2]), rows)
@@ -99,7 +101,8 @@ class StochasticDual(Method):
         random = generator(self.seed, "pace")
         rows = torch.randperm(system.n, generator=random)[:b].to(system.y.device)
         start = torch.randn(b, generator=random, dtype=torch.float64).to(system.y)
-        largest = largest_eigenvalue(system.rows(rows)[:, rows], lambda x: x, start, turns=20)
+        A_SS = system.rows(rows)[:, rows].to(start.dtype)
+        largest = largest_eigenvalue(A_SS, lambda x: x, start, turns=20)
         return b, self.rate / largest
 
     def posterior(self, problem: Problem, state: At) -> Posterior:

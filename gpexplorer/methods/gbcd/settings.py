@@ -65,13 +65,31 @@ def cache() -> Any:
     )
 
 
+def mixed() -> Any:
+    """Precision of the kernel columns."""
+    return param.Boolean(
+        False,
+        doc="Compute and keep kernel columns in float32, at half the cost; gradients from scratch stay exact.",
+    )
+
+
+def refresh() -> Any:
+    """When the gradient is computed from scratch."""
+    return param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 200),
+        doc="Iterations after which the gradient is computed from scratch, n^2 entries; 0 only before stopping.",
+    )
+
+
 def variance_rows() -> Any:
     """Rows behind the predictive variance."""
     return param.Integer(
         2000,
-        bounds=(1, None),
-        softbounds=(100, 5000),
-        doc="Predictive variances use all rows up to this many, else a random subset: an upper bound on the exact.",
+        bounds=(0, None),
+        softbounds=(0, 5000),
+        doc="Rows behind a predictive variance, an upper bound on the exact; 0 is all, by CG for many points at once.",
     )
 
 

@@ -38,6 +38,8 @@ class SMO(Method):
     tolerance = settings.tolerance()
     max_iterations = settings.max_iterations()
     cache = settings.cache()
+    mixed = settings.mixed()
+    refresh = settings.refresh()
     variance_rows = settings.variance_rows()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:

@@ -42,6 +42,7 @@ class State(NamedTuple):
     alpha: Tensor  # [n]
     memory: tuple[Tensor, ...]
     largest: float  # |g|_inf, from scratch where it is within the tolerance
+    gradient: Tensor  # [n] as carried where the columns are of lower precision; else empty, for it can be had again
 
 
 class Info(NamedTuple):
@@ -61,36 +62,52 @@ Solver = Callable[[System, State], Iterator[Move]]
 
 def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -> Steps:
     """Steps of a solver: one evaluation of the likelihood each while it learns, one iteration each after that."""
-    state = resume
+    state, none = resume, problem.train.y.new_zeros(0)
     if state is None:
-        state = State(0, "learn", 0, problem.theta.clone(), torch.zeros_like(problem.train.y), (), math.inf)
+        zero = torch.zeros_like(problem.train.y)
+        state = State(0, "learn", 0, problem.theta.clone(), zero, (), math.inf, none)
         yield Step(state, Info("start"))
     if state.phase == "learn":
         if method.learn:
             state = yield from learning(method, problem, state, Info)
         state = state._replace(phase="solve", position=0)
 
-    system, over = System(problem, state.theta, method.cache * GIGABYTE), _ending(method, state)
+    system, over = System(problem, state.theta, method.cache * GIGABYTE, method.mixed), _ending(method, state)
+    if len(state.gradient):
+        system.carry(state.alpha, state.gradient)
     moves = solver(system, state)
     while over is None:
         move = next(moves, None)
         if move is None:
             return Outcome("converged", f"The system is solved; the largest gradient is {state.largest:.2g}.")
-        largest, drift = float(move.gradient.abs().max()), math.nan
-        if largest <= method.tolerance:
-            exact = system.gradient(move.alpha)
-            drift, largest = float((exact - move.gradient).abs().max()), float(exact.abs().max())
-            move = move._replace(gradient=exact)
+        move, drift = _refreshed(method, system, move, state.position + 1)
+        largest = float(move.gradient.abs().max())
         state = state._replace(
             step=state.step + 1,
             position=state.position + 1,
             alpha=move.alpha.clone(),
             memory=tuple(part.clone() for part in move.memory),
             largest=largest,
+            gradient=move.gradient.clone() if system.mixed else none,
         )
         yield Step(state, _info(system, move, largest, drift))
         over = _ending(method, state)
+        if not math.isnan(drift) and over is None:
+            system.carry(state.alpha, move.gradient)
+            moves = solver(system, state)
     return over
+
+
+def _refreshed(method: Any, system: System, move: Move, position: int) -> tuple[Move, float]:
+    """The move with its gradient from scratch, and the drift, where it may be the last or a refresh is due.
+
+    A solver then starts again from there, without what it remembered: that belongs to the gradient that drifted.
+    """
+    due = method.refresh and position % method.refresh == 0
+    if not due and not float(move.gradient.abs().max()) <= method.tolerance:
+        return move, math.nan
+    exact = system.gradient(move.alpha)
+    return move._replace(gradient=exact, memory=()), float((exact - move.gradient).abs().max())
 
 
 def _ending(method: Any, state: State) -> Outcome | None:

@@ -1,11 +1,13 @@
 """The linear system of exact GP regression, and the quadratic that solving it minimises.
 
 A = K + s2 I,   f(a) = a'A a / 2 - y'a,   g = A a - y,   so that f = (a'g - y'a) / 2        Bo and Sminchisescu, eq 3
+
+With mixed precision the columns that move a gradient are float32, and every gradient from scratch is not.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,28 +21,49 @@ from ...problem import Problem
 class System:
     """A and y of one problem at one theta. Kernel columns are kept within `budget` bytes."""
 
-    def __init__(self, problem: Problem, theta: Tensor, budget: float) -> None:
+    def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False) -> None:
         self.y, self.s2 = problem.train.y, noise_variance(theta)
-        self.columns = KernelColumns(problem.kernel, theta, problem.train.X, budget)
-        self.diag = problem.kernel.diag(theta, problem.train.X) + self.s2  # [n]
+        kernel, X = problem.kernel, problem.train.X
+        self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None)
+        self.exact = self.columns
+        if self.columns.theta.dtype != theta.dtype:
+            self.exact = KernelColumns(kernel, theta, X, 0.0)
+        self.diag = kernel.diag(theta, X) + self.s2  # [n]
+        self.made: dict[str, Any] = {}  # what a solver made once, for when it starts again from elsewhere
+        self._known: tuple[Tensor, Tensor] | None = None
 
     @property
     def n(self) -> int:
         return len(self.y)
 
+    @property
+    def mixed(self) -> bool:
+        """Whether columns are of a lower precision than the data."""
+        return self.exact is not self.columns
+
     def product(self, V: Tensor) -> Tensor:
-        """A V for V [n] or [n, k]: n^2 kernel entries where they are not kept."""
+        """A V for V [n] or [n, k], in the precision of the columns: n^2 kernel entries where they are not kept."""
         return self.columns.product(V).add_(V, alpha=self.s2)
 
     def rows(self, index: Tensor) -> Tensor:
-        """A[index] [c, n]."""
+        """A[index] [c, n], in the precision of the columns."""
         K = self.columns(index)
         K[torch.arange(len(index), device=index.device), index] += self.s2
         return K
 
     def gradient(self, alpha: Tensor) -> Tensor:
-        """g [n], from scratch; for alpha [n, k], that of each column."""
-        return self.product(alpha).sub_(self.y if alpha.ndim == 1 else self.y[:, None])
+        """g [n] from scratch, for alpha [n, k] that of each column; once what `carry` gave, where alpha is that one."""
+        known, self._known = self._known, None
+        if known is not None and torch.equal(known[0], alpha):
+            return known[1]
+        y = self.y if alpha.ndim == 1 else self.y[:, None]
+        if not bool(alpha.any()):
+            return (-y).expand_as(alpha).clone()
+        return self.exact.product(alpha).add_(alpha, alpha=self.s2).sub_(y)
+
+    def carry(self, alpha: Tensor, g: Tensor) -> None:
+        """The gradient that the next call answers with if it asks for this alpha."""
+        self._known = (alpha.clone(), g.clone())
 
     def value(self, alpha: Tensor, g: Tensor) -> float:
         """f, from alpha and its gradient: no product."""
@@ -56,9 +79,16 @@ class Move(NamedTuple):
     active: Tensor | None = None  # int64 rows that this iteration moved; None is all
 
 
+def moved(g: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
+    """g + A_B' step [n], the product in the precision of A_B [b, n]."""
+    if A_B.dtype == g.dtype:
+        return torch.addmv(g, A_B.T, step)
+    return g + (A_B.T @ step.to(A_B.dtype)).to(g.dtype)
+
+
 def solved(system: System, rows: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """The exact step [b] for a block, and the gradient [n] after it: n b kernel entries, b^3 / 3 flops."""
     A_B = system.rows(rows)  # [b, n]
-    L = cholesky(A_B[:, rows], "A_BB [block]").L
+    L = cholesky(A_B[:, rows].to(g.dtype), "A_BB [block]").L
     step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
-    return step, torch.addmv(g, A_B.T, step)
+    return step, moved(g, A_B, step)
