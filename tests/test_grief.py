@@ -10,6 +10,7 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.errors import KernelError, SettingError
+from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid, largest_products
 from gpexplorer.methods.grief.evidence import gradient, gram
 from gpexplorer.methods.grief.grief import Grief
@@ -92,8 +93,8 @@ def test_the_likelihood_and_its_slope_are_the_dense_ones(shift: float):
     def dense(theta: torch.Tensor) -> torch.Tensor:
         return nlml(grid.features(theta, task.train.X, index), task.train.y, torch.exp(2 * theta[-1]))
 
-    now = gram(grid, task.theta, task.train, index)
-    slope = gradient(grid, task.theta, task.train, index, now)
+    now = gram(Leading(grid, index), task.theta, task.train)
+    slope = gradient(Leading(grid, index), task.theta, task.train, now)
 
     assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
     for k in range(len(task.theta)):

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
 from gpexplorer.methods.grief.evidence import products
 from gpexplorer.methods.grief.moments import merged, moments, spread
@@ -22,7 +23,7 @@ SHIFTS = [0.0, 1000.0]
 def rotated(task: Problem, p: int = 15) -> tuple[Rotated, torch.Tensor, Grid, torch.Tensor]:
     grid = Grid(task.kernel, task.train.X, 6)
     index = grid.spectrum(task.theta, p).made_of
-    A, c = products(grid, task.theta, task.train, index)
+    A, c = products(Leading(grid, index), task.theta, task.train)
     Phi = grid.features(task.theta, task.train.X, index)
     return rotate(A, c, float(task.train.y.square().sum()), len(task.train), EPS), Phi, grid, index
 

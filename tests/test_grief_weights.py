@@ -9,7 +9,6 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.errors import KernelError
-from gpexplorer.features.grid import Grid
 from gpexplorer.features.grid_root import grid_root
 from gpexplorer.linalg.krylov import begin, cg
 from gpexplorer.linalg.preconditioners import woodbury
@@ -50,9 +49,9 @@ def test_chosen_weights_fit_better_and_predict_as_dense_algebra_does(weights: st
     task = problem(shift)
     method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, weights=weights)
     *_, before, last = method.steps(task)
-    basis, z, index = method.chosen(task, task.theta)
+    basis, z, choice = method.chosen(task, task.theta)
     X = task.train.X[:6] + 0.05
-    grid_phi = [_features(task, Z, index) for Z in (task.train.X, X)]
+    grid_phi = [choice(task.theta)(Z).T for Z in (task.train.X, X)]
     Phi, at = (part @ basis.V for part in grid_phi)
 
     mean, var = method.posterior(task, last.state)(X)
@@ -83,10 +82,6 @@ def played(method: Grief, task, resume) -> tuple[list, object]:
             states.append(next(steps).state)
         except StopIteration as end:
             return states, end.value
-
-
-def _features(task, X: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    return Grid(task.kernel, task.train.X, 6).features(task.theta, X, index)
 
 
 def test_the_mode_is_a_mode():

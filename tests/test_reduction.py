@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer import kernels
+from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
 from gpexplorer.linalg.reduction import PANEL, add_gram_, mirrored, sum_of_squares, sum_over_rows
 from gpexplorer.methods.grief.evidence import products
@@ -76,9 +77,9 @@ def test_workers_give_the_same_sums_as_this_process():
     X = torch.rand(40_000, 3, generator=rng, dtype=torch.float64)
     grid, theta, train, index = task(X, X.sum(1).sin())
 
-    here = products(grid, theta, train, index)
+    here = products(Leading(grid, index), theta, train)
     with ThreadPoolExecutor(2) as pool:
-        there = products(grid, theta, train, index, pool.map)
+        there = products(Leading(grid, index), theta, train, pool.map)
 
     for one, other in zip(here, there, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -108,7 +109,7 @@ def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path
         held = torch.from_numpy(np.load(tmp_path / f"{n}.npy", mmap_mode="r+"))
         grid, theta, train, index = task(held[:, :3], held[:, 3])
         with Largest(held) as made:
-            A, _ = products(grid, theta, train, index)
+            A, _ = products(Leading(grid, index), theta, train)
         largest.append(made.bytes)
         found.append(A / n)
 

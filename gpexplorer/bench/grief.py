@@ -18,6 +18,7 @@ import typer
 from torch import Tensor
 
 from .. import data, kernels
+from ..features.choices import Leading
 from ..features.grid import Eigenfunctions, Grid
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
@@ -76,10 +77,10 @@ def _setup(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, gemm: float
     half = median_seconds(lambda: _added(A, F, len(strips)), 3) * n / (len(strips) * F.shape[1])
     yield f"Phi {phi:.2f} s, {n * p / phi / 1e6:.0f} million entries a second"
     yield f"Gram {half:.2f} s, {floor / half:.0%} of the floor of n p^2 flops at the GEMM rate"
-    both = median_seconds(lambda: products(grid, theta, train, index), 3)
+    both = median_seconds(lambda: products(Leading(grid, index), theta, train), 3)
     yield f"set-up, both streamed: {both:.2f} s"
-    now = gram(grid, theta, train, index)
-    slope = median_seconds(lambda: gradient(grid, theta, train, index, now), 3)
+    now = gram(Leading(grid, index), theta, train)
+    slope = median_seconds(lambda: gradient(Leading(grid, index), theta, train, now), 3)
     yield f"type II: likelihood {both:.2f} s, its gradient {slope:.2f} s, {2 * floor / slope:.0%} of 2 n p^2 flops"
 
 
@@ -122,7 +123,7 @@ def _flat(n: int, d: int, p: int) -> str:
 
 
 def _basis(grid: Grid, theta: Tensor, train: Dataset, index: Tensor) -> Rotated:
-    A, c = products(grid, theta, train, index)
+    A, c = products(Leading(grid, index), theta, train)
     return rotate(A, c, sum_of_squares(train.y), len(train), torch.finfo(train.y.dtype).eps)
 
 

@@ -118,7 +118,7 @@ class Eigenfunctions:
         self.tables, leaves = [], []
         for (values, vectors), which in zip(grid.eigen(theta), index.T, strict=True):
             used, place = torch.unique(which, return_inverse=True)
-            self.tables.append((vectors * values.rsqrt())[:, used])  # [mbar, u]
+            self.tables.append(self.table(values, vectors)[:, used])  # [mbar, u]
             leaves.append(place)
         self._tree = _root(leaves)
 
@@ -126,9 +126,17 @@ class Eigenfunctions:
         """Phi' [p, n]: eigenfunctions are rows here, so that a product of two of them runs along memory."""
         return self._grown(self._tree, X)
 
+    def table(self, values: Tensor, vectors: Tensor) -> Tensor:
+        """What of an axis does not depend on x [mbar, k]."""
+        return vectors * values.rsqrt()
+
+    def left(self, q: int, x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:
+        """What does: covariances with the grid points of axis q."""
+        return self.factors[q](self.axes[q], x)
+
     def _grown(self, node: Branch | int, X: Tensor) -> Tensor:
         if isinstance(node, int):
-            return self.tables[node].T @ self.factors[node](self.axes[node], X[:, node])
+            return self.tables[node].T @ self.left(node, X[:, node])
         left = self._grown(node.left, X).index_select(0, node.of_left)
         if node.right is None:
             return left

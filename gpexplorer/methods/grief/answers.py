@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...features.grid import Grid
+from ...features.choices import Choice
 from ...linalg.blocks import row_blocks
 from ...linalg.reduction import Map, sum_of_squares
 from ...problem import Posterior, Prediction, Problem
-from .evidence import products
+from .evidence import Gram, products
 from .rotated import Rotated, rotate
 
 
@@ -23,27 +23,48 @@ class Known(NamedTuple):
     direction: Tensor  # [r]
 
 
-def basis_of(problem: Problem, grid: Grid, theta: Tensor, index: Tensor, apply: Map) -> Rotated:
+def basis_of(problem: Problem, choice: Choice, theta: Tensor, apply: Map) -> Rotated:
     """The basis orthogonal on the training rows. n p^2 flops, and p^3 once."""
     y = problem.train.y
-    A, c = products(grid, theta, problem.train, index, apply)
+    A, c = products(choice, theta, problem.train, apply)
     return rotate(A, c, sum_of_squares(y), len(y), torch.finfo(y.dtype).eps)
 
 
-def answers(problem: Problem, grid: Grid, theta: Tensor, index: Tensor, V: Tensor, known: Known) -> Posterior:
-    """f(x) = psi(x)'b, and beside it the prior variance that no eigenfunction carries. O(p r) a row."""
+def answers(problem: Problem, choice: Choice, theta: Tensor, V: Tensor, known: Known) -> Posterior:
+    """f(x) = psi(x)'b, and beside it the prior variance that no basis function carries. O(p r) a row."""
     like = problem.train.y
     V, known = V.to(like), Known(*(part.to(like) for part in known))
+    with torch.no_grad():
+        basis = choice(theta)
 
     def predict(X: Any) -> Prediction:
         mean, var = like.new_empty(len(X)), problem.kernel.diag(theta, X)
-        for rows in row_blocks(len(X), 4 * like.element_size() * len(index)):
+        for rows in row_blocks(len(X), 4 * like.element_size() * len(choice)):
             with torch.no_grad():
-                Phi = grid.features(theta, X[rows], index)
+                Phi = basis(X[rows]).T
             Psi = Phi @ V
             mean[rows] = Psi @ known.mean
             inside = Psi.square() @ known.diagonal + (Psi @ known.direction).square()
             var[rows] = (var[rows] - Phi.square().sum(1)).clamp_min(0.0) + inside
+        return Prediction(mean, var)
+
+    return predict
+
+
+def plain_answers(problem: Problem, choice: Choice, theta: Tensor, now: Gram) -> Posterior:
+    """f(x) = phi(x)'w, w ~ N(A^-1 c, s2 A^-1), and the prior variance that no function carries. O(p^2) a row."""
+    like = problem.train.y
+    with torch.no_grad():
+        basis = choice(theta)
+
+    def predict(X: Any) -> Prediction:
+        mean, var = like.new_empty(len(X)), problem.kernel.diag(theta, X)
+        for rows in row_blocks(len(X), 3 * like.element_size() * len(choice)):
+            with torch.no_grad():
+                F = basis(X[rows])  # [p, block]
+            mean[rows] = now.w @ F
+            half = torch.linalg.solve_triangular(now.L, F, upper=False)
+            var[rows] = (var[rows] - F.square().sum(0)).clamp_min(0.0) + now.s2 * half.square().sum(0)
         return Prediction(mean, var)
 
     return predict

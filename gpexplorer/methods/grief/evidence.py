@@ -1,4 +1,4 @@
-"""The likelihood of Bayesian linear regression on eigenfunctions, and its slope, in two passes over the rows.
+"""The likelihood of Bayesian linear regression on basis functions, and its slope, in two passes over the rows.
 
 K ~ Phi Phi',  A = Phi'Phi + s2 I,  c = Phi'y,  w = A^-1 c
 NLML = ((y'y - c'w) / s2 + (n - p) log s2 + log |A|) / 2                       Evans and Nair (2018), section 3.2
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...features.grid import Eigenfunctions, Grid
+from ...features.choices import Choice
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky, logdet
 from ...linalg.reduction import Map, Sums, add_gram_, mirrored, sum_of_squares, sum_over_rows
@@ -33,10 +33,10 @@ class Gram(NamedTuple):
     fit: float  # (y'y - c'w) / s2
 
 
-def gram(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, apply: Map = map) -> Gram:
+def gram(choice: Choice, theta: Tensor, train: Dataset, apply: Map = map) -> Gram:
     """A, w and the NLML. n p^2 flops; memory O(p^2 + block)."""
-    n, p, s2 = len(train), len(index), noise_variance(theta)
-    A, c = products(grid, theta, train, index, apply)
+    n, p, s2 = len(train), len(choice), noise_variance(theta)
+    A, c = products(choice, theta, train, apply)
     A.diagonal().add_(s2)
     L = cholesky(A, "Phi'Phi + s2 I").L
     w = torch.cholesky_solve(c[:, None], L)[:, 0]
@@ -44,18 +44,18 @@ def gram(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, apply: Map = 
     return Gram(L, w, s2, 0.5 * (fit + (n - p) * math.log(s2) + logdet(L)), fit)
 
 
-def products(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, apply: Map = map) -> tuple[Tensor, Tensor]:
+def products(choice: Choice, theta: Tensor, train: Dataset, apply: Map = map) -> tuple[Tensor, Tensor]:
     """Phi'Phi [p, p] and Phi'y [p], in one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
-    A, c = sum_over_rows(partial(strip_products, grid, theta.detach(), index), (train.X, train.y), apply)
+    A, c = sum_over_rows(partial(strip_products, choice, theta.detach()), (train.X, train.y), apply)
     return mirrored(A), c
 
 
-def strip_products(grid: Grid, theta: Tensor, index: Tensor, strip: tuple[Tensor, ...]) -> Sums:
+def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> Sums:
     """The lower triangle of Phi'Phi, and Phi'y, of one strip of rows."""
-    (X, y), p = strip, len(index)
+    (X, y), p = strip, len(choice)
     A, c = y.new_zeros(p, p), y.new_zeros(p)
     with torch.no_grad():
-        basis = Eigenfunctions(grid, theta, index)
+        basis = choice(theta)
         for rows in row_blocks(len(y), 3 * y.element_size() * p):
             F = basis(X[rows])  # [p, block]
             add_gram_(A, F)
@@ -63,12 +63,12 @@ def strip_products(grid: Grid, theta: Tensor, index: Tensor, strip: tuple[Tensor
     return A, c
 
 
-def gradient(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, now: Gram, apply: Map = map) -> Tensor:
-    """dNLML/dtheta [P], the eigenfunctions chosen held fixed. 2 n p^2 flops and a backward pass through Phi."""
-    n, p, s2 = len(train), len(index), now.s2
+def gradient(choice: Choice, theta: Tensor, train: Dataset, now: Gram, apply: Map = map) -> Tensor:
+    """dNLML/dtheta [P], the functions chosen held fixed. 2 n p^2 flops and a backward pass through Phi."""
+    n, p, s2 = len(train), len(choice), now.s2
     inverse = torch.cholesky_inverse(now.L)
     middle = inverse.addr(now.w, now.w, alpha=1.0 / s2)
-    part = partial(strip_slope, grid, theta.detach(), index, (middle, now.w / s2))
+    part = partial(strip_slope, choice, theta.detach(), (middle, now.w / s2))
     (total,) = sum_over_rows(part, (train.X, train.y), apply)
     trace = float(inverse.diagonal().sum())
     noise = 0.5 * (-now.fit / s2 + float(now.w @ now.w) / s2 + (n - p) / s2 + trace)
@@ -76,15 +76,13 @@ def gradient(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, now: Gram
     return total
 
 
-def strip_slope(
-    grid: Grid, theta: Tensor, index: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]
-) -> Sums:
+def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]) -> Sums:
     """The part of dNLML/dtheta that goes through Phi, of one strip of rows."""
     (X, y), (middle, w), total = strip, outer, torch.zeros_like(theta)
-    for rows in row_blocks(len(y), 3 * y.element_size() * len(index)):
+    for rows in row_blocks(len(y), 3 * y.element_size() * len(choice)):
         at = theta.clone().requires_grad_(True)
         with torch.enable_grad():
-            F = Eigenfunctions(grid, at, index)(X[rows])  # [p, block]
+            F = choice(at)(X[rows])  # [p, block]
             G = (middle @ F.detach()).addr_(w, y[rows], alpha=-1.0)
             (slope,) = torch.autograd.grad((F * G).sum(), at)
         total += slope

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...errors import SettingError
+from ...features.choices import Leading
 from ...features.grid import Grid
 from ...problem import Problem
 
@@ -16,3 +17,9 @@ def grid_of(problem: Problem, points: int) -> Grid:
     grid = Grid(problem.kernel, problem.train.X, points)
     grid.factors(problem.theta)
     return grid
+
+
+def leading(problem: Problem, theta: Tensor, points: int, p: int) -> Leading:
+    """The p largest eigenfunctions at this theta."""
+    grid = grid_of(problem, points)
+    return Leading(grid, grid.spectrum(theta, p).made_of)

@@ -17,6 +17,7 @@ from typing import ClassVar
 import param
 from torch import Tensor
 
+from ...features.choices import Leading
 from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
@@ -25,7 +26,7 @@ from .answers import Known, answers, basis_of
 from .chains import Info as Report
 from .chains import State as At
 from .chains import Target, opened, report, stretch
-from .laid import grid_of
+from .laid import grid_of, leading
 from .moments import Moments, cast, moments, spread
 from .priors import LogNormal, log_normal
 from .rotated import Rotated
@@ -121,11 +122,10 @@ class GriefMCMC(Method):
             yield Step(state, Report("subset", best.value, evidence=best.value))
         return state._replace(phase="warm-up", position=0)
 
-    def basis(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Tensor]:
-        """The orthogonal basis of this theta, and which products [p, d] its eigenfunctions are made of."""
-        grid = grid_of(problem, self.grid_points)
-        index = grid.spectrum(theta, self.num_eigenfunctions).made_of
-        return basis_of(problem, grid, theta, index, self.map), index
+    def basis(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Leading]:
+        """The orthogonal basis of this theta, and the eigenfunctions it is made of."""
+        choice = leading(problem, theta, self.grid_points, self.num_eigenfunctions)
+        return basis_of(problem, choice, theta, self.map), choice
 
     @property
     def weight_prior(self) -> LogNormal:
@@ -138,14 +138,14 @@ class GriefMCMC(Method):
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         """Of f, the weights and the noise averaged over; before there are draws, of the kernel as it is."""
-        basis, index = self.basis(problem, state.theta)
+        basis, choice = self.basis(problem, state.theta)
         seen: Moments = cast(state.moments, basis.e)
         if not seen.size:
             z = basis.e.new_zeros(1, len(basis.e) + 1)
             z[0, -1] = 2.0 * state.theta[-1]
             seen = moments(basis, z)
         known = Known(seen.m, *spread(seen))
-        return answers(problem, grid_of(problem, self.grid_points), state.theta, index, basis.V, known)
+        return answers(problem, choice, state.theta, basis.V, known)
 
     def cost(self, problem: Problem) -> Cost:
         """Of a stretch; the pass over the rows before the first one takes n p^2 flops more."""

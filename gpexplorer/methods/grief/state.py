@@ -27,6 +27,5 @@ class Info(NamedTuple):
     phase: str
     objective: float = math.nan
     fit: float = math.nan
-    smallest: float = math.nan
     kept: float = math.nan
     evidence: float = math.nan
