@@ -98,6 +98,8 @@ def _prepared(setup: Setup, state: State) -> tuple[State, Info]:
         judged = _judged(setup, theta, [fold.y.new_zeros(fold.trained) for fold in setup.folds])
         found.append((_error(setup, judged), theta, judged))
     error, mean, judged = min(found, key=lambda one: one[0])
+    if not math.isfinite(error):
+        return state._replace(step=1, phase="prepare"), Info("prepare")
     same = [repeat(one, count) for one in (mean, setup.rules, method.dual_start, setup.pull(mean))]
     folds = tuple(method.map(prepare, setup.folds, *same))
     scale = _scale(setup, judged)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...errors import NotPositiveDefinite
 from .lagrangian import Fold, Systems, terms
 from .theta_step import Ground, Pull, Trial, armijo, bfgs, direction
 
@@ -129,9 +130,12 @@ def _still(ground: Ground, here: Trial, local: Local, rules: Rules) -> tuple[Tri
 
 
 def judge(fold: Fold, theta: Tensor, z: Tensor, rules: Rules) -> Judged:
-    """From z on, by conjugate gradients; the kernel is computed once more."""
+    """From z on, by conjugate gradients; the kernel is computed once more. An infinite loss where it is not finite."""
     n_T = fold.trained
-    systems = Systems(fold, fold.cross(theta), rules.rank)
+    try:
+        systems = Systems(fold, fold.cross(theta), rules.rank)
+    except NotPositiveDefinite:
+        return Judged(math.inf, math.nan, z, math.inf)
     solved = systems.constraint(fold.y[:n_T], z, (4 * rules.cg[0], rules.cg[1]))
     r = fold.y[n_T:] - systems.M.forward(solved.x)[n_T:]
     return Judged(float(r @ r), float(fold.y[:n_T] @ solved.x), solved.x, solved.error)

@@ -28,6 +28,8 @@ def direction(problem: Problem) -> Tensor | None:
     K, pairs = kernel(theta, X, X), [(i, j) for i in range(len(X)) for j in range(i + 1)]
     slopes = torch.stack([kernel.contract(theta, X[i : i + 1], X[j : j + 1], K.new_ones(1, 1)) for i, j in pairs])
     twice = torch.stack([2.0 * K[i, j] for i, j in pairs])
+    if not bool(slopes.isfinite().all() and K.isfinite().all()):
+        return None
     u = theta.new_ones(len(theta))
     u[:-1] = (torch.linalg.pinv(slopes[:, :-1].double(), rtol=1e-6) @ twice.double()).to(theta)
     error = (kernel(theta + 0.5 * math.log(2.0) * u, X, X) - 2.0 * K).abs().max()

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...errors import NotPositiveDefinite
 from .lagrangian import Fold, Systems, Terms, slope, terms
 
 ARMIJO = 1e-4
@@ -75,7 +76,11 @@ class Ground(NamedTuple):
         pull = self.pull.value(theta, self.nu)
         if not math.isfinite(pull):
             return None
-        systems, z, iterations = Systems(self.fold, self.fold.cross(theta), self.rank if follow else 0), self.z, 0
+        try:
+            systems = Systems(self.fold, self.fold.cross(theta), self.rank if follow else 0)
+        except NotPositiveDefinite:  # the kernel is beyond rounding there
+            return None
+        z, iterations = self.z, 0
         if follow:
             z, iterations, _ = systems.z_step(self.dual, self.rho, z, self.cg)
         at = terms(self.fold, systems.M, z, self.dual, self.rho)
