@@ -37,7 +37,7 @@ def exact_posterior(problem: Problem, state: State, most: int, seed: int) -> Pos
     """Of f. n kernel entries a point for the mean; with `most` 0 every variance is exact, else that of so many rows."""
     kernel, theta, train = problem.kernel, state.theta, problem.train
     n = len(train)
-    explained = by_rows(problem, state, min(most, n), seed) if most or n <= RANK else by_cg(problem, theta, seed)
+    explained = by_rows(problem, theta, min(most, n), seed) if most or n <= RANK else by_cg(problem, theta, seed)
 
     def predict(X: Any) -> Prediction:
         mean, var = train.y.new_empty(len(X)), kernel.diag(theta, X)
@@ -49,9 +49,9 @@ def exact_posterior(problem: Problem, state: State, most: int, seed: int) -> Pos
     return predict
 
 
-def by_rows(problem: Problem, state: State, most: int, seed: int) -> Explained:
+def by_rows(problem: Problem, theta: Tensor, most: int, seed: int) -> Explained:
     """What `most` random rows explain (all where 0): one Cholesky, most^3 / 3 flops."""
-    kernel, theta, train = problem.kernel, state.theta, problem.train
+    kernel, train = problem.kernel, problem.train
     n = len(train)
     chosen = torch.arange(n) if most in (0, n) else torch.randperm(n, generator=generator(seed, "variance"))[:most]
     S = train.rows(chosen.to(train.y.device)).X
