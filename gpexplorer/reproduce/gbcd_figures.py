@@ -89,10 +89,10 @@ def work2(unit: Unit) -> Rows:
     run = Run(method(unit["solver"], block=unit["block"]), given.problem)
     solve(run, unit["seconds"])
     K = given.problem.kernel(given.problem.theta, given.X, given.problem.train.X)
-    shown = np.unique(np.linspace(1, run.done, 120).round().astype(int)) if run.done else []
+    shown = sorted({round(k) for k in np.linspace(min(1, run.done), run.done, 120)} - {0})
     return [
         {
-            "set": unit["set"], "solver": unit["solver"], "iteration": int(k), "seconds": run.trace[k].seconds,
+            "set": unit["set"], "solver": unit["solver"], "iteration": k, "seconds": run.trace[k].seconds,
             "entries / n^2": run.trace[k].cost.entries / unit["rows"] ** 2, "gradient": run.trace[k].step.info.largest,
             "objective": run.trace[k].step.info.objective, "RMSE": given.rmse(K @ run.trace[k].step.state.alpha),
         }
