@@ -1,0 +1,171 @@
+"""A minibatch of every method, beside the arithmetic it cannot do without and beside plain torch and GPyTorch.
+
+The floor is measured in the same process: the network's products forward and back, 6 b (size) flops, and a Cholesky
+factor with its inverse, D^3 flops. Plain torch is SCGD as one would write it: modules, autograd, torch's Adam.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from .. import data as data_sets
+from .. import kernels
+from ..methods.base import registry
+from ..methods.stochastic.model import Model
+from ..problem import Problem
+from ..runs.run import Run
+from .limits import median_seconds
+
+METHODS = ("scgd", "minimax", "bsgd", "svgp")
+REPEATS = 20  # minibatches a timing
+
+
+def command(
+    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
+    batch: Annotated[int, typer.Option(help="Rows of a minibatch.", min=2)] = 64,
+    width: Annotated[int, typer.Option(help="Outputs of each of two layers.", min=2)] = 128,
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    epochs: Annotated[int, typer.Option(help="Then learn for so many; 0 only times minibatches.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Most for each method's learning.")] = 180.0,
+    method: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+) -> None:
+    """Milliseconds a minibatch, the floor, rivals; with --epochs also NLML a row and test RMSE."""
+    settings = {"batch_size": batch, "width": width}
+    for line in report(data, dtype, settings, tuple(method or METHODS)):
+        typer.echo(line)
+    for key in (method or METHODS) if epochs else ():
+        typer.echo(learned(key, _run(data, dtype, key, {**settings, "epochs": epochs}), seconds))
+
+
+def report(name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...]) -> Iterator[str]:
+    """Lines of the timings, each as soon as it is known."""
+    first = _run(name, dtype, "scgd", settings)
+    problem, b, D = first.problem, settings["batch_size"], settings["width"]
+    load = os.getloadavg()[0]
+    yield f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, load {load:.2f}"
+    floor = median_seconds(_arithmetic(problem, b, D), 30)
+    yield f"{'floor: products and factor':<32}{1e3 * floor:8.2f} ms"
+    rivals = {"plain torch SCGD": _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
+    took = {label: median_seconds(step, 30) for label, step in rivals.items()}
+    for key in methods:
+        took[key] = _minibatch(_run(name, dtype, key, settings))
+    for label, value in took.items():
+        yield f"{label:<32}{1e3 * value:8.2f} ms{value / floor:8.1f} x floor"
+
+
+def learned(key: str, run: Run, seconds: float) -> str:
+    """What a method reaches: NLML a row with its constant, and the error in sd of the targets."""
+    outcome = run.finish(seconds=seconds)
+    table, n = run.table(), len(run.problem.train)
+    scale = run.problem.train.scale
+    nlml = table["objective"].min() / n + 0.5 * math.log(2.0 * math.pi)
+    rmse = run.scores()["rmse"] / (scale.y_sd if scale else 1.0)
+    return (
+        f"{key:<12}{table['epoch'].max():7.1f} epochs{run.trace[-1].seconds:8.1f} s   NLML/n {nlml:7.3f}   "
+        f"RMSE {rmse:6.4f} sd   ({outcome.reason})"
+    )
+
+
+def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
+    split, kind = data_sets.load(name).scaled(), {"float64": torch.float64, "float32": torch.float32}[dtype]
+    train, kernel = split.train.to("cpu", kind), kernels.make("se-ard", split.train.d)
+    problem = Problem(train, kernel, kernel.start(train))
+    return Run(registry[key](**settings), problem, split)
+
+
+def _minibatch(run: Run) -> float:
+    """Seconds of one minibatch, the median over runs of several."""
+    method: Any = run.method
+    model, start = Model(method, run.problem), next(method.steps(run.problem)).state
+    learner, t = method.learner(model, start), 0
+
+    def several() -> None:
+        nonlocal t
+        for _ in range(REPEATS):
+            learner.move(t)
+            t += 1
+
+    several()
+    return median_seconds(several, 15) / REPEATS
+
+
+def _arithmetic(problem: Problem, b: int, D: int) -> Callable[[], Any]:
+    """Two layers forward and back, and one factor with its inverse."""
+    draw, like = torch.Generator().manual_seed(0), problem.train.y
+    X, H = problem.train.X[:b], torch.randn(b, D, generator=draw).to(like)
+    W1, W2 = torch.randn(D, X.shape[1], generator=draw).to(like), torch.randn(D, D, generator=draw).to(like)
+    F = H.T @ H + torch.eye(D).to(like)
+
+    def step() -> None:
+        _ = X @ W1.T, H @ W2.T, H.T @ X, H.T @ H, H @ W2
+        torch.cholesky_inverse(torch.linalg.cholesky(F))
+
+    return step
+
+
+def _network(d: int, D: int, like: Tensor) -> torch.nn.Module:
+    relu, linear = torch.nn.ReLU, torch.nn.Linear
+    return torch.nn.Sequential(linear(d, D), relu(), linear(D, D), relu()).to(like)
+
+
+def _plain(problem: Problem, b: int, D: int) -> Callable[[], Any]:
+    """One minibatch of SCGD by modules and autograd."""
+    train, n = problem.train, len(problem.train)
+    with torch.random.fork_rng(devices=[]):
+        net = _network(train.d, D, train.y)
+    w, log_sd = (torch.nn.Parameter(part) for part in (train.y.new_zeros(D), train.y.new_zeros(())))
+    optimiser, S, eye = torch.optim.Adam([*net.parameters(), w, log_sd], 1e-3), torch.eye(D).to(train.y), torch.eye(D)
+
+    def step() -> None:
+        nonlocal S
+        index = torch.randint(n, (b,))
+        Phi, y, s2 = net(train.X[index]), train.y[index], (2.0 * log_sd).exp()
+        S = (0.9 * S + 0.1 * Phi.T @ Phi / b).detach()
+        M = torch.linalg.inv(n * S + s2.detach() * eye.to(S))
+        fit = ((Phi @ w - y).square().sum() / s2 + (M * (Phi.T @ Phi)).sum()) * (n / b)
+        loss = (fit + w @ w + (n - D) * s2.log() + s2 * M.trace()) / (2 * n)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+
+    return step
+
+
+def _gpytorch(problem: Problem, b: int, D: int) -> Callable[[], Any]:
+    """One minibatch of SVGP as GPyTorch's users write it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import gpytorch
+    train = problem.train
+
+    class Deep(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            normal = gpytorch.variational.CholeskyVariationalDistribution(b)
+            super().__init__(gpytorch.variational.VariationalStrategy(self, train.X[:b].clone(), normal))
+            self.net = _network(train.d, D, train.y)
+            self.mean, self.covar = gpytorch.means.ZeroMean(), gpytorch.kernels.LinearKernel()
+
+        def forward(self, X: Tensor) -> Any:
+            Z = self.net(X)
+            return gpytorch.distributions.MultivariateNormal(self.mean(Z), self.covar(Z))
+
+    with torch.random.fork_rng(devices=[]):
+        gp, likelihood = Deep().to(train.y), gpytorch.likelihoods.GaussianLikelihood().to(train.y)
+    bound = gpytorch.mlls.VariationalELBO(likelihood, gp, len(train))
+    optimiser = torch.optim.Adam([*gp.parameters(), *likelihood.parameters()], 1e-3)
+
+    def step() -> None:
+        index = torch.randint(len(train), (b,))
+        optimiser.zero_grad()
+        (-bound(gp(train.X[index]), train.y[index])).backward()
+        optimiser.step()
+
+    return step

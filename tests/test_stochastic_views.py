@@ -1,0 +1,93 @@
+"""The family's pictures draw and follow, and the microscope finds the bias where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer import views
+from gpexplorer.methods.stochastic.exact import exact
+from gpexplorer.methods.stochastic.microscope import look
+from gpexplorer.methods.stochastic.model import Model
+from gpexplorer.runs import Run
+from gpexplorer.views.live import Live
+from oracles_stochastic import method, problem
+
+SETTINGS = {"width": 8, "batch_size": 16, "minibatches": 4, "evaluate_every": 2, "epochs": 6}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small matrices: a second thread only waits for the first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@cache
+def played(key: str) -> Run:
+    run = gpx.Spec(key, SETTINGS, data={"name": "hypercube", "n": 80, "d": 3, "noise": 0.2, "seed": 3}).open()
+    run.finish(steps=8)
+    return run
+
+
+@pytest.mark.parametrize("key", ["scgd", "minimax"])
+def test_every_picture_draws_its_start_and_follows(key: str):
+    run = played(key)
+    found = [one for one in views.for_run(run) if one.family == "stochastic"]
+    assert {one.key.removeprefix("stochastic-") for one in found} == {"estimate", "gap", "gradients", "features"}
+    for one in found:
+        live = Live(one, one.data(run, 0))
+        live.update(one.data(run, len(run.trace) - 1))
+        assert live.figure.xaxis[0].axis_label
+        assert live.figure.yaxis[0].axis_label
+
+
+def view(run: Run, key: str) -> views.View:
+    return next(found for found in views.for_run(run) if found.key == key)
+
+
+def test_exact_points_are_the_likelihood_of_their_records():
+    run = played("scgd")
+    layers = view(run, "stochastic-estimate").data(run, len(run.trace) - 1)
+    record = next(one for one in run.trace if one.step.info.phase == "learn")
+
+    with torch.no_grad():
+        value = exact(Model(run.method, run.problem), record.step.state.theta).value
+
+    assert layers["exact"]["y"].iloc[0] == pytest.approx(value)
+    assert len(layers["estimate"]) >= len(layers["exact"]) > 1
+
+
+def test_the_features_are_centred_and_coloured_in_the_units_of_the_file():
+    run = played("scgd")
+    frame = view(run, "stochastic-features").data(run, 3)["rows"]
+    scale = run.problem.train.scale
+    assert scale is not None
+
+    assert abs(frame["x"].mean()) < 1e-9
+    assert frame["x"].var() >= frame["y"].var()
+    expected = run.problem.train.y * scale.y_sd + scale.y_mean
+    np.testing.assert_allclose(np.sort(frame["target"]), np.sort(expected))
+    assert np.corrcoef(frame["x"], frame["target"])[0, 1] >= 0.0
+
+
+def test_the_microscope_finds_bias_only_where_it_is():
+    at = problem(n=120, noise=0.5)
+    theta = Model(method("scgd"), at).matched(Model(method("scgd"), at).start())
+
+    seen = {key: look(method(key, batch_size=8), at, theta, 300) for key in ("minimax", "scgd", "bsgd")}
+
+    assert seen["minimax"].bias < 0.1 * seen["minimax"].sd
+    assert seen["bsgd"].bias > 3.0 * seen["minimax"].bias
+    assert float(seen["minimax"].along.mean()) == pytest.approx(1.0, abs=0.3)
+    all_rows = look(method("bsgd", batch_size=120), at, theta, 2)
+    assert all_rows.bias < 1e-6
+    assert all_rows.sd < 1e-6
+    assert look(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
