@@ -20,14 +20,14 @@ def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
 def admm_cost(problem: Problem, held: list[slice], rules: Rules, gigabytes: float) -> Cost:
     """An outer iteration of every fold: kernel entries of the theta step, reads of M by conjugate gradients.
 
-    A theta step computes two slopes and a value each, the judgement one value more. Where M is not held, every read
-    computes it again.
+    Where z follows: a trial, a slope and the judgement; where it is held still a value, a slope and a trial for every
+    step more. Where M is not held, every read computes it again. Half of the iterations allowed are counted.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     flops = bytes_moved = held_bytes = 0.0
     for part in held:
         n_T = n - (part.stop - part.start)
-        fills, reads = 2.0 * rules.steps + 3.0, 2.0 * rules.cg[0] + 10.0
+        fills, reads = 4.0 if rules.follow else 4.0 * rules.steps + 4.0, 1.0 * rules.cg[0] + 10.0
         beyond = max(0.0, 1.0 - gigabytes * 1e9 / (s * n * n_T))
         entries = n * n_T * (fills + beyond * reads)
         flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(rules.rank, n_T) ** 2

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from .lagrangian import Fold, Systems, terms
-from .theta_step import Ground, Pull, Trial, armijo, bfgs, direction
+from .theta_step import Ground, Here, Pull, Trial, armijo, bfgs, direction
 
 ROLLED_BACK = 4.0  # rho is multiplied by this after a step was taken back
 
@@ -29,6 +29,9 @@ class Local(NamedTuple):
     nu: Tensor  # [p] multipliers of theta_k = mean
     B: Tensor  # [p, p] Hessian of L, or zero before there is one
     g: Tensor  # [p] dL/dtheta at the multipliers
+    loss: float  # |y_V - K_VT z|^2
+    slack: float  # lambda'(C z - y_T)
+    gap: float  # |C z - y_T|
     rho: float
     length: float  # of the last gradient step
 
@@ -77,10 +80,11 @@ def prepare(fold: Fold, theta: Tensor, rules: Rules, start: str, pull: Pull) -> 
     dual = torch.ones_like(zero) if start == "ones" else zero
     if start == "adjoint":
         dual = systems.constraint(2.0 * systems.M.backward(torch.cat([zero, r])), zero, most).x
-    nothing = torch.zeros_like(theta)
-    ground = _ground(fold, Local(theta, z, dual, nothing, nothing, nothing, rules.rho, 0.0), pull, rules)
-    here = Trial(theta, z, systems, terms(fold, systems.M, z, dual, rules.rho), 0.0, 0)
-    return Local(theta.clone(), z, dual, nothing, torch.zeros(p, p).to(theta), ground.slope(here), rules.rho, 0.0)
+    nothing, none = torch.zeros_like(theta), torch.zeros(p, p).to(theta)
+    at = terms(fold, systems.M, z, dual, rules.rho)
+    measured = (at.loss, float(dual @ at.c), at.gap)
+    local = Local(theta.clone(), z, dual, nothing, none, nothing, *measured, rules.rho, 0.0)
+    return local._replace(g=_ground(fold, local, pull, rules).slope(Trial(theta, z, systems, at, 0.0, 0)))
 
 
 def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
@@ -90,43 +94,51 @@ def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
 def advance(fold: Fold, local: Local, pull: Pull, rules: Rules) -> tuple[Local, Report]:
     """One outer iteration. No factorisation beyond rank x rank, no product of two n x n matrices."""
     ground, rho = _ground(fold, local, pull, rules), local.rho
-    here = ground.trial(local.theta, rules.follow)
-    if here is None:
-        return _taken_back(local, rules), Report(rolled_back=True)
-    there, moved, evaluations = (_following if rules.follow else _still)(ground, here, local, rules)
-
+    there, evaluations = (_following if rules.follow else _still)(ground, local, rules)
+    if there is None:
+        return _taken_back(local, rules), Report(evaluations=evaluations, rolled_back=True)
     gap = there.at.gap / max(float(fold.y[: fold.trained].norm()), 1e-30)
     if not gap <= rules.largest_gap:
         return _taken_back(local, rules), Report(gap=gap, evaluations=evaluations, rolled_back=True)
 
     dual = local.dual + rules.relaxation * rho * there.at.c
     g = ground._replace(dual=dual, rho=0.0).slope(there)
-    B = bfgs(local.B, there.theta - local.theta, g - local.g) if moved and rules.follow else local.B
+    s = there.theta - local.theta
+    B = bfgs(local.B, s, g - local.g) if rules.follow and bool(s.any()) else local.B
     left = float(ground.pulled(there.theta, g).norm()) / max(there.at.loss, 1e-30)
     report = Report(there.at.total, gap, left, there.iterations, evaluations)
-    length = float((there.theta - local.theta).norm())
-    return Local(there.theta, there.z, dual, local.nu, B, g, _balanced(rho, gap, left, rules), length), report
+    measured = (there.at.loss, float(dual @ there.at.c), there.at.gap)
+    rho = _balanced(rho, gap, left, rules)
+    return Local(there.theta, there.z, dual, local.nu, B, g, *measured, rho, float(s.norm())), report
 
 
-def _following(ground: Ground, here: Trial, local: Local, rules: Rules) -> tuple[Trial, bool, int]:
-    """One quasi-Newton step, z following."""
+def _following(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int]:
+    """One quasi-Newton step, z following; a z step alone where no length of it falls.
+
+    The fall is from L at the z there was, which needs no product: it is psi but for a square of the gap.
+    """
+    pull = ground.pull.value(local.theta, local.nu)
+    value = local.loss + local.slack + 0.5 * local.rho * local.gap**2 + pull
     g = ground.pulled(local.theta, local.g)
-    there, tried = armijo(ground, here, direction(g, local.B, ground.pull.kappa), g, True)
-    return there or here, there is not None, tried + 1
+    d = direction(g, local.B, ground.pull.kappa)
+    there, tried = armijo(ground, Here(local.theta, value), d, g, True)
+    return (there, tried) if there is not None else (ground.trial(local.theta, True), tried + 1)
 
 
-def _still(ground: Ground, here: Trial, local: Local, rules: Rules) -> tuple[Trial, bool, int]:
+def _still(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int]:
     """Gradient steps with z held still, then the z step."""
-    length, evaluations, begin = local.length or 1.0, 1, here.theta
+    length, here, evaluations = local.length or 1.0, ground.trial(local.theta, False), 1
+    if here is None:
+        return None, evaluations
     for _ in range(rules.steps):
         g = ground.pulled(here.theta, ground.slope(here))
-        there, tried = armijo(ground, here, -length * g / g.norm().clamp_min(1e-30), g, False)
+        d = -length * g / g.norm().clamp_min(1e-30)
+        there, tried = armijo(ground, Here(here.theta, here.value), d, g, False)
         evaluations += tried
         if there is None:
             break
         length, here = 2.0 * float((there.theta - here.theta).norm()), there
-    after = ground.trial(here.theta, True)
-    return after or here, bool((here.theta != begin).any()), evaluations
+    return ground.trial(here.theta, True), evaluations + 1
 
 
 def judge(fold: Fold, theta: Tensor, z: Tensor, rules: Rules) -> Judged:

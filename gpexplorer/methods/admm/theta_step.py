@@ -95,7 +95,14 @@ class Ground(NamedTuple):
         return self.pull.free(g + self.nu + self.pull.kappa * (theta - self.pull.mean))
 
 
-def armijo(ground: Ground, here: Trial, d: Tensor, g: Tensor, follow: bool) -> tuple[Trial | None, int]:
+class Here(NamedTuple):
+    """Where a step begins."""
+
+    theta: Tensor  # [p]
+    value: float
+
+
+def armijo(ground: Ground, here: Here, d: Tensor, g: Tensor, follow: bool) -> tuple[Trial | None, int]:
     """The first of the steps 1, 1/2, 1/4, ... that keeps its promise, and how many were tried."""
     promised, most = ARMIJO * float(d @ g), TRIES if follow else TRIES_STILL
     for k in range(most if promised < 0.0 else 0):
