@@ -1,83 +1,159 @@
-"""Exact GPs by every solver of the family, to one tolerance, beside LAPACK's Cholesky and GPyTorch's CG.
+"""Exact GPs by every solver of the family, to one tolerance, beside LAPACK's Cholesky, and from which n it is beaten.
 
-The floor of a GBCD iteration is its kernel columns, 2 n B d flops and n B exponentials, its gradient update, 2 n B
-flops, and its factor, B^3 / 3. The time of the columns alone is measured in the same process and printed beside.
+The floor of an iteration over a block of B rows is its kernel columns, 2 n B d flops and n B exponentials, its gradient
+update, one read of n B numbers, and its factor, B^3 / 3 flops. All three are measured in the same process; a solver's
+share of the floor is what the floor would take over what the iteration took.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 import typer
 from scipy import linalg
+from torch import Tensor
 
 from .. import data, kernels
 from ..linalg.randomness import generator
 from ..methods.base import registry
 from ..methods.gbcd.system import System
+from ..methods.subset import learn_on_subset
 from ..problem import Problem
 from ..runs.run import Run
 from .limits import median_seconds
 
-SOLVERS = ("gbcd", "pcg", "cg", "bcd-gradient", "bcd-cyclic", "smo")
+BLOCK, LEARN_ROWS = 500, 2000
+SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gbcd": ("gbcd", {}),
+    "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
+    "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True}),
+    "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0}),
+    "pcg-1000": ("pcg", {"root": "nystrom", "rank": 1000}),
+    "pcg-1000-mixed": ("pcg", {"root": "nystrom", "rank": 1000, "mixed": True}),
+    "cg": ("cg", {}),
+    "block-nystrom": ("block-nystrom", {}),
+    "sampled-exact": ("block-nystrom", {"rank": 0}),
+    "bcd-cyclic": ("bcd-cyclic", {}),
+    "bcd-gradient": ("bcd-gradient", {}),
+    "smo": ("smo", {}),
+    "sdd": ("sdd", {}),
+}
 
 
 def command(
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
-    n: Annotated[int, typer.Option(help="Training rows.", min=10)] = 5000,
+    n: Annotated[int, typer.Option(help="Training rows.", min=40)] = 5000,
     seconds: Annotated[float, typer.Option(help="Most for each solver.")] = 30.0,
     tolerance: Annotated[float, typer.Option(help="Of the largest gradient.")] = 1e-4,
-    cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept.")] = 1.0,
-    solver: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+    cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept; 0 computes them anew.")] = 0.0,
+    only: Annotated[str, typer.Option(help="Solvers to run, joined by commas; all where empty.")] = "",
+    crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4, to say where Cholesky is passed.")] = False,
 ) -> None:
     """Seconds, iterations and kernel entries to the tolerance; test error; the floor of an iteration."""
-    for line in report(data, n, seconds, tolerance, cache, tuple(solver or SOLVERS)):
+    chosen = [name for name in SOLVERS if not only or name in only.split(",")]
+    for line in report(data, n, Held(seconds, tolerance, cache), chosen, crossing):
         typer.echo(line)
 
 
-def report(
-    name: str, n: int, seconds: float, tolerance: float, cache: float, solvers: tuple[str, ...]
-) -> Iterator[str]:
+class Held(NamedTuple):
+    """What all solvers are held to."""
+
+    seconds: float
+    tolerance: float
+    cache: float
+
+
+def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool) -> Iterator[str]:
     """Lines of the report, each as soon as it is known."""
     split = data.load(name).scaled()
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
-    train = split.train.rows(order[:n])
+    problem = _problem(split, order[:n])
+    n, threads = len(problem.train), torch.get_num_threads()
+    known = f"theta from {min(LEARN_ROWS, n)} rows"
+    yield f"{name}: n = {n}, d = {problem.train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, {known}"
+    lapack = _lapack(problem)
+    yield f"LAPACK Cholesky and solve: {lapack:.2f} s and {8e-9 * n * n:.2f} GB, with the kernel matrix"
+    floor = _floor(problem)
+    parts = f"columns {floor[0]:.1f} + update {floor[1]:.1f} + factor {floor[2]:.1f}"
+    yield f"floor of an iteration over {min(BLOCK, n)} rows: {sum(floor):.1f} ms = {parts}"
+    yield f"{'solver':<16}{'seconds':>9}{'steps':>8}{'ms a step':>11}{'of floor':>9}{'n^2':>7}{'|g|':>10}{'SMSE':>9}"
+    best = ("", math.inf)
+    for solver in chosen:
+        run = _finished(solver, problem, split, held)
+        yield _row(solver, run, sum(floor))
+        if run.outcome and run.outcome.reason == "converged":
+            best = min(best, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
+    if crossing and best[0]:
+        yield from _crossing(best[0], {n: (lapack, best[1])}, split, order, held)
+
+
+def _problem(split: data.Split, rows: Tensor) -> Problem:
+    """These rows, at the maximum likelihood of the first of them."""
+    train = split.train.rows(rows)
     kernel = kernels.make("se-ard", train.d)
-    learner = registry["cholesky"](subset=min(1000, len(train)), evaluations=30, tolerance=1e-8)
-    start = Problem(train.rows(torch.arange(min(1000, len(train)))), kernel, kernel.start(train))
-    *_, learned = learner.steps(start)
-    problem = Problem(train, kernel, learned.state.theta)
-    n = len(train)
-    threads = torch.get_num_threads()
-    yield f"{name}: n = {n}, d = {train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, theta from 1000 rows"
-    yield f"LAPACK Cholesky and solve: {_lapack(problem):.2f} s, with the kernel matrix"
-    system, rows = System(problem, problem.theta, 0.0), order[: min(500, n)].argsort()
-    yield f"floor: {len(rows)} kernel columns {1e3 * median_seconds(lambda: system.columns(rows), 5):.0f} ms"
-    yield f"{'solver':<14}{'seconds':>9}{'steps':>8}{'ms a step':>11}{'Mentries':>10}{'|g|':>10}{'SMSE':>9}"
-    for key in solvers:
-        yield _row(key, Run(_method(key, tolerance, cache), problem, split), seconds)
+    start = Problem(train.rows(torch.arange(min(LEARN_ROWS, len(train)))), kernel, kernel.start(train))
+    *_, learned = learn_on_subset(start, 0, LEARN_ROWS, 30)
+    return Problem(train, kernel, learned.theta)
 
 
-def _method(key: str, tolerance: float, cache: float) -> Any:
-    return registry[key](learn=False, tolerance=tolerance, cache=cache)
+def _floor(problem: Problem) -> tuple[float, float, float]:
+    """Milliseconds of the columns of a block, of a read of them, and of the factor."""
+    n = len(problem.train)
+    system, rows = System(problem, problem.theta, 0.0), torch.arange(min(BLOCK, n))
+    A = system.rows(rows)
+    A_BB, step, out = A[:, rows].contiguous(), A.new_ones(len(rows)), A.new_empty(n)
+    work = (
+        lambda: system.columns(rows),
+        lambda: torch.mv(A.T, step, out=out),
+        lambda: torch.linalg.cholesky(A_BB),
+    )
+    columns, update, factor = (1e3 * median_seconds(one, 5) for one in work)
+    return columns, update, factor
 
 
-def _row(key: str, run: Run, seconds: float) -> str:
-    while run.advance() is not None and run.trace[-1].seconds < seconds:
+def _finished(solver: str, problem: Problem, split: data.Split | None, held: Held) -> Run:
+    key, settings = SOLVERS[solver]
+    method = registry[key](learn=False, tolerance=held.tolerance, cache=held.cache, max_iterations=10**9, **settings)
+    run = Run(method, problem, split)
+    while run.advance() is not None and run.trace[-1].seconds < held.seconds:
         continue
-    last = run.trace[-1]
+    return run
+
+
+def _row(solver: str, run: Run, floor: float) -> str:
+    last, n = run.trace[-1], len(run.problem.train)
     a_step = 1e3 * last.seconds / max(run.done, 1)
-    entries, smse = last.cost.entries / 1e6, run.scores()["smse"]
+    share = f"{floor / a_step:.2f}" if getattr(run.method, "block", 0) == BLOCK else "-"
     reached = "" if run.outcome and run.outcome.reason == "converged" else "  (not within the time)"
     return (
-        f"{key:<14}{last.seconds:>9.2f}{run.done:>8}{a_step:>11.1f}{entries:>10.0f}{last.step.info.largest:>10.1e}"
-        f"{smse:>9.4f}{reached}"
+        f"{solver:<16}{last.seconds:>9.2f}{run.done:>8}{a_step:>11.1f}{share:>9}{last.cost.entries / n**2:>7.1f}"
+        f"{last.step.info.largest:>10.1e}{run.scores()['smse']:>9.4f}{reached}"
     )
+
+
+def _crossing(
+    solver: str, times: dict[int, tuple[float, float]], split: data.Split, order: Tensor, held: Held
+) -> Iterator[str]:
+    """Where the lines through three sizes meet, on logarithmic axes: an extrapolation, and said to be one."""
+    [n] = times
+    for size in (n // 2, n // 4):
+        problem = _problem(split, order[:size])
+        times[size] = (_lapack(problem), _finished(solver, problem, None, held).trace[-1].seconds)
+    for size in sorted(times):
+        yield f"n = {size}: Cholesky {times[size][0]:.2f} s, {solver} {times[size][1]:.2f} s"
+    x = np.log(list(times))
+    (slope, level), (ours, base) = (np.polyfit(x, np.log([pair[k] for pair in times.values()]), 1) for k in (0, 1))
+    if ours >= slope:
+        yield f"slopes {slope:.2f} and {ours:.2f}: no crossing in sight"
+        return
+    where = math.exp((base - level) / (slope - ours))
+    yield f"slopes {slope:.2f} and {ours:.2f}: {solver} passes Cholesky at about n = {where:.0f}, by extrapolation"
 
 
 def _lapack(problem: Problem) -> float:

@@ -65,8 +65,8 @@ def plot1(frame: pd.DataFrame) -> hv.Layout:
         line = hv.Curve((0.5 * (far["from"] + far["to"]), far["share"]), label="any two rows")
         parts.append(
             (bars.opts(color=ROLES["mean"], line_color=None) * line.opts(color=ROLES["reference"])).opts(
-                title=f"{name}, A x = {right}; median {near['median'].iloc[0]:.2f}", width=SIZE, height=260,
-                xlabel="correlation of gradients", ylabel="share of pairs", legend_position="top_left",
+                title=f"{name}, A x = {right}; median {near['median'].iloc[0]:.2f}", width=SIZE, height=290,
+                xlabel="correlation of gradients", ylabel="share of pairs", legend_position="top",
             )
         )  # fmt: skip
     return hv.Layout(parts).opts(shared_axes=False).cols(len(SETS))
@@ -115,7 +115,12 @@ def _plotter(x: str, what: tuple[str, ...], solvers: tuple[str, ...]) -> Any:
                 ]
                 parts.append(
                     hv.Overlay(curves).opts(
-                        title=f"{name}: {y}", width=SIZE, height=280, logy=y == "gradient", legend_position="top_right"
+                        title=f"{name}: {y}",
+                        width=SIZE,
+                        height=330,
+                        logy=y == "gradient",
+                        legend_position="top",
+                        legend_cols=3,
                     )
                 )
         return hv.Layout(parts).opts(shared_axes=False).cols(len(what))
@@ -153,7 +158,7 @@ def plot4(frame: pd.DataFrame) -> hv.Overlay:
         parts.append(hv.Curve(found, "rows", "seconds", label=str(solver)).opts(color=colour, line_width=2))
         done = found[found["converged"]]
         parts.append(hv.Scatter(done, "rows", "seconds").opts(color=colour, size=7))
-    return hv.Overlay(parts).opts(width=560, height=400, logx=True, logy=True, legend_position="top_left")
+    return hv.Overlay(parts).opts(width=560, height=400, logx=True, logy=True, legend_position="top")
 
 
 FIGURES = (

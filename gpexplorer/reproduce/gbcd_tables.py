@@ -126,7 +126,9 @@ def plot_errors(frame: pd.DataFrame) -> hv.Layout:
         bars = hv.Bars(found, "solver", "RMSE").opts(color=ROLES["mean"], fill_alpha=0.6)
         dots = hv.Scatter(found, "solver", "paper", label="paper").opts(color=ROLES["inducing"], size=9)
         parts.append(
-            (bars * dots).opts(title=f"{name} (dots: the paper)", width=400, height=300, xrotation=35, ylabel="RMSE")
+            (bars * dots).opts(
+                title=f"{name} (dots: the paper)", width=400, height=300, xrotation=35, ylabel="RMSE", show_legend=False
+            )
         )
     return hv.Layout(parts).opts(shared_axes=False).cols(len(parts))
 
@@ -138,7 +140,7 @@ def plot3(frame: pd.DataFrame) -> hv.Overlay:
     for name, found in frame.groupby("set", sort=False):
         line = hv.Curve(found, "seconds a point", "relative error", label=str(name)).opts(color=colours[str(name)])
         parts += [line, hv.Scatter(found, "seconds a point", "relative error").opts(color=colours[str(name)], size=7)]
-    return hv.Overlay(parts).opts(width=560, height=400, logx=True, logy=True, legend_position="top_right")
+    return hv.Overlay(parts).opts(width=560, height=400, logx=True, logy=True, legend_position="top")
 
 
 FIGURES = (

@@ -1,0 +1,22 @@
+"""The report of the solvers: what it prints, and that a crossing is only told where there is one."""
+
+from __future__ import annotations
+
+import re
+
+from gpexplorer.bench.gbcd import SOLVERS, Held, report
+
+
+def test_every_solver_gets_a_line_and_the_best_is_set_against_cholesky():
+    lines = list(report("hypercube", 240, Held(0.2, 1e-4, 0.0), list(SOLVERS), True))
+
+    assert re.match(r"hypercube: n = 240, d = 5, \d+ threads, load ", lines[0])
+    assert "LAPACK Cholesky" in lines[1]
+    rows = {line.split()[0]: line.split() for line in lines[4 : 4 + len(SOLVERS)]}
+    assert set(rows) == set(SOLVERS)
+    assert all(float(row[1]) > 0 and int(row[2]) > 0 and float(row[5]) > 0 for row in rows.values())
+    assert float(rows["gbcd"][6]) <= 1e-4
+    assert rows["gbcd"][7] == rows["pcg-1000"][7]  # one answer
+    sizes = [line for line in lines if line.startswith("n = ")]
+    assert [line.split(":")[0] for line in sizes] == ["n = 60", "n = 120", "n = 240"]
+    assert "by extrapolation" in lines[-1] or "no crossing in sight" in lines[-1]
