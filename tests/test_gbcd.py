@@ -92,16 +92,19 @@ def test_one_row_at_a_time_from_all_rows_is_the_published_greedy_choice(shift: f
     task = problem(shift)
     A, y = dense(task), task.train.y
     rows: list[int] = []
+    gains = []
     for _ in range(12):
         step = torch.linalg.solve(A[rows][:, rows], y[rows]) if rows else y[:0]
         e = A[:, rows] @ step - y
         gain = e.square() / (2 * A.diagonal())
         gain[rows] = -1.0
         rows.append(int(gain.argmax()))
+        gains.append(float(gain.max()))
 
     first = next(islice(method("gbcd", chunk=1).steps(task), 1, None))
 
     assert first.info.active.tolist() == rows
+    assert first.info.gains.tolist() == pytest.approx(gains, rel=1e-9)
 
 
 def test_a_pool_sees_only_what_it_draws():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,7 +17,7 @@ from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.gbcd.answers import by_cg
 from gpexplorer.methods.gbcd.growing import Block, Coarse
 from gpexplorer.methods.gbcd.system import System
-from gpexplorer.problem import Problem
+from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_gbcd import SHIFTS, gram, quick, system, wavy
 
@@ -31,8 +34,10 @@ def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
     for new in (both[3:5], both[5:6], both[6:]):
         block.join(new)
 
-    step, after = block.solve()
+    moves = block.step()
+    step, after = torch.cat(moves), block.gradient(moves)
 
+    torch.testing.assert_close(block.gradient(moves, torch.tensor([5, 70])), after[[5, 70]])
     torch.testing.assert_close(step, -torch.linalg.solve(A[both][:, both], g[both]), rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(after, g + A[:, both] @ step)
     assert float(after[both].abs().max()) < 1e-11
@@ -157,3 +162,33 @@ def test_all_rows_stand_behind_a_variance_where_that_is_asked_for():
     torch.testing.assert_close(var[0], exact, rtol=1e-5, atol=1e-8)
     torch.testing.assert_close(var[600], exact, rtol=1e-7, atol=1e-9)
     assert bool((var[300] > exact).all())
+
+
+@pytest.mark.parametrize("key", ["cg", "pcg", "gbcd"])
+def test_products_done_elsewhere_are_the_same(key: str):
+    task, sent = wavy(n=120), []
+
+    def elsewhere(function: Any, *pieces: Any) -> list[Any]:
+        sent.append(len(pieces[0]))
+        return [
+            pickle.loads(pickle.dumps(function))(*pickle.loads(pickle.dumps(piece)))
+            for piece in zip(*pieces, strict=True)
+        ]
+
+    method, here = (quick(key, cache=0.0, refresh=6, tolerance=1e-6) for _ in range(2))
+    method.map = elsewhere
+    ours, theirs = (list(islice(one.steps(task), 25)) for one in (here, method))
+
+    assert sent
+    torch.testing.assert_close(theirs[-1].state.alpha, ours[-1].state.alpha, rtol=1e-12, atol=1e-12)
+
+
+def test_inputs_may_lie_in_a_file(tmp_path: Path):
+    task = wavy(n=200)
+    held = np.memmap(tmp_path / "X.dat", np.float64, "w+", shape=(200, 2))
+    held[:] = task.train.X.numpy()
+    mapped = Problem(Dataset(torch.from_numpy(held), task.train.y), task.kernel, task.theta)
+
+    ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(one), 9))[-1].state.alpha for one in (task, mapped))
+
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=0)

@@ -70,3 +70,17 @@ def test_the_histogram_counts_every_pair_of_the_correlations_that_numpy_finds(me
     assert found["y"].sum() / 2 == pytest.approx(1.0)
     assert "neighbours" in found.attrs["title"]
     assert view.data(run, 0)["near"]["y"].sum() == 0.0
+
+
+def test_gains_are_those_that_the_step_reports() -> None:
+    run = run_of("gbcd", steps=6)
+    [view] = [view for view in views.for_run(run) if view.key == "gbcd-gains"]
+    gains = run.trace[6].step.info.gains.numpy()
+
+    rows = view.data(run, 6)["rows"]
+
+    assert len(gains) == 6
+    np.testing.assert_allclose(10 ** rows["y"].to_numpy(), gains)
+    assert rows["x"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert "in all" in rows.attrs["title"]
+    assert view.data(run, 0)["rows"].empty

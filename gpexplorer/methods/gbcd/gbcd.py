@@ -3,10 +3,10 @@
     repeat: choose B greedily by the fall that row i alone would bring, e_i^2 / (2 A_ii)                eq 10
             solve A_BB t = -g_B, then a_B += t and g += A_:B t                                         steps 3, 4
 
-Published, one row joins B at a time, the best of 60 drawn at random, and e is kept up to date for them alone. Here
-several may join before e is brought up to date, for all rows: nothing but the columns of B is needed, and they are
-needed anyway. `chunk=1, pool=60` is the published rule. Coarse rows, solved for along with every block, take away
-what is smooth in the gradient, which blocks of a few neighbours are slow to see.
+Published, one row joins B at a time, the best of 60 drawn at random, and e is computed for them alone (`chunk=1,
+pool=60, coarse=0`). Here several may join before e is computed again, for all rows: nothing but the columns of B is
+needed, and they are needed anyway. Coarse rows, solved for along with every block, take away what is smooth in the
+gradient, which blocks of a few rows are slow to see.
 """
 
 from __future__ import annotations
@@ -87,38 +87,41 @@ class GBCD(Method):
         coarse = system.made["coarse"]
         space = coarse.A.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
         while True:
-            block, step, g = self._chosen(system, Block(system, g, coarse, space), iteration)
-            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), step)
+            block = Block(system, g, coarse, space)
+            gains = torch.cat(list(self._joined(system, block, iteration)))
+            step = block.step()
+            g = block.gradient(step)
+            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), torch.cat(step))
             iteration += 1
-            yield Move(alpha, g, active=block.rows)
+            yield Move(alpha, g, active=block.rows, gains=gains)
 
     def _coarse_rows(self, system: System) -> Tensor:
         """Random rows, at most half of all."""
         order = torch.randperm(system.n, generator=generator(self.seed, "coarse"))
         return order[: min(self.coarse, system.n // 2)].to(system.y.device)
 
-    def _chosen(self, system: System, block: Block, iteration: int) -> tuple[Block, Tensor, Tensor]:
-        """The block, its exact step, and the gradient after it. n b kernel entries, n b (b + 2 m) / chunk flops."""
-        b, e, taken = len(block.A), block.g, torch.zeros_like(block.g, dtype=torch.bool)
+    def _joined(self, system: System, block: Block, iteration: int) -> Iterator[Tensor]:
+        """Fill the block; what each row that joins would bring alone, as it joins. n b (b + 2 m) / chunk flops."""
+        b, taken = len(block.A), torch.zeros_like(block.g, dtype=torch.bool)
         taken[block.coarse.rows] = True
-        step = e[:0]
         while len(block.rows) < b:
             take = min(self.chunk, b - len(block.rows))
-            gain = self._seen(e.square() / system.diag, take, (iteration, len(block.rows)))
-            new = gain.masked_fill(taken, -torch.inf).topk(take).indices
+            seen = self._drawn(taken, take, (iteration, len(block.rows)))
+            e = block.gradient(block.step(), seen)
+            gain = 0.5 * e.square() / (system.diag if seen is None else system.diag[seen])
+            best = gain.masked_fill(taken if seen is None else taken[seen], -torch.inf).topk(take)
+            new = best.indices if seen is None else seen[best.indices]
             taken[new] = True
             block.join(new)
-            step, e = block.solve()
-        return block, step, e
+            yield best.values
 
-    def _seen(self, gain: Tensor, take: int, place: tuple[int, int]) -> Tensor:
-        """The gains of the candidates drawn; all others below them, to be taken only where too few were drawn."""
-        if not self.pool or self.pool * take >= len(gain):
-            return gain
-        drawn = torch.randperm(len(gain), generator=generator(self.seed, "pool", *place))[: self.pool * take]
-        hidden = torch.full_like(gain, -1.0)
-        hidden[drawn.to(gain.device)] = gain[drawn.to(gain.device)]
-        return hidden
+    def _drawn(self, taken: Tensor, take: int, place: tuple[int, int]) -> Tensor | None:
+        """Candidates, drawn at random where there is a pool; None is all rows, and is where too few are free."""
+        count = self.pool * take
+        if not self.pool or count >= len(taken):
+            return None
+        drawn = torch.randperm(len(taken), generator=generator(self.seed, "pool", *place))[:count].to(taken.device)
+        return drawn if int((~taken[drawn]).sum()) >= take else None
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         return exact_posterior(problem, state, self.variance_rows, self.seed)
@@ -127,5 +130,7 @@ class GBCD(Method):
         n = len(problem.train)
         m = min(self.coarse, n // 2)
         b, rounds = min(self.block, n - m), -(-min(self.block, n - m) // self.chunk)
-        flops = rounds * n * (b + 2.0 * m) + 2.0 * n * b + b**3 / 3.0 + 1.0 * b * m * (m + b)
+        seen = min(n, self.pool * self.chunk) if self.pool else n
+        flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * b * m * (m + b)
+        flops += rounds * (2.0 * m * b + 1.0 * b * b + 1.0 * m * m)
         return cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)

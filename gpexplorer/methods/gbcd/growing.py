@@ -49,11 +49,18 @@ class Block:
         self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
         self.rows = torch.cat([self.rows, new])
 
-    def solve(self) -> tuple[Tensor, Tensor]:
-        """The step of the coarse rows and of these [m + b], and the gradient after it [n]."""
+    def step(self) -> tuple[Tensor, Tensor]:
+        """t_C [m] of the coarse rows and t [b] of these."""
         q = len(self.rows)
         t = torch.linalg.solve_triangular(self.L[:q, :q].T, self.u[:q, None], upper=True)[:, 0]
         half = self.h + self.W[:, :q] @ t
-        t_C = -torch.linalg.solve_triangular(self.coarse.L.T, half[:, None], upper=True)[:, 0]
-        e = moved(self.g, self.A[:q], t)
-        return torch.cat([t_C, t]), moved(e, self.coarse.A, t_C) if len(t_C) else e
+        return -torch.linalg.solve_triangular(self.coarse.L.T, half[:, None], upper=True)[:, 0], t
+
+    def gradient(self, step: tuple[Tensor, Tensor], at: Tensor | None = None) -> Tensor:
+        """e after this step, for all rows [n], or for those at which it is asked: (b + m) flops times 2 a row."""
+        g, A, A_C = self.g, self.A[: len(self.rows)], self.coarse.A
+        if at is not None:
+            g, A, A_C = g[at], A[:, at], A_C[:, at]
+        for columns, moves in ((A_C, step[0]), (A, step[1])):
+            g = moved(g, columns, moves) if len(moves) else g
+        return g

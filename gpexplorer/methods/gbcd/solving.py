@@ -55,6 +55,7 @@ class Info(NamedTuple):
     evidence: float = math.nan
     drift: float = math.nan
     active: Tensor = torch.zeros(0, dtype=torch.int64)
+    gains: Tensor = torch.zeros(0)  # of the active rows, each alone, when it was chosen
 
 
 Solver = Callable[[System, State], Iterator[Move]]
@@ -72,7 +73,8 @@ def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -
             state = yield from learning(method, problem, state, Info)
         state = state._replace(phase="solve", position=0)
 
-    system, over = System(problem, state.theta, method.cache * GIGABYTE, method.mixed), _ending(method, state)
+    system = System(problem, state.theta, method.cache * GIGABYTE, method.mixed, method.map)
+    over = _ending(method, state)
     if len(state.gradient):
         system.carry(state.alpha, state.gradient)
     moves = solver(system, state)
@@ -125,8 +127,9 @@ def _ending(method: Any, state: State) -> Outcome | None:
 
 def _info(system: System, move: Move, largest: float, drift: float) -> Info:
     active = torch.zeros(0, dtype=torch.int64) if move.active is None else move.active.clone()
+    gains = move.gradient.new_zeros(0) if move.gains is None else move.gains.clone()
     value = system.value(move.alpha, move.gradient)
-    return Info("solve", value, largest, float(move.gradient.norm()), drift=drift, active=active)
+    return Info("solve", value, largest, float(move.gradient.norm()), drift=drift, active=active, gains=gains)
 
 
 def learning(method: Any, problem: Problem, state: Any, report: Any) -> Generator[Step, None, Any]:

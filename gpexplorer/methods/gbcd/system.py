@@ -13,21 +13,22 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
-from ...linalg.kernel_columns import KernelColumns
+from ...linalg.kernel_columns import KernelColumns, Map
 from ...objectives import noise_variance
 from ...problem import Problem
 
 
 class System:
-    """A and y of one problem at one theta. Kernel columns are kept within `budget` bytes."""
+    """A and y of one problem at one theta. Kernel columns are kept within `budget` bytes; `apply` maps products."""
 
-    def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False) -> None:
+    def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
         self.y, self.s2 = problem.train.y, noise_variance(theta)
         kernel, X = problem.kernel, problem.train.X
         self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None)
         self.exact = self.columns
         if self.columns.theta.dtype != theta.dtype:
             self.exact = KernelColumns(kernel, theta, X, 0.0)
+        self.columns.apply = self.exact.apply = apply
         self.diag = kernel.diag(theta, X) + self.s2  # [n]
         self.made: dict[str, Any] = {}  # what a solver made once, for when it starts again from elsewhere
         self._known: tuple[Tensor, Tensor] | None = None
@@ -77,6 +78,7 @@ class Move(NamedTuple):
     gradient: Tensor  # [n] A alpha - y, carried along
     memory: tuple[Tensor, ...] = ()  # what the solver needs beside alpha to go on
     active: Tensor | None = None  # int64 rows that this iteration moved; None is all
+    gains: Tensor | None = None  # by how much each of them alone would have lowered f when it was chosen
 
 
 def moved(g: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
