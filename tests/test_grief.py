@@ -144,6 +144,46 @@ def test_beyond_the_grid_it_knows_nothing_and_can_say_so():
     assert Grid(task.kernel, task.train.X, 6).outside(torch.cat([far, task.train.X])).tolist() == [True] + [False] * 60
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_grid_may_have_any_sizes_and_follow_the_quantiles(shift: float):
+    task = problem(shift)
+    X = torch.cat([task.train.X, task.train.X[:, :1] - shift], 1)
+    X[:, 2] = X[:, 2].exp() + shift
+    kernel, theta = kernels.make("se-ard", 3), torch.tensor([0.2, -0.1, 0.3, 0.0, -1.0], dtype=torch.float64)
+
+    equal, crowded = Grid(kernel, X, (4, 2, 6)), Grid(kernel, X, [4, 2, 6], "quantile")
+
+    assert [len(U) for U in equal.axes] == [4, 2, 6]
+    assert all(torch.allclose(U.diff(), U.diff()[0]) for U in equal.axes)
+    for q, U in enumerate(crowded.axes):
+        levels = torch.linspace(0, 1, len(U), dtype=torch.float64)[1:-1]
+        torch.testing.assert_close(U[1:-1], X[:, q].quantile(levels))
+        assert float(U[0]) == pytest.approx(float(equal.axes[q][0]))
+    index = crowded.spectrum(theta, 48).made_of
+    U = torch.cartesian_prod(*crowded.axes)
+    K_nu, K_uu = kernel(theta, X, U), kernel(theta, U, U)
+    Phi = crowded.features(theta, X, index)
+    nystrom = K_nu @ torch.linalg.pinv(K_uu, rtol=1e-10, hermitian=True) @ K_nu.T
+    torch.testing.assert_close(Phi @ Phi.T, nystrom, rtol=1e-4, atol=1e-4)
+    with pytest.raises(SettingError, match="2 sizes for 3 inputs"):
+        Grid(kernel, X, [4, 2])
+
+
+def test_rows_that_repeat_few_values_leave_a_grid_at_quantiles_whole():
+    task = problem()
+    X = task.train.X.clone()
+    X[:, 1] = X[:, 1].round().clamp(0, 1)
+    method = Grief(num_eigenfunctions=12, grid_points=7, learn=False, spacing="quantile")
+    twos = Problem(Dataset(X, task.train.y), task.kernel, task.theta)
+
+    *_, last = method.steps(twos)
+
+    mean, var = method.posterior(twos, last.state)(X)
+    assert mean.isfinite().all()
+    assert (var > 0).all()
+    assert float((mean - task.train.y).std()) < 0.8 * float(task.train.y.std())
+
+
 def test_kernels_that_do_not_factor_and_objects_are_refused_in_a_sentence():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)

@@ -26,11 +26,17 @@ def on_grid(run: Run) -> bool:
     return {"num_eigenfunctions", "grid_points"} <= set(run.method.param)
 
 
+def grid_of(run: Run) -> Grid:
+    """The grid of the run's method, as it lays it."""
+    method: Any = run.method
+    return Grid(run.problem.kernel, run.problem.train.X, method.grid_points, getattr(method, "spacing", "equispaced"))
+
+
 def basis_at(run: Run, at: int, most: int | None = None) -> tuple[Grid, Eigenfunctions, Tensor]:
     """The grid, the eigenfunctions of theta at a record, and what [p, d] they are made of."""
     method: Any = run.method
     theta = run.trace[at].step.state.theta
-    grid = Grid(run.problem.kernel, run.problem.train.X, method.grid_points)
+    grid = grid_of(run)
     index = grid.spectrum(theta, most or method.num_eigenfunctions).made_of
     return grid, Eigenfunctions(grid, theta, index), index
 

@@ -10,13 +10,12 @@ import pandas as pd
 import param
 import torch
 
-from ..features.grid import Grid
 from ..linalg.cholesky import cholesky
 from ..objectives import noise_variance
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
-from .grief_eigenfunctions import on_grid
+from .grief_eigenfunctions import grid_of, on_grid
 from .palette import CYCLE, ROLES
 
 SHOWN, POINTS, ROWS = 4, 160, 2000
@@ -52,7 +51,7 @@ class Mixer(View):
         method: Any = run.method
         train, theta = run.problem.train, run.trace[at].step.state.theta
         part = train.rows(rows.sampled(len(train), ROWS).to(train.y.device))
-        grid = Grid(run.problem.kernel, train.X, method.grid_points)
+        grid = grid_of(run)
         index = grid.spectrum(theta, method.num_eigenfunctions).made_of
         q = min(self.column, train.d) - 1
         line = train.X.median(0).values.repeat(POINTS, 1)

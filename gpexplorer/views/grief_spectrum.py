@@ -8,10 +8,9 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 
-from ..features.grid import Grid
 from ..runs.run import Run
 from .base import Layers, View, labels, layer
-from .grief_eigenfunctions import on_grid
+from .grief_eigenfunctions import grid_of, on_grid
 from .palette import ROLES
 
 BEYOND = 2  # times as many eigenvalues are drawn as are kept
@@ -34,7 +33,7 @@ class Spectrum(View):
         """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""
         method: Any = run.method
         theta = run.trace[at].step.state.theta
-        grid = Grid(run.problem.kernel, run.problem.train.X, method.grid_points)
+        grid = grid_of(run)
         logs = grid.spectrum(theta, BEYOND * method.num_eigenfunctions).log.cpu().double().numpy() / np.log(10.0)
         frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
         kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)

@@ -51,6 +51,7 @@ class Grief(Method):
 
     num_eigenfunctions = settings.num_eigenfunctions()
     grid_points = settings.grid_points()
+    spacing: Any = settings.spacing()
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
@@ -79,7 +80,7 @@ class Grief(Method):
         return Outcome("converged", f"With weights of their own the NLML is {state.objective:.6g}.")
 
     def _choice(self, problem: Problem, theta: Tensor) -> Leading:
-        return leading(problem, theta, self.grid_points, self.num_eigenfunctions)
+        return leading(self, problem, theta)
 
     def chosen(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Tensor, Leading]:
         """The orthogonal basis, (log w, log s2) in it, and the eigenfunctions it is made of."""

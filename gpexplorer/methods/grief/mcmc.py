@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import param
 from torch import Tensor
@@ -22,6 +22,7 @@ from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
 from ..subset import learn_on_subset
+from . import settings
 from .answers import Known, answers, basis_of
 from .chains import Info as Report
 from .chains import State as At
@@ -64,6 +65,7 @@ class GriefMCMC(Method):
     grid_points = param.Integer(
         10, bounds=(2, None), softbounds=(5, 40), doc="Grid points an input: the grid has that many to the power d."
     )
+    spacing: Any = settings.spacing()
     learn = param.Boolean(True, doc="Learn theta on a subset first; off keeps it as it starts.")
     subset = param.Integer(
         1000, bounds=(2, None), softbounds=(100, 2000), doc="Random rows on which theta is learned, and then held."
@@ -124,7 +126,7 @@ class GriefMCMC(Method):
 
     def basis(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Leading]:
         """The orthogonal basis of this theta, and the eigenfunctions it is made of."""
-        choice = leading(problem, theta, self.grid_points, self.num_eigenfunctions)
+        choice = leading(self, problem, theta)
         return basis_of(problem, choice, theta, self.map), choice
 
     @property

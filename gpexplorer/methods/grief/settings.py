@@ -21,6 +21,14 @@ def grid_points() -> Any:
     )
 
 
+def spacing() -> Any:
+    """Where the points of an axis lie."""
+    return param.Selector(
+        default="equispaced", objects=["equispaced", "quantile"],
+        doc="quantile puts grid points where rows are: for inputs that crowd in a part of their range.",
+    )  # fmt: skip
+
+
 def learn() -> Any:
     """Whether theta moves."""
     return param.Boolean(True, doc="Learn the hyperparameters by marginal likelihood; off keeps them as they start.")
