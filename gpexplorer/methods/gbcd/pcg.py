@@ -9,6 +9,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...features.grid_root import grid_root
 from ...linalg.krylov import Iterate, cg, from_residual
 from ...linalg.preconditioners import nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
@@ -43,8 +44,8 @@ class PreconditionedCG(Method):
     )
     root: Any = param.Selector(
         default="pivoted",
-        objects=["pivoted", "nystrom"],
-        doc="pivoted takes the rows of largest residual variance in turn; nystrom takes random rows at once.",
+        objects=["pivoted", "nystrom", "grief"],
+        doc="pivoted: rows of most residual variance in turn; nystrom: random rows; grief: eigenfunctions of a grid.",
     )
     learn = settings.learn()
     subset = settings.subset()
@@ -78,6 +79,9 @@ class PreconditionedCG(Method):
         def columns(rows: Tensor) -> Tensor:
             return system.columns(rows).T.to(system.y.dtype)
 
+        if self.root == "grief":
+            whole = system.exact
+            return woodbury(grid_root(whole.kernel, whole.theta, whole.X, rank), system.s2)
         if self.root == "pivoted":
             root = pivoted_root(columns, system.diag - system.s2, rank)
         else:
