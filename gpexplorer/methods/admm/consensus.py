@@ -50,7 +50,7 @@ def run(method: Any, problem: Problem, resume: State | None) -> Steps:
     """Algorithm 1 over all folds; see the method's settings for every safeguard."""
     state, theta = resume, problem.theta
     if state is None:
-        state = State(0, "start", 0, theta.clone(), math.inf, theta.clone(), (), math.inf, math.inf, 0)
+        state = State(0, "start", 0, theta.clone(), math.inf, theta.clone(), (), math.inf, math.inf, 0, 0)
         yield Step(state, Info("start"))
     setup = _setup(method, problem)
     if state.phase == "start":
@@ -104,7 +104,7 @@ def _prepared(setup: Setup, state: State) -> tuple[State, Info]:
     folds = tuple(method.map(prepare, setup.folds, *same))
     scale = _scale(setup, judged)
     theta = _scaled(setup, mean, scale)
-    state = State(1, "prepare", 0, theta, error, mean.clone(), folds, math.inf, math.inf, 0)
+    state = State(1, "prepare", 0, theta, error, mean.clone(), folds, math.inf, math.inf, 0, 0)
     return state, _info("prepare", error, scale, state, [Report() for _ in folds], judged)
 
 
@@ -117,6 +117,7 @@ def _iterated(setup: Setup, state: State) -> tuple[State, Info]:
     mean, folds = _agreed(setup, state.mean, folds)
     judged = _judged(setup, mean, [local.z for local in folds])
     error, scale = _error(setup, judged), _scale(setup, judged)
+    moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
     better = error < state.best
     after = State(
         state.step + 1,
@@ -126,9 +127,10 @@ def _iterated(setup: Setup, state: State) -> tuple[State, Info]:
         min(error, state.best),
         mean,
         tuple(folds),
-        float((mean - state.mean).norm()),
+        moved,
         max(report.gap for report in reports),
         state.rollbacks + 1 if all(report.rolled_back for report in reports) else 0,
+        state.still + 1 if moved <= method.tolerance else 0,
     )
     return after, _info("iterate", error, scale, after, reports, judged)
 
@@ -177,7 +179,7 @@ def _ending(method: Any, state: State) -> Outcome | None:
     if state.rollbacks >= method.max_rollbacks:
         text = f"{state.rollbacks} steps in a row broke C z = y by too much and were taken back; {where}."
         return Outcome("diverged", text)
-    if state.iteration and state.moved <= method.tolerance and state.gap <= method.tolerance:
+    if state.still >= method.patience and state.gap <= method.tolerance:
         text = f"theta moved by {state.moved:.2g} and C z = y holds to {state.gap:.2g}; {where}."
         return Outcome("converged", text)
     if state.iteration >= method.max_iterations:

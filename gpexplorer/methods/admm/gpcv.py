@@ -56,6 +56,7 @@ class Folded(Method):
     dual_start = settings.dual_start()
     restarts = settings.restarts()
     tolerance = settings.tolerance()
+    patience = settings.patience()
     max_iterations = settings.max_iterations()
     calibrate = settings.calibrate()
     refit = settings.refit()

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from .lagrangian import Fold, Systems, terms
-from .theta_step import Ground, Here, Pull, Trial, armijo, bfgs, direction
+from .theta_step import FIRST, TRIES, Ground, Here, Pull, Trial, armijo, bfgs, direction
 
+SOFTER = 8.0
 ROLLED_BACK = 4.0  # rho is multiplied by this after a step was taken back
 
 
@@ -33,7 +34,7 @@ class Local(NamedTuple):
     slack: float  # lambda'(C z - y_T)
     gap: float  # |C z - y_T|
     rho: float
-    length: float  # of the last gradient step
+    length: float  # of the last gradient step; where z follows, how much stiffer than learned B is
 
 
 class Rules(NamedTuple):
@@ -59,6 +60,7 @@ class Report(NamedTuple):
     iterations: int = 0
     evaluations: int = 0
     rolled_back: bool = False
+    refused: float = 0.0  # the shortest step that was tried in vain
 
 
 class Judged(NamedTuple):
@@ -94,7 +96,7 @@ def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
 def advance(fold: Fold, local: Local, pull: Pull, rules: Rules) -> tuple[Local, Report]:
     """One outer iteration. No factorisation beyond rank x rank, no product of two n x n matrices."""
     ground, rho = _ground(fold, local, pull, rules), local.rho
-    there, evaluations = (_following if rules.follow else _still)(ground, local, rules)
+    there, evaluations, refused = (_following if rules.follow else _still)(ground, local, rules)
     if there is None:
         return _taken_back(local, rules), Report(evaluations=evaluations, rolled_back=True)
     gap = there.at.gap / max(float(fold.y[: fold.trained].norm()), 1e-30)
@@ -104,15 +106,15 @@ def advance(fold: Fold, local: Local, pull: Pull, rules: Rules) -> tuple[Local, 
     dual = local.dual + rules.relaxation * rho * there.at.c
     g = ground._replace(dual=dual, rho=0.0).slope(there)
     s = there.theta - local.theta
-    B = bfgs(local.B, s, g - local.g) if rules.follow and bool(s.any()) else local.B
+    B, length = _learned(local, s, g - local.g, refused) if rules.follow else (local.B, float(s.norm()))
     left = float(ground.pulled(there.theta, g).norm()) / max(there.at.loss, 1e-30)
-    report = Report(there.at.total, gap, left, there.iterations, evaluations)
+    report = Report(there.at.total, gap, left, there.iterations, evaluations, refused=refused)
     measured = (there.at.loss, float(dual @ there.at.c), there.at.gap)
     rho = _balanced(rho, gap, left, rules)
-    return Local(there.theta, there.z, dual, local.nu, B, g, *measured, rho, float(s.norm())), report
+    return Local(there.theta, there.z, dual, local.nu, B, g, *measured, rho, length), report
 
 
-def _following(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int]:
+def _following(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int, float]:
     """One quasi-Newton step, z following; a z step alone where no length of it falls.
 
     The fall is from L at the z there was, which needs no product: it is psi but for a square of the gap.
@@ -122,14 +124,16 @@ def _following(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None
     g = ground.pulled(local.theta, local.g)
     d = direction(g, local.B, ground.pull.kappa)
     there, tried = armijo(ground, Here(local.theta, value), d, g, True)
-    return (there, tried) if there is not None else (ground.trial(local.theta, True), tried + 1)
+    if there is not None:
+        return there, tried, 0.0
+    return ground.trial(local.theta, True), tried + 1, float(d.norm()) * 0.5 ** (TRIES - 1)
 
 
-def _still(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int]:
+def _still(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int, float]:
     """Gradient steps with z held still, then the z step."""
     length, here, evaluations = local.length or 1.0, ground.trial(local.theta, False), 1
     if here is None:
-        return None, evaluations
+        return None, evaluations, 0.0
     for _ in range(rules.steps):
         g = ground.pulled(here.theta, ground.slope(here))
         d = -length * g / g.norm().clamp_min(1e-30)
@@ -138,7 +142,7 @@ def _still(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, in
         if there is None:
             break
         length, here = 2.0 * float((there.theta - here.theta).norm()), there
-    return ground.trial(here.theta, True), evaluations + 1
+    return ground.trial(here.theta, True), evaluations + 1, 0.0
 
 
 def judge(fold: Fold, theta: Tensor, z: Tensor, rules: Rules) -> Judged:
@@ -157,6 +161,22 @@ def _taken_back(local: Local, rules: Rules) -> Local:
     """Where it was, to be tried again with shorter steps and a larger penalty."""
     rho = _bounded(ROLLED_BACK * local.rho, rules)
     return local._replace(rho=rho, B=ROLLED_BACK * local.B, length=local.length / ROLLED_BACK)
+
+
+def _learned(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:
+    """B, and how much stiffer it is than what was learned.
+
+    A step refused at every length stiffens all directions at once, though one alone may be to blame: steps that
+    succeed give that back, while BFGS puts right the direction each of them took.
+    """
+    stiff = max(local.length, 1.0)
+    if refused:
+        first = torch.eye(len(y)).to(y) * float(local.g.norm()) / FIRST
+        return 2.0**TRIES * (local.B if bool(local.B.any()) else first), 2.0**TRIES * stiff
+    if not bool(s.any()):
+        return local.B, stiff
+    softer = min(stiff, SOFTER)
+    return bfgs(local.B / softer, s, y), stiff / softer
 
 
 def _balanced(rho: float, gap: float, left: float, rules: Rules) -> float:

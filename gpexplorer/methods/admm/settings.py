@@ -191,10 +191,17 @@ def dual_start() -> Any:
 def tolerance() -> Any:
     """When it has converged."""
     return param.Number(
-        3e-3,
+        5e-3,
         bounds=(0.0, None),
         softbounds=(1e-5, 1e-1),
         doc="Stop when theta moves by less and Cz misses y by a smaller share; .01 published.",
+    )
+
+
+def patience() -> Any:
+    """How long theta must rest."""
+    return param.Integer(
+        4, bounds=(1, None), softbounds=(1, 20), doc="Iterations in a row that must move theta so little; 1 published."
     )
 
 

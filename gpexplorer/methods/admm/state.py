@@ -22,9 +22,10 @@ class State(NamedTuple):
     best: float  # cross-validated error there
     mean: Tensor  # [p] the consensus, from which the next iteration goes on
     folds: tuple[Local, ...]
-    moved: float  # |mean - mean before|
+    moved: float  # |mean - mean before|, or the shortest step of a fold that was refused
     gap: float  # the largest of the folds' |C z - y_T| / |y_T|
     rollbacks: int  # in a row
+    still: int  # iterations in a row that moved theta by less than the tolerance
 
 
 class Info(NamedTuple):
