@@ -1,0 +1,103 @@
+"""One tiny piece of every figure of the ADMM paper, and the pictures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import holoviews as hv
+import pandas as pd
+import pytest
+import torch
+
+from gpexplorer.data.splits import Split
+from gpexplorer.problem import Dataset
+from gpexplorer.reproduce import admm_co2, admm_synthetic, find, names
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Matrices this small are slower on two threads, and far slower on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_all_four_are_there_and_say_what_the_paper_printed():
+    assert {name for name in names() if name.startswith("admm-")} == {
+        "admm-co2",
+        "admm-fig2",
+        "admm-fig3",
+        "admm-table1",
+    }
+    assert "1.307" in find("admm-co2").paper
+    assert len(find("admm-table1").units(True)) == 450
+
+
+def test_a_draw_has_the_covariance_that_it_says():
+    problem, test = admm_synthetic.drawn("SE+LP", 60, 3)
+    again, _ = admm_synthetic.drawn("SE+LP", 60, 3)
+
+    assert torch.equal(problem.train.y, again.train.y)
+    assert (len(problem.train), len(test)) == (60, 20)
+    many = torch.stack([admm_synthetic.drawn("SE", 40, k)[0].train.y for k in range(60)])
+    assert float(many.var()) == pytest.approx(1.0 + admm_synthetic.NOISE**2, rel=0.15)
+
+
+def test_table_1_holds_both_methods_beside_the_paper(monkeypatch: pytest.MonkeyPatch):
+    paper = {name: truth._replace(paper={60: (0.1, 0.2)}) for name, truth in admm_synthetic.TRUTHS.items()}
+    monkeypatch.setattr(admm_synthetic, "TRUTHS", paper)
+    rows = admm_synthetic.estimate({"kernel": "SE", "n": 60, "trial": 0})
+    frame = pd.DataFrame(rows)
+
+    assert frame["method"].tolist() == ["GPCV-ADMM", "maximum likelihood"]
+    assert frame["paper"].tolist() == [0.1, 0.2]
+    assert (frame["test MSE"] < 1.5).all()
+    assert frame["l"].between(0.05, 5.0).all()
+    assert isinstance(find("admm-table1").plot(frame), hv.Table)
+
+
+def test_scaling_factors_are_those_of_the_paper():
+    frame = pd.DataFrame({"method": ["a", "a", "b", "b"], "n": [500, 1000] * 2, "seconds": [1.0, 4.0, 2.0, 16.0]})
+    drawn = admm_synthetic.factors(frame)
+
+    lines = {curve.label: curve.dframe()["y"].tolist() for curve in drawn if isinstance(curve, hv.Curve)}
+    assert lines["a"] == [1.0, 2.0]
+    assert lines["b"] == lines["n^3"] == [1.0, 4.0]
+
+
+def monthly() -> Split:
+    """Months from 1958 to 2020, split elsewhere than the figure splits them."""
+    X = torch.arange(1958.0, 2020.0, 1 / 12, dtype=torch.float64)[:, None]
+    y = 315.0 + 1.5 * (X[:, 0] - 1958.0) + 3.0 * torch.sin(2 * torch.pi * X[:, 0])
+    every = Dataset(X, y, ("year",), "CO2 [ppm]")
+    return Split(every.rows(range(500)), every.rows(range(500, len(y))), "monthly")
+
+
+def test_co2_is_trained_to_2008_and_tested_to_2015(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
+    problem, test = admm_co2.task()
+    by = problem.train.scale
+    assert by is not None
+
+    years = [part.X[:, 0] * by.x_sd + by.x_mean for part in (problem.train, test)]
+    assert float(years[0].max()) < 2009.0 <= float(years[1].min())
+    assert float(years[1].max()) < 2016.0
+    assert float(problem.train.y.std(correction=0)) == pytest.approx(1.0)
+    assert float(problem.theta[problem.kernel.names.index("lp: period")].exp() * by.x_sd) == pytest.approx(1.0)
+
+
+def test_co2_says_its_errors_in_every_row_and_draws_both_methods(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
+    monkeypatch.setattr(
+        admm_co2, "SETTINGS", {"ml": {"evaluations": 2}, "gpcv-admm": {"max_iterations": 1, "folds": 2}}
+    )
+    rows = [row for key in admm_co2.PAPER for row in admm_co2.work({"method": key, "restarts": 0})]
+    frame = pd.DataFrame(rows)
+
+    for key, found in frame.groupby("method"):
+        error = float((found["y"] - found["mean"]).pow(2).mean())
+        assert found["RMSE [ppm]"].iloc[0] == pytest.approx(error**0.5)
+        assert found["MSE over test variance"].iloc[0] == pytest.approx(error / found["y"].var(ddof=0))
+        assert found["paper"].iloc[0] == admm_co2.PAPER[str(key)]
+    assert isinstance(find("admm-co2").plot(frame), hv.Overlay)
