@@ -108,7 +108,14 @@ def work4(unit: Unit) -> Rows:
     given = task(unit["set"], unit["rows"], unit["full"])
     key, settings = SPARSE[unit["solver"]]
     held = {"learn": False, "num_regressors": unit["regressors"], "num_rows": unit["regressors"], "growth": 100}
-    held |= {"block": unit["block"], "cache": 0.0, "max_iterations": 1_000_000, "variance_rows": 100, **settings}
+    held |= {
+        "block": unit["block"],
+        "coarse": unit["block"],
+        "cache": 0.0,
+        "max_iterations": 1_000_000,
+        "variance_rows": 100,
+        **settings,
+    }
     run = Run(
         registry[key](**{name: value for name, value in held.items() if name in registry[key].param}), given.problem
     )
