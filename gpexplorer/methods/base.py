@@ -30,6 +30,8 @@ class Method(param.ParameterizedABC):
     Info: ClassVar[type]
     channels: ClassVar[tuple[Channel, ...]] = ()  # fields of info that make a series, the objective first
 
+    own_kernel: ClassVar[bool] = False  # whether its features take the place of the problem's kernel
+
     map: Callable[..., Iterable[Any]] = map  # how independent pieces of work are done; a cluster's takes its place
 
     seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")

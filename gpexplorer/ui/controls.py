@@ -57,6 +57,7 @@ class Controls(pn.viewable.Viewer):
             label="Computed on", options=list(dict.fromkeys([*devices, spec.device])), value=spec.device, **SIZE
         )
         self.settings = Settings(registry[spec.method], spec.settings, self._changed)
+        self.kernel.disabled = registry[spec.method].own_kernel
         self._place = pmui.Column(self.settings, sizing_mode="stretch_width", margin=0)
         self.method.param.watch(self._choose_method, "value")
         for widget in (self.kernel, self.seed, self.split, self.budget, self.dtype, self.device):
@@ -98,6 +99,7 @@ class Controls(pn.viewable.Viewer):
     def _show_settings(self, spec: Spec) -> None:
         self.settings = Settings(registry[spec.method], spec.settings, self._changed)
         self._place[:] = [self.settings]
+        self.kernel.disabled = registry[spec.method].own_kernel
 
     def _changed(self) -> None:
         if not self._quiet:

@@ -69,7 +69,7 @@ class Explorer(pn.viewable.Viewer):
         self.sources = Sources(self.spec, self._choose_data, self.status.say, self._wait)
         self.choices = Controls(self.spec, self._changed)
         self.presets = pmui.Select(
-            label="Begin with a question", options={"": ""} | {one.question: key for key, one in PRESETS.items()},
+            label="Begin with a question", options={"—": ""} | {one.question: key for key, one in PRESETS.items()},
             value="", searchable=True, **{**SIZE, "margin": (12, 10, 6, 10)},
         )  # fmt: skip
         self.presets.param.watch(self._choose_preset, "value")

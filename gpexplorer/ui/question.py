@@ -7,6 +7,14 @@ from ..runs import Spec
 from .escape import text
 from .presets import PRESETS
 
+BY_FAMILY = {
+    "cholqr": "Which rows can stand for the rest?",
+    "gbcd": "How little of the kernel matrix is enough?",
+    "grief": "How many eigenfunctions does this function need?",
+    "admm": "Which hyperparameters predict rows they have not seen?",
+    "stochastic": "What can a few rows at a time learn about all of them?",
+}
+
 
 def question(spec: Spec, rows: int | None, ask: str = "") -> str:
     """Markup of the question, and of what to do or look for; `rows` of the open data, None before they are read.
@@ -17,9 +25,10 @@ def question(spec: Spec, rows: int | None, ask: str = "") -> str:
         return _markup(PRESETS[ask].question, text(PRESETS[ask].look))
     method, m = registry[spec.method], spec.settings.get("num_inducing")
     n = f"{rows:,}" if rows else "all"
-    asked = f"Which {m} of {n} rows can stand for the rest?" if m else method.title
+    asked = f"Which {m} of {n} rows can stand for the rest?" if m else BY_FAMILY.get(method.family, method.title)
     doc = " ".join((method.__doc__ or "").strip().splitlines()[:1])
-    line = f"{doc} Press <b>Play</b> and watch {'the points move and ' * bool(m)}the objective fall."
+    watch = "the points move and the objective fall" if m else "the objective fall"
+    line = f"<b>{text(method.title)}.</b> {text(doc)} Press <b>Play</b> and watch {watch}."
     return _markup(asked, line)
 
 

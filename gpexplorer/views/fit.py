@@ -24,7 +24,7 @@ class Fit(View):
 
     key: ClassVar[str] = "fit"
     title: ClassVar[str] = "Data and prediction"
-    help: ClassVar[str] = "Where is the band wide, and are there rows?"
+    help: ClassVar[str] = "Where is the band wide, and are there rows? (On a map rows are white, inducing orange.)"
     order: ClassVar[int] = 0
 
     show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
@@ -49,7 +49,7 @@ class Fit(View):
             layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel=self.show, **labels(layers["map"])),
             _points(layers, "train", "o", 3, "white", alpha=0.55, label="training"),
             _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing", line_color="white"),
-        ]).opts(**_LEGEND)  # fmt: skip
+        ]).opts(responsive=True, show_grid=True, show_legend=False)  # fmt: skip
 
 
 def _curve(run: Run, at: int) -> Layers:

@@ -89,8 +89,9 @@ def _columns(frame: pd.DataFrame, held: dict[str, Any]) -> dict[str, Any]:
 
 
 def _band(frame: pd.DataFrame, held: dict[str, Any]) -> dict[str, Any]:
-    """A band is one polygon: there along its lower edge, back along its upper."""
-    x, lower, upper = (frame[c].to_numpy() for c in ("x", "lower", "upper"))
+    """A band is one polygon: there along its lower edge (zero where it has none), back along its upper."""
+    x = frame["x"].to_numpy()
+    lower, upper = (frame["lower"], frame["upper"]) if "lower" in frame else (0.0 * frame["y"], frame["y"])
     return {"x": np.concatenate([x, x[::-1]]), "y": np.concatenate([lower, upper[::-1]])}
 
 

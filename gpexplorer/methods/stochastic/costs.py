@@ -18,8 +18,11 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
     waves = 2.0 * model.D * model.map.width if model.waves else 0.0
     forward = 2.0 * model.map.size + waves
     minibatch = algebra + 3.0 * b * forward + 12.0 * (p + D)
-    whole = model.n * (forward + 2.0 * D * D) / method.evaluate_every
-    moved = method.minibatches * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
+    epoch = max(model.n // b, 1)
+    count = min(method.minibatches, epoch)
+    share = count / (epoch * method.evaluate_every)
+    whole = share * model.n * (forward + 2.0 * D * D)
+    moved = count * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
     arrays = {
         "parameters, gradient and averages": 8.0 * s * (p + D),
         "D x D matrices": 1.0 * s * matrices * D * D,
@@ -27,4 +30,5 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
         "block of features": 4.0 * min(s * model.n * D, 24.0 * 2**20),
         "order of the rows": 8.0 * model.n,
     }
-    return Cost(method.minibatches * minibatch + whole, moved + s * model.n * (D + model.problem.train.d), arrays)
+    read = share * s * model.n * (D + model.problem.train.d)
+    return Cost(count * minibatch + whole, moved + read, arrays)

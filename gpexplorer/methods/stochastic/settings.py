@@ -96,17 +96,20 @@ def epochs() -> Any:
 def minibatches(default: int = 100) -> Any:
     """Work of a step."""
     return param.Integer(
-        default, bounds=(1, None), softbounds=(1, 1000), doc="Minibatches of one step: more make fewer, longer steps."
+        default,
+        bounds=(1, None),
+        softbounds=(1, 1000),
+        doc="Minibatches of one step, an epoch at most.",
     )
 
 
 def evaluate_every() -> Any:
     """Exact objective."""
     return param.Integer(
-        10,
+        1,
         bounds=(1, None),
-        softbounds=(1, 100),
-        doc="Steps between passes over all rows for the exact likelihood; the answer is the best theta found so.",
+        softbounds=(1, 20),
+        doc="Epochs between passes over all rows for the exact likelihood; the answer is the best theta found so.",
     )
 
 

@@ -1,7 +1,7 @@
 """The loop that these methods share: rates are tried, minibatches taken, and the best theta found is the answer.
 
-A step is several minibatches. Now and then one is followed by a pass over all rows for the exact likelihood, by which
-(or by the error on rows set aside) the best theta is known, as in the paper's experiments.
+A step is several minibatches, an epoch at most. Every so many epochs one is followed by a pass over all rows for the
+exact likelihood, by which (or by the error on rows set aside) the best theta is known, as in the paper's experiments.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Minibatches(Method):
     """Settings and steps; a subclass says what one minibatch does."""
 
     family: ClassVar[str] = "stochastic"
+    own_kernel: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Shoham and Avron (2025). Unbiased stochastic optimization for Gaussian processes on finite dimensional RKHS."
     )
@@ -77,7 +78,7 @@ class Minibatches(Method):
         learner = self.learner(model, state)
         last = self.epochs * learner.rows.per_epoch
         while state.phase != "best" and state.batches < last and not (self.patience and state.waited >= self.patience):
-            until = min(state.batches + self.minibatches, last)
+            until = min(state.batches + min(self.minibatches, learner.rows.per_epoch), last)
             state = yield from self._step(model, learner, state, until, until == last)
             if state.phase == "diverged":
                 return Outcome("diverged", f"Parameters left the box; lower the rate {state.rate:.2g}.")
@@ -98,6 +99,7 @@ class Minibatches(Method):
                 raise
         if not learner.inside():
             return state._replace(phase="diverged")
+        due = last or self._passed(state.batches, until, learner.rows.per_epoch)
         state = learner.state(state)._replace(step=state.step + 1, phase="learn", batches=until)
         info = Report(
             "learn",
@@ -106,7 +108,7 @@ class Minibatches(Method):
             rate=state.rate,
             epoch=until / learner.rows.per_epoch,
         )
-        if last or (until // self.minibatches - 1) % self.evaluate_every == 0:
+        if due:
             now = exact(model, state.theta)
             error = validation_error(model, state.theta, now)
             gap, penalty = learner.gap(now)
@@ -114,6 +116,11 @@ class Minibatches(Method):
             info = info._replace(objective=now.value, error=error, gap=gap, penalty=penalty)
         yield Step(state, info)
         return state
+
+    def _passed(self, before: int, until: int, per_epoch: int) -> bool:
+        """Whether these minibatches were the first, or came to the end of the epochs between two evaluations."""
+        period = self.evaluate_every * per_epoch
+        return before == 0 or until // period > before // period
 
     def _search(self, model: Model, state: At) -> Generator[Step, None, At]:
         """Try learning rates, each from the start; the best is left in a state as before any minibatch."""
