@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer.methods.grief import chains
 from gpexplorer.methods.grief.chains import Target
 from gpexplorer.methods.grief.diagnostics import bulk_ess, rhat
 from gpexplorer.methods.grief.mala import Density, tuned, tuning, walk
@@ -94,7 +95,7 @@ def test_r_hat_sees_chains_apart_in_place_in_width_and_in_time():
 def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(shift: float):
     task = problem(shift)
     method = GriefMCMC(
-        num_eigenfunctions=15, grid_points=6, learn=False, samples=40, warm_up=5, weight_variance=1e-6, per_step=200
+        num_eigenfunctions=15, grid_points=6, learn=False, samples=20, warm_up=5, weight_variance=1e-6, per_step=100
     )
     *_, last = method.steps(task)
     basis = method.basis(task, task.theta)[0]
@@ -108,9 +109,9 @@ def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(
 
     seen = last.state.moments
 
-    assert seen.noise == pytest.approx(mean, abs=0.1 * sd)
-    assert math.sqrt(seen.noise2 / seen.size) == pytest.approx(sd, rel=0.1)
-    assert last.info.rhat < 1.02
+    assert seen.noise == pytest.approx(mean, abs=0.15 * sd)
+    assert math.sqrt(seen.noise2 / seen.size) == pytest.approx(sd, rel=0.15)
+    assert last.info.rhat < 1.03
 
 
 def test_predictions_average_over_the_draws():
@@ -129,15 +130,16 @@ def test_predictions_average_over_the_draws():
     assert float(residual) < 0.3 * float(task.train.y.std())
 
 
-def test_watched_draws_are_a_bounded_evenly_spaced_part():
+def test_watched_draws_are_a_bounded_evenly_spaced_part(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(chains, "HELD", 32)
     task = problem()
     method = GriefMCMC(
-        num_eigenfunctions=6, grid_points=4, learn=False, samples=60, warm_up=2, per_step=30, thin=3, chains=2
+        num_eigenfunctions=6, grid_points=4, learn=False, samples=10, warm_up=2, per_step=30, thin=3, chains=2
     )
     seen = [step.state for step in method.steps(task)]
     watched, stride = seen[-1].watched, seen[-1].stride
 
-    assert watched.shape == (2, 150, 5)
+    assert watched.shape == (2, 25, 5)
     assert stride == 4
-    assert seen[-1].moments.size == 2 * 600
+    assert seen[-1].moments.size == 2 * 100
     torch.testing.assert_close(watched[:, :3], seen[3].watched[:, :10:4])

@@ -69,9 +69,9 @@ def test_on_a_finer_grid_it_comes_close_to_the_kernel():
 def test_many_waves_make_the_kernel_with_one_lengthscale_an_input(kind: str, shift: float):
     task = problem(shift)
     theta = torch.tensor([0.2, 0.5, -0.6, -1.0], dtype=torch.float64)
-    F = Fourier(RandomFourier(2, 20_000, kind, 1).to(theta))(theta)(task.train.X)
+    F = Fourier(RandomFourier(2, 3_000, kind, 1).to(theta))(theta)(task.train.X)
 
-    torch.testing.assert_close(F.T @ F, task.kernel(theta, task.train.X, task.train.X), rtol=0, atol=0.08)
+    torch.testing.assert_close(F.T @ F, task.kernel(theta, task.train.X, task.train.X), rtol=0, atol=0.2)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

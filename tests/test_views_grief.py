@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-import pytest
 import torch
 
 import gpexplorer as gpx
@@ -31,9 +30,8 @@ def view(run: Run, key: str) -> views.View:
     return next(found for found in views.for_run(run) if found.key == key)
 
 
-@pytest.mark.parametrize("d", [1, 2, 4])
-def test_every_picture_of_the_chains_draws_its_start_and_follows(d: int):
-    run = played("grief-mcmc", d)
+def test_every_picture_of_the_chains_draws_its_start_and_follows():
+    run = played("grief-mcmc", 2)
     found = [one for one in views.for_run(run) if one.family == "grief"]
     assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {one.key for one in found}
     for one in found:

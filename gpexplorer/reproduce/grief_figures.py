@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import holoviews as hv
@@ -24,7 +25,7 @@ from ..views.palette import CYCLE, ROLES, SEQUENTIAL
 from .base import Figure, Rows, Unit
 
 SIDE, ROWS, REACH, NOISE = 30, 10, math.pi / 2, 0.1  # the paper says n = 10 and N(0, 0.1), not where the rows lie
-D, SIZES, LENGTHSCALE = 100, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000), math.sqrt(100.0)
+D, MBAR, SIZES = 100, 100, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # lengthscale sqrt(D): the paper gives none
 NESTED = ("best", "GP-GRIEF")  # whose first functions do not change with p
 
 
@@ -54,10 +55,14 @@ def square() -> Tensor:
     return torch.cartesian_prod(side, side)
 
 
-def surface(method: Method, problem: Problem) -> Tensor:
-    """The posterior mean [900] at the end."""
-    *_, last = method.steps(problem)
-    return method.posterior(problem, last.state)(square()).mean
+@cache
+def means(seed: int) -> dict[str, Tensor]:
+    """The posterior mean [900] of each method at its end."""
+    problem, found = task(seed), {}
+    for name, method in surfaces().items():
+        *_, last = method.steps(problem)
+        found[name] = method.posterior(problem, last.state)(square()).mean
+    return found
 
 
 def units1(full: bool) -> list[dict[str, int]]:
@@ -67,24 +72,22 @@ def units1(full: bool) -> list[dict[str, int]]:
 
 def work1(unit: Unit) -> Rows:
     """RMSE of each surface against the truth without noise."""
-    problem, truth = task(unit["seed"]), square().sin().prod(1)
-    found = {name: surface(method, problem) for name, method in surfaces().items()}
+    truth = square().sin().prod(1)
     return [
         {"seed": unit["seed"], "method": name, "rmse": float((mean - truth).square().mean().sqrt())}
-        for name, mean in found.items()
+        for name, mean in means(unit["seed"]).items()
     ]
 
 
 def plot1(frame: pd.DataFrame) -> hv.Layout:
     """The surfaces of the first draw; each title says its RMSE, and the median of all draws."""
-    problem, side = task(int(frame["seed"].min())), np.linspace(-REACH, REACH, SIDE)
+    first, side = int(frame["seed"].min()), np.linspace(-REACH, REACH, SIDE)
     parts = []
-    means = {"truth": square().sin().prod(1)} | {name: surface(m, problem) for name, m in surfaces().items()}
-    for name, mean in means.items():
+    for name, mean in ({"truth": square().sin().prod(1)} | means(first)).items():
         of_method = frame[frame["method"] == name]["rmse"]
         said = name if of_method.empty else f"{name}: {of_method.iloc[0]:.2f}, median {of_method.median():.2f}"
         image = hv.Image((side, side, mean.view(SIDE, SIDE).T.numpy()), ["x1", "x2"], "mean")
-        rows = hv.Points(problem.train.X.numpy(), ["x1", "x2"]).opts(color="white", marker="x", size=8)
+        rows = hv.Points(task(first).train.X.numpy(), ["x1", "x2"]).opts(color="white", marker="x", size=8)
         parts.append((image.opts(cmap=SEQUENTIAL, clim=(-1, 1)) * rows).opts(width=320, height=300, title=said))
     return hv.Layout(parts).opts(shared_axes=False).cols(2)
 
@@ -101,8 +104,8 @@ def work2(unit: Unit) -> Rows:
     n, way = unit["n"], unit["way"]
     X = math.sqrt(3.0) * (2.0 * torch.rand(n, D, generator=generator(0, "uniform"), dtype=torch.float64) - 1.0)
     kernel = kernels.make("se", D)
-    theta = torch.tensor([0.0, math.log(LENGTHSCALE), -2.0], dtype=torch.float64)
-    sizes = [size for size in SIZES if size <= n // 2]
+    theta = torch.tensor([0.0, 0.5 * math.log(D), -2.0], dtype=torch.float64)
+    sizes = [size for size in SIZES if size <= n // 5]  # far fewer than the rows, or there is nothing to rebuild
     rows = []
     for judged, Z in (("training", X[: n // 2]), ("joint", X)):
         K, given = kernel(theta, Z, Z), (kernel, theta, X[: n // 2])
@@ -121,7 +124,7 @@ def _root(way: str, p: int, given: tuple[Any, Tensor, Tensor], Z: Tensor, seed: 
     """F [p, n] with K ~ F'F, learned from the training rows only; the best there is looks at all."""
     kernel, theta, train = given
     if way == "GP-GRIEF":
-        grid = Grid(kernel, train, 100)
+        grid = Grid(kernel, train, MBAR)
         return Eigenfunctions(grid, theta, grid.spectrum(theta, p).made_of)(Z)
     if way == "Fourier":
         return Fourier(RandomFourier(D, p, "plain", seed).to(theta))(theta)(Z)

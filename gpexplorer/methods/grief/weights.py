@@ -20,7 +20,7 @@ from .priors import LogNormal
 from .rotated import Rotated, fisher
 
 FLOOR, FLAT = -60.0, LogNormal(0.0, 1e8)
-ROUNDS, GAIN = 500, 1e-10
+ROUNDS, GAIN = 300, 1e-9
 
 
 def chosen(basis: Rotated, weights: LogNormal, noise: LogNormal) -> Tensor:
