@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost, Problem
 from .local import Rules
 
@@ -32,5 +33,9 @@ def admm_cost(problem: Problem, held: list[slice], rules: Rules, gigabytes: floa
         entries = n * n_T * (fills + beyond * reads)
         flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(rules.rank, n_T) ** 2
         bytes_moved += s * (2.0 * entries + n * n_T * reads)
-        held_bytes = max(held_bytes, min(gigabytes * 1e9, 2.0 * s * n * n_T))
-    return Cost(flops, bytes_moved, {"kernel of a fold, and the one tried": held_bytes, "z and lambda": 4.0 * s * n})
+        held_bytes = max(held_bytes, min(gigabytes * 1e9, s * n * n_T) * (1.0 if rules.follow else 2.0))
+    return Cost(
+        flops,
+        bytes_moved,
+        {"kernel of a fold": held_bytes, "blocks": min(3.0 * BLOCK_BYTES, held_bytes), "z and lambda": 4.0 * s * n},
+    )
