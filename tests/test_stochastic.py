@@ -38,7 +38,7 @@ def test_minibatches_of_an_epoch_share_no_row():
     assert torch.equal(rows(1), Rows(3, 50, 16, "rows")(1))
 
 
-@pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}])
+@pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}, {"head": "descend"}])
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(settings: dict, shift: float):
     at = problem(shift=shift)
@@ -56,7 +56,7 @@ def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(
 
 def test_the_mean_gradient_of_minibatches_is_that_of_all_rows():
     at = problem(shift=0.7)
-    model, learner = begun(method("scgd"), at)
+    model, learner = begun(method("scgd", head="descend"), at)
     point = learner.point
     point.w += 0.3
     M = inverse(learner.S, model.n, point.s2())[0]  # type: ignore[attr-defined]

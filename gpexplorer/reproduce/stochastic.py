@@ -28,11 +28,11 @@ from .stochastic_published import METHODS, printed
 
 FULL: dict[str, Any] = {"optimiser": "adadelta", "rate": 1.0, "search": 5, "minibatches": 500, "evaluate_every": 2}
 OWN: dict[str, dict[str, Any]] = {
-    "scgd": {"averaging": 0.9},
+    "scgd": {"averaging": 0.9, "head": "descend"},
     "minimax": {"metric": "flat", "mu": 1.0, "rate_ascent": 1e-2},
 }
 QUICK: dict[str, Any] = {"minibatches": 100, "evaluate_every": 5, "num_features": 200}
-ROWS, EPOCHS, SECONDS = 4000, {"linear": 12, "gaussian": 4}, 15.0
+ROWS, EPOCHS, SECONDS = 4000, {"linear": 12, "gaussian": 4}, 40.0
 SIZES = {"linear": (32, 64, 128), "gaussian": (16, 32, 64)}
 COLOURS = dict(zip(METHODS, CYCLE, strict=False))
 

@@ -44,7 +44,9 @@ def look(method: Any, problem: Problem, theta: Float[Tensor, " p"], draws: int) 
 def _settled(method: Any, model: Model, theta: Tensor, now: Exact) -> State:
     """The state in which a method would have rested at this theta."""
     A = now.gram / model.n
-    matrices: tuple[Tensor, ...] = (A,) if method.key == "scgd" else ()
+    matrices: tuple[Tensor, ...] = ()
+    if method.key == "scgd":
+        matrices = A, (now.gram @ now.w + now.s2 * now.w) / model.n
     if method.key == "minimax":
         A = A.clone()
         A.diagonal().add_(now.s2 / model.n)

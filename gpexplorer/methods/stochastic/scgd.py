@@ -3,8 +3,13 @@
     S <- (1 - b_t) S + b_t Phi'Phi / s            F = n S + s2 I with the noise of now         section 3.2, line 2
     theta <- theta - a_t (n / s) sum_S grad [g_i + <F^-1, F_i>]                                section 3.2, line 1
 
+    c <- (1 - b_t) c + b_t Phi'y / s,   w = n F^-1 c     where `head="solve"`
+
 The paper moves theta by the F of the minibatch before; here F takes in its own minibatch first, as in Wang et al.
 (2017), so that b_t = 1 with all rows is steepest descent on l itself. The noise in F is not averaged: it is known.
+
+The paper moves the weights w by their gradient, as part of theta (`head="descend"`). But l is as much a function of F
+and Phi'y alone, so that w can be solved for, which saves it from being learned.
 """
 
 from __future__ import annotations
@@ -48,6 +53,11 @@ class SCGD(Minibatches):
     averaging_decay = param.Number(
         0.0, bounds=(0.0, 1.0), doc="Power p of the schedule b_t = b_0 (1 + t / epoch)^-p; 1/2 is proved to converge."
     )
+    head: str = param.Selector(  # type: ignore[assignment]
+        default="solve",
+        objects=["solve", "descend"],
+        doc="Weights w of the features: solved for by running averages, or moved by their gradient as in the paper.",
+    )
     refresh = settings.refresh()
 
     def learner(self, model: Model, state: State) -> Learner:
@@ -60,25 +70,30 @@ class SCGD(Minibatches):
 
 class _Learner(Learner):
     S: Tensor  # [D, D] running Phi'Phi / n
+    c: Tensor  # [D] running Phi'y / n
 
     def begin(self, state: State) -> Point:
         if state.matrices:
-            self.S = state.matrices[0].clone()
+            self.S, self.c = (part.clone() for part in state.matrices)
             return Point(self.model, state.w, state.theta)
         theta = self.model.matched(state.theta)
         now = exact(self.model, theta)
-        self.S = now.gram / self.model.n
+        self._exactly(now)
         return Point(self.model, now.w, theta)
 
+    def _exactly(self, now: Exact) -> None:
+        """Both averages as one pass over all rows finds them: Phi'y = F w there."""
+        self.S, self.c = now.gram / self.model.n, (now.gram @ now.w + now.s2 * now.w) / self.model.n
+
     def matrices(self) -> tuple[Tensor, ...]:
-        return (self.S.clone(),)
+        return self.S.clone(), self.c.clone()
 
     def gap(self, now: Exact) -> tuple[float, float]:
         return float((self.S * self.model.n - now.gram).norm() / now.gram.norm()), math.nan
 
     def before(self, t: int) -> None:
         if self.method.refresh and t and t % self.method.refresh == 0:
-            self.S = exact(self.model, self.point.theta).gram / self.model.n
+            self._exactly(exact(self.model, self.point.theta))
 
     def gradient(self, index: Tensor, t: int) -> Tensor:
         model, point, method = self.model, self.point, self.method
@@ -89,7 +104,12 @@ class _Learner(Learner):
         self.S.addmm_(at.Phi.T, at.Phi, beta=1.0 - b_t, alpha=b_t / len(y))
         M, logdet = inverse(self.S, model.n, point.s2())
 
+        if method.head == "solve":
+            self.c.addmv_(at.Phi.T, y, beta=1.0 - b_t, alpha=b_t / len(y))
+            torch.mv(M, self.c, out=point.w).mul_(model.n)
         fit = point.gradient(at, y, M)
+        if method.head == "solve":
+            point.g_w.zero_()
         ridge = torch.dot(point.w, point.w) + (model.n - model.D) * 2.0 * point.theta[-1]
         return fit / len(y) + (ridge + logdet) / model.n
 

@@ -30,7 +30,7 @@ class State(NamedTuple):
     theta: Tensor  # [p] map, kernel, log noise sd
     w: Tensor  # [D] weights of the features; SVGP: its variational parameters, flat
     averages: tuple[Tensor, ...]  # of the optimiser
-    matrices: tuple[Tensor, ...]  # SCGD: Phi'Phi / n; MINIMAX: A / n, B and the averages of B
+    matrices: tuple[Tensor, ...]  # SCGD: Phi'Phi / n, Phi'y / n; MINIMAX: A / n, B and the averages of B
     rate: float
     trial: int = 0  # learning rates tried
     best_value: float = math.inf
