@@ -25,7 +25,7 @@ from .state import CHANNELS
 from .state import Info as Report
 from .state import State as At
 
-PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GPs. arXiv:1906.02387."
+PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
 
 
 class Folded(Method):
