@@ -52,7 +52,7 @@ class Paths(View):
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
         layers["surface"] = self._surface(run, infos[-1].consensus if infos else theta, (i, j), around)
         names = run.problem.kernel.names
-        title = "colour: log10 of the cross-validated error, other hyperparameters as they are now"
+        title = "log10 of the cross-validated error"
         layers["surface"].attrs |= {"xlabel": f"log {names[i]}", "ylabel": f"log {names[j]}", "title": title}
         return layers
 
