@@ -11,7 +11,7 @@ import torch
 from gpexplorer.methods.grief import chains
 from gpexplorer.methods.grief.chains import Target
 from gpexplorer.methods.grief.diagnostics import bulk_ess, rhat
-from gpexplorer.methods.grief.mala import Density, tuned, tuning, walk
+from gpexplorer.methods.grief.mala import Density, randomness, tuned, tuning, walk
 from gpexplorer.methods.grief.mcmc import GriefMCMC
 from gpexplorer.methods.grief.rotated import halves, likelihood
 from oracles_grief import problem
@@ -35,13 +35,12 @@ def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: 
     )
     density = gaussian(mean, sd)
 
-    def random(k: int) -> tuple[torch.Tensor, torch.Tensor]:
-        return torch.randn(k, chains, q, generator=rng, dtype=torch.float64), torch.rand(k, chains, generator=rng)
-
     start = mean + sd * torch.randn(chains, q, generator=rng, dtype=torch.float64)
-    warm = walk(density, start, sd, random(500), lambda now, rate: tuned(now, q, rate, 0.574), tuning(q), 10)
+    warm = walk(
+        density, start, sd, randomness(start, rng, 500), lambda now, rate: tuned(now, q, rate, 0.574), tuning(q), 10
+    )
     eps = warm.tuning._replace(log_eps=warm.tuning.average)
-    found = walk(density, warm.z, sd, random(2500), lambda now, rate: now, eps, 2)
+    found = walk(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
 
     off = (found.draws - mean) / sd
     assert found.acceptance == pytest.approx(0.574, abs=0.03)
@@ -58,9 +57,10 @@ def test_a_step_where_there_is_no_density_is_never_taken():
 
     z = -torch.ones(3, 1, dtype=torch.float64)
     rng = torch.Generator().manual_seed(0)
-    random = torch.randn(50, 3, 1, generator=rng, dtype=torch.float64), torch.rand(50, 3, generator=rng)
 
-    found = walk(nowhere, z, torch.ones(1, dtype=torch.float64), random, lambda now, rate: now, tuning(1), 1)
+    found = walk(
+        nowhere, z, torch.ones(1, dtype=torch.float64), randomness(z, rng, 50), lambda now, rate: now, tuning(1), 1
+    )
 
     assert (found.draws <= 0).all()
     assert 0 < found.acceptance < 1

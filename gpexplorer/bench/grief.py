@@ -25,7 +25,7 @@ from ..linalg.randomness import generator
 from ..linalg.reduction import add_gram_, sum_of_squares
 from ..methods.grief.chains import Target, fixed
 from ..methods.grief.evidence import gradient, gram, products
-from ..methods.grief.mala import tuning, walk
+from ..methods.grief.mala import randomness, tuning, walk
 from ..methods.grief.priors import log_normal
 from ..methods.grief.rotated import Rotated, fisher, halves, likelihood, rotate
 from ..problem import Dataset
@@ -147,7 +147,5 @@ def _walked(basis: Rotated, chains: int, iterations: int) -> float:
     density, sd = target.density(), (fisher(basis, z[0]) + target.prior[1].square().reciprocal()).rsqrt()
     begin, stretch = time.perf_counter(), 100
     for _ in range(0, iterations, stretch):
-        xi = torch.randn(stretch, *z.shape, generator=source, dtype=torch.float32).to(z)
-        uniform = torch.rand(stretch, chains, generator=source, dtype=torch.float64).to(z)
-        z = walk(density, z, sd, (xi, uniform), fixed, tuning(z.shape[1]), stretch).z
+        z = walk(density, z, sd, randomness(z, source, stretch), fixed, tuning(z.shape[1]), stretch).z
     return (time.perf_counter() - begin) * iterations / (stretch * -(-iterations // stretch))

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...linalg.randomness import generator
 from ...problem import Problem
 from .diagnostics import bulk_ess, rhat
-from .mala import Density, Tuning, tuned, tuning, walk
+from .mala import Density, Tuning, randomness, tuned, tuning, walk
 from .moments import Moments, cast, merged, moments
 from .priors import LogNormal
 from .rotated import Rotated, fisher, halves, likelihood
@@ -117,8 +117,9 @@ def stretch(method: Any, target: Target, state: State, warming: bool) -> tuple[S
         sd = _scaling(target, z.mean(0))
     course = _adapting(method, z.shape[1]) if warming else fixed
     eps = state.tuning if warming else state.tuning._replace(log_eps=state.tuning.average)
+    source = generator(method.seed, "mala", state.position)
     every = min(method.thin, method.per_step)
-    found = walk(target.density(), z, sd, _random(method, state, z), course, eps, every)
+    found = walk(target.density(), z, sd, randomness(z, source, method.per_step), course, eps, every)
     draws = found.draws.flatten(0, 1)  # [k C, r + 1]
     seen, before = moments(basis, draws), state.position - (0 if warming else method.warm_up)
     if before and not warming:
@@ -146,13 +147,6 @@ def _adapting(method: Any, q: int) -> Any:
 def fixed(now: Tuning, rate: float) -> Tuning:
     """The step size does not move: what sampling needs to be exact."""
     return now
-
-
-def _random(method: Any, state: State, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Normals and uniforms of one stretch; single precision, five times as fast, is fine enough for proposals."""
-    source, k = generator(method.seed, "mala", state.position), method.per_step
-    xi = torch.randn(k, *z.shape, generator=source, dtype=torch.float32).to(z)
-    return xi, torch.rand(k, len(z), generator=source, dtype=torch.float64).to(z)
 
 
 def _watch(state: State, draws: Tensor, values: Tensor, before: int) -> tuple[Tensor, int]:

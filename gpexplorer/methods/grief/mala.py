@@ -8,7 +8,7 @@ log eps by dual averaging to an acceptance of 0.574                        Hoffm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -65,15 +65,15 @@ def walk(
     density: Callable[[Tensor], Density],
     z: Float[Tensor, "C q"],
     sd: Float[Tensor, " q"],
-    random: tuple[Float[Tensor, "k C q"], Float[Tensor, "k C"]],
+    random: Iterable[tuple[Tensor, Tensor]],
     course: Callable[[Tuning, float], Tuning],
     start: Tuning,
     every: int,
 ) -> Walk:
-    """k iterations with normals and uniforms given; eps as `course` makes it of each acceptance. O(k C q)."""
-    at, now, accepted = density(z), start, 0.0
+    """An iteration for each pair of normals [C, q] and uniforms [C]; eps as `course` makes it. O(C q) each."""
+    at, now, accepted, k = density(z), start, 0.0, 0
     draws, values, half, half2, eps = [], [], sd, sd, math.nan
-    for k, (xi, uniform) in enumerate(zip(*random, strict=True), 1):
+    for k, (xi, uniform) in enumerate(random, 1):
         if now.log_eps != eps:
             eps = now.log_eps
             half = sd * math.exp(eps)
@@ -83,13 +83,31 @@ def walk(
         h = (at.slope + there.slope).mul_(half)  # twice the legend's
         chance = (there.value - at.value).sub_(torch.add(xi, h, alpha=0.25).mul_(h).sum(1), alpha=0.5)
         chance = chance.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
-        taken = uniform < chance
-        z, slope = (torch.where(taken[:, None], new, old) for new, old in ((proposed, z), (there.slope, at.slope)))
-        at = Density(torch.where(taken, there.value, at.value), slope)
+        z, at = _stepped(uniform < chance, (z, at), (proposed, there))
         rate = float(chance.mean())
         accepted += rate
         now = course(now, rate)
         if k % every == 0:
             draws.append(z)
             values.append(at.value)
-    return Walk(z, torch.stack(draws), torch.stack(values), accepted / len(random[0]), now)
+    return Walk(z, torch.stack(draws), torch.stack(values), accepted / max(k, 1), now)
+
+
+def _stepped(taken: Tensor, here: tuple[Tensor, Density], there: tuple[Tensor, Density]) -> tuple[Tensor, Density]:
+    """Each chain where it is, or where it was to go; nothing is copied where all do the same."""
+    count = int(taken.sum())
+    if count in (0, len(taken)):
+        return there if count else here
+    (z, at), (proposed, new), rows = here, there, taken[:, None]
+    slope = torch.where(rows, new.slope, at.slope)
+    return torch.where(rows, proposed, z), Density(torch.where(taken, new.value, at.value), slope)
+
+
+def randomness(z: Tensor, source: torch.Generator, iterations: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Normals and uniforms, drawn an iteration at a time: they stay in cache.
+
+    Single precision draws normals five times as fast, and is fine enough for proposals.
+    """
+    for _ in range(iterations):
+        xi = torch.randn(z.shape, generator=source, dtype=torch.float32).to(z)
+        yield xi, torch.rand(len(z), generator=source, dtype=torch.float64).to(z)

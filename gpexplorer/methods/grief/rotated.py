@@ -74,9 +74,10 @@ def likelihood(given: Halves, z: Float[Tensor, "C q"]) -> Likelihood:
     parts = z.exp().mul_(given.e)  # [C, r + 1] w e, and s2
     s2 = parts[:, -1:]
     t = torch.addcmul(parts, s2, given.mixed)
-    misfit = given.u2 / t
-    value = misfit.sum(1).addmv_(t.log(), given.times).neg_()
-    common = misfit.sub_(given.times).div_(t)
+    over = t.reciprocal()
+    misfit = given.u2 * over
+    value = misfit.sum(1).addmv_(t.log_(), given.times).neg_()
+    common = misfit.sub_(given.times).mul_(over)
     noise = s2[:, 0] * common.sum(1)
     slope = parts.mul_(common)
     slope[:, -1] = noise
