@@ -23,7 +23,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
-from .costs import cost
+from .costs import CALLS, cost
 from .growing import Block, Coarse
 from .solving import CHANNELS, solve
 from .solving import Info as Report
@@ -132,5 +132,5 @@ class GBCD(Method):
         b, rounds = min(self.block, n - m), -(-min(self.block, n - m) // self.chunk)
         seen = min(n, self.pool * self.chunk) if self.pool else n
         flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * b * m * (m + b)
-        flops += rounds * (2.0 * m * b + 1.0 * b * b + 1.0 * m * m)
+        flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b + 1.0 * m * m)
         return cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)
