@@ -59,20 +59,12 @@ class GriefMCMC(Method):
         channel("evidence", "NLML on the subset", "nat"),
     )
 
-    num_eigenfunctions = param.Integer(
-        1000, bounds=(1, None), softbounds=(10, 2000), doc="Eigenfunctions p: n p^2 once, then p an iteration."
-    )
-    grid_points = param.Integer(
-        10, bounds=(2, None), softbounds=(5, 40), doc="Grid points an input: the grid has that many to the power d."
-    )
+    num_eigenfunctions = settings.num_eigenfunctions(1000)
+    grid_points = settings.grid_points()
     spacing: Any = settings.spacing()
-    learn = param.Boolean(True, doc="Learn theta on a subset first; off keeps it as it starts.")
-    subset = param.Integer(
-        1000, bounds=(2, None), softbounds=(100, 2000), doc="Random rows on which theta is learned, and then held."
-    )
-    evaluations = param.Integer(
-        30, bounds=(1, None), softbounds=(5, 100), doc="Evaluations of the subset's likelihood, at most."
-    )
+    learn = settings.learn()
+    subset = settings.subset(1000)
+    evaluations = settings.evaluations(30)
     chains = param.Integer(4, bounds=(1, None), softbounds=(2, 64), doc="Chains: two or more, for R-hat to mean much.")
     per_step = param.Integer(
         100, bounds=(1, None), softbounds=(10, 1000), doc="Iterations of every chain that one step takes."
