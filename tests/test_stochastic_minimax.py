@@ -115,3 +115,17 @@ def test_a_refresh_makes_a_exact():
     learner.before(5)
 
     assert learner.gap(exact(model, learner.point.theta))[0] < 1e-9
+
+
+def test_steps_in_the_affine_metric_need_no_eigenvalues(monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object) -> None:
+        raise AssertionError("eigenvalues were asked for")
+
+    monkeypatch.setattr(torch.linalg, "eigh", refused)
+    model, learner = begun(method("minimax", width=30, activation="relu", batch_size=8, rate=0.02), problem())
+
+    for t in range(60):
+        learner.move(t)
+
+    assert model.D > 8
+    assert float(torch.linalg.eigvalsh(learner.A)[0]) * model.n >= float(learner.point.s2()) * (1.0 - 1e-6)

@@ -92,6 +92,7 @@ class _Learner(Learner):
     B: Tensor  # [D, D]
     held: tuple[Tensor, ...]  # averages of B, in the flat metric
     off: Tensor  # [D, D] A - F / n as the minibatch of theta saw it
+    s2_before: Tensor  # noise variance at that minibatch
 
     def begin(self, state: State) -> Point:
         self.flat, model = self.method.metric == "flat", self.model
@@ -142,7 +143,7 @@ class _Learner(Learner):
         model, point, mu = self.model, self.point, self._mu(t)
         X, y = model.rows(index)
         at, size = model.features(point.parts, X), self.A.norm()
-        self.off = self._off(at.Phi)
+        self.off, self.s2_before = self._off(at.Phi), point.s2()
 
         fit = point.gradient(at, y, self.B * (-mu / (model.n * size)))
         inner = mu * torch.sum(self.B * self.off) / size
@@ -159,6 +160,7 @@ class _Learner(Learner):
             mean = self._mean(mu / self.A.norm())
             self.A.mul_(1.0 + method.rate_matrix).sub_(mean, alpha=method.rate_matrix)
             self.A.sub_(self.off, alpha=method.rate_matrix * method.damping)
+            self._lifted(self.s2_before / self.model.n)
         self._factored(self.point)
 
         X, _ = self.model.rows(self.other(t))
@@ -170,6 +172,18 @@ class _Learner(Learner):
         else:
             self.B.addmm_(self.inverse @ off, self.inverse, alpha=float(method.rate_ascent * size / mu))
         within_ball(self.B)
+
+    def _lifted(self, before: Tensor) -> None:
+        """Move A by what the noise moved, and where it fell below that, by all it can have fallen.
+
+        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I: mending takes no eigenvalues.
+        """
+        now = self.point.s2() / self.model.n
+        self.A.diagonal().add_(now - before)
+        shifted = self.A.clone()
+        shifted.diagonal().sub_(now)
+        if int(torch.linalg.cholesky_ex(shifted).info):
+            self.A.diagonal().add_(now, alpha=self.method.rate_matrix)
 
     def _mu(self, t: int) -> float:
         return float(self.method.mu * self.method.mu_growth ** (t // self.rows.per_epoch))
