@@ -69,14 +69,14 @@ def test_beyond_the_budget_no_array_of_n_by_n_is_made_and_the_numbers_are_the_sa
     task, n = problem(n=160), 160
     for module in ("gpexplorer.methods.admm.cross", "gpexplorer.kernels.stationary"):
         monkeypatch.setattr(f"{module}.row_blocks", small_blocks)
-    settings: dict[str, Any] = {"rank": 6, "cg_iterations": 400, "cg_tolerance": 1e-11, "max_iterations": 3}
+    settings: dict[str, Any] = {"rank": 25, "cg_iterations": 300, "cg_tolerance": 1e-10, "max_iterations": 2}
     whole = list(registry["gpcv-admm-holdout"](**settings).steps(task))
     steps = registry["gpcv-admm-holdout"](memory=8 * 80 * 30 / 1e9, **settings).steps(task)
     with Operations() as seen:
-        blocks = list(islice(steps, 4))
+        blocks = list(islice(steps, 3))
 
     assert seen.made <= 30 * 80 < n * n // 8
-    torch.testing.assert_close(blocks[-1].state.mean, whole[3].state.mean, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(blocks[-1].state.mean, whole[2].state.mean, rtol=1e-6, atol=1e-8)
 
 
 def small_blocks(n: int, row_bytes: int, block_bytes: int = 0) -> Iterator[slice]:

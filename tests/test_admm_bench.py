@@ -1,0 +1,25 @@
+"""The bench of ADMM: everything named comes to a line, and factors are those of the times above them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpexplorer.bench import admm
+
+
+def test_everything_comes_to_a_line_and_factors_follow_from_the_times(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admm, "median_seconds", lambda work, repeats: 0.01)
+    monkeypatch.setattr(admm, "_per_step", lambda method, task, iterations: 1e-6 * len(task.train) ** 2)
+
+    title, *lines = admm.report((40, 80), "se", 3, 2, (False, 40))
+
+    assert title.startswith("se, ")
+    small = [line for line in lines if line.startswith("n = 40 ")]
+    large = [line for line in lines if line.startswith("n = 80 ")]
+    assert (len(small), len(large)) == (7, 4)
+    [factor] = [line for line in lines if line.startswith("gpcv-admm-holdout iteration")]
+    assert factor.split()[-1] == "2.00"
+
+
+def test_rivals_stand_by_where_they_have_not_the_kernel():
+    assert not list(admm._rivals(admm.problem(30, "se + lp")))
