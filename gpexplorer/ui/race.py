@@ -20,7 +20,7 @@ from .escape import text
 from .racer import Racer, Standing
 from .wording import nbytes, number
 
-FIRST = ("cholqr", "greedy-variance", "random")
+FIRST = ("cholqr", "greedy-variance", "pcg", "grief")
 HEIGHT = 300
 CSS = """
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }

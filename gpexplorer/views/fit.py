@@ -24,7 +24,7 @@ class Fit(View):
 
     key: ClassVar[str] = "fit"
     title: ClassVar[str] = "Data and prediction"
-    help: ClassVar[str] = "Where is the band wide, and are there rows? (On a map rows are white, inducing orange.)"
+    help: ClassVar[str] = "Where is the band wide, and are there rows?"
     order: ClassVar[int] = 0
 
     show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
