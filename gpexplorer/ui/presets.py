@@ -61,4 +61,17 @@ PRESETS = {
         "Drag p down until the picture breaks; the spectrum says beforehand where that will be.",
         "v=1&method=grief&data=sin-product&kernel=se-ard&set.num_eigenfunctions=30&view=grief-spectrum",
     ),
+    "too-small": Preset(
+        "What happens where the penalty of ADMM is too small?",
+        "Theta runs ahead of the constraint: steps are taken back, then the run gives up and keeps its best theta. "
+        "Raise rho to 20 and watch both residuals fall together.",
+        "v=1&method=gpcv-admm-holdout&data=snelson-like&kernel=se&set.rho=0.001&set.balance=0&set.rho_span=1"
+        "&view=admm-residuals",
+    ),
+    "biased": Preset(
+        "Do sixteen rows see the likelihood of nine hundred?",
+        "The line is what the minibatches see, the dots are the truth, and with BSGD they part for good. Choose SCGD, and "
+        "the line finds the dots.",
+        "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
+    ),
 }
