@@ -92,7 +92,7 @@ def test_co2_says_its_errors_in_every_row_and_draws_both_methods(monkeypatch: py
     monkeypatch.setattr(
         admm_co2, "SETTINGS", {"ml": {"evaluations": 2}, "gpcv-admm": {"max_iterations": 1, "folds": 2}}
     )
-    rows = [row for key in admm_co2.PAPER for row in admm_co2.work({"method": key, "restarts": 0})]
+    rows = [row for key in admm_co2.PAPER for row in admm_co2.work({"method": key, "starts": 1})]
     frame = pd.DataFrame(rows)
 
     for key, found in frame.groupby("method"):

@@ -1,13 +1,15 @@
 """CO2 at Mauna Loa as in Xu et al. (2019), section 5: trained on 1958 to 2008, tested on 2009 to 2015, kernel SE + LP.
 
-The sine starts at a period of one year and an amplitude of a tenth, as the training rows show; all else starts where
-the kernel starts it. The error is that of the test rows over the variance of the test targets, and over that of the
-training targets; the paper does not say which of them it means by standardised.
+The sine starts at a period of one year and an amplitude of a tenth, as the training rows show; the noise starts at
+several values, of which the lowest cross-validated error, or likelihood's negative, is kept: no test row has a say.
+The error is that of the test rows over the variance of the test targets, and over that of the training targets; the
+paper does not say which of them it means by standardised.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import holoviews as hv
 import pandas as pd
@@ -21,7 +23,8 @@ from ..views.palette import ROLES
 from .base import Figure, Rows, Unit
 
 PAPER = {"gpcv-admm": 1.307, "ml": 1.408}
-SETTINGS = {"gpcv-admm": {"folds": 2}, "ml": {"evaluations": 100}}
+SETTINGS = {"gpcv-admm": {"folds": 2}, "ml": {"evaluations": 60}}
+NOISES = (0.3, 0.05, 0.1, 0.02)  # of the target's sd, to start from
 TITLES = {"gpcv-admm": "GPCV-ADMM", "ml": "maximum likelihood"}
 FIRST, LAST = 2009.0, 2016.0
 ROLE = {"gpcv-admm": "mean", "ml": "inducing"}
@@ -46,8 +49,14 @@ def work(unit: Unit) -> Rows:
     """Every test month: the target, the mean and two standard deviations of y, in ppm; the errors in every row."""
     key = unit["method"]
     problem, test = task()
-    method, by = registry[key](restarts=unit["restarts"], **SETTINGS[key]), problem.train.scale
-    *_, last = method.steps(problem)
+    method, by = registry[key](**SETTINGS[key]), problem.train.scale
+    found = []
+    for noise in NOISES[: unit["starts"]]:
+        theta = problem.theta.clone()
+        theta[-1] = math.log(noise)
+        *_, last = method.steps(replace(problem, theta=theta))
+        found.append((last.state.best if key == "gpcv-admm" else last.state.objective, last))
+    _, last = min(found, key=lambda one: one[0])
     mean, var = method.posterior(problem, last.state)(test.X)
     assert by is not None
     wide = 2.0 * (var + (2 * last.state.theta[-1]).exp()).sqrt() * by.y_sd
@@ -82,7 +91,7 @@ FIGURES = (
         name="admm-co2",
         title="CO2 at Mauna Loa, 2009 to 2015 predicted",
         paper="The paper: standardised test MSE 1.307 for GPCV-ADMM, 1.408 for GPML.",
-        units=lambda full: [{"method": key, "restarts": 10 if full else 2} for key in PAPER],
+        units=lambda full: [{"method": key, "starts": len(NOISES) if full else 2} for key in PAPER],
         work=work,
         plot=plot,
     ),
