@@ -70,8 +70,8 @@ PRESETS = {
     ),
     "biased": Preset(
         "Do sixteen rows see the likelihood of nine hundred?",
-        "The line is what the minibatches see, the dots are the truth, and with BSGD they part for good. Choose SCGD, and "
-        "the line finds the dots.",
+        "The line is what the minibatches see, the dots are the truth, and with BSGD they part for good. Choose SCGD, "
+        "and the line finds the dots.",
         "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
     ),
 }
