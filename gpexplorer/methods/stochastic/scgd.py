@@ -45,10 +45,10 @@ class SCGD(Minibatches):
 
     batch_size = settings.batch_size()
     averaging = param.Number(
-        0.1,
+        0.02,
         bounds=(0.0, 1.0),
         inclusive_bounds=(False, True),
-        doc="Weight b_0 of a new minibatch in the Gram matrix: 0.9 in the paper, small values lag but do not err.",
+        doc="Weight b_0 of a new minibatch in the averages: 0.9 in the paper; 1 / b_0 of them should exceed D rows.",
     )
     averaging_decay = param.Number(
         0.0, bounds=(0.0, 1.0), doc="Power p of the schedule b_t = b_0 (1 + t / epoch)^-p; 1/2 is proved to converge."
