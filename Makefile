@@ -17,7 +17,12 @@ app: .venv/.app ## install and serve the explorer at http://localhost:5006/explo
 	$(BIN)/python -m gpexplorer serve --port $(PORT)
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not ui"
+	$(BIN)/python -m pytest -m ui
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 lint: .venv/.test ## ruff, the types and the import contract
 	$(BIN)/ruff check .

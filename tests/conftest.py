@@ -1,4 +1,6 @@
-"""What every test shares: checked shapes, two torch threads, a browser found here, and data that need no network."""
+"""What every test shares: checked shapes, two torch threads (one where tests run side by side), a browser found here,
+and data that need no network.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ QUIET = (
 
 @pytest.fixture(scope="session", autouse=True)
 def _threads() -> None:
-    torch.set_num_threads(2)
+    torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 
 
 @pytest.fixture(scope="session")

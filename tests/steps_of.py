@@ -70,9 +70,9 @@ def global_states() -> list[str]:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(2)
+    torch.set_num_threads(int(sys.argv[1]))
     registry["toy"] = Toy
-    for key in sys.argv[1:]:
+    for key in sys.argv[2:]:
         before = global_states()
         states = [[part.tolist() for part in state] for state in trail(small_run(key))]
         print(json.dumps({"states": states, "randomness moved": before != global_states()}))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.errors import NotPositiveDefinite, SettingError
+from gpexplorer.methods.admm import gpytorch_evidence
 from gpexplorer.methods.admm.exact import posterior
 from gpexplorer.methods.admm.learning import STEEPEST
 from gpexplorer.methods.admm.loo import PROBABILITY, SQUARED, left_out
@@ -126,3 +127,26 @@ def test_restarts_keep_the_lowest_and_a_start_without_a_factor_is_passed_over():
         next(run)
     assert end.value.value.reason == "failed"
     assert "start" in end.value.value.message
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kernel", ["se", "se-ard", "matern32-ard"])
+def test_gpytorch_finds_the_same_likelihood_and_slope(kernel: str, shift: float):
+    task = problem(shift, n=30, kernel=kernel)
+
+    value, gradient = evidence(task.kernel, task.theta, task.train)
+    theirs, slopes = gpytorch_evidence.evidence(task.kernel, task.theta, task.train)
+
+    assert theirs == pytest.approx(value, rel=1e-9)
+    torch.testing.assert_close(slopes, gradient, rtol=1e-7, atol=1e-8)
+
+
+def test_gpytorch_walks_where_we_walk_and_says_what_it_has_not():
+    task = problem(n=40, kernel="se-ard")
+    ends = [
+        list(registry["ml"](engine=engine, evaluations=12).steps(task))[-1] for engine in ("closed form", "gpytorch")
+    ]
+    assert ends[1].info.objective == pytest.approx(ends[0].info.objective, rel=1e-6)
+
+    with pytest.raises(SettingError, match='not for rq; choose engine "closed form"'):
+        list(registry["ml"](engine="gpytorch").steps(problem(n=20, kernel="rq")))

@@ -51,7 +51,7 @@ def run(method: str) -> Run:
 @pytest.fixture(scope="module")
 def elsewhere() -> dict[str, Any]:
     """The steps of every method, taken in another process (beartype, here, draws random numbers of its own)."""
-    command = [sys.executable, steps_of.__file__, *METHODS]
+    command = [sys.executable, steps_of.__file__, str(torch.get_num_threads()), *METHODS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
     assert done.returncode == 0, done.stderr
     return dict(zip(METHODS, map(json.loads, done.stdout.splitlines()), strict=True))

@@ -11,10 +11,10 @@ from ui.pages import Seen, until
 pytestmark = pytest.mark.ui
 
 
-def measured(seen: Seen) -> list[str]:
-    """The table once four sizes are in it, and the sentence under the buttons."""
+def measured(seen: Seen, sizes: int) -> list[str]:
+    """The row of the largest size."""
     seen.page.get_by_text("Scaling: what would more rows cost?").click()
-    for label, value in (("from", "100"), ("to", "400"), ("sizes", "4")):
+    for label, value in (("from", "100"), ("to", "400"), ("sizes", str(sizes))):
         field = seen.page.get_by_label(label, exact=True)
         field.press("Control+a")
         field.press_sequentially(value)
@@ -26,14 +26,15 @@ def measured(seen: Seen) -> list[str]:
     return row.locator("td").all_inner_texts()
 
 
-@pytest.mark.parametrize("method", ["random", "cholesky"])
-def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen], method: str):
+@pytest.mark.parametrize(("method", "sizes"), [("random", 3), ("cholesky", 4)])
+def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen], method: str, sizes: int):
     seen = open_page(query=f"?v=1&data=hypercube&data.n=200&data.d=2&method={method}&set.learn=false")
 
-    cells = measured(seen)
+    cells = measured(seen, sizes)
 
     assert cells[0] == "400"
     assert all(cell not in ("", "—") for cell in cells[1:5])
     said = seen.page.get_by_text("Seconds:").inner_text()
     assert "1,000,000" in said
     assert "of memory" in said
+    assert ("No slope from 3 sizes" in said) == (sizes == 3)

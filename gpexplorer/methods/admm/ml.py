@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import param
 from torch import Tensor
 
 from ...objectives import evidence
 from ...problem import Channel, Cost, Posterior, Problem, channel
+from .. import by_gpytorch
 from ..base import Method, Steps
-from . import settings
+from . import gpytorch_evidence, settings
 from .costs import dense_cost
 from .exact import posterior
 from .learning import Info as Report
@@ -40,6 +42,11 @@ class MaximumLikelihood(Method):
         channel("slope", "largest slope", log=True),
     )
 
+    engine: str = param.Selector(  # type: ignore[assignment]
+        default="closed form",
+        objects=["closed form", "gpytorch"],
+        doc="Whose likelihood and gradient: this house's, or GPyTorch's own with its autograd (a rival).",
+    )
     optimiser = settings.optimiser()
     evaluations = settings.evaluations()
     tolerance = settings.slope_tolerance()
@@ -48,8 +55,13 @@ class MaximumLikelihood(Method):
     memory = settings.memory()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+        evaluate = evidence
+        if self.engine == "gpytorch":
+            by_gpytorch.check(problem.kernel, "closed form")
+            evaluate = gpytorch_evidence.evidence
+
         def at(theta: Tensor) -> tuple[float, float, Tensor]:
-            value, gradient = evidence(problem.kernel, theta, problem.train)
+            value, gradient = evaluate(problem.kernel, theta, problem.train)
             return value, 0.0, gradient
 
         return learn(self, problem, resume, Objective(at))

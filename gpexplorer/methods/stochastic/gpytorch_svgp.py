@@ -5,23 +5,21 @@ GPyTorch is imported when it is asked for.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...errors import SettingError
+from .. import by_gpytorch
 from .model import Model
 
 
 def _gpytorch() -> tuple[Any, Any]:
-    """The package, and its way to say that a matrix needs no check; without the warnings of its own imports."""
+    """The package, and its way to say that a matrix needs no check."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            import gpytorch
-            from linear_operator import to_linear_operator
+        gpytorch = by_gpytorch.package()
+        from linear_operator import to_linear_operator
     except ImportError:
         raise SettingError('SVGP is GPyTorch\'s, which is not installed: pip install "gpexplorer[race]".') from None
     return gpytorch, to_linear_operator
