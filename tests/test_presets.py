@@ -10,6 +10,7 @@ from gpexplorer.ui.asking import read
 from gpexplorer.ui.controls import by_family
 from gpexplorer.ui.presets import PRESETS
 from gpexplorer.ui.question import question
+from gpexplorer.ui.race import _lane, entrants
 from gpexplorer.views import for_run
 
 START = Spec("cholqr", {"num_inducing": 10})
@@ -51,6 +52,16 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     assert "seed" in said
     assert read("", START) == (links.Link(START), "", frozenset())
     assert "<script>" not in question(START, 3, "<script>")
+
+
+def test_gpytorch_enters_the_race_by_its_own_engine():
+    found = entrants()
+
+    assert found["SGPR, moving inputs, by GPyTorch"] == "sgpr@gpytorch"
+    assert found["Maximum likelihood, by GPyTorch"] == "ml@gpytorch"
+    lane = _lane(START, "ml@gpytorch")
+    assert (lane.method, lane.settings["engine"]) == ("ml", "gpytorch")
+    assert _lane(START, "random").method == "random"
 
 
 def test_every_method_stands_under_its_family():

@@ -22,6 +22,7 @@ from .wording import nbytes, number
 
 FIRST = ("cholqr", "greedy-variance", "pcg", "grief")
 HEIGHT = 300
+ENGINE, AT = "engine", "@"
 CSS = """
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
@@ -40,7 +41,7 @@ class RacePanel(pn.viewable.Viewer):
         self._theme = "light"
         wide = {"margin": (6, 10)}
         self.methods = pmui.MultiChoice(
-            label="Methods", options={kind.title: key for key, kind in registry.items()}, sizing_mode="stretch_width",
+            label="Methods", options=entrants(), sizing_mode="stretch_width",
             value=[key for key in FIRST if key in registry], description="One lane each, with its default settings.",
             **wide,
         )  # fmt: skip
@@ -101,10 +102,8 @@ class RacePanel(pn.viewable.Viewer):
     def _begin(self) -> None:
         spec, read = self._opened()
         try:
-            specs = {
-                registry[key].title: replace(spec, method=key, settings={}, budget={})
-                for key in self.methods.value or []
-            }
+            titles = {value: title for title, value in entrants().items()}
+            specs = {titles[value]: _lane(spec, value) for value in self.methods.value or []}
             race = Race(specs, data=(lambda: read(spec.split)) if read else None)
         except GPExplorerError as error:
             self.note.object = text(str(error))
@@ -133,6 +132,19 @@ class RacePanel(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
+
+
+def entrants() -> dict[str, str]:
+    """Title -> value of every lane there can be: each method, and GPyTorch's own engine of those that have it."""
+    found = {kind.title: key for key, kind in registry.items()}
+    engines = {key: kind.param.objects().get(ENGINE) for key, kind in registry.items()}
+    theirs = [key for key, engine in engines.items() if "gpytorch" in getattr(engine, "objects", ())]
+    return found | {f"{registry[key].title}, by GPyTorch": f"{key}{AT}gpytorch" for key in theirs}
+
+
+def _lane(spec: Spec, value: str) -> Spec:
+    key, _, engine = value.partition(AT)
+    return replace(spec, method=key, settings={ENGINE: engine} if engine else {}, budget={})
 
 
 def _note(standing: Standing) -> str:
