@@ -59,7 +59,7 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
     figure = seen.page.locator(".bk-Figure").last  # in the open tab
     figure.scroll_into_view_if_needed()
 
-    figure.click(position={"x": 300, "y": 200})
+    figure.click(position={"x": 720, "y": 150})
 
     until(lambda: seen.fact("phase") == "forced")
     assert seen.step == 2
