@@ -137,8 +137,9 @@ class Explorer(pn.viewable.Viewer):
 
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for this theme."""
-        for part in (self.pictures, self.below):
-            part.set_theme(theme_name(dark))
+        with pn.io.hold(pn.state.curdoc):
+            for part in (self.pictures, self.below):
+                part.set_theme(theme_name(dark))
 
     def start(self) -> None:
         """Begin to look at the player; from now on the page follows it."""
@@ -193,18 +194,23 @@ class Explorer(pn.viewable.Viewer):
         self._drain(wait=SETTLE)
 
     def _drain(self, wait: float = 0.0) -> None:
-        """Take what is new from the player; an error here becomes a sentence, never a dead page."""
+        """Take what is new from the player; an error here becomes a sentence, never a dead page.
+
+        All changes of a frame leave in one message: sent one by one, Panel's overtake Bokeh's on a busy machine, and
+        the browser is told of models it does not know yet.
+        """
         if not (wait or self.pulse.free):
             return
-        self.below.update()
-        frame = self.player.take(wait)
-        if frame is None:
-            return
-        try:
-            self._show(frame)
-            self.pulse.send()
-        except Exception as error:
-            self.status.say(sentence(error, "the page was being drawn"))
+        with pn.io.hold(pn.state.curdoc):
+            self.below.update()
+            frame = self.player.take(wait)
+            if frame is None:
+                return
+            try:
+                self._show(frame)
+                self.pulse.send()
+            except Exception as error:
+                self.status.say(sentence(error, "the page was being drawn"))
 
     def _show(self, frame: Frame) -> None:
         if frame.opened is not None and frame.opening != self._opening:

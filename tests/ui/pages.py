@@ -35,7 +35,10 @@ class Served:
         """Live explorers, runs and threads."""
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        return json.loads(self._read())
+        line = self._read()
+        while line and not line.startswith("{"):  # Panel's warnings go the same way
+            line = self._read()
+        return json.loads(line)
 
     def close(self) -> None:
         self._process.kill()

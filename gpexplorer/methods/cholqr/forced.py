@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from ...errors import SettingError
 from ...problem import Problem, Step
 from .cholqr import CholQR
@@ -12,13 +14,15 @@ def forced(method: CholQR, problem: Problem, state: State, row: int) -> Step:
     """The step in which data row `row` takes the place of the inducing point offered next. 4 n m^2 flops.
 
     The run goes on from its state as from any other. Raises SettingError where the row is inducing already, or is
-    explained by those that stay.
+    explained by those that stay, the offered one gone.
     """
     swapper, slot = method.prepare(problem, state)
     factor, before = swapper.factor, swapper.factor.total
     if bool(factor.is_inducing[row]):
         raise SettingError(f"Row {row} is an inducing point already; choose another row.")
-    if float(factor.D[row]) <= float(factor.least[row]):
+    removal = factor.remove(slot, factor.times(factor.direction(slot)[None])[0])
+    left, _ = factor.residual_columns(removal, torch.tensor([row], device=factor.D.device), removal.w)
+    if float(left[0, row]) <= float(factor.least[row]):
         raise SettingError(f"Row {row} is explained by the inducing points to rounding; choose another row.")
     inducing = factor.inducing.clone()
     removed, inducing[slot] = int(inducing[slot]), row
