@@ -9,6 +9,7 @@ the residuals, steps taken back. `theta_method="z held still"`, `dual_start="one
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -67,9 +68,9 @@ class Folded(Method):
         """kappa, as a share of the held-out targets' energy; 0 ties nothing."""
         return 0.0
 
+    @abstractmethod
     def validation(self, n: int) -> list[slice]:
         """The part of the n shuffled rows that each fold holds out."""
-        raise NotImplementedError
 
     def rules(self) -> Rules:
         """The settings that a fold needs."""
