@@ -14,6 +14,7 @@ from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid, largest_products
 from gpexplorer.methods.grief.evidence import gradient, gram
 from gpexplorer.methods.grief.grief import Grief
+from gpexplorer.methods.grief.laid import SPACINGS, leading
 from gpexplorer.problem import Dataset, Problem
 from oracles_grief import nlml, problem
 
@@ -182,6 +183,24 @@ def test_rows_that_repeat_few_values_leave_a_grid_at_quantiles_whole():
     assert mean.isfinite().all()
     assert (var > 0).all()
     assert float((mean - task.train.y).std()) < 0.8 * float(task.train.y.std())
+
+
+@pytest.mark.parametrize("far", [3.0, 60.0])
+def test_spacing_by_likelihood_is_whichever_makes_the_training_rows_likelier(far: float):
+    task = problem()
+    X = task.train.X.clone()
+    X[0] = far  # beyond the others: a grid of equal steps then has no point among them
+    crowded = Problem(Dataset(X, task.train.y), task.kernel, task.theta)
+    settings = {"num_eigenfunctions": 8, "grid_points": 5}
+
+    value = {}
+    for spacing in SPACINGS:
+        choice = leading(Grief(spacing=spacing, **settings), crowded, task.theta)
+        value[spacing] = gram(choice, task.theta, crowded.train).value
+    best = min(value, key=lambda spacing: value[spacing])
+
+    assert leading(Grief(spacing="by likelihood", **settings), crowded, task.theta).grid.spacing == best
+    assert best == ("equispaced" if far == 3.0 else "quantile")
 
 
 def test_kernels_that_do_not_factor_and_objects_are_refused_in_a_sentence():

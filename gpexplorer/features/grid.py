@@ -77,7 +77,7 @@ class Grid:
     def __init__(
         self, kernel: Kernel, X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced"
     ) -> None:
-        self.kernel, self.axes = kernel, axes(X, points, spacing)
+        self.kernel, self.spacing, self.axes = kernel, spacing, axes(X, points, spacing)
 
     def factors(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """1-D covariances whose product is the kernel. Raises KernelError where it does not factor over inputs."""

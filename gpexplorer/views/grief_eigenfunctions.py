@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..features.grid import Eigenfunctions, Grid
+from ..methods.grief.laid import leading
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
@@ -26,17 +27,16 @@ def on_grid(run: Run) -> bool:
     return {"num_eigenfunctions", "grid_points"} <= set(run.method.param)
 
 
-def grid_of(run: Run) -> Grid:
-    """The grid of the run's method, as it lays it."""
-    method: Any = run.method
-    return Grid(run.problem.kernel, run.problem.train.X, method.grid_points, getattr(method, "spacing", "equispaced"))
+def grid_of(run: Run, at: int) -> Grid:
+    """The grid of the run's method, as it lays it at a record."""
+    return leading(run.method, run.problem, run.trace[at].step.state.theta).grid
 
 
 def basis_at(run: Run, at: int, most: int | None = None) -> tuple[Grid, Eigenfunctions, Tensor]:
     """The grid, the eigenfunctions of theta at a record, and what [p, d] they are made of."""
     method: Any = run.method
     theta = run.trace[at].step.state.theta
-    grid = grid_of(run)
+    grid = grid_of(run, at)
     index = grid.spectrum(theta, most or method.num_eigenfunctions).made_of
     return grid, Eigenfunctions(grid, theta, index), index
 

@@ -51,7 +51,7 @@ class Mixer(View):
         method: Any = run.method
         train, theta = run.problem.train, run.trace[at].step.state.theta
         part = train.rows(rows.sampled(len(train), ROWS).to(train.y.device))
-        grid = grid_of(run)
+        grid = grid_of(run, at)
         index = grid.spectrum(theta, method.num_eigenfunctions).made_of
         q = min(self.column, train.d) - 1
         line = train.X.median(0).values.repeat(POINTS, 1)

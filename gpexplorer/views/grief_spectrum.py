@@ -33,7 +33,7 @@ class Spectrum(View):
         """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""
         method: Any = run.method
         theta = run.trace[at].step.state.theta
-        grid = grid_of(run)
+        grid = grid_of(run, at)
         logs = grid.spectrum(theta, BEYOND * method.num_eigenfunctions).log.cpu().double().numpy() / np.log(10.0)
         frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
         kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
 
-from ...errors import SettingError
+from ...errors import NotPositiveDefinite, SettingError
 from ...features.choices import Leading
 from ...features.grid import Grid
 from ...problem import Problem
+from .evidence import gram
+
+SPACINGS = ("equispaced", "quantile")
 
 
 def grid_of(problem: Problem, points: int, spacing: str = "equispaced") -> Grid:
@@ -25,6 +29,23 @@ def grid_of(problem: Problem, points: int, spacing: str = "equispaced") -> Grid:
 
 
 def leading(method: Any, problem: Problem, theta: Tensor) -> Leading:
-    """The largest eigenfunctions at this theta, as many as the method asks for."""
-    grid = grid_of(problem, method.grid_points, method.spacing)
-    return Leading(grid, grid.spectrum(theta, method.num_eigenfunctions).made_of)
+    """The largest eigenfunctions at this theta, as many as the method asks for.
+
+    Spaced "by likelihood" they lie on the grid under which the training rows are the likelier: n p^2 flops a grid.
+    """
+    spacing = getattr(method, "spacing", SPACINGS[0])
+    tried = SPACINGS if spacing == "by likelihood" else (spacing,)
+    found = [_on(grid_of(problem, method.grid_points, one), method.num_eigenfunctions, theta) for one in tried]
+    return found[0] if len(found) == 1 else min(found, key=lambda choice: _value(method, choice, theta, problem))
+
+
+def _on(grid: Grid, p: int, theta: Tensor) -> Leading:
+    return Leading(grid, grid.spectrum(theta, p).made_of)
+
+
+def _value(method: Any, choice: Leading, theta: Tensor, problem: Problem) -> float:
+    """NLML; infinite where there is no factor."""
+    try:
+        return gram(choice, theta, problem.train, method.map).value
+    except NotPositiveDefinite:
+        return math.inf

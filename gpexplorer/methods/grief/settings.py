@@ -24,8 +24,9 @@ def grid_points() -> Any:
 def spacing() -> Any:
     """Where the points of an axis lie."""
     return param.Selector(
-        default="equispaced", objects=["equispaced", "quantile"],
-        doc="quantile puts grid points where rows are: for inputs that crowd in a part of their range.",
+        default="equispaced", objects=["equispaced", "quantile", "by likelihood"],
+        doc="quantile puts grid points where rows are: for inputs that crowd in a part of their range; by likelihood "
+        "tries both on the training rows, at two passes over them whenever the basis is chosen.",
     )  # fmt: skip
 
 
