@@ -21,7 +21,8 @@ from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_gbcd import SHIFTS, gram, quick, system, wavy
 
-ITERATIVE = ["gbcd", "cg", "pcg", "bcd-cyclic", "block-nystrom"]
+AP = "alternating-projections"
+ITERATIVE = ["gbcd", "cg", "pcg", "bcd-cyclic", "block-nystrom", AP]
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -117,7 +118,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("key", ["gbcd", "bcd-cyclic", "bcd-gradient", "smo", "block-nystrom", "sdd"])
+@pytest.mark.parametrize("key", ["gbcd", "bcd-cyclic", "bcd-gradient", "smo", "block-nystrom", "sdd", AP])
 def test_nothing_is_ever_larger_than_n_rows_of_a_block(key: str):
     n, b, m = 3000, 40, 10
     task = wavy(n=n)

@@ -41,6 +41,7 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "sampled-exact": ("block-nystrom", {"rank": 0}),
     "bcd-cyclic": ("bcd-cyclic", {}),
     "bcd-gradient": ("bcd-gradient", {}),
+    "alternating": ("alternating-projections", {}),
     "smo": ("smo", {}),
     "sdd": ("sdd", {}),
 }
