@@ -32,7 +32,7 @@ class Below(pn.viewable.Viewer):
         super().__init__(**params)
         self._makers, self._theme = list(makers.values()), "light"
         self.panels: dict[int, Folded] = {}
-        self._places = [pmui.Column(sizing_mode="stretch_width", margin=0) for _ in makers]
+        self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in makers]
         self._layout = pmui.Accordion(
             *zip(makers, self._places, strict=True),
             title_variant="subtitle2", sizing_mode="stretch_width", margin=(8, 10),

@@ -7,7 +7,6 @@ from typing import Any
 
 import holoviews as hv
 import panel as pn
-import panel_material_ui as pmui
 
 from ..views.base import Layers
 from ..views.live import Live
@@ -22,7 +21,7 @@ class Chart(pn.viewable.Viewer):
         super().__init__(**params)
         self._height, self._theme = height, "light"
         self._live: Live | None = None
-        self._layout = pmui.Column(sizing_mode="stretch_width", margin=0)
+        self._layout = pn.Column(sizing_mode="stretch_width", margin=0)
 
     def draw(self, layers: Layers, plot: Callable[[Layers], hv.Overlay]) -> None:
         """Draw these layers."""

@@ -42,20 +42,20 @@ class ComparePanel(pn.viewable.Viewer):
         self._make_table()
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
-        self._shown = pmui.Column(
-            pmui.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
+        self._shown = pn.Column(
+            pn.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
             self.board,
-            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
-            pmui.FlexBox(
-                pmui.Column(self.curves, styles=_grow(3)), pmui.Column(self.front, styles=_grow(2)),
+            pn.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
+            pn.FlexBox(
+                pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)),
                 sizing_mode="stretch_width", flex_wrap="wrap",
             ),
             self.multiples,
             sizing_mode="stretch_width",
             visible=False,
         )  # fmt: skip
-        head = pmui.FlexBox(self.keep, self.sweeps, align_items="center")
-        self._layout = pmui.Column(head, self.note, self._shown, sizing_mode="stretch_width")
+        head = pn.FlexBox(self.keep, self.sweeps, align_items="center")
+        self._layout = pn.Column(head, self.note, self._shown, sizing_mode="stretch_width")
 
     def keep_open(self) -> None:
         """Put the open run, as far as it has come, beside the others."""
@@ -142,7 +142,7 @@ class ComparePanel(pn.viewable.Viewer):
         self.score = pmui.Select(label="against", options=list(SCORES), value="smse", width=120, **SMALL)
         self.curves, self.front = Chart(), Chart()
         self._minis: list[Chart] = []
-        self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        self.multiples = pn.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         for widget in (self.channel, self.over, self.log, self.small, self.spent, self.score):
             widget.param.watch(lambda _: self._draw_pictures(), "value")
 
@@ -162,7 +162,7 @@ class ComparePanel(pn.viewable.Viewer):
         points = points.assign(x=points[spent], y=points[score], colour=points["run"].map(colours))
         self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], spent, score))
         self._minis = self._drawn_small(lines) if self.small.value else []
-        self.multiples[:] = [pmui.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._minis]
+        self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._minis]
 
     def _drawn_small(self, lines: Layers) -> list[Chart]:
         frames = {name: {name: frame} for name, frame in lines.items() if len(frame)}

@@ -58,14 +58,14 @@ class Controls(pn.viewable.Viewer):
         )
         self.settings = Settings(registry[spec.method], spec.settings, self._changed)
         self.kernel.disabled = registry[spec.method].own_kernel
-        self._place = pmui.Column(self.settings, sizing_mode="stretch_width", margin=0)
+        self._place = pn.Column(self.settings, sizing_mode="stretch_width", margin=0)
         self.method.param.watch(self._choose_method, "value")
         for widget in (self.kernel, self.seed, self.split, self.budget, self.dtype, self.device):
             widget.param.watch(lambda _: self._changed(), "value")
         pair = {"sizing_mode": "stretch_width", "margin": 0}
-        self._layout = pmui.Column(
-            self.kernel, self.method, self._place, self.budget, pmui.Row(self.seed, self.split, **pair),
-            pmui.Row(self.dtype, self.device, **pair), sizing_mode="stretch_width", margin=0,
+        self._layout = pn.Column(
+            self.kernel, self.method, self._place, self.budget, pn.Row(self.seed, self.split, **pair),
+            pn.Row(self.dtype, self.device, **pair), sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
 
     def asked(self, spec: Spec) -> Spec:

@@ -232,5 +232,5 @@ class Explorer(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         self.start()
-        side = pmui.Column(*self.controls, width=330)
-        return pmui.Row(side, pmui.Column(*self.main, sizing_mode="stretch_width"), sizing_mode="stretch_width")
+        side = pn.Column(*self.controls, width=330)
+        return pn.Row(side, pn.Column(*self.main, sizing_mode="stretch_width"), sizing_mode="stretch_width")

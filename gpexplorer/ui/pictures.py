@@ -46,7 +46,7 @@ class Picture(pn.viewable.Viewer):
         )
         chosen = options(lambda: self.view, opened.inputs, asked.again)
         self._height = height if chosen else height + ROW
-        self._place = pmui.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
+        self._place = pn.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
         parts = [title, chosen, self._place] if chosen else [title, self._place]
         self._layout = pmui.Paper(*parts, sizing_mode="stretch_width", margin=6)
 
@@ -116,10 +116,10 @@ class Pictures(pn.viewable.Viewer):
         self.first = ""  # key of the picture whose tab is opened first
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
-        self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        self.top = pn.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
         self.tabs.param.watch(lambda _: self._tell(), "active")
-        self._layout = pmui.Column(self.top, self.tabs, sizing_mode="stretch_width")
+        self._layout = pn.Column(self.top, self.tabs, sizing_mode="stretch_width")
 
     @property
     def visible(self) -> list[str]:
@@ -166,7 +166,7 @@ class Pictures(pn.viewable.Viewer):
         }
         shown = list(self.pictures.values())
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
-        self.top[:] = [pmui.Column(p, styles=style, margin=0) for p, style in zip(shown, grow, strict=False)]
+        self.top[:] = [pn.Column(p, styles=style, margin=0) for p, style in zip(shown, grow, strict=False)]
         self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
         self._turn_to(self.first, 0)
         self._tell()

@@ -41,7 +41,7 @@ class Settings(pn.viewable.Viewer):
     def _tell(self, _: Any) -> None:
         self._changed()
 
-    def _arrange(self) -> pmui.Column:
+    def _arrange(self) -> pn.Column:
         """Settings with an equation first, the equation under each; the rest folded away."""
         equations = self.method.equations
         first = [name for name in self.widgets if name in equations]
@@ -51,11 +51,11 @@ class Settings(pn.viewable.Viewer):
             shown += [self.widgets[name], equation(equations[name])]
         if rest:
             more = pmui.Accordion(
-                ("More settings", pmui.Column(*rest)), title_variant="subtitle2", dynamic=True,
+                ("More settings", pn.Column(*rest)), title_variant="subtitle2", dynamic=True,
                 sizing_mode="stretch_width", margin=(8, 10),
             )  # fmt: skip
             shown.append(more)
-        return pmui.Column(*shown, sizing_mode="stretch_width")
+        return pn.Column(*shown, sizing_mode="stretch_width")
 
     def __panel__(self) -> Any:
         return self._layout

@@ -64,8 +64,8 @@ class Share(pn.viewable.Viewer):
         )  # fmt: skip
         self.again.param.watch(self._opened, "value")
         self.wrong = pn.pane.HTML("", margin=(4, 12))
-        self.downloads = pmui.Row(*(_download(name, make) for name, make in files.items()), self.again)
-        self._layout = pmui.Column(
+        self.downloads = pn.Row(*(_download(name, make) for name, make in files.items()), self.again)
+        self._layout = pn.Column(
             self.link, self.hide, self.downloads, self.wrong, self.code, sizing_mode="stretch_width"
         )
 

@@ -42,9 +42,9 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
 
     page = pmui.Page(
         title="gpexplorer",
-        header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
+        header=[pn.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
         sidebar=explorer.controls if controls else [],
-        main=[pmui.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
+        main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

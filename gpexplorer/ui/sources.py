@@ -44,11 +44,11 @@ class Sources(pn.viewable.Viewer):
         )  # fmt: skip
         self.upload.param.watch(self._uploaded, "value")
         self._picker()
-        self.columns = pmui.Column(
+        self.columns = pn.Column(
             self.shown, self.target, self.inputs, self.use, visible=False, sizing_mode="stretch_width"
         )
         self.note = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width")
-        self._layout = pmui.Column(self.names, self.note, self.upload, self.columns, sizing_mode="stretch_width")
+        self._layout = pn.Column(self.names, self.note, self.upload, self.columns, sizing_mode="stretch_width")
 
     def _picker(self) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (6, 10)}

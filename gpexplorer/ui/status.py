@@ -38,7 +38,7 @@ class Status(pn.viewable.Viewer):
         self.alert = pmui.Alert(
             object="", visible=False, closeable=True, severity="warning", sizing_mode="stretch_width", margin=(4, 14)
         )
-        self._layout = pmui.Column(self.alert, self.line, self.bar, self.cost, sizing_mode="stretch_width")
+        self._layout = pn.Column(self.alert, self.line, self.bar, self.cost, sizing_mode="stretch_width")
 
     def update(self, frame: Frame, since: float) -> None:
         """Show this frame; `since` is how long the step under way has taken."""

@@ -36,8 +36,8 @@ class Transport(pn.viewable.Viewer):
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT)
-        self._layout = pmui.FlexBox(
-            pmui.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
+        self._layout = pn.FlexBox(
+            pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
             self.scrub,
             self.speed,
             align_items="center",
