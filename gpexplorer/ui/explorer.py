@@ -191,7 +191,8 @@ class Explorer(pn.viewable.Viewer):
 
     def settle(self) -> None:
         """Draw the start before the page is sent, where the data are as quick to read as those it opens with."""
-        self._drain(wait=SETTLE)
+        with self.pictures.hurried():
+            self._drain(wait=SETTLE)
 
     def _drain(self, wait: float = 0.0) -> None:
         """Take what is new from the player; an error here becomes a sentence, never a dead page.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import panel as pn
@@ -114,6 +115,7 @@ class Pictures(pn.viewable.Viewer):
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
         self.first = ""  # key of the picture whose tab is opened first
+        self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         self.top = pn.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
@@ -125,13 +127,21 @@ class Pictures(pn.viewable.Viewer):
     def visible(self) -> list[str]:
         """Keys of the views on the screen: those on top, and the one in the open tab."""
         keys = list(self.pictures)
-        under = keys[ON_TOP:]
+        under = [] if self._hurried else keys[ON_TOP:]
         return keys[:ON_TOP] + under[self.tabs.active : self.tabs.active + 1]
 
     @property
     def shown(self) -> str:
         """Key of the picture in the open tab; empty for the steps."""
         return "".join(list(self.pictures)[ON_TOP:][self.tabs.active : self.tabs.active + 1])
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Only the pictures on top are drawn meanwhile; the one in the tab follows."""
+        self._hurried = True
+        yield
+        self._hurried = False
+        self._tell()
 
     def update(self, frame: Frame) -> None:
         """Show this frame."""

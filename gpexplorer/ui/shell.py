@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import panel as pn
@@ -29,10 +30,16 @@ def app() -> Any:
 
 
 def warm() -> None:
-    """Draw once with nobody looking: the first visitor need not wait for imports and caches."""
+    """Draw once with nobody looking: the first visitor need not wait for imports and caches.
+
+    What is there by now stays, so the collector of garbage need not look at it again while pages are being built.
+    """
     explorer = Explorer()
     explorer.settle()
     explorer.close()
+    del explorer
+    gc.collect()
+    gc.freeze()
 
 
 def _page(explorer: Explorer, controls: bool) -> pmui.Page:
@@ -40,10 +47,11 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
         icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
     )
 
+    side = pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
         header=[pn.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
-        sidebar=explorer.controls if controls else [],
+        sidebar=[side] if controls else [],
         main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
@@ -54,10 +62,18 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
-    explorer.start()
+    pn.state.onload(lambda: _complete(explorer, side if controls else None))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
     return page
+
+
+def _complete(explorer: Explorer, side: pn.Column | None) -> None:
+    """What can wait until the first pictures are on the screen: the controls, and to follow the run."""
+    with pn.io.hold(pn.state.curdoc):
+        if side is not None:
+            side[:] = explorer.controls
+        explorer.start()
 
 
 def _hush(page: pmui.Page) -> None:
