@@ -21,6 +21,7 @@ from .asking import Asking, read
 from .below import Below
 from .compare import ComparePanel
 from .controls import Controls
+from .export import sheet
 from .frames import Frame
 from .keys import HELP
 from .pictures import Asked, Pictures
@@ -96,7 +97,7 @@ class Explorer(pn.viewable.Viewer):
             ),
             "Race: several methods on these rows, in turns": lambda: RacePanel(opened, pause),
             "Scaling: what would more rows cost?": lambda: ScalingPanel(lambda: self.spec, pause),
-            "Link, code and files": lambda: Share(lambda: self._shown, self._table, self.choose),
+            "Link, code and files": lambda: Share(lambda: self._shown, self._table, self.choose, self._sheet),
         })  # fmt: skip
 
     def _finished(self) -> Finished | None:
@@ -106,6 +107,10 @@ class Explorer(pn.viewable.Viewer):
     def _table(self) -> pd.DataFrame:
         run = self.player.run
         return run.table() if run is not None else pd.DataFrame()
+
+    def _sheet(self) -> str:
+        said = [str(self.title.object), str(self.status.line.object)]
+        return sheet(self._shown.spec, said, self.pictures.drawn(), self.pictures.theme)
 
     def adopt(self, asking: Asking) -> None:
         """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""

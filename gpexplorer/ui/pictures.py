@@ -38,6 +38,7 @@ class Picture(pn.viewable.Viewer):
         self._asked = asked
         self._live: Live | None = None
         self._drawn: Any = None
+        self.layers: Layers = {}  # what is drawn
         self.adopt(view, opened)
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
@@ -60,6 +61,7 @@ class Picture(pn.viewable.Viewer):
     def update(self, layers: Layers, theme: str) -> None:
         """Replace the numbers; draw anew only where the axes would mean something else."""
         named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
+        self.layers = layers
         meant = (self._of, named, tuple(_options(self.view).items()))
         if self._live is not None and meant == self._drawn:
             self._live.update(layers)
@@ -142,6 +144,11 @@ class Pictures(pn.viewable.Viewer):
         yield
         self._hurried = False
         self._tell()
+
+    def drawn(self) -> list[tuple[Any, Layers]]:
+        """The views on the screen, with what they show."""
+        held = [self.pictures[key] for key in self.visible]
+        return [(picture.view, picture.layers) for picture in held if picture.layers]
 
     def update(self, frame: Frame) -> None:
         """Show this frame."""

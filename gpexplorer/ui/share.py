@@ -32,11 +32,13 @@ class Shown(NamedTuple):
 
 
 class Share(pn.viewable.Viewer):
-    """`shown` says what is on the screen, `table` gives the open run's table, `choose` opens a spec."""
+    """`shown` says what is on the screen, `table` gives the open run's table, `sheet` its pictures as HTML, `choose`
+    opens a spec.
+    """
 
     def __init__(
         self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], choose: Callable[[Spec], None],
-        **params: Any,
+        sheet: Callable[[], str], **params: Any,
     ) -> None:  # fmt: skip
         super().__init__(**params)
         self._look, self._table, self._choose = shown, table, choose
@@ -54,6 +56,7 @@ class Share(pn.viewable.Viewer):
         files = {
             "program.py": lambda: programs.program(self._look().spec, self._look().at),
             "notebook.ipynb": lambda: programs.notebook(self._look().spec, self._look().at),
+            "pictures.html": sheet,
             "spec.json": self._json,
             "steps.csv": lambda: self._table().to_csv(index=False),
             "steps.parquet": self._parquet,

@@ -16,6 +16,7 @@ from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, LogScale
 
 from .base import Layers
 from .palette import paint
+from .saving import svg_tool
 
 ROOM = 0.06  # of the data's extent, left free on each side
 SMALL = 0.35  # of an axis: data that use less of it rescale it
@@ -36,6 +37,7 @@ class Live:
         self.figure = plot.state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.toolbar.update(logo=None, autohide=True)
+        self.figure.add_tools(svg_tool(self.figure))
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         for word in ("x_range", "y_range"):
