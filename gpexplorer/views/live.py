@@ -19,6 +19,10 @@ from .palette import paint
 from .saving import svg_tool
 
 ROOM = 0.06  # of the data's extent, left free on each side
+WIDE = {
+    "min-width": "220px",
+    "justify-self": "end",
+}  # of the toolbar: Bokeh hides the last button of one that just fits
 SMALL = 0.35  # of an axis: data that use less of it rescale it
 
 
@@ -36,7 +40,7 @@ class Live:
         plot = hv.renderer("bokeh").get_plot(view.plot(layers))
         self.figure = plot.state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
-        self.figure.toolbar.update(logo=None, autohide=True)
+        self.figure.toolbar.update(logo=None, autohide=True, styles=WIDE)
         self.figure.add_tools(svg_tool(self.figure))
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))

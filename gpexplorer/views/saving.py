@@ -6,9 +6,9 @@ from typing import Any
 
 from bokeh.models import CustomAction, CustomJS
 
-SHEET = "<path d='M4 2h10l6 6v14H4z' fill='none' stroke='#7f8c99' stroke-width='1.6'/>"
-WORD = "<text x='12' y='18' font-family='sans-serif' font-size='7.5' text-anchor='middle' fill='#7f8c99'>SVG</text>"
-ICON = f"data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'>{SHEET}{WORD}</svg>"
+INK = "%237f8c99"  # a colour's hash would end the address
+WORD = f"<text x='12' y='16' font-family='sans-serif' font-size='10' text-anchor='middle' fill='{INK}'>SVG</text>"
+ICON = f"data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'>{WORD}</svg>"
 SAVE = """
 const view = Bokeh.index.find_one(figure)
 if (view == null) return

@@ -25,6 +25,7 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     assert len(seen.inducing()) == 7
 
     seen.page.get_by_text("Link, code and files").click()
+    check_pictures(seen)
     field = seen.page.get_by_label("Link to this screen")
     until(lambda: "seed=4" in field.input_value() and "at=9" in field.input_value())
     code = seen.page.get_by_text("import gpexplorer as gpx").inner_text()
@@ -35,6 +36,26 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     until(lambda: again.step == 9)
     assert again.number("SMSE") == seen.number("SMSE")
     assert again.number("objective") == seen.number("objective")
+
+
+def check_pictures(seen: Seen) -> None:
+    """The pictures leave the page as HTML that a browser draws by itself, and as SVG with their words."""
+    with seen.page.expect_download() as html:
+        seen.page.get_by_role("button", name="pictures.html").click()
+    alone = seen.page.context.browser.new_page()
+    asked: list[str] = []
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.goto(html.value.path().as_uri())
+    until(lambda: alone.locator("canvas").count() >= 3)
+    assert len(asked) == 1
+    alone.close()
+
+    seen.page.locator(".bk-events").first.hover()
+    with seen.page.expect_download() as svg:
+        seen.page.get_by_title("Save as SVG").first.click()
+    text = svg.value.path().read_text("utf-8")
+    assert text.startswith("<svg")
+    assert ">inducing<" in text
 
 
 def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callable[..., Seen]):
