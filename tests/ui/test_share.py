@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.ui
 ASKED = "?v=1&data=sin-product&set.num_inducing=7&set.num_pivots=-3&seed=4&at=9&view=terms&nonsense=%3Cb%3E1"
 
 
-def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Callable[..., Seen]):
+def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Callable[..., Seen], tmp_path: Path):
     seen = open_page(query=ASKED)
     until(lambda: seen.step == 9)
 
@@ -25,7 +26,7 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     assert len(seen.inducing()) == 7
 
     seen.page.get_by_text("Link, code and files").click()
-    check_pictures(seen)
+    check_pictures(seen, tmp_path)
     field = seen.page.get_by_label("Link to this screen")
     until(lambda: "seed=4" in field.input_value() and "at=9" in field.input_value())
     code = seen.page.get_by_text("import gpexplorer as gpx").inner_text()
@@ -38,14 +39,15 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     assert again.number("objective") == seen.number("objective")
 
 
-def check_pictures(seen: Seen) -> None:
+def check_pictures(seen: Seen, folder: Path) -> None:
     """The pictures leave the page as HTML that a browser draws by itself, and as SVG with their words."""
     with seen.page.expect_download() as html:
         seen.page.get_by_role("button", name="pictures.html").click()
     alone = seen.page.context.browser.new_page()
     asked: list[str] = []
     alone.on("request", lambda request: asked.append(request.url))
-    alone.goto(html.value.path().as_uri())
+    html.value.save_as(folder / "pictures.html")
+    alone.goto((folder / "pictures.html").as_uri())
     until(lambda: alone.locator("canvas").count() >= 3)
     assert len(asked) == 1
     alone.close()
