@@ -16,6 +16,7 @@ from ..problem import Dataset
 from .cache import Progress, fetch_card, is_cached
 from .cards import card, names
 from .columns import Choice, Numbers, pick
+from .edits import edited
 from .formats import read_set
 from .generators import GENERATORS, complete, generate
 from .in_memory import from_arrays, from_frame
@@ -57,11 +58,13 @@ def is_named(source: Any) -> bool:
 def load(source: Any, split: How = 0, **options: Any) -> Split:
     """Training and test rows of a public set, generator, file, DataFrame or (X, y), in the units of the file.
 
-    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds. Options of a generator: n, d, noise,
-    seed, kernel, theta. Options of a table: target, inputs, drop, objects (one text column as input), missing
+    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds; "edits" in it (`edits`)
+    change training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs, drop, objects (one text column as input), missing
     ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
     Raises DataError with one sentence, before anything runs.
     """
+    if isinstance(source, Mapping) and "edits" in source:
+        return edited(load({k: v for k, v in source.items() if k != "edits"}, split, **options), source["edits"])
     if isinstance(source, Mapping):
         source, options = _named(source, options)
     if isinstance(source, pd.DataFrame):

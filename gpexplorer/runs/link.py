@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 import torch
 
 from .. import data as data_sets
+from ..data.edits import checked
 from ..data.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError
 from .settings import closest, quoted
@@ -197,7 +198,9 @@ def _changed(spec: Spec, changes: Mapping[str, Any], said: list[str]) -> Spec:
     try:
         rows = changes.get("data")
         if isinstance(rows, dict) and rows["name"] in GENERATORS:
-            complete(rows["name"], {name: value for name, value in rows.items() if name != "name"})
+            complete(rows["name"], {name: value for name, value in rows.items() if name not in ("name", "edits")})
+        if isinstance(rows, dict) and "edits" in rows:
+            checked(rows["edits"])
         return replace(spec, **changes)
     except GPExplorerError as error:
         said.append(f"{error} The link's value was left out.")

@@ -57,7 +57,7 @@ def check_pictures(seen: Seen, folder: Path) -> None:
         seen.page.get_by_title("Save as SVG").first.click()
     text = svg.value.path().read_text("utf-8")
     assert text.startswith("<svg")
-    assert ">inducing<" in text
+    assert ">x2<" in text
 
 
 def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callable[..., Seen]):

@@ -1,0 +1,66 @@
+"""Rows added and taken out by hand: what the set holds then, what it is called, and what a link and a program carry."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer import Spec, data
+from gpexplorer.errors import DataError
+from gpexplorer.runs import link
+from gpexplorer.runs.code import program
+
+ROWS = {"name": "snelson-like", "n": 40, "seed": 3}
+EDITS = [[7.5, -3.25], [4], [35], [6.0, 0.1]]  # the third takes out what is then the last row: the one added first
+
+
+def test_edits_are_done_in_their_order_and_leave_the_test_rows():
+    plain, changed = data.load(ROWS), data.load({**ROWS, "edits": EDITS})
+
+    kept = [row for row in range(36) if row != 4]
+    assert torch.equal(changed.train.X[:35], plain.train.X[kept])
+    assert len(changed.train) == 36
+    assert changed.train.X[-1].tolist() == [6.0]
+    assert float(changed.train.y[-1]) == 0.1
+    assert torch.equal(changed.test.X, plain.test.X)
+    assert changed.key != plain.key
+    assert data.load({**ROWS, "edits": []}).key == plain.key
+
+
+def test_a_link_and_a_program_bring_them_back():
+    spec = Spec("cholqr", {"num_inducing": 5}, {**ROWS, "edits": EDITS}, kernel="se")
+    text = link.write(spec)
+
+    assert link.read(text, Spec("random")).spec == spec
+    assert link.read(text, Spec("random")).corrected == ()
+    names: dict[str, object] = {}
+    exec(program(spec, 1).partition("\nprint")[0], names)
+    run = spec.open()
+    run.finish(steps=1)
+    assert names["run"].scores()["smse"] == run.scores()["smse"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("edits", "says"),
+    [
+        ("all", "give a list of at most 60"),
+        ([[1.0, float("nan")]], "no list of finite numbers"),
+        ([[True]], "no list of finite numbers"),
+        ([[1, 2]] * 61, "give a list of at most 60"),
+        ([[36]], "there is no row 36 to take out of 36"),
+        ([[-1]], "there is no row -1"),
+        ([[1.5]], "there is no row 1.5"),
+        ([[1.0, 2.0, 3.0]], "has 1 inputs and a target, not 3 numbers"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(edits: object, says: str):
+    with pytest.raises(DataError, match=says):
+        data.load({**ROWS, "edits": edits})
+
+
+def test_a_bad_link_costs_the_edits_alone():
+    found = link.read("v=1&data=snelson-like&data.n=40&data.edits=%5B%5B%22x%22%5D%5D&seed=4", Spec("random"))
+
+    assert found.spec.seed == 4
+    assert found.spec.data == "snelson-like"
+    assert "no list of finite numbers" in found.corrected[0]
