@@ -59,8 +59,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     """Training and test rows of a public set, generator, file, DataFrame or (X, y), in the units of the file.
 
     `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds; "edits" in it (`edits`)
-    change training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs, drop, objects (one text column as input), missing
-    ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
+    change training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs,
+    drop, objects (one text column as input), missing ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
     Raises DataError with one sentence, before anything runs.
     """
     if isinstance(source, Mapping) and "edits" in source:
