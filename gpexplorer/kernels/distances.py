@@ -2,10 +2,14 @@
 
     r2_ij = sum_q (x_iq - z_jq)^2 / l_q^2 = |a_i|^2 + |b_j|^2 - 2 a_i'b_j,   a = (x - c) / l, b = (z - c) / l
 
+    scale r2_ij + shift = [-2 scale a_i, scale |a_i|^2 + shift, 1]' [b_j, 1, scale |b_j|^2]
+
 The centre c is Z's mean: without it, inputs near 1e4 would lose eight digits to cancellation.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -23,6 +27,24 @@ def squared(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tenso
     if X is Z:
         r2 = r2 - torch.diag_embed(r2.diagonal())
     return r2.clamp_min(0.0)
+
+
+def affine(
+    X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
+) -> Callable[[slice, Tensor], Tensor]:
+    """What writes scale r2 + shift of some rows of X into a buffer [rows, m]: one product, 2 m (d + 2) flops a row.
+
+    Neither differentiable nor clamped: where r2 is 0 it may be a rounding below.
+    """
+    if X.shape[1] == 1:
+        line = Z.T.contiguous()
+        return lambda rows, out: torch.sub(X[rows], line, out=out).div_(lengthscale).square_().mul_(scale).add_(shift)
+    centre = Z.mean(0)
+    A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
+    a, b = (side.square().sum(1, keepdim=True).mul_(scale) for side in (A, B))
+    P = torch.cat([A.mul_(-2.0 * scale), a.add_(shift), torch.ones_like(a)], 1)  # [n, d + 2]
+    Q = torch.cat([B, torch.ones_like(b), b], 1).T.contiguous()  # [d + 2, m]
+    return lambda rows, out: torch.mm(P[rows], Q, out=out)
 
 
 def root(r2: Tensor) -> Tensor:

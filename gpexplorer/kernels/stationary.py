@@ -23,9 +23,9 @@ from torch import Tensor
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
-from .distances import root, squared
+from .distances import affine, root, squared
 
-FILL_BYTES = 2**20  # a block this small stays in cache between the passes that make a profile of a distance
+FILL_BYTES, FILL_ROWS = 2**20, 8  # a block this small stays in cache while a distance becomes a covariance
 
 
 class Stationary(Covariance):
@@ -50,14 +50,23 @@ class Stationary(Covariance):
     def slope(self, theta: Tensor, r2: Tensor) -> Tensor:
         """-2 d profile / d r2, finite or 0 at r2 = 0."""
 
+    def bend(self, theta: Tensor) -> tuple[float, float | Tensor]:
+        """Factor and shift of r2 in what `fill_` is given, so that they cost no pass."""
+        return 1.0, 0.0
+
+    def fill_(self, theta: Tensor, bent: Tensor) -> None:
+        """Make covariances, in place, of squared distances that were bent."""
+        torch.mul(self.profile(theta, bent.clamp_min_(0.0)), torch.exp(2.0 * theta[0]), out=bent)
+
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
-        """Covariance [n, m]; 2 n m d flops and n m profiles, in row blocks where no gradient is asked for."""
-        variance, lengthscale = torch.exp(2.0 * theta[0]), theta[self._scales].exp()
+        """Covariance [n, m]; 2 n m d flops and n m profiles, in place by row blocks where no gradient is asked for."""
+        lengthscale = theta[self._scales].exp()
         if X is Z or (torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)):
-            return variance * self.profile(theta, squared(X, Z, lengthscale))
-        out = X.new_empty(len(X), len(Z))
-        for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1), FILL_BYTES):
-            torch.mul(self.profile(theta, squared(X[rows], Z, lengthscale)), variance, out=out[rows])
+            return torch.exp(2.0 * theta[0]) * self.profile(theta, squared(X, Z, lengthscale))
+        out, a_row = X.new_empty(len(X), len(Z)), X.element_size() * max(len(Z), 1)
+        bent = affine(X, Z, lengthscale, *self.bend(theta))
+        for rows in row_blocks(len(X), a_row, max(FILL_BYTES, FILL_ROWS * a_row)):
+            self.fill_(theta, bent(rows, out[rows]))
         return out
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
@@ -95,6 +104,13 @@ class SE(Stationary):
 
     key, title = "se", "squared exponential"
     formula = r"\sigma_f^2 \exp\left(-\tfrac12 \sum_q (x_q-x_q')^2/\ell_q^2\right)"
+
+    def bend(self, theta: Tensor) -> tuple[float, Tensor]:
+        """Up to the logarithm of the covariance."""
+        return -0.5, 2.0 * theta[0]
+
+    def fill_(self, theta: Tensor, bent: Tensor) -> None:
+        bent.clamp_max_(2.0 * theta[0]).exp_()
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-0.5 * r2)
