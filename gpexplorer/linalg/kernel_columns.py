@@ -1,6 +1,10 @@
 """Columns of a kernel matrix that is never formed: kept while a memory budget lasts, computed again beyond it.
 
-Products can be worked on elsewhere, rows by rows: only inputs and vectors travel, and the sums are the same.
+K V from the rows S that are kept and the triangle of those, M, that are not:
+
+    (K V)_S = K_S: V,   (K V)_M = K_SM' V_S + K_MM V_M,   K_MM by strips above its diagonal, each used on both sides
+
+Strips can be worked on elsewhere: only inputs and vectors travel, and the sums are taken in the same order.
 """
 
 from __future__ import annotations
@@ -14,12 +18,24 @@ from torch import Tensor
 from ..problem import Kernel, take
 from .blocks import row_blocks
 
+STRIP, TILE_BYTES = 256, 4 * 2**20  # rows of a strip; a tile of it is still near when it is read for the other side
 Map = Callable[..., Iterable[Any]]
 
 
-def rows_times(kernel: Kernel, theta: Tensor, X: Any, Z: Any, V: Tensor) -> Tensor:
-    """k(X, Z) V."""
-    return kernel(theta, X, Z) @ V
+def strip_times(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
+    """What rows [begin, begin + s) of k(X, X), from the diagonal on, add to k(X, X) V: to those rows [s, k], to later.
+
+    s (n - begin) kernel entries, each used for itself and for its mirror image.
+    """
+    end = min(begin + STRIP, len(X))
+    rows = X[begin:end]
+    own, later = kernel(theta, rows, X[begin:end]) @ V[begin:end], V.new_empty(len(X) - end, *V.shape[1:])
+    for part in row_blocks(len(X) - end, V.element_size() * STRIP, TILE_BYTES):
+        at = slice(end + part.start, end + part.stop)
+        K = kernel(theta, rows, X[at])  # [s, tile]
+        own += K @ V[at]
+        later[part] = K.T @ V[begin:end]
+    return own, later
 
 
 class KernelColumns:
@@ -31,42 +47,60 @@ class KernelColumns:
     def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None) -> None:
         self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
         self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X
-        self.apply: Map = map  # how pieces of a product are done: on a cluster nothing is kept of them
+        self.apply: Map = map  # how strips of a product are done: on a cluster nothing is kept of them
         room = int(budget // (self.theta.element_size() * max(self.n, 1)))
         self._kept = self.theta.new_empty(min(room, self.n), self.n)
         self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)
         self._used = 0
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """K[rows] [c, n], the caller's own; computes only what is not kept, and keeps it while there is room."""
+    def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
+        """K[rows] [c, n], in `out` or new; computes only what is not kept, and keeps it while there is room."""
+        if out is None:
+            out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
-        missing = torch.nonzero(slots < 0)[:, 0]
-        if not len(missing):
-            return self._kept[slots]
-        fresh = self.kernel(self.theta, take(self.X, rows[missing]), self.X)  # [c', n]
-        self._keep(rows[missing], fresh)
-        if len(missing) == len(rows):
-            return fresh
-        out = fresh.new_empty(len(rows), self.n)
-        held = torch.nonzero(slots >= 0)[:, 0]
-        out[missing], out[held] = fresh, self._kept[slots[held]]
+        missing, held = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
+        for block in row_blocks(len(missing), self.theta.element_size() * self.n):
+            at = missing[block]
+            fresh = self.kernel(self.theta, take(self.X, rows[at]), self.X)  # [c', n]
+            self._keep(rows[at], fresh)
+            out[at if len(held) else block] = fresh
+        if len(held):
+            out[held] = self._kept[slots[held]]
         return out
 
     def product(self, V: Tensor) -> Tensor:
-        """K V for V [n] or [n, k]: the rows that are not kept, block by block, then those that are where they lie."""
-        W = V.to(self.theta.dtype)
-        out, missing = torch.empty_like(W), torch.nonzero(self._slot < 0)[:, 0]
-        blocks = [missing[block] for block in row_blocks(len(missing), self.theta.element_size() * self.n)]
+        """K V for V [n] or [n, k]; n^2 / 2 kernel entries, fewer by as many rows as are kept."""
+        W, out = V.to(self.theta.dtype), torch.zeros_like(V)
         if self.apply is map:
-            found: Iterable[Tensor] = (self(block) @ W for block in blocks)
-        else:
-            kernels, thetas, whole, vectors = ([one] * len(blocks) for one in (self.kernel, self.theta, self.X, W))
-            found = self.apply(rows_times, kernels, thetas, [take(self.X, block) for block in blocks], whole, vectors)
-        for block, part in zip(blocks, found, strict=True):
-            out[block] = part
-        kept = torch.nonzero(self._slot >= 0)[:, 0]
-        out[kept] = (self._kept[: self._used] @ W)[self._slot[kept]]
-        return out.to(V.dtype)
+            self._fill()
+        kept, missing = (torch.nonzero(mask)[:, 0] for mask in (self._slot >= 0, self._slot < 0))
+        if len(kept):
+            K, slots = self._kept[: self._used], self._slot[kept]
+            mine = torch.empty_like(W[kept])
+            mine[slots] = W[kept]
+            out += K.T @ mine
+            out[kept] = (K @ W)[slots].to(V.dtype)
+        if len(missing):
+            out[missing] += self._triangle(missing, W[missing], V.dtype)
+        return out
+
+    def _triangle(self, missing: Tensor, W: Tensor, dtype: torch.dtype) -> Tensor:
+        """K_MM W, added up in `dtype`."""
+        X, out = take(self.X, missing), torch.zeros_like(W, dtype=dtype)
+        begins = range(0, len(missing), STRIP)
+        kernels, thetas, inputs, vectors = ([one] * len(begins) for one in (self.kernel, self.theta, X, W))
+        found = self.apply(strip_times, kernels, thetas, inputs, begins, vectors)
+        for begin, (own, later) in zip(begins, found, strict=True):
+            out[begin : begin + len(own)] += own
+            out[begin + len(own) :] += later
+        return out
+
+    def _fill(self) -> None:
+        """Keep as many rows as there is room for."""
+        missing = torch.nonzero(self._slot < 0)[: len(self._kept) - self._used, 0]
+        for block in row_blocks(len(missing), self.theta.element_size() * self.n):
+            rows = missing[block]
+            self._keep(rows, self.kernel(self.theta, take(self.X, rows), self.X))
 
     def _keep(self, rows: Tensor, fresh: Tensor) -> None:
         room = min(len(rows), len(self._kept) - self._used)

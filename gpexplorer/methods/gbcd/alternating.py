@@ -73,7 +73,7 @@ class AlternatingProjections(Method):
         while True:
             worst = int(torch.stack([g[rows].norm() for rows in blocks]).argmax())
             rows = blocks[worst]
-            A_B = system.rows(rows)  # [b, n]
+            A_B = system.lent(rows)  # [b, n]
             step = torch.cholesky_solve(-g[rows][:, None], factors(worst, A_B, rows, g.dtype))[:, 0]
 
             g = moved(g, A_B, step)

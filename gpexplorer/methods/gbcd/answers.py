@@ -69,7 +69,7 @@ def by_rows(problem: Problem, theta: Tensor, most: int, seed: int) -> Explained:
 
 
 def by_cg(problem: Problem, theta: Tensor, seed: int, tolerance: float = TOLERANCE) -> Explained:
-    """What all rows explain: preconditioned CG for up to 256 points together, n^2 kernel entries an iteration."""
+    """What all rows explain: preconditioned CG for up to 256 points together, n^2 / 2 kernel entries an iteration."""
     system = System(problem, theta, 0.0)
     order = torch.randperm(system.n, generator=generator(seed, "variance"))[:RANK].to(system.y.device)
     apply = woodbury(nystrom_root(lambda rows: system.columns(rows).T, order), system.s2)

@@ -11,10 +11,11 @@ CALLS = 1.5e7  # as many again in the time of the thirty small calls that a pair
 def cost(problem: Problem, cache: float, entries: float, flops: float, columns: int) -> Cost:
     """`entries` and `flops` an iteration, `columns` of length n held beside the rows kept in `cache` gigabytes.
 
-    What is kept spares a product with the whole matrix its entries; a block's are counted as met for the first time.
+    What is kept spares a product with the whole matrix its entries, and symmetry half of the others; a block's are
+    counted as met for the first time.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     kept = min(cache * 1e9, 1.0 * s * n * n)
-    fresh = entries * (max(0.0, 1.0 - kept / (s * n * n)) if entries >= n * n else 1.0)
+    fresh = entries * (0.5 * (1.0 - kept / (s * n * n)) ** 2 if entries >= n * n else 1.0)
     arrays = {"kept kernel rows": kept, "block columns": 1.0 * s * n * columns, "alpha and gradient": 4.0 * s * n}
     return Cost(flops + fresh * (ENTRY + 2.0 * d), s * (entries + 2.0 * fresh + 6.0 * n), arrays)

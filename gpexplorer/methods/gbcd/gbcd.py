@@ -85,13 +85,13 @@ class GBCD(Method):
         if "coarse" not in system.made:
             system.made["coarse"] = Coarse(system, self._coarse_rows(system))
         coarse = system.made["coarse"]
-        space = coarse.A.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
+        space = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
         while True:
             block = Block(system, g, coarse, space)
             gains = torch.cat(list(self._joined(system, block, iteration)))
-            step = block.step()
-            g = block.gradient(step)
-            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), torch.cat(step))
+            reach = block.reach()
+            g = block.gradient(reach)
+            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), block.step(reach))
             iteration += 1
             yield Move(alpha, g, active=block.rows, gains=gains)
 
@@ -107,7 +107,7 @@ class GBCD(Method):
         while len(block.rows) < b:
             take = min(self.chunk, b - len(block.rows))
             seen = self._drawn(taken, take, (iteration, len(block.rows)))
-            e = block.gradient(block.step(), seen)
+            e = block.gradient(block.reach(), seen)
             gain = 0.5 * e.square() / (system.diag if seen is None else system.diag[seen])
             best = gain.masked_fill(taken if seen is None else taken[seen], -torch.inf).topk(take)
             new = best.indices if seen is None else seen[best.indices]
@@ -131,6 +131,6 @@ class GBCD(Method):
         m = min(self.coarse, n // 2)
         b, rounds = min(self.block, n - m), -(-min(self.block, n - m) // self.chunk)
         seen = min(n, self.pool * self.chunk) if self.pool else n
-        flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * b * m * (m + b)
-        flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b + 1.0 * m * m)
+        flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
+        flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
         return cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)

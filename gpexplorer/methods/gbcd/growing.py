@@ -1,25 +1,41 @@
 """A block as it grows: its columns, the factor of its matrix by borders, its exact step, and the gradient after it.
 
 min over t, t_C of f(a + e_B t + e_C t_C)              C the coarse rows, always solved for along with the block
-W = L_C^-1 A_CB,  M = A_BB - W'W,  h = L_C^-1 g_C
-M t = -(g_B - W'h),   t_C = -L_C^-T (h + W t),   e = g + A_:B t + A_:C t_C
+W = A_:C L_C^-T once, for all rows;   M = A_BB - W_B W_B',  h = L_C^-1 g_C
+M t = -(g_B - W_B h),   v = h + W_B't,   t_C = -L_C^-T v,   e = g + A_:B t - W v
+
+W takes the place of A_C: a block reads its share of it instead of solving for it. Products are in the precision of the
+columns, factors in that of the data: the step may be off by a rounding of the columns, the gradient after it is not.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
+from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from .system import System, moved
 
 
 class Coarse:
-    """Rows solved for with every block: m n numbers, and m^3 / 3 flops once."""
+    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops once."""
 
     def __init__(self, system: System, rows: Tensor) -> None:
-        self.rows, self.A = rows, system.rows(rows)  # [m], [m, n]
-        self.L = cholesky(self.A[:, rows].to(system.y.dtype), "A_CC [coarse rows]").L
+        self.rows, dtype = rows, system.y.dtype
+        A = system.rows(rows)  # [m, n]
+        self.L, self.W = cholesky(A[:, rows].to(dtype), "A_CC [coarse rows]").L, A.new_empty(system.n, len(rows))
+        for part in row_blocks(system.n, system.y.element_size() * len(rows)):
+            self.W[part] = torch.linalg.solve_triangular(self.L, A[:, part].to(dtype), upper=False).T
+
+
+class Reach(NamedTuple):
+    """How far the rows of a block, and the coarse rows in their coordinates, are moved."""
+
+    v: Tensor  # [m]
+    t: Tensor  # [b]
 
 
 class Block:
@@ -28,39 +44,41 @@ class Block:
     def __init__(self, system: System, g: Tensor, coarse: Coarse, space: Tensor) -> None:
         self.system, self.g, self.coarse, self.A, most = system, g, coarse, space, len(space)
         self.rows = torch.zeros(0, dtype=torch.int64, device=g.device)
-        self.W, self.L = g.new_empty(len(coarse.rows), most), g.new_zeros(most, most)
+        self.W, self.L = space.new_empty(most, len(coarse.rows)), g.new_zeros(most, most)
         self.h = torch.linalg.solve_triangular(coarse.L, g[coarse.rows][:, None], upper=False)[:, 0]
         self.u = g.new_empty(most)  # L^-1 of the right-hand side
 
     def join(self, new: Tensor) -> None:
         """Rows [c] join: their columns, and a border of the factor."""
-        q, to = len(self.rows), len(self.rows) + len(new)
-        A = self.system.rows(new)  # [c, n]
-        self.A[q:to], W = A, self.W[:, :q]
-        W_new = torch.linalg.solve_triangular(self.coarse.L, A[:, self.coarse.rows].T.to(W.dtype), upper=False)
-        self.W[:, q:to] = W_new
+        q, to, dtype = len(self.rows), len(self.rows) + len(new), self.g.dtype
+        A, W, W_new = self.system.rows(new, self.A[q:to]), self.W[:q], self.coarse.W[new]
+        self.W[q:to] = W_new
 
-        side = A[:, self.rows].to(W.dtype) - W_new.T @ W  # [c, q]
+        side = torch.addmm(A[:, self.rows], W_new, W.T, alpha=-1.0).to(dtype)  # [c, q]
         border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T
-        inner = A[:, new].to(W.dtype) - W_new.T @ W_new - border @ border.T
+        inner = torch.addmm(A[:, new], W_new, W_new.T, alpha=-1.0).to(dtype) - border @ border.T
         L = cholesky(inner, "A_BB [border of the block]", largest=1e-2).L
         self.L[q:to, :q], self.L[q:to, q:to] = border, L
-        right = W_new.T @ self.h - self.g[new] - border @ self.u[:q]
+        right = W_new.to(dtype) @ self.h - self.g[new] - border @ self.u[:q]
         self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
         self.rows = torch.cat([self.rows, new])
 
-    def step(self) -> tuple[Tensor, Tensor]:
-        """t_C [m] of the coarse rows and t [b] of these."""
+    def reach(self) -> Reach:
+        """The exact minimiser over these rows and the coarse ones."""
         q = len(self.rows)
         t = torch.linalg.solve_triangular(self.L[:q, :q].T, self.u[:q, None], upper=True)[:, 0]
-        half = self.h + self.W[:, :q] @ t
-        return -torch.linalg.solve_triangular(self.coarse.L.T, half[:, None], upper=True)[:, 0], t
+        return Reach(moved(self.h, self.W[:q], t), t)
 
-    def gradient(self, step: tuple[Tensor, Tensor], at: Tensor | None = None) -> Tensor:
+    def step(self, reach: Reach) -> Tensor:
+        """What it adds to alpha [m + b], at the coarse rows and then at these. m^2 flops."""
+        back = torch.linalg.solve_triangular(self.coarse.L.T, reach.v[:, None], upper=True)[:, 0]
+        return torch.cat([back.neg_(), reach.t])
+
+    def gradient(self, reach: Reach, at: Tensor | None = None) -> Tensor:
         """e after this step, for all rows [n], or for those at which it is asked: (b + m) flops times 2 a row."""
-        g, A, A_C = self.g, self.A[: len(self.rows)], self.coarse.A
+        g, A, W = self.g, self.A[: len(self.rows)], self.coarse.W
         if at is not None:
-            g, A, A_C = g[at], A[:, at], A_C[:, at]
-        for columns, moves in ((A_C, step[0]), (A, step[1])):
-            g = moved(g, columns, moves) if len(moves) else g
+            g, A, W = g[at], A[:, at], W[at]
+        for columns, moves in ((W.T, -reach.v), (A, reach.t)):
+            g = moved(g, columns, moves) if bool(moves.any()) else g
         return g

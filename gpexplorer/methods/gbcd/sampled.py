@@ -78,7 +78,7 @@ class SampledBlocks(Method):
         while True:
             order = torch.randperm(system.n, generator=generator(self.seed, "block", iteration))
             rows = order[:b].to(at.device)
-            A_B = system.rows(rows)  # [b, n]
+            A_B = system.lent(rows)  # [b, n]
             direction = self._direction(system, A_B[:, rows].to(at.dtype), iteration)
 
             for ahead in (a, 0.0):  # a rise is not taken: once more from x itself, where it cannot rise

@@ -86,7 +86,7 @@ class StochasticDual(Method):
         while True:
             order = torch.randperm(system.n, generator=generator(self.seed, "minibatch", iteration))
             rows = order[:b].to(at.device)
-            A_I = system.rows(rows)  # [b, n]
+            A_I = system.lent(rows)  # [b, n]
             d = beta * ((Aat[rows] @ ahead) - system.y[rows])
 
             Aat = (Aat @ mixture).sub_(torch.outer(moved(zero, A_I, d), taken))
@@ -101,7 +101,7 @@ class StochasticDual(Method):
         random = generator(self.seed, "pace")
         rows = torch.randperm(system.n, generator=random)[:b].to(system.y.device)
         start = torch.randn(b, generator=random, dtype=torch.float64).to(system.y)
-        A_SS = system.rows(rows)[:, rows].to(start.dtype)
+        A_SS = system.lent(rows)[:, rows].to(start.dtype)
         largest = largest_eigenvalue(A_SS, lambda x: x, start, turns=20)
         return b, self.rate / largest
 

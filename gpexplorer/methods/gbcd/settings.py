@@ -79,7 +79,7 @@ def refresh() -> Any:
         0,
         bounds=(0, None),
         softbounds=(0, 200),
-        doc="Iterations after which the gradient is computed from scratch, n^2 entries; 0 only before stopping.",
+        doc="Iterations after which the gradient is computed from scratch, n^2 / 2 entries; 0 only before stopping.",
     )
 
 

@@ -32,6 +32,7 @@ class System:
         self.diag = kernel.diag(theta, X) + self.s2  # [n]
         self.made: dict[str, Any] = {}  # what a solver made once, for when it starts again from elsewhere
         self._known: tuple[Tensor, Tensor] | None = None
+        self._space = self.columns.theta.new_empty(0, self.n)
 
     @property
     def n(self) -> int:
@@ -43,14 +44,20 @@ class System:
         return self.exact is not self.columns
 
     def product(self, V: Tensor) -> Tensor:
-        """A V for V [n] or [n, k], in the precision of the columns: n^2 kernel entries where they are not kept."""
+        """A V for V [n] or [n, k], in the precision of the columns: n^2 / 2 kernel entries where none are kept."""
         return self.columns.product(V).add_(V, alpha=self.s2)
 
-    def rows(self, index: Tensor) -> Tensor:
-        """A[index] [c, n], in the precision of the columns."""
-        K = self.columns(index)
+    def rows(self, index: Tensor, out: Tensor | None = None) -> Tensor:
+        """A[index] [c, n], in the precision of the columns; into `out` where it is given."""
+        K = self.columns(index, out)
         K[torch.arange(len(index), device=index.device), index] += self.s2
         return K
+
+    def lent(self, index: Tensor) -> Tensor:
+        """A[index] [c, n] in a workspace that the next call writes over: no page of it is new twice."""
+        if len(self._space) < len(index):
+            self._space = self._space.new_empty(len(index), self.n)
+        return self.rows(index, self._space[: len(index)])
 
     def gradient(self, alpha: Tensor) -> Tensor:
         """g [n] from scratch, for alpha [n, k] that of each column; once what `carry` gave, where alpha is that one."""
@@ -90,7 +97,7 @@ def moved(g: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
 
 def solved(system: System, rows: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """The exact step [b] for a block, and the gradient [n] after it: n b kernel entries, b^3 / 3 flops."""
-    A_B = system.rows(rows)  # [b, n]
+    A_B = system.lent(rows)  # [b, n]
     L = cholesky(A_B[:, rows].to(g.dtype), "A_BB [block]").L
     step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
     return step, moved(g, A_B, step)
