@@ -1,7 +1,8 @@
 """CO2 at Mauna Loa as in Xu et al. (2019), section 5: trained on 1958 to 2008, tested on 2009 to 2015, kernel SE + LP.
 
-The sine starts at a period of one year and an amplitude of a tenth, as the training rows show; the noise starts at
-several values, of which the lowest cross-validated error, or likelihood's negative, is kept: no test row has a say.
+The sine starts at a period of one year and an amplitude of a tenth, as the training rows show. Both methods go the
+whole way from the same random restarts, a factor of about e away in all but the period; the one of the lowest
+cross-validated error, or of the highest likelihood, is kept: no test row has a say.
 The error is that of the test rows over the variance of the test targets, and over that of the training targets; the
 paper does not say which of them it means by standardised.
 """
@@ -9,6 +10,7 @@ paper does not say which of them it means by standardised.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import holoviews as hv
@@ -17,6 +19,7 @@ import torch
 
 from .. import data, kernels
 from ..data.scaling import fit_scale, scale
+from ..linalg.randomness import generator
 from ..methods.base import registry
 from ..problem import Dataset, Problem
 from ..views.palette import ROLES
@@ -24,7 +27,8 @@ from .base import Figure, Rows, Unit
 
 PAPER = {"gpcv-admm": 1.307, "ml": 1.408}
 SETTINGS = {"gpcv-admm": {"folds": 2}, "ml": {"evaluations": 60}}
-NOISES = (0.3, 0.05, 0.1, 0.02)  # of the target's sd, to start from
+NOISE = 0.1  # of the target's sd, to start from
+QUICK, FULL = 3, 10  # starts
 TITLES = {"gpcv-admm": "GPCV-ADMM", "ml": "maximum likelihood"}
 FIRST, LAST = 2009.0, 2016.0
 ROLE = {"gpcv-admm": "mean", "ml": "inducing"}
@@ -42,7 +46,17 @@ def task() -> tuple[Problem, Dataset]:
     theta = kernel.start(train)
     theta[kernel.names.index("lp: period")] = -math.log(float(by.x_sd))
     theta[kernel.names.index("lp: sd")] = math.log(0.1)
+    theta[-1] = math.log(NOISE)
     return Problem(train, kernel, theta), scale(Dataset(X[late], y[late]), by)
+
+
+def starts(problem: Problem, count: int) -> Iterator[Problem]:
+    """The problem as it is, and from random thetas around its own; the k-th is the same whatever the method."""
+    period = list(problem.kernel.names).index("lp: period")
+    for k in range(count):
+        moved = torch.randn(len(problem.theta), generator=generator(k, "co2 restart"), dtype=torch.float64)
+        moved[period] = 0.0
+        yield replace(problem, theta=problem.theta + moved.to(problem.theta)) if k else problem
 
 
 def work(unit: Unit) -> Rows:
@@ -51,10 +65,8 @@ def work(unit: Unit) -> Rows:
     problem, test = task()
     method, by = registry[key](**SETTINGS[key]), problem.train.scale
     found = []
-    for noise in NOISES[: unit["starts"]]:
-        theta = problem.theta.clone()
-        theta[-1] = math.log(noise)
-        *_, last = method.steps(replace(problem, theta=theta))
+    for start in starts(problem, unit["starts"]):
+        *_, last = method.steps(start)
         found.append((last.state.best if key == "gpcv-admm" else last.state.objective, last))
     _, last = min(found, key=lambda one: one[0])
     mean, var = method.posterior(problem, last.state)(test.X)
@@ -91,7 +103,7 @@ FIGURES = (
         name="admm-co2",
         title="CO2 at Mauna Loa, 2009 to 2015 predicted",
         paper="The paper: standardised test MSE 1.307 for GPCV-ADMM, 1.408 for GPML.",
-        units=lambda full: [{"method": key, "starts": len(NOISES) if full else 2} for key in PAPER],
+        units=lambda full: [{"method": key, "starts": FULL if full else QUICK} for key in PAPER],
         work=work,
         plot=plot,
     ),
