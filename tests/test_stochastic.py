@@ -106,7 +106,7 @@ def test_a_refresh_makes_the_gram_matrix_exact():
     assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
 
     before = learner.point.theta.clone()
-    learner.method.averaging = 1e-12
+    learner.b_0 = 1e-12
     learner.move(5)
 
     assert learner.gap(exact(model, before))[0] < 1e-9

@@ -79,15 +79,16 @@ def test_constraints_hold_after_every_minibatch(settings: dict):
 
 def test_projections_are_the_nearest_points():
     A = symmetric(6)
-    floor = torch.tensor(0.5, dtype=torch.float64)
-    near = above(A, floor)
+    floor = 0.5
+    near = above(A.clone(), floor)
 
     assert float(torch.linalg.eigvalsh(near)[0]) >= 0.5
     values, Q = torch.linalg.eigh(A)
     torch.testing.assert_close(near, (Q * values.clamp(min=0.5)) @ Q.T, rtol=1e-5, atol=1e-6)
-    assert above(near + 0.1 * torch.eye(6), floor) is not near
     kept = near + 0.1 * torch.eye(6, dtype=torch.float64)
-    assert above(kept, floor) is kept
+    torch.testing.assert_close(above(kept.clone(), floor), kept, rtol=0, atol=0)
+    raised = above(kept.clone(), 0.7, lift=0.3)
+    torch.testing.assert_close(raised, kept + 0.3 * torch.eye(6, dtype=torch.float64))
     torch.testing.assert_close(within_ball(A.clone()), A / A.norm())
     torch.testing.assert_close(within_ball(0.01 * A), 0.01 * A)
 

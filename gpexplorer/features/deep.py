@@ -31,7 +31,7 @@ class Activation(NamedTuple):
 
 
 ACTIVATIONS = {
-    "relu": Activation(torch.relu, lambda H: (H > 0).to(H), math.sqrt(2.0)),
+    "relu": Activation(torch.relu, torch.sign, math.sqrt(2.0)),
     "tanh": Activation(torch.tanh, lambda H: 1.0 - H.square(), 5.0 / 3.0),
     "softplus": Activation(torch.nn.functional.softplus, lambda H: -torch.expm1(-H), math.sqrt(2.0)),
 }

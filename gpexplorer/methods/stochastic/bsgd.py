@@ -56,7 +56,7 @@ class _Learner(Learner):
     def gap(self, now: Exact) -> tuple[float, float]:
         return math.nan, math.nan
 
-    def gradient(self, index: Tensor, t: int) -> Tensor:
+    def gradient(self, index: Tensor, t: int) -> float:
         point = self.point
         X, y = self.model.rows(index)
         at, b = self.model.features(point.parts, X), len(y)
@@ -67,9 +67,9 @@ class _Learner(Learner):
         if int(info):
             L = cholesky(A, "K_SS + s2 I").L
         a = torch.cholesky_solve(y[:, None], L)[:, 0]  # [b]
-        value = (torch.dot(y, a) + 2.0 * L.diagonal().log().sum()) / b
+        value = (torch.dot(y, a).item() + 2.0 * L.diagonal().log().sum().item()) / b
 
         W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0)  # [b, b]
         self.model.pullback(point.parts, at, torch.mm(W, at.Phi).mul_(1.0 / b), point.into)
-        point.into[-1].copy_(point.s2() * W.diagonal().sum() / b)
+        point.into[-1].fill_(point.s2() * W.trace().item() / b)
         return value

@@ -51,9 +51,9 @@ class _Learner(Learner):
     def gap(self, now: Exact) -> tuple[float, float]:
         return math.nan, math.nan
 
-    def gradient(self, index: Tensor, t: int) -> Tensor:
+    def gradient(self, index: Tensor, t: int) -> float:
         model, point = self.model, self.point
         now = exact(model, point.theta)
         point.w.copy_(now.w)  # the gradient in w is zero there, so that no average of it moves w
         point.g[model.D :].copy_(exact_gradient(model, point.theta, now) / model.n)
-        return point.x.new_tensor(2.0 * now.value / model.n)
+        return 2.0 * now.value / model.n

@@ -46,16 +46,16 @@ class Learner(ABC):
         self.averages = tuple(held.clone() for held in state.averages) or tuple(
             torch.zeros_like(x) for _ in range(self.optimiser.averages)
         )
-        self.log_floor = math.log(method.noise_floor)
-        self.seen, self.count = x.new_zeros(()), 0  # sum of estimates of NLML / n, how many
+        self.log_floor, self.largest, self.decay = math.log(method.noise_floor), method.largest, method.rate_decay
+        self.seen, self.count = 0.0, 0  # sum of estimates of 2 NLML / n, how many
 
     @abstractmethod
     def begin(self, state: State) -> Point:
         """Own copies of the state's parameters and matrices, or the first ones where it has none."""
 
     @abstractmethod
-    def gradient(self, index: Tensor, t: int) -> Tensor:
-        """Write these rows' gradient of NLML / n into the point; return their estimate of 2 NLML / n, on the device."""
+    def gradient(self, index: Tensor, t: int) -> float:
+        """Write these rows' gradient of NLML / n into the point; return their estimate of 2 NLML / n."""
 
     @abstractmethod
     def matrices(self) -> tuple[Tensor, ...]:
@@ -67,12 +67,12 @@ class Learner(ABC):
 
     def move(self, t: int) -> None:
         """Minibatch t at the rate its schedule gives it: parameters move, and back to where the constraints hold."""
-        rate = self.rate * (1.0 + t / self.rows.per_epoch) ** -self.method.rate_decay
+        rate = self.rate * (1.0 + t / self.rows.per_epoch) ** -self.decay
         self.before(t)
         self.seen += self.gradient(self.rows(t), t)
         self.count += 1
         self.optimiser.move(self.point.x, self.point.g, self.averages, t, rate)
-        self.point.hold(self.log_floor, self.method.largest)
+        self.point.hold(self.log_floor, self.largest)
         self.after(t)
 
     def before(self, t: int) -> None:  # noqa: B027 - most methods have nothing to do
@@ -83,9 +83,8 @@ class Learner(ABC):
 
     def estimate(self) -> float:
         """NLML as the minibatches since the last call saw it, on average."""
-        value = 0.5 * self.model.n * float(self.seen) / max(self.count, 1)
-        self.seen.zero_()
-        self.count = 0
+        value = 0.5 * self.model.n * self.seen / max(self.count, 1)
+        self.seen, self.count = 0.0, 0
         return value
 
     def inside(self) -> bool:

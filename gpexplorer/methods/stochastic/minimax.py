@@ -12,7 +12,7 @@ are preconditioned so as to fit every eigenvalue, and A is pulled towards F, as 
 
     M = -mu B / |A|                          the multiplier of A = F, which tends to F^-1
     A <- A - a (2 (A^-1 + M)^-1 - A) - a kappa (A - F),    since 2 (A^-1 + M)^-1 - A = (A^-1 + M)^-1 (A^-1 - M) A
-    B <- B + b (|A| / mu) A^-1 (A - F) A^-1
+    B <- B + b (|A| / mu) A^-1 (A - F) A^-1,          A^-1 F A^-1 = (Phi A^-1)'(Phi A^-1) / s + s2 A^-2 / n
 
 A^-1 - M is the gradient in A, but for the derivative of 1 / |A|, which vanishes where A = F.
 """
@@ -26,10 +26,9 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
-from .cones import above, within_ball
+from .cones import above, inverted, within_ball
 from .costs import cost
 from .exact import Exact, exact
 from .head import Point
@@ -92,11 +91,13 @@ class _Learner(Learner):
     B: Tensor  # [D, D]
     held: tuple[Tensor, ...]  # averages of B, in the flat metric
     off: Tensor  # [D, D] A - F / n as the minibatch of theta saw it
-    s2_before: Tensor  # noise variance at that minibatch
+    s2_before: float  # noise variance at that minibatch
 
     def begin(self, state: State) -> Point:
-        self.flat, model = self.method.metric == "flat", self.model
-        self.other = Rows(self.method.seed, model.n, self.method.batch_size, "ascent")
+        method, model = self.method, self.model
+        self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
+        self.a, self.b, self.kappa, self.mu = method.rate_matrix, method.rate_ascent, method.damping, method.mu
+        self.other = Rows(method.seed, model.n, method.batch_size, "ascent")
         if state.matrices:
             self.A, self.B, *rest = (part.clone() for part in state.matrices)
             theta, w, self.held = state.theta, state.w, tuple(rest)
@@ -109,7 +110,7 @@ class _Learner(Learner):
             self.A = point.extra.view(model.D, model.D)
         self._factored(point)
         if not state.matrices:
-            self.B = within_ball(self.inverse * (-self.A.norm() / self.method.mu))
+            self.B = within_ball(self.inverse * (-self.A.norm() / self.mu))
             self.held = tuple(torch.zeros_like(self.B) for _ in range(self.optimiser.averages if self.flat else 0))
         return point
 
@@ -119,79 +120,77 @@ class _Learner(Learner):
         A.diagonal().add_(now.s2 / self.model.n)
         return A
 
-    def _factored(self, point: Point) -> None:
+    def _factored(self, point: Point, lift: float = 0.0) -> None:
         """Bring A back above s2 I, then its inverse and log determinant up to date."""
-        self.A.copy_(above(self.A, point.s2() / self.model.n))
-        L, info = torch.linalg.cholesky_ex(self.A)
-        if int(info):
-            L = cholesky(self.A, "A").L
-        self.inverse, self.logdet = torch.cholesky_inverse(L), 2.0 * L.diagonal().log().sum()
+        above(self.A, point.s2() / self.model.n, lift)
+        self.inverse, self.logdet = inverted(self.A, "A")
 
     def matrices(self) -> tuple[Tensor, ...]:
         return (self.A.clone(), self.B.clone(), *(part.clone() for part in self.held))
 
     def gap(self, now: Exact) -> tuple[float, float]:
         off = (self.A - self._of(now)).norm()
-        return float(off / self._of(now).norm()), float(self.method.mu * off / self.A.norm())
+        return float(off / self._of(now).norm()), float(self.mu * off / self.A.norm())
 
     def before(self, t: int) -> None:
-        if self.method.refresh and t and t % self.method.refresh == 0:
+        if self.refresh and t and t % self.refresh == 0:
             self.A.copy_(self._of(exact(self.model, self.point.theta)))
             self._factored(self.point)
 
-    def gradient(self, index: Tensor, t: int) -> Tensor:
+    def gradient(self, index: Tensor, t: int) -> float:
         model, point, mu = self.model, self.point, self._mu(t)
         X, y = model.rows(index)
-        at, size = model.features(point.parts, X), self.A.norm()
+        at, size = model.features(point.parts, X), self.A.norm().item()
         self.off, self.s2_before = self._off(at.Phi), point.s2()
 
         fit = point.gradient(at, y, self.B * (-mu / (model.n * size)))
-        inner = mu * torch.sum(self.B * self.off) / size
+        inner = mu * torch.dot(self.B.flatten(), self.off.flatten()).item() / size
         if self.flat:
-            slope = self.inverse + self.B * (mu / size) - self.A * (inner / size.square())
+            slope = self.inverse + self.B * (mu / size) - self.A * (inner / size**2)
             torch.mul(slope, 0.5 / model.n, out=point.g_extra.view_as(self.A))
-        ridge = torch.dot(point.w, point.w) + (model.n - model.D) * 2.0 * point.theta[-1]
+        ridge = torch.dot(point.w, point.w).item() + (model.n - model.D) * point.log_s2()
         logdet = self.logdet + model.D * math.log(model.n)
         return fit / len(y) + (ridge + logdet + inner) / model.n
 
     def after(self, t: int) -> None:
-        method, mu = self.method, self._mu(t)
-        if not self.flat:
-            mean = self._mean(mu / self.A.norm())
-            self.A.mul_(1.0 + method.rate_matrix).sub_(mean, alpha=method.rate_matrix)
-            self.A.sub_(self.off, alpha=method.rate_matrix * method.damping)
-            self._lifted(self.s2_before / self.model.n)
-        self._factored(self.point)
-
-        X, _ = self.model.rows(self.other(t))
-        size = self.A.norm()
-        off = self._off(self.model.features(self.point.parts, X).Phi)
         if self.flat:
-            slope = off * (-0.5 * mu / (self.model.n * size))
-            self.optimiser.move(self.B, slope, self.held, t, method.rate_ascent)
+            self._factored(self.point)
         else:
-            self.B.addmm_(self.inverse @ off, self.inverse, alpha=float(method.rate_ascent * size / mu))
+            self._stepped(self._mu(t))
+        X, _ = self.model.rows(self.other(t))
+        Phi = self.model.features(self.point.parts, X).Phi
+        size = self.A.norm().item()
+        if self.flat:
+            slope = self._off(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * size))
+            self.optimiser.move(self.B, slope, self.held, t, self.b)
+        else:
+            self._ascended(Phi, self.b * size / self._mu(t))
         within_ball(self.B)
 
-    def _lifted(self, before: Tensor) -> None:
-        """Move A by what the noise moved, and where it fell below that, by all it can have fallen.
+    def _stepped(self, mu: float) -> None:
+        """A by its affine step, and by what the noise moved.
 
-        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I: mending takes no eigenvalues.
+        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I: where it fell below s2 I, it is
+        lifted by all it can have fallen, which takes no eigenvalues.
         """
         now = self.point.s2() / self.model.n
-        self.A.diagonal().add_(now - before)
-        shifted = self.A.clone()
-        shifted.diagonal().sub_(now)
-        if int(torch.linalg.cholesky_ex(shifted).info):
-            self.A.diagonal().add_(now, alpha=self.method.rate_matrix)
+        mean = self._mean(mu / self.A.norm().item())
+        self.A.mul_(1.0 + self.a).sub_(mean, alpha=self.a).sub_(self.off, alpha=self.a * self.kappa)
+        self.A.diagonal().add_(now - self.s2_before / self.model.n)
+        self._factored(self.point, lift=self.a * now)
+
+    def _ascended(self, Phi: Tensor, rate: float) -> None:
+        """B by its affine step."""
+        G, inverse = torch.mm(Phi, self.inverse), self.inverse
+        self.B.add_(inverse, alpha=rate).addmm_(G.T, G, alpha=-rate / len(Phi))
+        self.B.addmm_(inverse, inverse, alpha=-rate * self.point.s2() / self.model.n)
 
     def _mu(self, t: int) -> float:
-        return float(self.method.mu * self.method.mu_growth ** (t // self.rows.per_epoch))
+        return float(self.mu * self.mu_growth ** (t // self.rows.per_epoch))
 
-    def _mean(self, scale: Tensor) -> Tensor:
+    def _mean(self, scale: float) -> Tensor:
         """2 (A^-1 + M)^-1, the harmonic mean of A and M^-1."""
-        L = cholesky(self.inverse - self.B * scale, "A^-1 + M").L
-        return torch.cholesky_inverse(L).mul_(2.0)
+        return inverted(torch.sub(self.inverse, self.B, alpha=scale), "A^-1 + M")[0].mul_(2.0)
 
     def _off(self, Phi: Tensor) -> Tensor:
         """A - F / n, as this minibatch sees it."""

@@ -90,10 +90,10 @@ class Model:
         return Tape(waves.Phi, H, waves)
 
     def pullback(self, parts: Parts, at: Tape, G: Float[Tensor, "b D"], into: Parts) -> None:
-        """Write the gradient in all but the noise into `into`, given that in Phi."""
+        """Write the gradient in all but the noise into `into`, given that in Phi; G is used up."""
         if self.waves is None or at.waves is None:
-            into[-2].copy_(torch.sum(G * at.Phi))
-            G = G * parts[-2].exp()
+            into[-2].copy_(torch.dot(G.flatten(), at.Phi.flatten()))
+            G.mul_(parts[-2].exp())
         else:
             G = self.waves.pullback(parts[-2], at.waves, G, into[-2])
         self.map.pullback(parts[:-2], at.H, G, into[:-2])
@@ -108,4 +108,12 @@ class Model:
 
     def _taken(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
-        return train.X[index].to(self.like), train.y[index]
+        return sent(train.X, index, self.like), train.y[index]
+
+
+def sent(X: Float[Tensor, "n d"], index: slice | Tensor, like: Tensor) -> Float[Tensor, "b d"]:
+    """Rows of X, which may be a file, where `like` lives: to a GPU by page-locked memory, without waiting for it."""
+    here = X[index] if isinstance(index, slice) else X.index_select(0, index.to(X.device))
+    if like.device.type == "cuda" and X.device.type == "cpu":
+        return here.pin_memory().to(like.device, non_blocking=True).to(like.dtype)
+    return here.to(like)

@@ -7,11 +7,12 @@ sgd        m <- b m + g,  dx = m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+from torch.optim.adam import adam as fused
 
 Averages = tuple[Tensor, ...]
 RHO, ADADELTA_EPS = 0.9, 1e-6
@@ -36,12 +37,19 @@ def adadelta(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
 
 
 def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
-    """Steps of about `rate` an entry."""
+    """Steps of about `rate` an entry; torch's own, one pass over memory."""
     mean, squares = held
-    mean.lerp_(g, 1.0 - BETA1)
-    squares.mul_(BETA2).addcmul_(g, g, value=1.0 - BETA2)
-    root = math.sqrt(1.0 - BETA2 ** (t + 1))
-    x.addcdiv_(mean, squares.sqrt().add_(ADAM_EPS * root), value=-rate * root / (1.0 - BETA1 ** (t + 1)))
+    fused(
+        *([x], [g], [mean], [squares], [], [x.new_tensor(float(t), dtype=torch.float32)]),
+        fused=True,
+        amsgrad=False,
+        beta1=BETA1,
+        beta2=BETA2,
+        lr=rate,
+        weight_decay=0.0,
+        eps=ADAM_EPS,
+        maximize=False,
+    )
 
 
 def sgd(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:

@@ -21,9 +21,9 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
+from .cones import inverted
 from .costs import cost
 from .exact import Exact, exact
 from .head import Point
@@ -73,6 +73,9 @@ class _Learner(Learner):
     c: Tensor  # [D] running Phi'y / n
 
     def begin(self, state: State) -> Point:
+        method = self.method
+        self.b_0, self.b_decay, self.solved = method.averaging, method.averaging_decay, method.head == "solve"
+        self.refresh = method.refresh
         if state.matrices:
             self.S, self.c = (part.clone() for part in state.matrices)
             return Point(self.model, state.w, state.theta)
@@ -92,33 +95,28 @@ class _Learner(Learner):
         return float((self.S * self.model.n - now.gram).norm() / now.gram.norm()), math.nan
 
     def before(self, t: int) -> None:
-        if self.method.refresh and t and t % self.method.refresh == 0:
+        if self.refresh and t and t % self.refresh == 0:
             self._exactly(exact(self.model, self.point.theta))
 
-    def gradient(self, index: Tensor, t: int) -> Tensor:
-        model, point, method = self.model, self.point, self.method
+    def gradient(self, index: Tensor, t: int) -> float:
+        model, point = self.model, self.point
         X, y = model.rows(index)
         at = model.features(point.parts, X)
 
-        b_t = method.averaging * (1.0 + t / self.rows.per_epoch) ** -method.averaging_decay
+        b_t = self.b_0 * (1.0 + t / self.rows.per_epoch) ** -self.b_decay
         self.S.addmm_(at.Phi.T, at.Phi, beta=1.0 - b_t, alpha=b_t / len(y))
         M, logdet = inverse(self.S, model.n, point.s2())
 
-        if method.head == "solve":
+        if self.solved:
             self.c.addmv_(at.Phi.T, y, beta=1.0 - b_t, alpha=b_t / len(y))
             torch.mv(M, self.c, out=point.w).mul_(model.n)
-        fit = point.gradient(at, y, M)
-        if method.head == "solve":
-            point.g_w.zero_()
-        ridge = torch.dot(point.w, point.w) + (model.n - model.D) * 2.0 * point.theta[-1]
+        fit = point.gradient(at, y, M, self.solved)
+        ridge = torch.dot(point.w, point.w).item() + (model.n - model.D) * point.log_s2()
         return fit / len(y) + (ridge + logdet) / model.n
 
 
-def inverse(S: Tensor, n: int, s2: Tensor) -> tuple[Tensor, Tensor]:
-    """F^-1 and log |F| of F = n S + s2 I. D^3 flops; jitter only where rounding made S indefinite."""
+def inverse(S: Tensor, n: int, s2: float) -> tuple[Tensor, float]:
+    """F^-1 and log |F| of F = n S + s2 I."""
     F = S * n
     F.diagonal().add_(s2)
-    L, info = torch.linalg.cholesky_ex(F)
-    if int(info):
-        L = cholesky(F, "running Phi'Phi + s2 I").L
-    return torch.cholesky_inverse(L), 2.0 * L.diagonal().log().sum()
+    return inverted(F, "running Phi'Phi + s2 I")

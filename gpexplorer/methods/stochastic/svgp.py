@@ -96,7 +96,7 @@ class _Learner(Learner):
     def gap(self, now: Exact) -> tuple[float, float]:
         return math.nan, math.nan
 
-    def gradient(self, index: Tensor, t: int) -> Tensor:
+    def gradient(self, index: Tensor, t: int) -> float:
         value, slopes = self.engine.bound(*self.model.rows(index))
         torch.cat([slope.flatten() for slope in slopes], out=self.point.g)
-        return value
+        return value.item()
