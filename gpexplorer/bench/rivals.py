@@ -100,7 +100,7 @@ def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
 
 def _line(entrant: str, run: Run, problem: Problem) -> str:
     state, taken, scores = run.trace[-1].step.state, run.trace[-1].seconds, run.scores()
-    Z = state.Z if hasattr(state, "Z") else problem.train.rows(state.inducing).X
+    Z = problem.train.rows(state.inducing).X if getattr(state, "Z", None) is None else state.Z
     F = nystrom(problem.kernel, problem.theta, problem.train, Z).terms.total("vfe")
     return (
         f"{entrant:<16}{len(Z):>10}{run.done:>10}{taken:>10.2f}{1e3 * taken / max(run.done, 1):>10.1f}"

@@ -30,7 +30,7 @@ class Covariance(ABC):
     key: str = ""
     title: ClassVar[str] = ""
     formula: ClassVar[str] = ""  # KaTeX
-    inputs: ClassVar[str] = "real"  # "real" | "counts" | "strings": what X must be
+    inputs: str = "real"  # "real" | "counts" | "strings": what X must be; only real inputs are standardised
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -31,6 +31,7 @@ class Composite(Covariance):
             )
         super().__init__(first.d)
         self.parts = (first, second)
+        self.inputs = next((part.inputs for part in self.parts if part.inputs != "real"), "real")
         self.key = self.sign.join(self._text(part) for part in self.parts)
 
     def _text(self, part: Covariance) -> str:

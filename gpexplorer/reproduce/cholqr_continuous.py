@@ -65,7 +65,7 @@ def work4(unit: Unit) -> Rows:
     assert train.scale is not None
     constants = 0.5 * len(train) * math.log(2 * math.pi) + len(train) * math.log(train.scale.y_sd)
     named = {name: unit[name] for name in ("method", "rows", "start")} | {"nll": last.info.objective + constants}
-    ends = last.state.Z if hasattr(last.state, "Z") else train.X[last.state.inducing]
+    ends = train.X[last.state.inducing] if getattr(last.state, "Z", None) is None else last.state.Z
     parts = [
         *_band(problem, method, last.state),
         *_points("begin", train.X[chosen], train),

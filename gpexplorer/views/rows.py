@@ -65,4 +65,4 @@ def inducing_inputs(run: Run, state: Any) -> np.ndarray:
 
 def inducing_rows(state: Any) -> Tensor | None:
     """Rows of the training data that are inducing points at this state, where the method has such."""
-    return getattr(state, "inducing", None)
+    return None if getattr(state, "Z", None) is not None else getattr(state, "inducing", None)

@@ -11,17 +11,19 @@ from collections.abc import Generator
 from typing import Any, ClassVar
 
 import param
-import torch
 
-from ...linalg.randomness import generator
 from ...objectives import nystrom
 from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
+from . import settings
 from .factor import QUEUE, Factor
+from .inputs import movable
 from .learning import descend
 from .pivots import Pivots
 from .policies import POLICIES
+from .polish import polished
+from .removals import removal_order
 from .sets import random_order
 from .starts import start, start_rows
 from .state import Info as Report
@@ -46,6 +48,7 @@ class CholQR(Method):
         "objective": r"F = \tfrac12\left[y^\top(\hat K+\sigma^2 I)^{-1}y + \log|\hat K+\sigma^2 I|"
         r" + \sigma^{-2}\operatorname{tr}(K-\hat K)\right]",
         "num_pivots": r"K - \hat K \approx L_z L_z^\top",
+        "polish": r"\min_{\theta, Z} F(\theta, Z),\quad Z \text{ no longer rows: what no subset has to reach}",
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
     channels: ClassVar[tuple[Channel, ...]] = (
@@ -59,6 +62,7 @@ class CholQR(Method):
         channel("regret", "missed by the best score alone", "nat"),
         channel("acceptance", "accepted this epoch"),
         channel("drift", "drift of the carried objective", log=True),
+        channel("moved", "how far the points moved, rms", "sd of x", log=True),
         channel("jitter", "jitter on K_mm", log=True),
     )
 
@@ -68,11 +72,7 @@ class CholQR(Method):
         softbounds=(4, 512),
         doc="Inducing points m: more fit better and cost m times as much a swap.",
     )
-    objective: Any = param.Selector(
-        default="vfe",
-        objects=["vfe", "pp"],
-        doc="vfe bounds the evidence and cannot overfit by its inducing points; pp drops the trace term and can.",
-    )
+    objective = settings.objective()
     num_pivots = param.Integer(
         16,
         bounds=(1, None),
@@ -98,20 +98,15 @@ class CholQR(Method):
         0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."
     )
     learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps them where they start.")
-    optimiser: Any = param.Selector(
-        default="CG", objects=["CG", "L-BFGS-B"], doc="SciPy's optimiser for the hyperparameters; the paper uses CG."
-    )
-    evaluations = param.Integer(
+    optimiser = settings.optimiser()
+    evaluations = settings.evaluations()
+    max_epochs = settings.max_epochs()
+    tolerance = settings.tolerance()
+    polish = param.Integer(
         0,
         bounds=(0, None),
-        softbounds=(0, 50),
-        doc="Evaluations of the objective an epoch may spend on hyperparameters; 0 means min(20, max(15, 2 d)).",
-    )
-    max_epochs = param.Integer(
-        100, bounds=(1, None), softbounds=(1, 200), doc="Epochs (swaps, then hyperparameters) after which to stop."
-    )
-    tolerance = param.Number(
-        1e-4, bounds=(0.0, 1.0), doc="Stop when an epoch improves the objective by less than this fraction."
+        softbounds=(0, 300),
+        doc="Evaluations spent, once swaps end, on moving the points off their rows by gradient; 0 leaves them there.",
     )
     rebuild = param.Integer(
         1000,
@@ -121,11 +116,20 @@ class CholQR(Method):
     )
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        state, swapper = resume, None
+        if self.polish:
+            movable(problem, "Setting polish")
+        state = resume
         if state is None:
             state = self._begin(problem)
             yield Step(state, Report("start", math.nan, math.nan, math.nan, math.nan))
+        if state.phase != "polish":
+            state, outcome = yield from self._epochs(problem, state)
+            if not self.polish:
+                return outcome
+        return (yield from polished(problem, state, self.objective, self.learn, self.polish))
 
+    def _epochs(self, problem: Problem, state: At) -> Generator[Step, None, tuple[At, Outcome]]:
+        swapper = None
         while state.epoch < self.max_epochs:
             if state.phase == "swap":
                 swapper = swapper or self._swapper(problem, state)
@@ -135,11 +139,11 @@ class CholQR(Method):
 
             gain = state.epoch_begin - state.objective
             if gain <= self.tolerance * max(abs(state.objective), 1.0):
-                return Outcome("converged", self._converged(state, gain))
+                return state, Outcome("converged", self._converged(state, gain))
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
-        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
+        return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
 
     def _begin(self, problem: Problem) -> At:
         order = random_order(problem, self.seed)
@@ -168,7 +172,7 @@ class CholQR(Method):
         m = swapper.factor.m
         limit = self.swaps_per_epoch or min(60, m)
         turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
-        return swapper, self._removal_order(m, turn, limit)[min(position, limit)]
+        return swapper, removal_order(m, turn, limit, self.seed)[min(position, limit)]
 
     def _swaps(self, swapper: Swapper, state: At) -> Phase:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
@@ -177,7 +181,7 @@ class CholQR(Method):
         begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
         state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
         limit = self.swaps_per_epoch or min(60, factor.m)
-        order = self._removal_order(factor.m, state.epoch, limit)
+        order = removal_order(factor.m, state.epoch, limit, self.seed)
 
         for k in range(state.position, limit):
             step = state.step + 1
@@ -201,13 +205,6 @@ class CholQR(Method):
             yield Step(state, swap_info(swapper, tried, state, drift))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
 
-    def _removal_order(self, m: int, epoch: int, limit: int) -> list[int]:
-        """Slots to offer, and the one after: permutations of all m, carried on from epoch to epoch."""
-        begin, order = epoch * limit, []
-        for turn in range(begin // m, (begin + limit) // m + 1):
-            order += torch.randperm(m, generator=generator(self.seed, "removals", turn)).tolist()
-        return order[begin % m : begin % m + limit + 1]
-
     def _learning(self, problem: Problem, state: At) -> Phase:
         """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
         Z = problem.train.rows(state.inducing).X
@@ -229,7 +226,7 @@ class CholQR(Method):
         )
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
-        Z = problem.train.rows(state.inducing).X
+        Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z
         now = nystrom(problem.kernel, state.theta, problem.train, Z)
         return nystrom_posterior(problem.kernel, state.theta, Z, now)
 

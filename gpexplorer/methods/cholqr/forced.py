@@ -16,6 +16,8 @@ def forced(method: CholQR, problem: Problem, state: State, row: int) -> Step:
     The run goes on from its state as from any other. Raises SettingError where the row is inducing already, or is
     explained by those that stay, the offered one gone.
     """
+    if state.Z is not None:
+        raise SettingError("The points have left their rows, so that no row can take their place; go back to a swap.")
     swapper, slot = method.prepare(problem, state)
     factor, before = swapper.factor, swapper.factor.total
     if bool(factor.is_inducing[row]):

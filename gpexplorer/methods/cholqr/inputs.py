@@ -56,15 +56,24 @@ START = Info("start", math.nan, math.nan, math.nan, math.nan)
 
 def begun(problem: Problem, m: int, seed: int, title: str) -> State:
     """The state before any work: Z at random rows. SettingError where the inputs are not columns of numbers."""
-    X = problem.train.X
-    if not isinstance(X, Tensor):
-        raise SettingError(
-            f"{title} puts inducing inputs between the rows, which takes columns of numbers, but the inputs are "
-            f"{type(X[0]).__name__} objects; choose points from the data, with cholqr or titsias."
-        )
+    X = movable(problem, title)
     Z, theta = X[random_order(problem, seed)[:m]].clone(), problem.theta.clone()
     unknown = Terms(math.nan, math.nan, math.nan)
     return State(0, 0, "start", 0, Z, theta, Z.clone(), theta.clone(), unknown, math.inf)
+
+
+def movable(problem: Problem, title: str) -> Tensor:
+    """The inputs [n, d], where points may lie between them; SettingError where they may not."""
+    X, kernel = problem.train.X, problem.kernel
+    if isinstance(X, Tensor) and getattr(kernel, "inputs", "real") == "real":
+        return X
+    found = f"the inputs are {type(X[0]).__name__} objects"
+    if isinstance(X, Tensor):
+        found = f"kernel {kernel.key!r} is one of counts, which has no gradient in them"
+    raise SettingError(
+        f"{title} puts inducing inputs between the rows, which takes columns of numbers, but {found}; choose points "
+        "from the data, with cholqr (polish 0) or titsias."
+    )
 
 
 def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:

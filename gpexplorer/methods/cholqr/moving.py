@@ -73,7 +73,7 @@ def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradi
         state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
 
     while state.epoch < settings.max_epochs:
-        state = yield from _epoch(problem, state, settings, gradient)
+        state = yield from life(problem, state, settings, gradient)
         objective = total(state.terms, settings.likelihood)
         gain = state.epoch_begin - objective
         if gain <= settings.tolerance * max(abs(objective), 1.0):
@@ -88,8 +88,8 @@ def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradi
     return Outcome("budget", f"All {settings.max_epochs} epochs are done; raise max_epochs to go on.")
 
 
-def _epoch(problem: Problem, state: State, settings: Plan, gradient: Gradient) -> Generator[Step, None, State]:
-    """One life of the optimiser: a step an evaluation, each with the best point so far."""
+def life(problem: Problem, state: State, settings: Plan, gradient: Gradient) -> Generator[Step, None, State]:
+    """One life of the optimiser: a step an evaluation, each with the best point so far; resumed by replaying it."""
     limit, done = settings.evaluations or PER_EPOCH, state.position
     found = _descend(problem, state, settings, gradient, limit)
     for k, (theta, Z, now) in enumerate(found):

@@ -16,7 +16,7 @@ class State(NamedTuple):
 
     step: int
     epoch: int
-    phase: str  # "swap" | "learn": what the step was part of
+    phase: str  # "swap" | "learn" | "polish": what the step was part of
     position: int  # steps done in this phase
     inducing: Tensor  # [m] rows of the training data, in slots that the removal order refers to
     pivots: Tensor  # [z] rows, in slots
@@ -27,6 +27,8 @@ class State(NamedTuple):
     objective: float  # F at this state
     epoch_begin: float  # F when the epoch began
     tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
+    Z: Tensor | None = None  # [m, d] where polishing moved the points; None while they are at their rows
+    Z_begin: Tensor | None = None  # [m, d] where it found them
 
 
 class Info(NamedTuple):
@@ -43,6 +45,7 @@ class Info(NamedTuple):
     regret: float = math.nan
     acceptance: float = math.nan
     drift: float = math.nan
+    moved: float = math.nan
     jitter: float = 0.0
     removed: int = -1
     proposed: int = -1
@@ -67,8 +70,8 @@ def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Inf
         tried.regret,
         state.accepted / state.position,
         drift,
-        factor.jitter,
-        tried.removed,
-        tried.proposed,
-        tried.accepted,
+        jitter=factor.jitter,
+        removed=tried.removed,
+        proposed=tried.proposed,
+        accepted=tried.accepted,
     )

@@ -1,0 +1,15 @@
+"""The order in which inducing points are offered for removal."""
+
+from __future__ import annotations
+
+import torch
+
+from ...linalg.randomness import generator
+
+
+def removal_order(m: int, epoch: int, limit: int, seed: int) -> list[int]:
+    """Slots to offer in this epoch, and the one after: permutations of all m, carried on from epoch to epoch."""
+    begin, order = epoch * limit, []
+    for turn in range(begin // m, (begin + limit) // m + 1):
+        order += torch.randperm(m, generator=generator(seed, "removals", turn)).tolist()
+    return order[begin % m : begin % m + limit + 1]
