@@ -31,7 +31,8 @@ def polished(problem: Problem, state: State, objective: str, learn: bool, limit:
     for step in life(problem, _moving(state), plan, gradient):
         at, info = step.state, step.info
         state = state._replace(step=at.step, position=at.position, Z=at.Z, theta=at.theta, objective=info.objective)
-        yield Step(state, Info("polish", *info[1:5], moved=info.moved, jitter=info.jitter))
+        told = Info("polish", info.objective, info.fit, info.logdet, info.trace, moved=info.moved, jitter=info.jitter)
+        yield Step(state, told)
     return Outcome("converged" if state.position < limit else "budget", _said(state))
 
 
