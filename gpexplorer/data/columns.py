@@ -45,6 +45,11 @@ class Choice:
         """Every column asked for by name."""
         return tuple(c for c in (self.target, *(self.inputs or ()), self.objects) if c is not None)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it leaves no column to be chosen."""
+        return self.target is not None and (self.inputs is not None or self.objects is not None)
+
 
 class Numbers(NamedTuple):
     """Finite numbers in the units of the file: X [n, d] or n texts, y [n], their names, and notes for the user."""
@@ -76,30 +81,39 @@ class Column(NamedTuple):
 def pick(raw: Raw, choice: Choice) -> Numbers:
     """The chosen columns as checked numbers; raises one DataError sentence for the first thing that is wrong."""
     table, name = raw.table, raw.name
-    refuse_unknown(name, table.column_names, (*choice.named, *choice.drop))
-    if choice.target is not None and choice.target in (choice.objects, *choice.drop, *(choice.inputs or ())):
-        raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
+    refuse_choice(name, table.column_names, choice)
     checks.refuse_few_rows(name, table.num_rows)
-    if choice.objects and choice.inputs is not None:
-        raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
-    chosen = choice.target is not None and (choice.inputs is not None or choice.objects is not None)
-    wanted = choice.named if chosen else table.column_names
+    wanted = choice.named if choice.is_full else table.column_names
     parsed = {c: parse(table[c]) for c in wanted if c != choice.objects and c not in choice.drop}
-    target = choice.target or default_target(name, parsed, choice)
-    inputs, left = _inputs(name, parsed, target, choice)
+    target, inputs, left = roles(name, parsed, choice)
 
     columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
     texts = _texts(table[choice.objects]) if choice.objects else None
-    keep, notes = _rows(name, columns, texts, choice)
+    survey = checks.Survey()
+    keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _holes(texts)})
+    survey.refuse(name, target, choice.missing)
     columns = {c: values[keep] for c, values in columns.items()}
     y = columns.pop(target)
-    checks.refuse_infinite(name, {**columns, target: y})
-    checks.refuse_constant_target(name, target, y)
 
-    notes = raw.notes + left + notes + (checks.notes_on_inputs(columns) if columns else ())
+    notes = raw.notes + left + survey.dropped + survey.notes_on(inputs)
     if texts is not None:
         return Numbers([texts[i] for i in np.flatnonzero(keep)], y, (str(choice.objects),), target, notes, keep)
     return Numbers(np.column_stack(list(columns.values())), y, tuple(columns), target, notes, keep)
+
+
+def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The target, the inputs in the order asked for or of the table, and a note on what was left out."""
+    target = choice.target or default_target(name, parsed, choice)
+    return target, *_inputs(name, parsed, target, choice)
+
+
+def refuse_choice(name: str, known: Sequence[str], choice: Choice) -> None:
+    """Refuse columns that are not there, and roles that exclude each other."""
+    refuse_unknown(name, known, (*choice.named, *choice.drop))
+    if choice.target is not None and choice.target in (choice.objects, *choice.drop, *(choice.inputs or ())):
+        raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
+    if choice.objects and choice.inputs is not None:
+        raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
 
 
 def refuse_unknown(name: str, known: Sequence[str], wanted: Sequence[str]) -> None:
@@ -173,7 +187,8 @@ def _has_decimal_comma(parsed: Column) -> bool:
     return parsed.first is not None and bool(pc.match_substring_regex(parsed.first[1], _DECIMAL_COMMA).as_py())
 
 
-def _numbers(name: str, column: str, parsed: Column) -> Floats:
+def refuse_text(name: str, column: str, parsed: Column) -> None:
+    """Refuse a column with a cell of text, or with nothing in any row."""
     if parsed.first is not None:
         row, value = parsed.first
         what = "a decimal comma (or a mark for thousands)" if _has_decimal_comma(parsed) else "text"
@@ -189,6 +204,10 @@ def _numbers(name: str, column: str, parsed: Column) -> Floats:
         )
     if not parsed.has_any:
         raise DataError(f"{name}: column {quote(column)} is empty in every row: leave it out with inputs=[...].")
+
+
+def _numbers(name: str, column: str, parsed: Column) -> Floats:
+    refuse_text(name, column, parsed)
     return parsed.values
 
 
@@ -196,17 +215,6 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     return [str(value).strip() if value is not None else "" for value in column.to_pylist()]
 
 
-def _rows(
-    name: str, columns: dict[str, Floats], texts: list[str] | None, choice: Choice
-) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Which rows to keep [n], and a note on those dropped."""
-    holes = dict(columns)
-    if texts is not None and choice.objects:
-        holes[choice.objects] = np.array([np.nan if text.lower() in MISSING else 0.0 for text in texts])
-    if choice.missing == "refuse":
-        checks.refuse_missing(name, holes)
-    missing = checks.rows_with_missing(holes)
-    dropped = int(missing.sum())
-    checks.refuse_few_rows(name, len(missing) - dropped, dropped)
-    note = f"{count(dropped, 'row')} of {len(missing):,} had a missing value and were left out."
-    return ~missing, (note,) if dropped else ()
+def _holes(texts: list[str]) -> Floats:
+    """NaN [n] where a text is missing."""
+    return np.array([np.nan if text.lower() in MISSING else 0.0 for text in texts])
