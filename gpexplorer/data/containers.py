@@ -6,7 +6,8 @@ import io
 import math
 import zipfile
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -26,19 +27,32 @@ def read_parquet(
 
     Text columns not asked for are never decoded: that is where a small file becomes a large one.
     """
-    try:
+    with parquet(name):
         file = pq.ParquetFile(pa.BufferReader(data), thrift_string_size_limit=10**7, thrift_container_size_limit=10**6)
         schema, rows = file.schema_arrow, file.metadata.num_rows
         limits.check_table(name, rows, len(schema.names))
-        _refuse_twice(name, schema.names)
         if most is not None:
+            _refuse_twice(name, schema.names)
             return _first_rows(file, most), (), rows
-        kept = [f.name for f in schema if f.name in also or (is_number(f.type) and not f.name.startswith(_INDEX))]
-        left = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
-        table = file.read(columns=kept, use_threads=False)
+        kept, notes = number_columns(name, schema, also)
+        return file.read(columns=kept, use_threads=False), notes, rows
+
+
+@contextmanager
+def parquet(name: str) -> Iterator[None]:
+    """What goes wrong in reading a Parquet file, as a sentence."""
+    try:
+        yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise DataError(f"{name} is not a Parquet file that can be read: {quote(error, 120)}. Save it again.") from None
-    return table, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else (), rows
+
+
+def number_columns(name: str, schema: pa.Schema, also: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Columns of numbers and those named in `also`, and a note on the others; the index of a frame is no column."""
+    _refuse_twice(name, schema.names)
+    kept = [f.name for f in schema if f.name in also or (is_number(f.type) and not f.name.startswith(_INDEX))]
+    left = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
+    return kept, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -20,6 +20,7 @@ from .edits import edited
 from .formats import read_set
 from .generators import GENERATORS, complete, generate
 from .in_memory import from_arrays, from_frame
+from .mapped import load_mapped
 from .reading import kind_of, read_path
 from .splits import Given, How, Split, make_split
 from .wording import nearest, quote
@@ -58,9 +59,12 @@ def is_named(source: Any) -> bool:
 def load(source: Any, split: How = 0, **options: Any) -> Split:
     """Training and test rows of a public set, generator, file, DataFrame or (X, y), in the units of the file.
 
-    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds; "edits" in it (`edits`)
-    change training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs,
-    drop, objects (one text column as input), missing ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
+    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds; "edits" in it (`edits`) change
+    training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs, drop,
+    objects (one text column as input), missing ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s},
+    {"folds": k, "fold": i} or {"before": x}.
+    A Parquet file larger than memory: memory="mapped", and then dtype ("float64" or "float32") and
+    `progress(done, total)`, which may raise to cancel; its rows come back scaled, as tensors over files in a cache.
     Raises DataError with one sentence, before anything runs.
     """
     if isinstance(source, Mapping) and "edits" in source:
@@ -118,6 +122,12 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     if not kind_of(path.name) and not path.exists() and path.parent == Path():
         raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, *names()))}")
+    memory = options.pop("memory", None)
+    if memory not in (None, "whole", "mapped"):
+        raise DataError(f'{path.name}: memory={quote(memory)} is not known: choose "whole" or "mapped".')
+    if memory == "mapped":
+        ways = {key: options.pop(key) for key in ("dtype", "progress") if key in options}
+        return load_mapped(path, split, _choice(path.name, options), **ways)
     header = options.pop("header", None)
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)

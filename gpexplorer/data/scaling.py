@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,23 +13,44 @@ from ..problem import Dataset, Scale
 _ROUNDING = 8.0  # in units of the last place: a spread below this is rounding, not variation
 
 
+class Moments(NamedTuple):
+    """What the scale of k columns follows from."""
+
+    rows: int
+    mean: Tensor  # [k]
+    spread: Tensor  # [k] sum of squares about the mean
+    largest: Tensor  # [k] magnitude
+
+    def joined(self, other: Moments) -> Moments:
+        """Of both sets of rows together; columns far from the origin keep their digits (Chan et al. 1983)."""
+        rows = self.rows + other.rows
+        apart, share = other.mean - self.mean, other.rows / rows
+        spread = self.spread + other.spread + self.rows * share * apart.square()
+        return Moments(rows, self.mean + share * apart, spread, torch.maximum(self.largest, other.largest))
+
+    @property
+    def sd(self) -> Tensor:
+        """Population standard deviations [k]; 1 where a column is constant to rounding."""
+        sd = (self.spread / self.rows).sqrt()
+        constant = sd <= _ROUNDING * torch.finfo(sd.dtype).eps * self.largest
+        return torch.where(constant, torch.ones_like(sd), sd)
+
+
+def moments(columns: Tensor) -> Moments:
+    """Of these rows [n, k]; two passes over them."""
+    mean = columns.mean(0)
+    largest = columns.abs().amax(0) if columns.numel() else mean
+    return Moments(len(columns), mean, (columns - mean).square().sum(0), largest)
+
+
 def fit_scale(train: Dataset) -> Scale:
     """Means and population standard deviations of these rows; sd 1 where a column is constant to rounding."""
-    columns = train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0)
-    x_mean, x_sd = _moments(columns)  # [d]
-    y_mean, y_sd = _moments(train.y[:, None])
-    return Scale(x_mean, x_sd, float(y_mean[0]), float(y_sd[0]))
+    inputs = moments(train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0))
+    target = moments(train.y[:, None])
+    return Scale(inputs.mean, inputs.sd, float(target.mean[0]), float(target.sd[0]))
 
 
 def scale(data: Dataset, by: Scale) -> Dataset:
     """The same rows in scaled units; inputs that are objects stay as they are."""
     X = (data.X - by.x_mean) / by.x_sd if isinstance(data.X, Tensor) else data.X
     return replace(data, X=X, y=(data.y - by.y_mean) / by.y_sd, scale=by)
-
-
-def _moments(columns: Tensor) -> tuple[Tensor, Tensor]:
-    mean = columns.mean(0)
-    sd = (columns - mean).square().mean(0).sqrt()  # two passes: columns far from the origin keep their digits
-    largest = columns.abs().amax(0) if columns.numel() else sd
-    constant = sd <= _ROUNDING * torch.finfo(columns.dtype).eps * largest
-    return mean, torch.where(constant, torch.ones_like(sd), sd)

@@ -71,13 +71,7 @@ class Parts(NamedTuple):
 
 def make_split(data: Dataset, how: How, given: Given, identity: object, notes: tuple[str, ...], name: str) -> Split:
     """Cut a data set into training and test rows; `identity` is whatever JSON tells it from every other."""
-    parts = part(data, how, given, name)
-    train, test = (torch.from_numpy(np.flatnonzero(mask)) for mask in parts)
-    if len(train) < 2 or len(test) < 1:
-        raise DataError(
-            f"{name}: split {quote(how)} leaves {len(train)} training and {len(test)} test rows of {len(data)}; "
-            f"at least 2 and 1 are needed. Choose one of {_FORMS}."
-        )
+    train, test = (torch.from_numpy(np.flatnonzero(mask)) for mask in part(data, how, given, name))
     return Split(data.rows(train), data.rows(test), name, notes, key_of(name, identity, how))
 
 
@@ -88,7 +82,18 @@ def key_of(name: str, identity: object, how: How) -> str:
 
 
 def part(data: Dataset, how: How, given: Given, name: str = "the data") -> Parts:
-    """The rows that `how` asks for: a fold of the split given, or one described by a mapping."""
+    """The rows that `how` asks for: a fold of the split given, or one described by a mapping. DataError for too few."""
+    parts = _part(data, how, given, name)
+    train, test = (int(mask.sum()) for mask in parts)
+    if train < 2 or test < 1:
+        raise DataError(
+            f"{name}: split {quote(how)} leaves {train} training and {test} test rows of {len(data)}; "
+            f"at least 2 and 1 are needed. Choose one of {_FORMS}."
+        )
+    return parts
+
+
+def _part(data: Dataset, how: How, given: Given, name: str) -> Parts:
     if isinstance(how, Mapping):
         return _asked(data, dict(how), name)
     if isinstance(how, bool) or not isinstance(how, int):

@@ -100,12 +100,18 @@ class Spec:
         if data is None and content is not None:
             raise DataError(f"The data {quoted(content)} were in memory: pass them again, open(data=...).")
         if data is None:
-            return self, data_sets.load(self.data, split=self.split)
+            return self, data_sets.load(self.data, split=self.split, **self._precision)
         split = data if isinstance(data, data_sets.Split) else data_sets.load(data, split=self.split)
         key = split.key.removesuffix("/scaled")
         if content not in (None, key):
             raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
         return replace(self, data={"content": key}), split
+
+    @property
+    def _precision(self) -> dict[str, str]:
+        """Rows that are mapped from a file are written in the precision they are used in: a cast would copy them."""
+        mapped = isinstance(self.data, dict) and self.data.get("memory") == "mapped" and "dtype" not in self.data
+        return {"dtype": self.dtype} if mapped else {}
 
     def _problem(self, split: Split) -> tuple[Problem, Split]:
         """The scaled problem on its device, and the scaled split it came from."""

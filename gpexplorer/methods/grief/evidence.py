@@ -22,6 +22,8 @@ from ...linalg.reduction import Map, Sums, add_gram_, mirrored, sum_of_squares, 
 from ...objectives import noise_variance
 from ...problem import Dataset
 
+ON_AXES = 32  # numbers a row and input: about four an axis point
+
 
 class Gram(NamedTuple):
     """What one pass over the rows leaves behind, in O(p^2)."""
@@ -56,7 +58,7 @@ def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> 
     A, c = y.new_zeros(p, p), y.new_zeros(p)
     with torch.no_grad():
         basis = choice(theta)
-        for rows in row_blocks(len(y), 3 * y.element_size() * p):
+        for rows in row_blocks(len(y), _row_bytes(choice, X)):
             F = basis(X[rows])  # [p, block]
             add_gram_(A, F)
             c.addmv_(F, y[rows])
@@ -79,7 +81,7 @@ def gradient(choice: Choice, theta: Tensor, train: Dataset, now: Gram, apply: Ma
 def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]) -> Sums:
     """The part of dNLML/dtheta that goes through Phi, of one strip of rows."""
     (X, y), (middle, w), total = strip, outer, torch.zeros_like(theta)
-    for rows in row_blocks(len(y), 3 * y.element_size() * len(choice)):
+    for rows in row_blocks(len(y), _row_bytes(choice, X)):
         at = theta.clone().requires_grad_(True)
         with torch.enable_grad():
             F = choice(at)(X[rows])  # [p, block]
@@ -87,3 +89,8 @@ def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], str
             (slope,) = torch.autograd.grad((F * G).sum(), at)
         total += slope
     return (total,)
+
+
+def _row_bytes(choice: Choice, X: Tensor) -> int:
+    """What a row takes: its functions with their slopes, and some covariances with each axis and theirs."""
+    return X.element_size() * (3 * len(choice) + ON_AXES * X.shape[1])
