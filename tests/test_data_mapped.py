@@ -112,17 +112,20 @@ def test_what_is_wrong_is_said_in_the_same_sentence(folder: Path, table: dict[st
         ("rows.parquet", {"split": {"before": 3}}, "not in time"),
         ("rows.parquet", {"dtype": "int8"}, "choose one of float64, float32"),
         ("rows.parquet", {"memory": "half"}, 'choose "whole" or "mapped"'),
+        ("rows.parquet", {"edits": [[1]]}, "take no edits"),
         ("none.parquet", {}, "There is no file"),
         ("text.parquet", {}, "is not a Parquet file that can be read"),
     ],
 )
 def test_what_cannot_be_mapped_is_refused(folder: Path, name: str, options: dict[str, Any], sentence: str):
+    options = dict(options)
     written(folder, columns())
     (folder / "rows.csv").write_text("a,y\n1,2\n")
     (folder / "text.parquet").write_text("no parquet")
 
+    split = options.pop("split", 0)
     with pytest.raises(DataError, match=sentence):
-        gpx.data.load(folder / name, **{"memory": "mapped", **options})
+        gpx.data.load({"name": str(folder / name), "memory": "mapped", **options}, split)
 
 
 def test_it_is_written_once_told_while_it_is_and_again_for_other_content(folder: Path):

@@ -39,6 +39,10 @@ def edited(split: Split, edits: Any) -> Split:
     train = split.train
     if not isinstance(train.X, Tensor):
         raise DataError(f"{split.name}: rows can be added where inputs are numbers; these are {type(train.X[0])}.")
+    if done and train.scale is not None:
+        raise DataError(
+            f"{split.name}: its rows are mapped from a file in scaled units and take no edits: load it whole."
+        )
     for edit in done:
         train = _without(train, edit[0], split.name) if len(edit) == 1 else _with(train, edit, split.name)
     return replace(split, train=train, key=key_of(split.name, [split.key, done], 0)) if done else split
