@@ -91,3 +91,32 @@ def test_the_microscope_finds_bias_only_where_it_is():
     assert all_rows.bias < 1e-6
     assert all_rows.sd < 1e-6
     assert look(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
+
+
+@pytest.mark.parametrize("channel", ["rmse", "snlp", "objective"])
+def test_the_held_out_error_is_drawn_against_epochs_and_seconds(channel: str):
+    run = played("scgd")
+    shown, table = view(run, "convergence"), run.table()
+    shown.channel = channel
+    for against, column in [("epoch", "epoch"), ("seconds", "seconds")]:
+        shown.against = against
+        series = shown.data(run, 3)["series"]
+        known = table[np.isfinite(table[channel]) & np.isfinite(table[column])]
+        assert len(series) > 1
+        np.testing.assert_array_equal(series[["x", "y"]], known[[column, channel]])
+    shown.against = "epoch"
+    assert shown.data(run, 3)["series"].attrs["xlabel"] == "epochs"
+    live = Live(shown, shown.data(run, 0))  # the start has no epoch
+    live.update(shown.data(run, 3))
+    assert live.figure.xaxis[0].axis_label == "epochs"
+
+
+def test_epochs_are_offered_where_a_method_counts_them_and_forgotten_where_it_does_not():
+    shown = view(played("scgd"), "convergence")
+    shown.against = "epoch"
+    other = gpx.Spec("ml", {"evaluations": 2}, data={"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3})
+
+    assert shown.applies(other.open())
+
+    assert shown.against == "step"
+    assert "epoch" not in shown.param.against.objects

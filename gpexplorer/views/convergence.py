@@ -1,4 +1,4 @@
-"""Any channel or score against steps, seconds or kernel entries."""
+"""Any channel or score against steps, seconds, kernel entries, or epochs where a method counts them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from .base import Layers, View, labels, layer
 from .palette import ROLES
 
 AXES = {"step": ("index", "step"), "seconds": ("seconds", "seconds of work"), "entries": ("entries", "kernel entries")}
+EPOCH = "epoch"  # the channel of methods that pass over the rows again and again
 SCORES = (
     Channel("smse", "SMSE on held-out rows"),
     Channel("snlp", "SNLP on held-out rows", "nat"),
@@ -43,22 +44,25 @@ class Convergence(View):
         self.param.channel.objects = known
         if self.channel not in known:
             self.channel = known[0]
+        self.param.against.objects = [*AXES, *({EPOCH} & set(known))]
+        if self.against not in self.param.against.objects:
+            self.against = next(iter(AXES))
         return True
 
     def data(self, run: Run, at: int) -> Layers:
         """The series so far, and the record looked at."""
         table = run.table()
         channel = next(c for c in (*run.method.channels, *SCORES) if c.name == self.channel)
-        column, label = AXES[self.against]
+        column, label = AXES.get(self.against, (EPOCH, "epochs"))
         held = channel.name in table
         values = table[channel.name].to_numpy(float) if held else np.full(len(table), np.nan)
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
         now = series.iloc[[at]] if len(series) else series
-        series = series[np.isfinite(series["y"]) & ((series["y"] > 0) | (not self.log))]
+        series = series[np.isfinite(series).all(axis=1) & ((series["y"] > 0) | (not self.log))]
         series = series.iloc[:: max(1, len(series) // SHOWN)].reset_index(drop=True)
         unit = f" [{channel.unit}]" if channel.unit else ""
         series.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}"}
-        return {"series": series, "dots": series, "now": now[np.isfinite(now["y"])].reset_index(drop=True)}
+        return {"series": series, "dots": series, "now": now[np.isfinite(now).all(axis=1)].reset_index(drop=True)}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """A line, and a dot at the record looked at."""
