@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -58,11 +58,11 @@ class Convergence(View):
         values = table[channel.name].to_numpy(float) if held else np.full(len(table), np.nan)
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
         now = series.iloc[[at]] if len(series) else series
-        series = series[np.isfinite(series).all(axis=1) & ((series["y"] > 0) | (not self.log))]
+        series = series[_drawn(series) & ((series["y"] > 0) | (not self.log))]
         series = series.iloc[:: max(1, len(series) // SHOWN)].reset_index(drop=True)
         unit = f" [{channel.unit}]" if channel.unit else ""
         series.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}"}
-        return {"series": series, "dots": series, "now": now[np.isfinite(now).all(axis=1)].reset_index(drop=True)}
+        return {"series": series, "dots": series, "now": now[_drawn(now)].reset_index(drop=True)}
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """A line, and a dot at the record looked at."""
@@ -74,3 +74,8 @@ class Convergence(View):
         return hv.Overlay(parts).opts(
             logy=self.log, responsive=True, show_grid=True, show_legend=False, **labels(layers["series"])
         )
+
+
+def _drawn(frame: pd.DataFrame) -> Any:
+    """Rows that have a place on both axes."""
+    return np.isfinite(frame["x"]) & np.isfinite(frame["y"])

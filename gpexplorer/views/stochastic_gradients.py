@@ -66,4 +66,6 @@ class Gradients(View):
 
 def _like(method: Any, key: str, batch_size: int) -> Any:
     """The method of this key on the same features."""
-    return registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED})
+    made: Any = registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED})
+    made.features = method.features
+    return made

@@ -82,7 +82,7 @@ class Minimax(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         D, b = model.D, self.batch_size
-        algebra = (9.0 if self.metric == "affine" else 4.0 / 3.0) * D**3 + 6.0 * b * D**2
+        algebra = 13.0 / 3.0 * D**3 + 8.0 * b * D**2 if self.metric == "affine" else 4.0 / 3.0 * D**3 + 6.0 * b * D**2
         return cost(self, model, algebra, matrices=6)
 
 

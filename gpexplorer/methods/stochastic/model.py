@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ...errors import SettingError
 from ...features.deep import Network, Parts, Scaled, views
+from ...features.pretrained import Module, Pretrained
 from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
 from ...problem import Problem
@@ -49,8 +50,8 @@ class Model:
         if held := min(math.ceil(validation * self.n), self.n - 1):
             order = torch.randperm(self.n, generator=generator(self.seed, "validation"))
             self.held, self.kept, self.n = order[:held], order[held:], self.n - held
-        layers, linear = [train.d, *[method.width] * method.layers], method.kernel == "linear"
-        self.map = Network(layers, method.activation) if method.layers else Scaled(train.d, constant=linear)
+        linear = method.kernel == "linear"
+        self.map = _map(method, train.d, self.like)
         self.waves = None
         if not linear:
             waves = RandomFourier(self.map.width, method.num_features, method.frequencies, method.seed)
@@ -109,6 +110,22 @@ class Model:
     def _taken(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
         return sent(train.X, index, self.like), train.y[index]
+
+
+def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
+    """What makes z of x: `method.features` where it was given any, else as the settings say."""
+    given = method.features
+    if given is None:
+        sizes, constant = [d, *[method.width] * method.layers], method.kernel == "linear"
+        return Network(sizes, method.activation) if method.layers else Scaled(d, constant)
+    if isinstance(given, torch.nn.Module):
+        return Module(given, d, like)
+    if not isinstance(given, Pretrained):
+        wanted = "a torch module, or what features.pretrained.load gives"
+        raise SettingError(f"{method.title}'s features are a {type(given).__name__}; give {wanted}.")
+    if given.sizes[0] != d:
+        raise SettingError(f"The weights are of a network for {given.sizes[0]} inputs, but there are {d}.")
+    return given
 
 
 def sent(X: Float[Tensor, "n d"], index: slice | Tensor, like: Tensor) -> Float[Tensor, "b d"]:

@@ -12,8 +12,10 @@ from collections.abc import Generator
 from typing import ClassVar
 
 from torch import Tensor
+from torch.nn import Module
 
 from ...errors import NotPositiveDefinite
+from ...features.pretrained import Pretrained
 from ...problem import Channel, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
@@ -42,6 +44,8 @@ class Minibatches(Method):
         "epochs": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    features: Pretrained | Module | None = None  # in the place of layers, width and activation; given in Python alone
 
     kernel = settings.kernel()
     layers = settings.layers()
