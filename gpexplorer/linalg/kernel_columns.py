@@ -4,12 +4,12 @@ K V from the rows S that are kept and the triangle of those, M, that are not:
 
     (K V)_S = K_S: V,   (K V)_M = K_SM' V_S + K_MM V_M,   K_MM by strips above its diagonal, each used on both sides
 
-Strips can be worked on elsewhere: only inputs and vectors travel, and the sums are taken in the same order.
+Rows and strips can be worked on elsewhere: inputs, vectors and the rows asked for travel; sums keep their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,11 @@ from .blocks import row_blocks
 
 STRIP, TILE_BYTES = 256, 4 * 2**20  # rows of a strip; a tile of it is still near when it is read for the other side
 Map = Callable[..., Iterable[Any]]
+
+
+def rows_of(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
+    """k(X, Z)."""
+    return kernel(theta, X, Z)
 
 
 def strip_times(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
@@ -47,7 +52,7 @@ class KernelColumns:
     def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None) -> None:
         self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
         self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X
-        self.apply: Map = map  # how strips of a product are done: on a cluster nothing is kept of them
+        self.apply: Map = map  # how rows and strips are done: of a product on a cluster no row is kept
         room = int(budget // (self.theta.element_size() * max(self.n, 1)))
         self._kept = self.theta.new_empty(min(room, self.n), self.n)
         self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)
@@ -59,11 +64,12 @@ class KernelColumns:
             out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
         missing, held = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
-        for block in row_blocks(len(missing), self.theta.element_size() * self.n):
+        blocks = [*row_blocks(len(missing), self.theta.element_size() * self.n)]
+        pieces = [take(self.X, rows[missing[block]]) for block in blocks]
+        for block, fresh in zip(blocks, self._mapped(rows_of, pieces, [self.X] * len(blocks)), strict=True):
             at = missing[block]
-            fresh = self.kernel(self.theta, take(self.X, rows[at]), self.X)  # [c', n]
             self._keep(rows[at], fresh)
-            out[at if len(held) else block] = fresh
+            out[at if len(held) else block] = fresh  # [c', n]
         if len(held):
             out[held] = self._kept[slots[held]]
         return out
@@ -76,24 +82,29 @@ class KernelColumns:
         kept, missing = (torch.nonzero(mask)[:, 0] for mask in (self._slot >= 0, self._slot < 0))
         if len(kept):
             K, slots = self._kept[: self._used], self._slot[kept]
-            mine = torch.empty_like(W[kept])
-            mine[slots] = W[kept]
-            out += K.T @ mine
             out[kept] = (K @ W)[slots].to(V.dtype)
         if len(missing):
-            out[missing] += self._triangle(missing, W[missing], V.dtype)
+            out[missing] = self._triangle(missing, W[missing], V.dtype)
+        if len(kept) and len(missing):
+            mine = torch.empty_like(W[kept])
+            mine[slots] = W[kept]
+            out[missing] += (K.T @ mine)[missing]
         return out
 
     def _triangle(self, missing: Tensor, W: Tensor, dtype: torch.dtype) -> Tensor:
         """K_MM W, added up in `dtype`."""
         X, out = take(self.X, missing), torch.zeros_like(W, dtype=dtype)
         begins = range(0, len(missing), STRIP)
-        kernels, thetas, inputs, vectors = ([one] * len(begins) for one in (self.kernel, self.theta, X, W))
-        found = self.apply(strip_times, kernels, thetas, inputs, begins, vectors)
+        found = self._mapped(strip_times, [X] * len(begins), begins, [W] * len(begins))
         for begin, (own, later) in zip(begins, found, strict=True):
             out[begin : begin + len(own)] += own
             out[begin + len(own) :] += later
         return out
+
+    def _mapped(self, function: Callable[..., Any], *pieces: Sequence[Any]) -> Iterable[Any]:
+        """What the function makes of each piece, in their order, wherever that is done."""
+        count = len(pieces[0])
+        return self.apply(function, [self.kernel] * count, [self.theta] * count, *pieces)
 
     def _fill(self) -> None:
         """Keep as many rows as there is room for."""
