@@ -22,13 +22,14 @@ from ..methods.base import registry
 from ..methods.stochastic.model import Model
 from ..problem import Problem
 from ..runs.run import Run
+from . import streaming
 from .limits import median_seconds
 
 METHODS = ("scgd", "minimax", "bsgd", "svgp")
 REPEATS = 20  # minibatches a timing
 
 
-def command(
+def command(  # noqa: PLR0913 - one argument an option
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
     batch: Annotated[int, typer.Option(help="Rows of a minibatch.", min=2)] = 64,
     width: Annotated[int, typer.Option(help="Outputs of each of two layers.", min=2)] = 128,
@@ -36,9 +37,14 @@ def command(
     epochs: Annotated[int, typer.Option(help="Then learn for so many; 0 only times minibatches.")] = 0,
     seconds: Annotated[float, typer.Option(help="Most for each method's learning.")] = 180.0,
     method: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+    rows: Annotated[int, typer.Option(help="Instead: memory on a file of so many rows.", min=0)] = 0,
 ) -> None:
     """Milliseconds a minibatch, the floor, rivals; with --epochs also NLML a row and test RMSE."""
     settings = {"batch_size": batch, "width": width}
+    if rows:
+        for line in streaming.report(rows, settings, tuple(method or METHODS[:3])):
+            typer.echo(line)
+        return
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
