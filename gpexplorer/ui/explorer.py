@@ -19,6 +19,7 @@ from ..runs import Spec
 from ..runs.compare import Finished
 from .asking import Asking, read
 from .below import Below
+from .changing import Changing
 from .compare import ComparePanel
 from .controls import Controls
 from .export import sheet
@@ -63,7 +64,7 @@ class Explorer(pn.viewable.Viewer):
         self._opening, self._callback, self._waiting, self._ask = 0, None, "", ""
         self.status, self.pulse = Status(), Pulse()
         self.transport = Transport(self.player, self.reset)
-        self.pictures = Pictures(Asked(self.player.show, self.player.redraw, self._click))
+        self.pictures = Pictures(self._asked())
         self._shown = Shown(self.spec)
         self.below = self._folded()
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
@@ -160,9 +161,9 @@ class Explorer(pn.viewable.Viewer):
         self.below.close()
         self._read = None
 
-    def _click(self, key: str, x: float, y: float) -> None:
-        at = self.transport.scrub.at
-        self.player.change(lambda stage: stage.click(key, at, x, y))
+    def _asked(self) -> Asked:
+        hand = Changing(self.player, lambda: self.transport.scrub.at, lambda: self.spec.data, self._changed)
+        return Asked(self.player.show, self.player.redraw, hand.click, hand.drag, hand.edit)
 
     def _choose_data(self, data: Any, read: Any) -> None:
         self._read = read

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from ..methods.cholqr.dragged import bound, movable
 from ..problem import Outcome
 from ..runs import Record, Run
 
+TERMS = ("fit", "logdet", "trace", "objective")
 ROWS = 200  # newest steps in the table
 
 
@@ -28,6 +30,7 @@ class Facts(NamedTuple):
     budget: float
     eta: float
     undo: bool  # whether a person changed the run
+    split: Mapping[str, tuple[float, float]]  # terms of the objective, and the change the last step brought
     outcome: Outcome | None
 
 
@@ -50,8 +53,28 @@ def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
         progress.fraction,
         progress.eta,
         undo,
+        _split(run, at),
         run.outcome,
     )
+
+
+def _split(run: Run, at: int) -> Mapping[str, tuple[float, float]]:
+    """Fit, complexity, trace and the objective they add up to; empty where the method does not report them."""
+    now, before = (_terms(run, k) for k in (at, max(at - 1, 0)))
+    return {name: (now[name], now[name] - before[name]) for name in now}
+
+
+def _terms(run: Run, at: int) -> dict[str, float]:
+    """As reported, or computed for a start from which a person moved a point."""
+    state, info = run.trace[at].step
+    if not all(hasattr(info, name) for name in TERMS):
+        return {}
+    found = {name: float(getattr(info, name)) for name in TERMS}
+    if at == 0 and len(run.trace) > 1 and run.trace[1].step.info.phase == "forced" and movable(run.method, state):
+        terms = bound(run.method, run.problem, state)
+        halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
+        found = dict(zip(TERMS, (*halves, sum(halves)), strict=True))
+    return found
 
 
 def newest(run: Run, at: int) -> pd.DataFrame:

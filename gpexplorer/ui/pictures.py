@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,20 +13,24 @@ from bokeh.events import Tap
 from ..views.live import Live
 from .escape import text
 from .frames import Frame
+from .hands import Hands
 from .options import options
 from .stage import Layers, Opened
 from .steps import Steps
+from .weakly import weakly
 
 ON_TOP = 2
 ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
 
 
 class Asked(NamedTuple):
-    """What pictures ask of the run: which of them to draw, to draw them again, and what a click on one means."""
+    """What pictures ask of the run: which to draw, to draw them again, what a click, a drag, an edited row mean."""
 
     show: Callable[[list[str]], None]
     again: Callable[[], None]
     click: Callable[[str, float, float], None]
+    drag: Callable[..., None]
+    edit: Callable[[Any], str]
 
 
 class Picture(pn.viewable.Viewer):
@@ -39,6 +42,7 @@ class Picture(pn.viewable.Viewer):
         self._live: Live | None = None
         self._drawn: Any = None
         self.layers: Layers = {}  # what is drawn
+        self.hands = Hands(opened, asked.drag, asked.edit, asked.again) if view.hands else None
         self.adopt(view, opened)
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
@@ -49,20 +53,25 @@ class Picture(pn.viewable.Viewer):
         chosen = options(lambda: self.view, opened.inputs, asked.again)
         self._height = height if chosen else height + ROW
         self._place = pn.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
-        parts = [title, chosen, self._place] if chosen else [title, self._place]
-        self._layout = pmui.Paper(*parts, sizing_mode="stretch_width", margin=6)
+        if self.hands is not None:
+            title.param.update(sizing_mode=None, styles={"flex": "1 1 180px"})
+            title = pn.FlexBox(title, self.hands.mode, justify_content="space-between", sizing_mode="stretch_width")
+        parts = [title, chosen, self.hands, self._place]
+        self._layout = pmui.Paper(*(part for part in parts if part is not None), sizing_mode="stretch_width", margin=6)
 
     def adopt(self, view: Any, opened: Opened) -> None:
         """Show this view of a run; options chosen before stay."""
         if self._live is not None:
             view.param.update(**{k: v for k, v in _options(self.view).items() if k in view.param})
         self.view, self._of = view, (repr(opened.spec.kernel), opened.data, opened.rows, opened.target)
+        if self.hands is not None:
+            self.hands.adopt(opened)
 
     def update(self, layers: Layers, theme: str) -> None:
         """Replace the numbers; draw anew only where the axes would mean something else."""
         named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         self.layers = layers
-        meant = (self._of, named, tuple(_options(self.view).items()))
+        meant = (self._of, named, tuple(_options(self.view).items()), self.hands and self.hands.mode.value)
         if self._live is not None and meant == self._drawn:
             self._live.update(layers)
             return
@@ -72,8 +81,10 @@ class Picture(pn.viewable.Viewer):
             height=self._height,
             output_backend="canvas",  # WebGL needs a GPU to be the faster one for so few glyphs
         )
+        if self.hands is not None:
+            self.hands.take(self._live.figure, lambda: self.layers)
         if self.view.click:
-            self._live.figure.on_event(Tap, _weakly(self._clicked))
+            self._live.figure.on_event(Tap, weakly(self._clicked))
         self._place[:] = [
             pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
         ]
@@ -88,18 +99,6 @@ class Picture(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
-
-
-def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
-    """The method as a callback that keeps nothing alive: a figure may outlive its page."""
-    held = weakref.WeakMethod(method)
-
-    def call(event: Any) -> None:
-        alive = held()
-        if alive is not None:
-            alive(event)
-
-    return call
 
 
 def _options(view: Any) -> dict[str, Any]:
@@ -158,6 +157,8 @@ class Pictures(pn.viewable.Viewer):
         for key, layers in frame.layers.items():
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
+                if (hands := self.pictures[key].hands) is not None:
+                    hands.report(frame.facts)
         if frame.table is not None and self.tabs.active >= len(self.pictures) - ON_TOP:
             self.steps.update(frame.table, hurry=not frame.playing)
 

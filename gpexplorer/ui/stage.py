@@ -7,14 +7,19 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
+import torch
 
 from .. import data as data_sets
 from .. import views as pictures
-from ..problem import Channel, Cost, Dataset
+from ..errors import GPExplorerError
+from ..methods.cholqr.dragged import dragged, movable
+from ..problem import Channel, Cost, Dataset, Step
 from ..runs import Run, Spec, speed
+from ..runs.units import inputs
 from .facts import Facts, facts, newest
 from .sentences import sentence
 
+MOST_ROWS = 20_000  # of a run whose points may be dragged: the bound is computed at every move
 SCORING_SHARE = 0.25  # of the thread's time
 Layers = Mapping[str, pd.DataFrame]
 
@@ -41,6 +46,8 @@ class Opened(NamedTuple):
     cost: Cost
     seconds: float  # a step should take, by the formulas and the speed of this machine
     notes: tuple[str, ...]
+    moves: bool = False  # whether its inducing points can be dragged
+    edits: bool = False  # whether rows can be added and taken out, and a link bring that back
 
 
 class Stage:
@@ -66,6 +73,8 @@ class Stage:
         self.run, self.opened, self._failed, self._changes = run, opened, set(), []
         self._spent, self._scoring, self._limit = 0.0, 0.0, job.spec.budget.get("steps")
         self.advance()
+        moves = movable(run.method, run.trace[0].step.state) if len(run.trace) else False
+        self.opened = opened._replace(moves=moves and opened.rows <= MOST_ROWS)
 
     def _split(self, job: Job) -> Any:
         read = job.read or (lambda split: data_sets.load(job.spec.data, split=split))
@@ -141,9 +150,24 @@ class Stage:
         view = next((view for view in self.opened.views if view.key == key), None) if self.opened else None
         step = view.clicked(run, at, x, y) if view is not None else None
         if step is not None:
-            self._changes = [*(change for change in self._changes if change <= at), at]
-            self.run = run.fork(at, step)
-            run.close()
+            self._go_on(at, step)
+
+    def drag(self, at: int, slot: int, to: tuple[float, ...]) -> None:
+        """From record `at`, put inducing point `slot` there (units of the file); where it cannot be, it stays."""
+        run = self._open_run()
+        at = min(at, self.last)
+        place = inputs(torch.tensor([to], dtype=torch.float64), run.problem.train)[0]
+        try:
+            step = dragged(run.method, run.problem, run.trace[at].step.state, slot, place)
+        except GPExplorerError:
+            return
+        self._go_on(at, step)
+
+    def _go_on(self, at: int, step: Step) -> None:
+        run = self._open_run()
+        self._changes = [*(change for change in self._changes if change < at), at]
+        self.run = run.fork(at, step)
+        run.close()
 
     def undo(self) -> None:
         """Go back to before the last click; what came after it is dropped."""
@@ -191,4 +215,5 @@ def _opened(spec: Spec, run: Run) -> Opened:
         cost,
         speed.machine().seconds(cost),
         split.notes if split else (),
+        edits=data_sets.is_named(spec.data),
     )

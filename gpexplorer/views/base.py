@@ -29,6 +29,7 @@ class View(param.ParameterizedABC):
     help: ClassVar[str] = ""  # one sentence: what to look for
     family: ClassVar[str] = ""  # "" is any
     order: ClassVar[int] = 100  # where it stands on the page
+    hands: ClassVar[bool] = False  # whether it shows the data, for points to be moved and rows to be edited
     click: ClassVar[str] = ""  # what a click does; empty where it does nothing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -26,6 +26,7 @@ class Fit(View):
     title: ClassVar[str] = "Data and prediction"
     help: ClassVar[str] = "Where is the band wide, and are there rows?"
     order: ClassVar[int] = 0
+    hands: ClassVar[bool] = True
 
     show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
 
@@ -67,7 +68,7 @@ def _curve(run: Run, at: int) -> Layers:
     shelf = float(y.min() - 0.12 * (y.max() - y.min()))
     layers = bands | {
         "mean": pd.DataFrame({"x": grid, "y": mean}),
-        "train": pd.DataFrame({"x": x[chosen], "y": y[chosen]}),
+        "train": pd.DataFrame({"x": x[chosen], "y": y[chosen], "row": chosen}),
         "test": _test(run),
         **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
     }
@@ -90,7 +91,7 @@ def _map(run: Run, at: int) -> Layers:
     chosen, picked = rows.sampled(len(X)).numpy(), rows.inducing_inputs(run, state)
     layers = {
         "map": pd.DataFrame(grid | {"value": grid["mean"]}),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]}),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1], "row": chosen}),
         "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
     }
     layers["map"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": rows.input_name(run, 1)}

@@ -10,15 +10,16 @@ from .cholqr import CholQR
 from .state import Info, State, halves
 
 
-def forced(method: CholQR, problem: Problem, state: State, row: int) -> Step:
-    """The step in which data row `row` takes the place of the inducing point offered next. 4 n m^2 flops.
+def forced(method: CholQR, problem: Problem, state: State, row: int, slot: int | None = None) -> Step:
+    """The step in which data row `row` takes the place of the point in `slot`, or of the one offered next.
 
-    The run goes on from its state as from any other. Raises SettingError where the row is inducing already, or is
-    explained by those that stay, the offered one gone.
+    4 n m^2 flops. The run goes on from its state as from any other. Raises SettingError where the row is inducing
+    already, or is explained by those that stay, the other one gone.
     """
     if state.Z is not None:
         raise SettingError("The points have left their rows, so that no row can take their place; go back to a swap.")
-    swapper, slot = method.prepare(problem, state)
+    swapper, offered = method.prepare(problem, state)
+    slot = offered if slot is None else slot
     factor, before = swapper.factor, swapper.factor.total
     if bool(factor.is_inducing[row]):
         raise SettingError(f"Row {row} is an inducing point already; choose another row.")

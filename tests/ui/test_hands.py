@@ -1,0 +1,61 @@
+"""A hand on the picture of the data: a point dragged and put back, a row added and taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from ui.pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+DATA_FIGURE = """(event) => [...Bokeh.documents[0].all_models].filter((m) => m.type === "Figure"
+    && m.renderers.some((r) => r.data_source?.name === "inducing")
+    && (!event || m.subscribed_events.has(event))).at(-1)"""
+AT = f"""([x, y]) => {{
+  const view = Bokeh.index.find_one(({DATA_FIGURE})(""))
+  const box = view.el.getBoundingClientRect()
+  return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)]
+}}"""
+
+
+def listens(seen: Seen, event: str) -> bool:
+    """Whether the figure of the data waits for this event, and is laid out."""
+    return bool(seen.page.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", event))
+
+
+def test_a_point_is_dragged_and_the_bound_splits(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    before = seen.inducing()
+    seen.press("Move points")
+    until(lambda: listens(seen, "panstart"))
+    shelf = seen.page.evaluate(f"() => ({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'inducing')"
+                               ".data_source.get_column('y')[0]")  # fmt: skip
+
+    x, y = seen.page.evaluate(AT, [before[0], shelf])
+    seen.page.mouse.move(x, y)
+    seen.page.mouse.down()
+    seen.page.mouse.move(x + 60 if before[0] < 3 else x - 60, y, steps=8)
+    until(lambda: seen.fact("phase") == "forced")
+    until(lambda: seen.page.locator(".split b").count() == 4)
+    seen.page.mouse.up()
+
+    assert seen.step == 2
+    until(lambda: len(set(before) - set(seen.inducing())) == 1)
+    seen.press("Take back the last click")
+    until(lambda: seen.step == 1)
+    until(lambda: seen.inducing() == before)
+    seen.press("Look")
+
+
+def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
+    seen.press("Edit rows")
+    until(lambda: listens(seen, "tap"))
+
+    x, y = seen.page.evaluate(AT, [3.0, 1.5])
+    seen.page.mouse.click(x, y)
+
+    until(lambda: seen.page.get_by_text("181 training rows").count() == 1)
+    seen.press("Take back the last edit")
+    until(lambda: seen.page.get_by_text("180 training rows").count() == 1)
+    seen.press("Look")
