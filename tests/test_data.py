@@ -159,6 +159,8 @@ def test_every_card_is_complete_and_traps_reach_the_user() -> None:
     table = gpx.data.available()
     assert {"n", "d", "task", "licence", "notes", "source", "cached"} <= set(table.columns)
     assert "leak the target" in table.loc["bike", "notes"]
+    assert pd.isna(table.loc["mol_esol", "d"])
+    assert table.loc["kin40k", "d"] == 8
     for name in names():
         one = card(name)
         assert one.licence

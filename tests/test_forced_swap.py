@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,6 +38,23 @@ def test_a_forced_swap_changes_one_point_and_says_what_it_cost(run: Run, at: int
     ]
     assert step.state.objective == pytest.approx(totals[1], rel=1e-9)
     assert step.info.exact == pytest.approx(totals[0] - totals[1], rel=1e-6, abs=1e-8)
+
+
+def test_only_what_the_points_that_stay_explain_is_refused():
+    thrice = np.repeat(np.linspace(0.0, 6.0, 12), 3)[:, None]
+    found = Spec("cholqr", {"num_inducing": 4}).open(data=(thrice, np.sin(3 * thrice[:, 0])))
+    state = found.advance().step.state
+    _, slot = found.method.prepare(found.problem, state)
+    X, inducing = found.problem.train.X[:, 0], state.inducing
+    others = torch.tensor([r for r in range(len(X)) if r not in inducing.tolist()])
+
+    def twin(position: int) -> int:
+        return int(others[X[others] == X[inducing[position]]][0])
+
+    assert forced(found.method, found.problem, state, twin(slot)).info.proposed == twin(slot)
+    for stays in {0, 1, 2, 3} - {slot}:
+        with pytest.raises(SettingError, match="is explained"):
+            forced(found.method, found.problem, state, twin(stays))
 
 
 def test_a_run_goes_on_from_it_and_can_go_back(run: Run):

@@ -29,17 +29,20 @@ CHOICES = ("target", "inputs", "drop", "objects", "missing")
 
 
 def available() -> pd.DataFrame:
-    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine."""
+    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine.
+
+    d is missing where the inputs are molecules.
+    """
     rows = [
         {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
          "notes": one.formula, "source": "generator", "cached": True}
         for name, one in GENERATORS.items()
     ] + [
-        {"name": one.name, "n": one.n, "d": one.d or 1, "task": one.task, "licence": one.licence,
+        {"name": one.name, "n": one.n, "d": one.d, "task": one.task, "licence": one.licence,
          "notes": " ".join((*one.traps, *one.notes)), "source": "registry", "cached": is_cached(one)}
         for one in map(card, names())
     ]  # fmt: skip
-    return pd.DataFrame(rows).set_index("name")
+    return pd.DataFrame(rows).astype({"d": "Int64"}).set_index("name")
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
@@ -127,7 +128,8 @@ def _name_select() -> pmui.Select:
     groups: dict[str, dict[str, str]] = {"Drawn from a formula": {}, "On this machine": {}, "To download": {}}
     for name, row in table.iterrows():
         kind = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
-        groups[list(groups)[kind]][f"{name} · {int(row['n']):,} × {int(row['d'])}"] = str(name)
+        inputs = "molecules" if pd.isna(row["d"]) else f"× {row['d']}"
+        groups[list(groups)[kind]][f"{name} · {row['n']:,} {inputs}"] = str(name)
     return pmui.Select(
         label="Data (rows × inputs)", groups={k: v for k, v in groups.items() if v}, value=None, searchable=True,
         size="small", sizing_mode="stretch_width", margin=(10, 10, 4, 10),
