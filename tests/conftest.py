@@ -18,8 +18,6 @@ SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "g
 install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = os.environ.get("GPEXPLORER_DATA_DIR") or ROOT.parent / "shared" / "data" / "files"
-STAND_INS = ("kin40k", "concrete")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
     "--no-sandbox",
@@ -45,10 +43,10 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Any, ...]]:
     from gpexplorer.data.cards import card
-    from standins import write_like
+    from standins import NAMES, write_like
 
     folder = tmp_path_factory.mktemp("files")
-    return folder, tuple(write_like(card(name), folder) for name in STAND_INS)
+    return folder, tuple(write_like(card(name), folder) for name in NAMES)
 
 
 @pytest.fixture
@@ -57,13 +55,12 @@ def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
     In this process `gpx.data.load("kin40k")` reads them without a network; assert nothing that only the real rows show.
     """
-    files = Path(FILES)
-    if all((files / "uci" / name / "data.csv.gz").is_file() for name in STAND_INS):
-        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(files.resolve()))
+    from standins import believed, public_files
+
+    if (files := public_files()) is not None:
+        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(files))
         yield files
         return
-    from standins import believed
-
     folder, made = request.getfixturevalue("_stand_ins")
     monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(folder))
     with believed(*made):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,14 @@ import numpy as np
 from gpexplorer.data.cards import Card, card
 
 FOLDS = 10
+NAMES = ("kin40k", "concrete")
+FILES = Path(os.environ.get("GPEXPLORER_DATA_DIR") or Path(__file__).parents[2] / "shared" / "data" / "files")
+
+
+def public_files() -> Path | None:
+    """The folder of the real files, where this machine has them."""
+    here = all((FILES / "uci" / name / "data.csv.gz").is_file() for name in NAMES)
+    return FILES.resolve() if here else None
 
 
 def write_like(like: Card, folder: Path) -> Card:

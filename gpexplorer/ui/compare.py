@@ -43,10 +43,10 @@ class ComparePanel(pn.viewable.Viewer):
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self._shown = pn.Column(
-            pn.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
+            pmui.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
             self.board,
-            pn.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
-            pn.FlexBox(
+            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
+            pmui.FlexBox(
                 pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)),
                 sizing_mode="stretch_width", flex_wrap="wrap",
             ),
@@ -54,7 +54,7 @@ class ComparePanel(pn.viewable.Viewer):
             sizing_mode="stretch_width",
             visible=False,
         )  # fmt: skip
-        head = pn.FlexBox(self.keep, self.sweeps, align_items="center")
+        head = pmui.FlexBox(self.keep, self.sweeps, align_items="center")
         self._layout = pn.Column(head, self.note, self._shown, sizing_mode="stretch_width")
 
     def keep_open(self) -> None:
@@ -142,7 +142,7 @@ class ComparePanel(pn.viewable.Viewer):
         self.score = pmui.Select(label="against", options=list(SCORES), value="smse", width=120, **SMALL)
         self.curves, self.front = Chart(), Chart()
         self._minis: list[Chart] = []
-        self.multiples = pn.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         for widget in (self.channel, self.over, self.log, self.small, self.spent, self.score):
             widget.param.watch(lambda _: self._draw_pictures(), "value")
 

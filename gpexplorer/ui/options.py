@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import panel as pn
 import panel_material_ui as pmui
 import param
 
 FLAT = "(2-D)"  # ends the label of an option that is for two inputs only
 
 
-def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]) -> pn.FlexBox | None:
+def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
     """One small widget a public parameter of the view that `current` gives, or None where it has none."""
     view = current()
     found = {
@@ -27,7 +26,7 @@ def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]
     widgets = [
         made for name, setting in found.items() if (made := _widget(current, name, setting, changed)) is not None
     ]
-    return pn.FlexBox(*widgets, flex_wrap="wrap", align_items="center", margin=(2, 6)) if widgets else None
+    return pmui.FlexBox(*widgets, flex_wrap="wrap", align_items="center", margin=(2, 6)) if widgets else None
 
 
 def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:

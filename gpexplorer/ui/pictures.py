@@ -119,7 +119,7 @@ class Pictures(pn.viewable.Viewer):
         self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
-        self.top = pn.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
         self.tabs.param.watch(lambda _: self._tell(), "active")
         self._layout = pn.Column(self.top, self.tabs, sizing_mode="stretch_width")

@@ -57,7 +57,7 @@ class RacePanel(pn.viewable.Viewer):
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.pictures = pn.Row(sizing_mode="stretch_width", min_height=HEIGHT, visible=False)
-        head = pn.FlexBox(self.methods, self.seconds, self.go, self.again, align_items="center", gap="4px")
+        head = pmui.FlexBox(self.methods, self.seconds, self.go, self.again, align_items="center", gap="4px")
         self._layout = pn.Column(head, self.note, self.table, self.pictures, sizing_mode="stretch_width")
 
     def toggle(self) -> None:

@@ -76,7 +76,7 @@ class ScalingPanel(pn.viewable.Viewer):
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.chart = Chart()
-        head = pn.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.wanted, align_items="center")
+        head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.wanted, align_items="center")
         self._layout = pn.Column(head, self.note, self.table, self.chart, sizing_mode="stretch_width")
 
     def toggle(self) -> None:

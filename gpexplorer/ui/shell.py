@@ -50,7 +50,7 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
     side = pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
-        header=[pn.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
+        header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
         main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
         sidebar_width=370,

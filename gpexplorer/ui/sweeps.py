@@ -44,7 +44,7 @@ class Sweeps(pn.viewable.Viewer):
         )
         self.note = pn.pane.HTML("", margin=(4, 8))
         self.what.param.watch(lambda _: self._suggest(), "value")
-        self._layout = pn.FlexBox(self.what, self.values, self.steps, self.go, self.note, align_items="center")
+        self._layout = pmui.FlexBox(self.what, self.values, self.steps, self.go, self.note, align_items="center")
         self._offer()
 
     def toggle(self) -> None:

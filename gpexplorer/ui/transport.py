@@ -36,7 +36,7 @@ class Transport(pn.viewable.Viewer):
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT)
-        self._layout = pn.FlexBox(
+        self._layout = pmui.FlexBox(
             pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
             self.scrub,
             self.speed,

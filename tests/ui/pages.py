@@ -23,7 +23,7 @@ class Served:
     def __init__(self, port: int, log: Path) -> None:
         self.url, self.log, self.port = f"http://localhost:{port}/explorer", log, port
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, str(HERE / "server.py"), str(port)]
+        command = [sys.executable, str(HERE / "server.py"), str(port), str(log.parent)]
         pipe = subprocess.PIPE
         with log.open("w") as said:
             self._process = subprocess.Popen(

@@ -1,15 +1,25 @@
-"""The explorer as users get it, in a process of its own; a line on stdin is answered with what is alive in it."""
+"""The explorer as users get it, in a process of its own; a line on stdin is answered with what is alive in it.
+
+`server.py PORT FOLDER` serves with kin40k in that folder, made up where this machine does not have it.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import sys
 import threading
+from contextlib import nullcontext
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gpexplorer.data.cards import card
 from gpexplorer.runs import Run
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.serving import serve
+from standins import believed, public_files, write_like
 
 
 def count() -> dict[str, int]:
@@ -29,5 +39,9 @@ def answer() -> None:
 
 
 if __name__ == "__main__":
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    files = public_files()
+    os.environ["GPEXPLORER_DATA_DIR"] = str(files or folder)
     threading.Thread(target=answer, daemon=True).start()
-    serve(port=int(sys.argv[1]))
+    with nullcontext() if files else believed(write_like(card("kin40k"), folder)):
+        serve(port)

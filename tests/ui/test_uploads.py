@@ -1,4 +1,4 @@
-"""A table of one's own, a bad one, and one whose names are markup."""
+"""A public set by its name, a table of one's own, a bad one, and one whose names are markup."""
 
 from __future__ import annotations
 
@@ -70,3 +70,13 @@ def test_names_that_are_markup_stay_text(seen: Seen, tmp_path: Path):
                        "document.body.lastChild.innerHTML = probe }", probe)  # fmt: skip
     until(lambda: seen.page.evaluate("globalThis.fired") == 1)
     seen.complaints[:] = [said for said in seen.complaints if "404" not in said]
+
+
+def test_kin40k_by_its_name_plays_in_eight_dimensions(seen: Seen):
+    seen.page.get_by_label("Data (rows × inputs)").click()
+    seen.page.get_by_text("kin40k · 40,000 × 8").last.click()
+
+    expect(seen.page.get_by_text("36,000 training rows, 4,000 test rows, 8 inputs")).to_be_visible()
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 8)
+    assert seen.number("SMSE") < 1.1
