@@ -41,7 +41,7 @@ class RacePanel(pn.viewable.Viewer):
         self._theme = "light"
         wide = {"margin": (6, 10)}
         self.methods = pmui.MultiChoice(
-            label="Methods", options=entrants(), sizing_mode="stretch_width",
+            label="Methods", options=entrants(), sizing_mode="stretch_width", min_width=260,
             value=[key for key in FIRST if key in registry], description="One lane each, with its default settings.",
             **wide,
         )  # fmt: skip
