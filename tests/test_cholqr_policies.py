@@ -49,7 +49,7 @@ def test_the_adaptive_policy_grows_and_its_columns_stay_exact(shift: float) -> N
     sizes = []
     for step in range(40):
         s.refresh(step)
-        s.swap(step % 8, (step + 1) % 8, step)
+        s.swap([step % 8, (step + 1) % 8], step)
         sizes.append(len(s.pivots.rows))
         Z = X[s.factor.inducing]
         residual = k(theta, X, X) - k(theta, X, Z) @ torch.linalg.solve(k(theta, Z, Z), k(theta, Z, X))

@@ -11,19 +11,21 @@ from collections.abc import Generator
 from typing import Any, ClassVar
 
 import param
+import torch
 
 from ...objectives import nystrom
 from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
 from . import settings
-from .factor import QUEUE, Factor
+from .costs import swap_cost
+from .factor import Factor
 from .inputs import movable
 from .learning import descend
 from .pivots import Pivots
 from .policies import POLICIES
 from .polish import polished
-from .removals import removal_order
+from .removals import ORDERS, least_loss, removal_order
 from .sets import random_order
 from .starts import start, start_rows
 from .state import Info as Report
@@ -81,17 +83,20 @@ class CholQR(Method):
     )
     num_proposals = param.Integer(
         2,
-        bounds=(1, None),
-        softbounds=(1, 8),
-        doc="Candidates tested exactly each swap: half the best by score, half drawn evenly from all rows.",
+        bounds=(0, None),
+        softbounds=(0, 8),
+        doc="Candidates tested exactly beside the pivots, half by score, half drawn evenly; 0 reads no factor for it.",
     )
-    pivot_refresh = param.Integer(
-        8, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which every pivot is drawn anew; often is better."
-    )
+    pivot_refresh = param.Integer(8, bounds=(1, None), softbounds=(4, 100), doc="Swaps before pivots are drawn anew.")
     pivot_policy: Any = param.Selector(
         default="random",
         objects=list(POLICIES),
-        doc="random draws pivots anew; optimised chooses them for the trace norm; adaptive adds some as guesses fail.",
+        doc="random draws pivots anew; optimised by trace norm; adaptive adds some as guesses fail; scored by rank.",
+    )
+    removal: Any = param.Selector(
+        default="random",
+        objects=list(ORDERS),
+        doc="Which point is offered next: every one in turn, or those the objective would miss least, ranked exactly.",
     )
     start: Any = start("random")
     swaps_per_epoch = param.Integer(
@@ -112,7 +117,7 @@ class CholQR(Method):
         1000,
         bounds=(1, None),
         softbounds=(50, 2000),
-        doc="Swaps after which the factor is recomputed and its drift reported.",
+        doc="Swaps after which the factor is recomputed, its drift reported.",
     )
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
@@ -150,7 +155,9 @@ class CholQR(Method):
         theta = problem.theta.clone()
         inducing = order[: self.num_inducing].clone()
         none, untested = order[:0].clone(), problem.train.y.new_zeros(0, 2)
-        return At(0, 0, "swap", 0, inducing, none, 0, theta, theta.clone(), 0, math.inf, math.inf, untested)
+        return At(
+            0, 0, "swap", 0, inducing, none, 0, theta, theta.clone(), 0, math.inf, math.inf, untested, none.clone()
+        )
 
     def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
@@ -169,10 +176,19 @@ class CholQR(Method):
         swapper = self._swapper(problem, state)
         if swapper.pivots is None:
             swapper.refresh(state.step + 1)
-        m = swapper.factor.m
-        limit = self.swaps_per_epoch or min(60, m)
         turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
-        return swapper, removal_order(m, turn, limit, self.seed)[min(position, limit)]
+        return swapper, self._offers(swapper.factor, state, turn, min(position, self._limit(swapper.factor.m)))[0]
+
+    def _limit(self, m: int) -> int:
+        return self.swaps_per_epoch or min(60, m)
+
+    def _offers(self, factor: Factor, state: At, epoch: int, position: int) -> list[int]:
+        """The slots to offer for removal from here on until the pivots are drawn anew, and the one after."""
+        ahead = self.pivot_refresh - (state.step + 1) % self.pivot_refresh
+        if self.removal == "least loss":
+            return state.slots.tolist() or least_loss(factor, ahead)
+        order = removal_order(factor.m, epoch, self._limit(factor.m), self.seed)
+        return order[position : position + ahead + 1]
 
     def _swaps(self, swapper: Swapper, state: At) -> Phase:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
@@ -180,16 +196,14 @@ class CholQR(Method):
         objective = factor.total
         begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
         state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
-        limit = self.swaps_per_epoch or min(60, factor.m)
-        order = removal_order(factor.m, state.epoch, limit, self.seed)
-
-        for k in range(state.position, limit):
+        for k in range(state.position, self._limit(factor.m)):
             step = state.step + 1
             drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
             if (swapper.pivots is None or step % self.pivot_refresh == 0) and not swapper.refresh(step):
                 break  # every row is explained, or is inducing
 
-            tried = swapper.swap(order[k], order[k + 1], step)
+            slots = self._offers(factor, state, state.epoch, k)
+            tried = swapper.swap(slots, step)
 
             assert swapper.pivots is not None
             state = state._replace(
@@ -201,9 +215,10 @@ class CholQR(Method):
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
                 tested=swapper.tested.clone(),
+                slots=torch.tensor(slots[1:] if self.removal == "least loss" else []).to(state.inducing),
             )
             yield Step(state, swap_info(swapper, tried, state, drift))
-        return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
+        return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), slots=state.slots[:0])
 
     def _learning(self, problem: Problem, state: At) -> Phase:
         """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
@@ -231,14 +246,4 @@ class CholQR(Method):
         return nystrom_posterior(problem.kernel, state.theta, Z, now)
 
     def cost(self, problem: Problem) -> Cost:
-        n, s = len(problem.train), problem.train.y.element_size()
-        m, z, c = min(self.num_inducing, n), min(self.num_pivots, n), self.num_proposals
-        flops = 2.0 * n * m * (2 * c + 1) + 8.0 * n * z * z + 2.0 * m * m * (z + c + 6)
-        reads = s * (2.0 * n * m + 2.0 * n * m / QUEUE + 8.0 * n * (z + c))
-        arrays = {
-            "factor L": s * n * m,
-            "waiting changes": s * n * QUEUE,
-            "pivot columns": 3 * s * n * z,
-            "m x m factors": 4 * s * m * m,
-        }
-        return Cost(flops, reads, arrays)
+        return swap_cost(problem, self.num_inducing, self.num_pivots, self.num_proposals, self.pivot_refresh)

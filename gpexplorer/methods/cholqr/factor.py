@@ -142,8 +142,12 @@ class Factor:
 
     def direction(self, position: int) -> Tensor:
         """w [m]: the direction of L that only inducing point `position` uses."""
-        w = self.T[:, position]
-        return w / w.norm()
+        return self.directions([position])[0]
+
+    def directions(self, positions: list[int]) -> Tensor:
+        """The same for several points [k, m]."""
+        W = self.T[:, positions].T
+        return W / W.norm(dim=1, keepdim=True)
 
     def remove(self, position: int, v: Tensor) -> Removal:
         """The model without the inducing point at `position`, given v = L w [n]. O(m^2)."""
@@ -161,11 +165,11 @@ class Factor:
         return Removal(position, w, v, Lv, vv, q, kappa, terms)
 
     def residual_columns(self, removal: Removal, index: Tensor, also: Tensor) -> tuple[Tensor, Tensor]:
-        """Residual columns [c, n] of the rows `index` without the removed point, and L `also` [n]: one read of L."""
+        """Residual columns [c, n] of rows `index` without the removed point, and `also` L' [k, n]: one read of L."""
         K = self.kernel(self.theta, self.train.rows(index).X, self.train.X)  # [c, n]
         W = self.rows(index).addr_(removal.v[index], removal.w, alpha=-1.0)  # [c, m]
-        product = self.times(torch.cat([W, also[None]]))
-        return K.sub_(product[:-1]), product[-1]
+        product = self.times(torch.cat([W, also]))
+        return K.sub_(product[: len(index)]), product[len(index) :]
 
     def exact(self, removal: Removal, D: Tensor, uu: Tensor, yu: Tensor, B: Tensor) -> Addition:
         """Exact effect of c candidates from unnormalised columns r: D, r'r, y'r [c] and B = L'r [m, c]. O(m^2 c)."""
@@ -175,10 +179,24 @@ class Factor:
         reduction = reductions(e, s, uu / D, self.s2, self.objective)
         return Addition(D, uu / D, s, e, Nb / D.sqrt(), reduction)
 
-    def accept(self, removal: Removal, row: int, new: Column, next_position: int) -> tuple[Tensor, float]:
+    def nothing(self) -> Removal:
+        """The model as it is, in the form of one that lacks a point."""
+        w, v = torch.zeros_like(self.c), torch.zeros_like(self.D)
+        return Removal(-1, w, v, w, 0.0, w, 1.0, self.terms)
+
+    def losses(self) -> Tensor:
+        """What the objective would rise by without each of the points [m]. 4 m^3 flops, L is not read."""
+        W = self.T / self.T.norm(dim=0)  # a column is a direction
+        Q = self.P @ W
+        kappa = torch.linalg.vecdot(W, Q, dim=0)
+        vv = torch.linalg.vecdot(W, self.G @ W, dim=0) - self.s2
+        rise = (self.c @ Q).square() / (kappa * self.s2) + math.log(self.s2) + kappa.log()
+        return 0.5 * (rise + vv / self.s2 if self.objective == "vfe" else rise)
+
+    def accept(self, removal: Removal, row: int, new: Column) -> tuple[Tensor, Tensor]:
         """Put data row `row` in the removed point's place. O(m^2) and a few passes over [n].
 
-        Returns a = u - v, which with w is the change of L, and beta, by which T e_next fell along T e_i.
+        Returns a = u - v, which with w is the change of L, and beta [m], by which the columns of T fell along T e_i.
         """
         u, b, uu, s, Nb = new
         w, v, i = removal.w, removal.v, removal.position
@@ -188,9 +206,8 @@ class Factor:
         change = a[row] * w + swapped[0] - swapped[1]
         Ti = self.T[:, i].clone()
         tail = change @ self.T  # [m]
-        pivot = 1.0 + float(tail[i])
-        beta = float(tail[next_position]) / pivot
-        self.T.addr_(Ti, tail, alpha=-1.0 / pivot)  # Sherman-Morrison: row i of L_Z changes
+        beta = tail / (1.0 + float(tail[i]))
+        self.T.addr_(Ti, beta, alpha=-1.0)  # Sherman-Morrison: row i of L_Z changes
 
         La = b - removal.Lv
         half, g = La + (0.5 * aa) * w, Nb - w

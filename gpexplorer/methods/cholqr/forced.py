@@ -24,7 +24,7 @@ def forced(method: CholQR, problem: Problem, state: State, row: int, slot: int |
     if bool(factor.is_inducing[row]):
         raise SettingError(f"Row {row} is an inducing point already; choose another row.")
     removal = factor.remove(slot, factor.times(factor.direction(slot)[None])[0])
-    left, _ = factor.residual_columns(removal, torch.tensor([row], device=factor.D.device), removal.w)
+    left, _ = factor.residual_columns(removal, torch.tensor([row], device=factor.D.device), factor.directions([]))
     if float(left[0, row]) <= float(factor.least[row]):
         raise SettingError(f"Row {row} is explained by the inducing points to rounding; choose another row.")
     inducing = factor.inducing.clone()
@@ -40,6 +40,7 @@ def forced(method: CholQR, problem: Problem, state: State, row: int, slot: int |
         inducing=inducing,
         accepted=1 if learned else state.accepted + 1,
         objective=factor.total,
+        slots=state.slots[1:].clone(),
         epoch_begin=max(before, factor.total),
     )
     terms = halves(factor.terms)

@@ -4,6 +4,8 @@
 "optimised"  greedy on the trace norm of the residual, as CSI's look-ahead chooses (Bach and Jordan 2005): of a pool
              four times as large, the row whose residual column e, deflated by those taken, explains most, |e|^2 / e_j
 "adaptive"   begin with a few; while the scores rank badly, a rejected proposal's column is added, not exchanged
+"scored"     half are the rows that the last pivots ranked best, half are drawn evenly: candidates to swap in, all of
+             them tested exactly in every swap until they are chosen anew
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-POLICIES = ("random", "optimised", "adaptive")
+POLICIES = ("random", "optimised", "adaptive", "scored")
 POOL = 4  # candidates to each pivot of the optimised policy
 FIRST = 8  # pivots that the adaptive policy begins with
 TRUSTED = 0.8  # rank correlation from which the adaptive policy grows no further

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 
 from ...linalg.randomness import generator
+from .factor import Factor
+
+ORDERS = ("random", "least loss")
 
 
 def removal_order(m: int, epoch: int, limit: int, seed: int) -> list[int]:
@@ -13,3 +16,8 @@ def removal_order(m: int, epoch: int, limit: int, seed: int) -> list[int]:
     for turn in range(begin // m, (begin + limit) // m + 1):
         order += torch.randperm(m, generator=generator(seed, "removals", turn)).tolist()
     return order[begin % m : begin % m + limit + 1]
+
+
+def least_loss(factor: Factor, many: int) -> list[int]:
+    """The slots whose points the objective would miss least, by its exact rise without each: 4 m^3 flops."""
+    return factor.losses().topk(min(many, factor.m), largest=False).indices.tolist()

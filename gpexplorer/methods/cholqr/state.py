@@ -27,6 +27,7 @@ class State(NamedTuple):
     objective: float  # F at this state
     epoch_begin: float  # F when the epoch began
     tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
+    slots: Tensor  # slots chosen for removal that are yet to be offered; empty where the order is drawn
     Z: Tensor | None = None  # [m, d] where polishing moved the points; None while they are at their rows
     Z_begin: Tensor | None = None  # [m, d] where it found them
 

@@ -3,6 +3,8 @@
 Steps I to VI of Cao et al. 2013, section 3.4. Differing from the paper: the pivots' own exact scores, which cost
 nothing, compete with the proposals; rejected proposals become pivots, since their columns are already paid for; and
 the column needed to remove the *next* point rides along with the proposals, so a swap reads L twice, not three times.
+Without proposals the pivots alone compete: a swap then reads L not at all, and only drawing pivots anew does, for all
+of them and for the removals to come at once, in products that a BLAS does well.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
+from .ahead import Ahead
 from .factor import Addition, Column, Factor, Removal
 from .pivots import Pivots, View
 from .policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, rank_correlation
@@ -43,7 +46,7 @@ class Swapper:
         self.policy = policy
         self.pivots: Pivots | None = None
         self.tested = factor.D.new_zeros(0, 2)  # approximate and exact fall of the newest candidates tested
-        self._next: tuple[int, Tensor] | None = None
+        self.ahead: Ahead | None = None
 
     def refresh(self, step: int) -> bool:
         """Choose every pivot anew from the rows not yet explained; False when no such row is left.
@@ -54,12 +57,27 @@ class Swapper:
             return True
         eligible = torch.nonzero(self._eligible())[:, 0]
         order = torch.randperm(len(eligible), generator=generator(self.seed, "pivots", step)).to(eligible.device)
-        wide = {"random": self.num_pivots, "optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
-        rows = eligible[order[: wide[self.policy]]]
+        if self.policy == "scored" and self.pivots is not None and len(eligible):
+            return self._rescore(eligible[order[: self.num_pivots]])
+        wide = {"optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
+        rows = eligible[order[: wide.get(self.policy, self.num_pivots)]]
         if self.policy == "optimised" and len(rows):
             rows = best_of_pool(Pivots(self.factor, rows).E, rows, self.num_pivots)
         self.pivots = Pivots(self.factor, rows) if len(rows) else None
         return self.pivots is not None
+
+    def _rescore(self, drawn: Tensor) -> bool:
+        """The rows that the present pivots rank best, and for the other half rows drawn evenly."""
+        assert self.pivots is not None
+        f, view = self.factor, self.pivots.without(self.factor.nothing())
+        scores = view.approximate()
+        best = scores.topk(min(self.num_pivots // 2, len(drawn))).indices
+        best = best[scores[best] > -math.inf]
+        rows = torch.tensor(list(dict.fromkeys([*best.tolist(), *drawn.tolist()])), device=drawn.device)
+        self.pivots = Pivots(f, rows[: self.num_pivots])
+        exact = self.pivots.without(f.nothing()).exact().reduction
+        self._remember(scores[self.pivots.rows], exact)
+        return True
 
     @property
     def correlation(self) -> float:
@@ -71,26 +89,24 @@ class Swapper:
         f = self.factor
         carried = f.total
         f.build(f.inducing)
-        self._next = None
+        self.ahead = None
         if self.pivots is not None:
             self.pivots.choose(self.pivots.rows, self.pivots.oldest)
         exact = f.total
         return abs(carried - exact) / max(abs(exact), 1e-300)
 
-    def swap(self, position: int, next_position: int, step: int) -> Tried:
-        """Offer the point in slot `position` for removal; `next_position` is the slot that follows."""
-        f, pivots = self.factor, self.pivots
+    def swap(self, slots: list[int], step: int) -> Tried:
+        """Offer the point in the first of these slots for removal; the others are those that follow."""
+        f, pivots, position = self.factor, self.pivots, slots[0]
         assert pivots is not None, "refresh() before swap()"
         removed = int(f.inducing[position])
-        removal = f.remove(position, self._removal_column(position))
+        removal = f.remove(position, self._removal_column(slots))
         view = pivots.without(removal)
-        scores = view.approximate()  # [n]
         at_pivots = view.exact()  # [z]
+        scores = view.approximate() if self.num_proposals else f.D.new_empty(0)  # [n]
 
-        rows = self._proposals(scores, step)
-        R, Lw = f.residual_columns(removal, rows, f.direction(next_position))  # [c, n], [n]
-        B = f.transposed_times(R)  # [m, c]
-        tested = self._test(removal, rows, R, B)
+        rows = self._proposals(scores, step) if self.num_proposals else pivots.rows[:0]
+        R, B, tested = self._columns(removal, rows, slots[1:])
 
         reduction = torch.cat([at_pivots.reduction, tested.reduction])
         best = int(reduction.argmax())
@@ -101,15 +117,30 @@ class Swapper:
         accepted = exact > LEAST_GAIN * abs(kept)
 
         if accepted:
-            self._accept(view, row, self._column(view, best, at_pivots, tested, R, B), next_position, Lw)
-        else:
-            self._next = (next_position, Lw)
+            self._accept(view, row, self._column(view, best, at_pivots, tested, R, B))
+        elif len(rows):
             pivots.recycle(removal, rows, R, B, room=self._room())
-        self._remember(scores[rows], tested.reduction)
+        if len(rows):
+            self._remember(scores[rows], tested.reduction)
         if not math.isfinite(exact):
             return Tried(removed, -1, False, math.nan, math.nan, math.nan)
+        approx = float(scores[row]) - loss if len(rows) else math.nan
         regret = float(reduction[best] - tested.reduction[0]) if len(rows) else math.nan
-        return Tried(removed, row, accepted, float(scores[row]) - loss, exact, regret)
+        return Tried(removed, row, accepted, approx, exact, regret)
+
+    def _columns(self, removal: Removal, rows: Tensor, following: list[int]) -> tuple[Tensor, Tensor, Addition]:
+        """The proposals' columns R [c, n], L'R' [m, c] and exact effects; the next removal's column comes along."""
+        f, held = self.factor, self.ahead is not None and bool(self.ahead.slots)
+        if not len(rows):
+            none = f.D.new_empty(0)
+            R, B = f.D.new_empty(0, len(f.D)), f.c.new_empty(f.m, 0)
+            return R, B, Addition(none, none, none, none, B, none)
+        also = [] if held else following[:1]
+        R, V = f.residual_columns(removal, rows, f.directions(also))
+        if also:
+            self.ahead = Ahead(f, also, V)
+        B = f.transposed_times(R)
+        return R, B, self._test(removal, rows, R, B)
 
     def _room(self) -> int:
         """By how many pivots a rejected swap may enlarge the set."""
@@ -124,10 +155,15 @@ class Swapper:
     def _eligible(self) -> Tensor:
         return ~self.factor.is_inducing & (self.factor.D > self.factor.least)
 
-    def _removal_column(self, position: int) -> Tensor:
-        if self._next is not None and self._next[0] == position:
-            return self._next[1]
-        return self.factor.times(self.factor.direction(position)[None])[0]
+    def _removal_column(self, slots: list[int]) -> Tensor:
+        """v of the first slot; where it is not at hand, those that follow come along in the same product."""
+        found = self.ahead.take(slots[0]) if self.ahead is not None else None
+        if found is None:
+            wanted = slots[:1] if self.num_proposals else slots
+            self.ahead = Ahead(self.factor, list(wanted), self.factor.times(self.factor.directions(wanted)))
+            found = self.ahead.take(slots[0])
+        assert found is not None
+        return found
 
     def _proposals(self, scores: Tensor, step: int) -> Tensor:
         """Rows to test exactly: the best by score and as many drawn evenly, none of them a pivot."""
@@ -161,15 +197,12 @@ class Swapper:
         root = float(chosen.D[k]) ** 0.5
         return Column(r / root, b / root, float(chosen.uu[k]), float(chosen.s[k]), chosen.Nb[:, k])
 
-    def _accept(self, view: View, row: int, new: Column, next_position: int, Lw: Tensor) -> None:
-        """Make the swap, and derive the next removal's column from columns at hand."""
-        f, removal = self.factor, view.removal
-        i, removed = removal.position, int(f.inducing[removal.position])
-        length_i, length_next = float(f.T[:, i].norm()), float(f.T[:, next_position].norm())
+    def _accept(self, view: View, row: int, new: Column) -> None:
+        """Make the swap; pivots and the next removals' columns follow it."""
+        f, removal, ahead = self.factor, view.removal, self.ahead
+        assert ahead is not None
+        removed, lengths = int(f.inducing[removal.position]), ahead.lengths(removal.position)
 
-        a, beta = f.accept(removal, row, new, next_position)
+        a, beta = f.accept(removal, row, new)
         view.pivots.accepted(view, new.u, new.b, a, row, removed)
-
-        t_next = f.T[:, next_position]  # = T e_next - beta T e_i of the old T
-        column = length_next * Lw - (beta * length_i) * removal.v + float(removal.w @ t_next) * a
-        self._next = (next_position, column / t_next.norm())
+        ahead.follow(removal, lengths, a, beta)
