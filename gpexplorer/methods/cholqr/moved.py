@@ -18,6 +18,7 @@ M_ii = (C^-1)_ii - beta_i^2, let delta = 0 (PP), 1/s2 (VFE), M_ii (FITC). Then
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +30,8 @@ from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky, logdet
 from ...objectives import Nystrom, Terms, noise_variance
 from ...problem import Dataset, Kernel
+
+BLOCK = 4 * 2**20  # bytes of one block's temporaries: they stay in cache, and are not paid for in page faults
 
 
 class Slopes(NamedTuple):
@@ -67,29 +70,15 @@ def sparse_gradient(
 ) -> tuple[Nystrom, Slopes]:
     """Terms and the gradient of F in theta and Z. About 6 n m^2 flops and 3 n m kernel entries; O(n m) memory."""
     f = _factors(kernel, theta, train, Z, likelihood)
-    n, m, y = len(train), len(Z), train.y
+    m, y = len(Z), train.y
     a = torch.cholesky_solve(f.c[:, None], f.L_B)[:, 0]  # [m]
     beta = (y - f.Lt.T @ a) / f.V  # [n]
     B_inv, eye = torch.cholesky_inverse(f.L_B), torch.eye(m).to(y)
     S = eye - B_inv - torch.outer(a, a)  # [m, m], inner L
 
-    slopes, M = Slopes(torch.zeros_like(theta), torch.zeros_like(Z)), torch.empty_like(y)
-    delta = torch.full_like(y, 1.0 / f.s2 if likelihood == "vfe" else 0.0)
-    if likelihood == "vfe":
-        S -= f.L_B @ f.L_B.T - eye  # L' diag(delta) L = B - I
-    for rows in row_blocks(n, 3 * y.element_size() * m):
-        Lt, V = f.Lt[:, rows], f.V[rows]
-        inner = (B_inv @ Lt).div_(V)  # [m, block]
-        M[rows] = 1.0 / V - torch.linalg.vecdot(inner, Lt, dim=0) / V - beta[rows].square()
-        inner.addr_(a, beta[rows], alpha=-1.0)
-        if likelihood == "fitc":
-            delta[rows] = M[rows]
-            scaled = Lt * delta[rows]
-            S.addmm_(scaled, Lt.T, alpha=-1.0)
-            inner.sub_(scaled)
-        elif likelihood == "vfe":
-            inner.sub_(Lt, alpha=1.0 / f.s2)
-        add_slopes(slopes, kernel, theta, (Z, train.X[rows]), _solve_t(f.L_mm, inner))
+    slopes = Slopes(torch.zeros_like(theta), torch.zeros_like(Z))
+    share = _fitc_slopes if likelihood == "fitc" else partial(_flat_slopes, vfe=likelihood == "vfe")
+    delta, M = share(kernel, theta, train, (Z, slopes), f, (B_inv, S, a, beta))
 
     G = -0.5 * _solve_t(f.L_mm, _solve_t(f.L_mm, S).T)  # [m, m]
     add_slopes(slopes, kernel, theta, (Z, Z), G, both=True)
@@ -97,10 +86,50 @@ def sparse_gradient(
         slopes.theta.add_(kernel.contract_diag(theta, train.X, 0.5 * delta))
     if _simple(kernel):  # where theta[0] is a log sd: sum G K over K_mn, less half over K_mm
         slopes.theta[0] += float(S.diagonal().sum())
-    slope = float(M.sum()) - (f.left / f.s2**2 if likelihood == "vfe" else 0.0)
+    slope = M - (f.left / f.s2**2 if likelihood == "vfe" else 0.0)
     slopes.theta[-1] += slope * f.s2
     now = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
     return now, slopes
+
+
+Held = tuple[Tensor, ...]  # B^-1, inner L, a, beta
+
+
+def _flat_slopes(
+    kernel: Any, theta: Tensor, train: Dataset, at: tuple[Tensor, Slopes], f: _Factors, held: Held, vfe: bool
+) -> tuple[Tensor, float]:
+    """Where V and delta are the same for all rows: dF/dK_mn is one product C L' less one outer product a block.
+
+    With C = L_mm^-T (B^-1 - I) / s2 (PP: B^-1 alone), and sum M = (n - tr(I - B^-1)) / s2 - beta'beta.
+    """
+    (Z, slopes), (B_inv, S, a, beta) = at, held
+    n, m, eye = len(train), len(Z), torch.eye(len(Z)).to(S)
+    if vfe:
+        S -= f.L_B @ f.L_B.T - eye  # L' diag(delta) L = B - I
+    C = _solve_t(f.L_mm, (B_inv - eye if vfe else B_inv) / f.s2)  # [m, m]
+    c = _solve_t(f.L_mm, a[:, None])[:, 0]
+    for rows in row_blocks(n, 3 * C.element_size() * m, BLOCK):
+        G = (C @ f.Lt[:, rows]).addr_(c, beta[rows], alpha=-1.0)
+        add_slopes(slopes, kernel, theta, (Z, train.X[rows]), G)
+    M = (n - m + float(B_inv.diagonal().sum())) / f.s2 - float(beta @ beta)
+    return torch.full_like(train.y, 1.0 / f.s2 if vfe else 0.0), M
+
+
+def _fitc_slopes(
+    kernel: Any, theta: Tensor, train: Dataset, at: tuple[Tensor, Slopes], f: _Factors, held: Held
+) -> tuple[Tensor, float]:
+    """FITC's share of the slopes through K_mn, and of `inner L`, both in place; delta = M [n] and its sum."""
+    (Z, slopes), (B_inv, S, a, beta) = at, held
+    M = torch.empty_like(train.y)
+    for rows in row_blocks(len(train), 4 * M.element_size() * len(Z), BLOCK):
+        Lt, V = f.Lt[:, rows], f.V[rows]
+        inner = (B_inv @ Lt).div_(V)  # [m, block]
+        M[rows] = 1.0 / V - torch.linalg.vecdot(inner, Lt, dim=0) / V - beta[rows].square()
+        scaled = Lt * M[rows]
+        S.addmm_(scaled, Lt.T, alpha=-1.0)
+        inner.addr_(a, beta[rows], alpha=-1.0).sub_(scaled)
+        add_slopes(slopes, kernel, theta, (Z, train.X[rows]), _solve_t(f.L_mm, inner))
+    return M, float(M.sum())
 
 
 def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
@@ -110,7 +139,7 @@ def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihoo
     if likelihood == "fitc":
         D = prior - torch.linalg.vecdot(Lt, Lt, dim=0)
         V, left, B = s2 + D.clamp_min(0.0), float(D.sum()), eye.clone()
-        for rows in row_blocks(len(D), Lt.element_size() * len(Z)):
+        for rows in row_blocks(len(D), Lt.element_size() * len(Z), BLOCK):
             B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
     else:
         V, B = torch.full_like(prior, s2), torch.addmm(eye, Lt, Lt.T, alpha=1.0 / s2)
