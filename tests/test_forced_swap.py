@@ -75,8 +75,10 @@ def test_a_run_goes_on_from_it_and_can_go_back(run: Run):
     assert len(run.trace) == 14
 
 
-def test_a_click_takes_the_nearest_row(run: Run):
+@pytest.mark.parametrize("show", ["over the data", "predicted against exact", "ranks"])
+def test_a_click_takes_the_nearest_row(run: Run, show: str):
     view = next(view for view in views.for_run(run) if view.key == "landscape")
+    view.show = show
     shown = view.data(run, 13)["exact"]
     target = shown.iloc[len(shown) // 2]
 
@@ -84,7 +86,7 @@ def test_a_click_takes_the_nearest_row(run: Run):
 
     assert step is not None
     assert step.info.proposed == int(target["row"])
-    assert step.info.exact == pytest.approx(float(target["y"]), rel=1e-6, abs=1e-8)
+    assert step.info.exact == pytest.approx(float(target["exact"]), rel=1e-6, abs=1e-8)
 
 
 def test_a_row_that_cannot_come_in_is_a_sentence(run: Run):

@@ -7,16 +7,22 @@ from typing import Any, ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
+import param
+from scipy import stats
 
 from ..methods.cholqr.forced import forced
-from ..methods.cholqr.landscape import landscape
+from ..methods.cholqr.landscape import Landscape, landscape
 from ..problem import Step
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
-from .palette import ROLES
+from .palette import ROLES, SEQUENTIAL
 
 LARGEST = 4e7  # entries n m of a factor: beyond it the picture would hold up the run
+COLUMNS = ("x", "y", "row", "exact", "approx")
+FALL = "fall of the objective [nat]"
+FLAT, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
+MOVED = "the points have left their rows: there is no swap to score"
 
 
 class SwapLandscape(View):
@@ -29,33 +35,64 @@ class SwapLandscape(View):
     order: ClassVar[int] = 20
     click: ClassVar[str] = "Click a row to force its swap."
 
+    show: Any = param.Selector(
+        default=FLAT,
+        objects=[FLAT, SCATTER, RANKS],
+        label="axes",
+        doc="Scores over the inputs, or their first two principal components; or one score against the other.",
+    )
+    colour: Any = param.Selector(
+        default="exact",
+        objects=["exact", "predicted"],
+        label="colour",
+        doc="Which score colours the rows where they lie on a plane.",
+    )
+
     def applies(self, run: Run) -> bool:
         """CholQR, where a factor is cheap to rebuild."""
         size = len(run.problem.train) * getattr(run.method, "num_inducing", 0)
         return super().applies(run) and run.method.key == "cholqr" and size <= LARGEST
 
     def data(self, run: Run, at: int) -> Layers:
-        """In one dimension both scores over the input; otherwise exact against approximate."""
+        """Both scores over one input, as a colour on the plane, or against each other; ranks from 1, the best."""
         method: Any = run.method
-        found = landscape(method, run.problem, run.trace[at].step.state)
-        approx, exact = (v.cpu().double().numpy() for v in (found.approx, found.exact))
-        one = rows.numeric(run) and run.problem.train.d == 1
-        x = rows.inputs_of(run.problem.train)[:, 0] if one else approx
-        known = np.isfinite(exact) & np.isfinite(approx)
-        layers = {"exact": pd.DataFrame({"x": x[known], "y": exact[known], "row": np.flatnonzero(known)})}
-        if one:
-            order = np.argsort(x)
-            order = order[np.isfinite(approx[order])]
-            layers["approx"] = pd.DataFrame({"x": x[order], "y": approx[order]})
-            layers["exact"].attrs["xlabel"] = rows.input_name(run, 0)
-        else:
-            ends = [float(exact[known].min()), float(exact[known].max())] if known.any() else [0.0, 1.0]
-            layers["equal"] = pd.DataFrame({"x": ends, "y": ends})
-            layers["exact"].attrs["xlabel"] = "predicted fall of the objective [nat]"
-        marks = known & np.isin(np.arange(len(x)), found.pivots.cpu().numpy())
-        layers["pivots"] = pd.DataFrame({"x": x[marks], "y": exact[marks]})
+        state = run.trace[at].step.state
+        if state.Z is not None:
+            return self._left(run)
+        found = landscape(method, run.problem, state)
+        scored = _scored(found)
+        flat = self.show == FLAT and rows.numeric(run)
+        layers = _line(run, scored, found) if flat and run.problem.train.d == 1 else {}
+        layers = layers or (self._plane(run, scored, found) if flat else self._against(scored))
+        pivots = scored["row"].isin(found.pivots.tolist()).to_numpy()
+        layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
         title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f} of predicted and exact"
-        layers["exact"].attrs |= {"ylabel": "fall of the objective [nat]", "title": title}
+        layers["exact"].attrs["title"] = title
+        return layers
+
+    def _plane(self, run: Run, scored: pd.DataFrame, found: Landscape) -> Layers:
+        plane, names = rows.plane(run)
+        at = plane[scored["row"].to_numpy(int)]
+        shown = scored.assign(x=at[:, 0], y=at[:, 1], value=scored["exact" if self.colour == "exact" else "approx"])
+        best = shown.iloc[[int(shown["value"].argmax())]] if len(shown) else shown
+        shown.attrs = {"xlabel": names[0], "ylabel": names[1]}
+        out = pd.DataFrame({"x": plane[[found.removed], 0], "y": plane[[found.removed], 1]})
+        return {"exact": shown, "best": best[["x", "y"]], "removed": out}
+
+    def _against(self, scored: pd.DataFrame) -> Layers:
+        shown, word = scored.assign(x=scored["approx"], y=scored["exact"]), FALL
+        if self.show == RANKS:
+            shown["x"], shown["y"] = (stats.rankdata(-scored[c]) for c in ("approx", "exact"))
+            word = "rank among the candidates, 1 the best"
+        ends = [float(shown["y"].min()), float(shown["y"].max())] if len(shown) else [0.0, 1.0]
+        shown.attrs = {"xlabel": f"predicted {word}", "ylabel": f"exact {word}"}
+        return {"exact": shown, "equal": pd.DataFrame({"x": ends, "y": ends})}
+
+    def _left(self, run: Run) -> Layers:
+        """A polished state: no row can come in any more."""
+        none = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
+        layers = self._against(none) | {"pivots": none}
+        layers["exact"].attrs["title"] = MOVED
         return layers
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
@@ -69,17 +106,53 @@ class SwapLandscape(View):
         return forced(method, run.problem, run.trace[at].step.state, row)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Points for exact scores, a line for approximate ones (1-D) or for equality."""
-        exact = hv.Scatter(layers["exact"], "x", "y", label="exact")
+        """Points for exact scores, a line for approximate ones (1-D) or for equality; colours on a plane."""
+        parts = _coloured(layers) if "removed" in layers else _points(layers)
         pivots = hv.Scatter(layers["pivots"], "x", "y", label="information pivots")
-        parts = [layer(exact, "exact", color=ROLES["mean"], size=5, alpha=0.7)]
-        if "approx" in layers:
-            line = hv.Curve(layers["approx"], "x", "y", label="approximate")
-            parts.append(layer(line, "approx", color=ROLES["test"], line_width=2))
-        else:
-            line = hv.Curve(layers["equal"], "x", "y", label="predicted = exact")
-            parts.append(layer(line, "equal", color=ROLES["reference"], line_dash="dashed"))
-        parts.append(layer(pivots, "pivots", color=ROLES["inducing"], size=8, marker="diamond"))
-        return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["exact"])
+        parts.append(
+            layer(
+                pivots, "pivots", fill_alpha=0.0, line_color=ROLES["inducing"], size=10, marker="diamond", line_width=2
+            )
         )
+        return hv.Overlay(parts).opts(
+            legend_position="top", legend_cols=4, responsive=True, show_grid=True, **labels(layers["exact"])
+        )
+
+
+def _scored(found: Landscape) -> pd.DataFrame:
+    """Rows with both scores."""
+    approx, exact = (v.cpu().double().numpy() for v in (found.approx, found.exact))
+    known = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
+    return pd.DataFrame({"row": known, "exact": exact[known], "approx": approx[known]})
+
+
+def _line(run: Run, scored: pd.DataFrame, found: Landscape) -> Layers:
+    """One input: exact scores as points, approximate ones of every row as a line."""
+    x, approx = rows.inputs_of(run.problem.train)[:, 0], found.approx.cpu().double().numpy()
+    order = np.argsort(x)
+    order = order[np.isfinite(approx[order])]
+    shown = scored.assign(x=x[scored["row"].to_numpy(int)], y=scored["exact"])
+    shown.attrs = {"xlabel": rows.input_name(run, 0), "ylabel": FALL}
+    return {"exact": shown, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
+
+
+def _points(layers: Layers) -> list[hv.Element]:
+    exact = hv.Scatter(layers["exact"], "x", ["y", "row"], label="exact")
+    parts = [layer(exact, "exact", color=ROLES["mean"], size=5, alpha=0.7)]
+    if "approx" in layers:
+        line = hv.Curve(layers["approx"], "x", "y", label="approximate")
+        return [*parts, layer(line, "approx", color=ROLES["test"], line_width=2)]
+    line = hv.Curve(layers["equal"], "x", "y", label="predicted = exact")
+    return [*parts, layer(line, "equal", color=ROLES["reference"], line_dash="dashed")]
+
+
+def _coloured(layers: Layers) -> list[hv.Element]:
+    """Rows on a plane, coloured by their score; the point that goes out, and the row of the best score."""
+    exact = hv.Points(layers["exact"], ["x", "y"], ["value", "row"], label="rows")
+    gone = hv.Scatter(layers["removed"], "x", "y", label="goes out")
+    best = hv.Scatter(layers["best"], "x", "y", label="best score")
+    return [
+        layer(exact, "exact", color="value", cmap=SEQUENTIAL, colorbar=True, clabel=FALL, size=6, line_color=None),
+        layer(gone, "removed", color=ROLES["removed"], size=13, marker="x", line_width=3),
+        layer(best, "best", fill_alpha=0.0, line_color=ROLES["proposed"], size=16, marker="circle", line_width=3),
+    ]

@@ -53,6 +53,18 @@ def input_name(run: Run, q: int) -> str:
     return names[q] if q < len(names) else f"x{q + 1}"
 
 
+def plane(run: Run) -> tuple[np.ndarray, tuple[str, str]]:
+    """Training rows on two inputs [n, 2], or on the two directions in which the scaled inputs vary most."""
+    train = run.problem.train
+    if train.d == 2:
+        return inputs_of(train), (input_name(run, 0), input_name(run, 1))
+    X = train.X.double() - train.X.double().mean(0)
+    values, vectors = torch.linalg.eigh(X.T @ X)
+    share = (values / values.sum()).flip(0)
+    names = [f"principal component {i + 1} of the inputs ({100 * float(share[i]):.0f} %)" for i in (0, 1)]
+    return (X @ vectors.flip(1)[:, :2]).cpu().numpy(), (names[0], names[1])
+
+
 def inducing_inputs(run: Run, state: Any) -> np.ndarray:
     """Where the inducing points are [m, d], in the units of the file: rows or not; [0, d] where there are none."""
     train, index, Z = run.problem.train, inducing_rows(state), getattr(state, "Z", None)

@@ -7,7 +7,6 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
-import torch
 
 from ..runs.run import Run
 from . import rows
@@ -33,7 +32,7 @@ class Swaps(View):
 
     def data(self, run: Run, at: int) -> Layers:
         """Rows on the plane, the inducing set of this step, and the last accepted swaps before it."""
-        plane, names = _plane(run)
+        plane, names = rows.plane(run)
         inducing = rows.inducing_rows(run.trace[at].step.state)
         picked = plane[inducing.cpu().numpy()] if inducing is not None else plane[:0]
         infos = [run.trace[i].step.info for i in range(at, -1, -1)]
@@ -61,15 +60,3 @@ class Swaps(View):
         return hv.Overlay(parts).opts(
             legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["rows"])
         )
-
-
-def _plane(run: Run) -> tuple[np.ndarray, tuple[str, str]]:
-    """Training rows on two inputs [n, 2], or on the two directions in which the scaled inputs vary most."""
-    train = run.problem.train
-    if train.d == 2:
-        return rows.inputs_of(train), (rows.input_name(run, 0), rows.input_name(run, 1))
-    X = train.X.double() - train.X.double().mean(0)
-    values, vectors = torch.linalg.eigh(X.T @ X)
-    share = (values / values.sum()).flip(0)
-    names = [f"principal component {i + 1} of the inputs ({100 * float(share[i]):.0f} %)" for i in (0, 1)]
-    return (X @ vectors.flip(1)[:, :2]).cpu().numpy(), (names[0], names[1])
