@@ -38,13 +38,13 @@ class SwapLandscape(View):
     show: Any = param.Selector(
         default=FLAT,
         objects=[FLAT, SCATTER, RANKS],
-        label="axes",
+        label="Axes",
         doc="Scores over the inputs, or their first two principal components; or one score against the other.",
     )
     colour: Any = param.Selector(
         default="exact",
         objects=["exact", "predicted"],
-        label="colour",
+        label="Colour",
         doc="Which score colours the rows where they lie on a plane.",
     )
 
@@ -66,7 +66,7 @@ class SwapLandscape(View):
         layers = layers or (self._plane(run, scored, found) if flat else self._against(scored))
         pivots = scored["row"].isin(found.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f} of predicted and exact"
+        title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f}"
         layers["exact"].attrs["title"] = title
         return layers
 
@@ -115,7 +115,7 @@ class SwapLandscape(View):
             )
         )
         return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=4, responsive=True, show_grid=True, **labels(layers["exact"])
+            legend_position="top", legend_cols=2, responsive=True, show_grid=True, **labels(layers["exact"])
         )
 
 

@@ -61,7 +61,7 @@ def plane(run: Run) -> tuple[np.ndarray, tuple[str, str]]:
     X = train.X.double() - train.X.double().mean(0)
     values, vectors = torch.linalg.eigh(X.T @ X)
     share = (values / values.sum()).flip(0)
-    names = [f"principal component {i + 1} of the inputs ({100 * float(share[i]):.0f} %)" for i in (0, 1)]
+    names = [f"principal component {i + 1} ({100 * float(share[i]):.0f} %)" for i in (0, 1)]
     return (X @ vectors.flip(1)[:, :2]).cpu().numpy(), (names[0], names[1])
 
 

@@ -46,7 +46,7 @@ class Survival(View):
         first = int(((begin == 0) & alive).sum())
         layers["alive"].attrs |= {
             "xlabel": "step",
-            "ylabel": "rows that were ever inducing, by when they came in",
+            "ylabel": "inducing rows, oldest first",
             "title": f"{len(order)} lives so far; {int(alive.sum())} go on, {first} of them from the start",
         }
         return layers
