@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from gpexplorer.bench.gbcd import SOLVERS, Held, report
+import pytest
+
+from gpexplorer.bench.gbcd import SOLVERS, Held, crossing, report
 
 
 def test_every_solver_gets_a_line_and_the_best_is_set_against_cholesky():
@@ -19,4 +22,17 @@ def test_every_solver_gets_a_line_and_the_best_is_set_against_cholesky():
     assert rows["gbcd"][7] == rows["pcg-1000"][7]  # one answer
     sizes = [line for line in lines if line.startswith("n = ")]
     assert [line.split(":")[0] for line in sizes] == ["n = 60", "n = 120", "n = 240"]
-    assert "by extrapolation" in lines[-1] or "no crossing in sight" in lines[-1]
+    assert "Cholesky" in lines[-1] or "no crossing in sight" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        (lambda n: 9.0 * n**2, "gbcd passes Cholesky between n = 5 and 10, at about 9"),
+        (lambda n: 30.0 * n**2, "slopes 3.00 and 2.00: gbcd passes Cholesky at about n = 30, by extrapolation"),
+        (lambda n: 0.5 * n**2, "gbcd is faster than Cholesky from n = 3 on, or from fewer"),
+        (lambda n: 2.0 * n**3, "slopes 3.00 and 3.00: no crossing in sight"),
+    ],
+)
+def test_a_crossing_is_measured_between_two_sizes_and_else_said_to_be_extrapolated(ours: Any, said: str):
+    assert crossing("gbcd", {n: (float(n**3), ours(n)) for n in (10, 5, 3)}) == said

@@ -7,6 +7,7 @@ share of the floor is what the floor would take over what the iteration took.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import time
@@ -29,6 +30,7 @@ from ..runs.run import Run
 from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000
+SAME = 1e-2  # slopes that differ by less meet nowhere that three sizes could tell
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
@@ -36,6 +38,7 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0}),
     "pcg-1000": ("pcg", {"root": "nystrom", "rank": 1000}),
     "pcg-1000-mixed": ("pcg", {"root": "nystrom", "rank": 1000, "mixed": True}),
+    "pcg-2000-mixed": ("pcg", {"root": "nystrom", "rank": 2000, "mixed": True}),
     "cg": ("cg", {}),
     "block-nystrom": ("block-nystrom", {}),
     "sampled-exact": ("block-nystrom", {"rank": 0}),
@@ -54,7 +57,7 @@ def command(
     tolerance: Annotated[float, typer.Option(help="Of the largest gradient.")] = 1e-4,
     cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept; 0 computes them anew.")] = 0.0,
     only: Annotated[str, typer.Option(help="Solvers to run, joined by commas; all where empty.")] = "",
-    crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4, to say where Cholesky is passed.")] = False,
+    crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4: where is Cholesky passed?")] = False,
 ) -> None:
     """Seconds, iterations and kernel entries to the tolerance; test error; the floor of an iteration."""
     chosen = [name for name in SOLVERS if not only or name in only.split(",")]
@@ -141,20 +144,33 @@ def _row(solver: str, run: Run, floor: float) -> str:
 def _crossing(
     solver: str, times: dict[int, tuple[float, float]], split: data.Split, order: Tensor, held: Held
 ) -> Iterator[str]:
-    """Where the lines through three sizes meet, on logarithmic axes: an extrapolation, and said to be one."""
+    """Where the lines through three sizes cross, on logarithmic axes: between two sizes, or beyond them, as is said."""
     [n] = times
     for size in (n // 2, n // 4):
         problem = _problem(split, order[:size])
         times[size] = (_lapack(problem), _finished(solver, problem, None, held).trace[-1].seconds)
     for size in sorted(times):
         yield f"n = {size}: Cholesky {times[size][0]:.2f} s, {solver} {times[size][1]:.2f} s"
-    x = np.log(list(times))
-    (slope, level), (ours, base) = (np.polyfit(x, np.log([pair[k] for pair in times.values()]), 1) for k in (0, 1))
-    if ours >= slope:
-        yield f"slopes {slope:.2f} and {ours:.2f}: no crossing in sight"
-        return
+    yield crossing(solver, times)
+
+
+def crossing(solver: str, times: dict[int, tuple[float, float]]) -> str:
+    """The sentence about seconds {n: (Cholesky, solver)}: measured where two sizes enclose it."""
+    sizes = sorted(times)
+    ahead = {size: math.log(times[size][1] / times[size][0]) for size in sizes}  # below 0 the solver is faster
+    for low, high in itertools.pairwise(sizes):
+        if ahead[low] >= 0.0 > ahead[high]:
+            share = ahead[low] / (ahead[low] - ahead[high])
+            where = math.exp(math.log(low) + share * math.log(high / low))
+            return f"{solver} passes Cholesky between n = {low} and {high}, at about {where:.0f}"
+    if ahead[sizes[0]] < 0.0:
+        return f"{solver} is faster than Cholesky from n = {sizes[0]} on, or from fewer"
+    x, pairs = np.log(sizes), np.log([times[size] for size in sizes])
+    (slope, level), (ours, base) = (np.polyfit(x, pairs[:, k], 1) for k in (0, 1))
+    if ours >= slope - SAME:
+        return f"slopes {slope:.2f} and {ours:.2f}: no crossing in sight"
     where = math.exp((base - level) / (slope - ours))
-    yield f"slopes {slope:.2f} and {ours:.2f}: {solver} passes Cholesky at about n = {where:.0f}, by extrapolation"
+    return f"slopes {slope:.2f} and {ours:.2f}: {solver} passes Cholesky at about n = {where:.0f}, by extrapolation"
 
 
 def _lapack(problem: Problem) -> float:
