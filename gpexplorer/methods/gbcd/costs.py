@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...problem import Cost, Problem
 
-ENTRY = 200.0  # flops of a matrix product in the time of one entry, beside 2 d: 0.2 to 0.3 G entries/s at 50 GF/s
+ENTRY = 100.0  # flops of a matrix product in the time of one entry, beside 2 d: 0.4 to 0.6 G entries/s at 50 GF/s
 CALLS = 1.5e7  # as many again in the time of the thirty small calls that a pair, or a joining, is made of
 
 

@@ -133,4 +133,6 @@ class GBCD(Method):
         seen = min(n, self.pool * self.chunk) if self.pool else n
         flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
         flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
-        return cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)
+        found = cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)
+        read = problem.train.y.element_size() * (rounds * seen * (0.5 * b + m) + n * (b + m))
+        return Cost(found.flops, found.bytes + read, found.arrays)
