@@ -36,6 +36,8 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
     "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True}),
     "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0}),
+    "gbcd-all-rows": ("gbcd", {"chunk": 1, "coarse": 0}),
+    "gbcd-chunks": ("gbcd", {"coarse": 0}),
     "pcg-1000": ("pcg", {"root": "nystrom", "rank": 1000}),
     "pcg-1000-mixed": ("pcg", {"root": "nystrom", "rank": 1000, "mixed": True}),
     "pcg-2000-mixed": ("pcg", {"root": "nystrom", "rank": 2000, "mixed": True}),
