@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost
 from .model import Model
 
@@ -14,7 +15,8 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
     A step is its minibatches, and its share of a pass over all rows for the exact likelihood.
     """
     s, D, p = model.like.element_size(), model.D, model.size
-    b = min(getattr(method, "batch_size", model.n), model.n)  # all rows, where a method has no such setting
+    held = min(getattr(method, "batch_size", 0), model.n)  # a method without this setting takes all rows, in blocks
+    b = held or model.n
     waves = 2.0 * model.D * model.map.width if model.waves else 0.0
     forward = 2.0 * model.map.size + waves
     minibatch = algebra + 3.0 * b * forward + 12.0 * (p + D)
@@ -26,8 +28,8 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
     arrays = {
         "parameters, gradient and averages": 8.0 * s * (p + D),
         "D x D matrices": 1.0 * s * matrices * D * D,
-        "minibatch": 6.0 * s * b * (D + model.map.width),
-        "block of features": 4.0 * min(s * model.n * D, 24.0 * 2**20),
+        "minibatch": 6.0 * s * held * (D + model.map.width),
+        "block of features": min((4.0 if held else 8.0) * s * model.n * D, 1.3 * BLOCK_BYTES),
         "order of the rows": 8.0 * model.n,
     }
     read = share * s * model.n * (D + model.problem.train.d)
