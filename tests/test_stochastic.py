@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.methods.stochastic.choice import by_validation
 from gpexplorer.methods.stochastic.exact import exact, exact_gradient
 from gpexplorer.methods.stochastic.learner import Rows
 from gpexplorer.methods.stochastic.optimisers import OPTIMISERS
@@ -126,6 +128,18 @@ def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
     assert rates[2] == pytest.approx(10 * rates[0])
     assert (phases[-1], outcome.reason) == ("best", "budget")
     assert steps[-1].info.objective == min(value for value in values if value == value)
+
+
+def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_method_alone():
+    at, small = problem(n=60), method("scgd", batch_size=8, rate=0.03, width=4)
+
+    found = by_validation(small, at)
+
+    trying = method("scgd", batch_size=8, rate=0.03, width=4, validation=0.1, search=5, trial=8 * 6)
+    tried = {step.info.rate: step.info.objective for step in islice(trying.steps(at), 1, 6)}
+    assert found == min(tried, key=lambda rate: tried[rate])
+    assert len(tried) == 5
+    assert (small.rate, small.validation, small.search) == (0.03, 0.0, 0)
 
 
 def test_it_stops_early_by_the_rows_set_aside():

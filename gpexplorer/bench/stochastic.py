@@ -19,7 +19,9 @@ from torch import Tensor
 from .. import data as data_sets
 from .. import kernels
 from ..methods.base import registry
+from ..methods.stochastic.choice import by_validation
 from ..methods.stochastic.model import Model
+from ..methods.stochastic.walking import Minibatches
 from ..problem import Problem
 from ..runs.run import Run
 from . import streaming
@@ -37,6 +39,7 @@ def command(  # noqa: PLR0913 - one argument an option
     epochs: Annotated[int, typer.Option(help="Then learn for so many; 0 only times minibatches.")] = 0,
     seconds: Annotated[float, typer.Option(help="Most for each method's learning.")] = 180.0,
     method: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
+    choose: Annotated[bool, typer.Option(help="Choose the rate first, on a tenth of the training rows.")] = False,
     rows: Annotated[int, typer.Option(help="Instead: memory on a file of so many rows.", min=0)] = 0,
 ) -> None:
     """Milliseconds a minibatch, the floor, rivals; with --epochs also NLML a row and test RMSE."""
@@ -48,7 +51,11 @@ def command(  # noqa: PLR0913 - one argument an option
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
-        typer.echo(learned(key, _run(data, dtype, key, {**settings, "epochs": epochs}), seconds))
+        asked: dict[str, Any] = {**settings, "epochs": epochs}
+        if choose:
+            asked["rate"] = _chosen(_run(data, dtype, key, asked))
+            typer.echo(f"{key}: rate {asked['rate']:.3g}, chosen on rows set aside")
+        typer.echo(learned(key, _run(data, dtype, key, asked), seconds))
 
 
 def report(name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...]) -> Iterator[str]:
@@ -78,6 +85,11 @@ def learned(key: str, run: Run, seconds: float) -> str:
         f"{key:<12}{table['epoch'].max():7.1f} epochs{run.trace[-1].seconds:8.1f} s   NLML/n {nlml:7.3f}   "
         f"RMSE {rmse:6.4f} sd   ({outcome.reason})"
     )
+
+
+def _chosen(run: Run) -> float:
+    assert isinstance(run.method, Minibatches)
+    return by_validation(run.method, run.problem)
 
 
 def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
