@@ -128,3 +128,19 @@ def test_histograms_of_three_cameras_have_a_variance_each() -> None:
         kernels.make("histogram-3", 11).start(Dataset(X[:, :11], X[:, 0]))
     with pytest.raises(KernelError, match="do not standardise"):
         kernel.start(Dataset(X - 1.0, X[:, 0]))
+
+
+@pytest.mark.parametrize("kernel", ["tanimoto", "minmax", "histogram", "tanimoto + minmax"])
+def test_counts_keep_their_units_and_the_target_is_scaled(kernel: str) -> None:
+    counts = torch.randint(0, 5, (40, 6), generator=torch.Generator().manual_seed(3)).double()
+    y = 100.0 + 7.0 * counts[:, 0] + counts[:, 1] * counts[:, 2]
+    run = Spec("cholqr", {"num_inducing": 10, "learn": False}, data="counts", kernel=kernel).open(data=(counts, y))
+    train = run.problem.train
+    assert set(train.X.unique().tolist()) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert float(train.y.mean()) == pytest.approx(0.0, abs=1e-12)
+    assert torch.equal(train.scale.x_sd, torch.ones(6, dtype=torch.float64))
+    run.finish(steps=15)
+    assert run.scores()["smse"] < 0.9
+
+    numbers = Spec("cholqr", {"num_inducing": 10, "learn": False}, data="counts", kernel="se").open(data=(counts, y))
+    assert float(numbers.problem.train.X.mean(0).abs().max()) < 1e-12

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from gpexplorer import Spec
+from gpexplorer import Spec, data
 from gpexplorer.data.poses import CAMERAS, FOREARM, JOINTS, SHANK, UPPER_ARM, angles, draw, poses, skeleton, view
 from gpexplorer.errors import DataError
 
@@ -71,6 +71,33 @@ def test_the_wrist_is_learned_with_a_variance_for_each_camera() -> None:
     assert run.problem.kernel.names == ("sd camera 1", "sd camera 2", "sd camera 3", "noise")
     assert run.scores()["smse"] < 0.5
     assert run.scores()["rmse"] < 0.3  # metres
+
+
+def test_they_are_reached_by_name_like_any_generator() -> None:
+    assert data.available().loc["poses", ["n", "d"]].tolist() == [9630, 972]
+    assert data.is_named("poses")
+    assert data.fetch("poses") == ()
+    found = data.load({"name": "poses", "train": 30, "test": 12, "seed": 4})
+    assert found.key == poses(train=30, test=12, seed=4).key
+    assert found.train.d == 972
+    run = Spec("random", {"num_inducing": 5, "learn": False}, data={"name": "poses", "train": 30, "test": 12},
+               kernel="histogram-3").open()  # fmt: skip
+    run.finish(steps=3)
+    assert float(run.problem.train.X.min()) >= 0.0
+
+
+@pytest.mark.parametrize(
+    ("options", "split", "said"),
+    [
+        ({"n": 9}, 0, "no option"),
+        ({"train": 10**6}, 0, "0 to 20,000"),
+        ({"test": 2.5}, 0, "whole number"),
+        ({}, 1, "one split"),
+    ],
+)
+def test_odd_options_are_a_sentence(options: dict[str, object], split: int, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        data.load({"name": "poses", **options}, split=split)
 
 
 def test_without_scikit_image_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

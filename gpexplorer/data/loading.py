@@ -21,33 +21,36 @@ from .formats import read_set
 from .generators import GENERATORS, complete, generate
 from .in_memory import from_arrays, from_frame
 from .mapped import load_mapped
+from .poses import DIMENSION, NOTE, TEST, TRAIN
+from .poses import named as poses
 from .reading import kind_of, read_path
 from .splits import Given, How, Split, make_split
 from .wording import nearest, quote
 
+POSES = "poses"
 CHOICES = ("target", "inputs", "drop", "objects", "missing")
 
 
 def available() -> pd.DataFrame:
-    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine.
-
-    d is missing where the inputs are molecules.
-    """
+    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine."""
     rows = [
         {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
          "notes": one.formula, "source": "generator", "cached": True}
         for name, one in GENERATORS.items()
     ] + [
-        {"name": one.name, "n": one.n, "d": one.d, "task": one.task, "licence": one.licence,
+        {"name": POSES, "n": TRAIN + TEST, "d": DIMENSION, "task": "regression", "licence": "BSD-3-Clause (formula)",
+         "notes": NOTE, "source": "generator", "cached": True}
+    ] + [
+        {"name": one.name, "n": one.n, "d": one.d or 1, "task": one.task, "licence": one.licence,
          "notes": " ".join((*one.traps, *one.notes)), "source": "registry", "cached": is_cached(one)}
         for one in map(card, names())
     ]  # fmt: skip
-    return pd.DataFrame(rows).astype({"d": "Int64"}).set_index("name")
+    return pd.DataFrame(rows).set_index("name")
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:
     """Paths of the checked files of a public set, none for a generator; `progress(done, total)` in bytes."""
-    return () if name in GENERATORS else fetch_card(card(name), progress)
+    return () if name in (POSES, *GENERATORS) else fetch_card(card(name), progress)
 
 
 def is_named(source: Any) -> bool:
@@ -56,7 +59,7 @@ def is_named(source: Any) -> bool:
     Anything else that is text would be opened as a file of this machine.
     """
     name = source.get("name") if isinstance(source, Mapping) else source
-    return isinstance(name, str) and (name in GENERATORS or name in names())
+    return isinstance(name, str) and name in (POSES, *GENERATORS, *names())
 
 
 def load(source: Any, split: How = 0, **options: Any) -> Split:
@@ -89,6 +92,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if name in GENERATORS:
         identity = complete(name, options)
         return make_split(generate(name, options), split, Given(), identity, (GENERATORS[name].formula,), name)
+    if name == POSES:
+        return poses(options, split)
     if name in names():
         one = card(name)
         numbers, given = read_set(one, fetch_card(one), _choice(name, options))
@@ -124,7 +129,7 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
 
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     if not kind_of(path.name) and not path.exists() and path.parent == Path():
-        raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, *names()))}")
+        raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, POSES, *names()))}")
     memory = options.pop("memory", None)
     if memory not in (None, "whole", "mapped"):
         raise DataError(f'{path.name}: memory={quote(memory)} is not known: choose "whole" or "mapped".')

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,11 @@ from torch import Tensor
 from ..errors import DataError
 from ..problem import Dataset, Scale
 from .splits import Split, key_of
+from .wording import listing, quote
 
 TRAIN, TEST, CAMERAS = 4819, 4811, 3  # rows as in Cao et al. (2013), section 4.1
 PIXELS, FOCUS, DISTANCE = 64, 3.6, 4.0  # image side; half-widths of the image a metre spans at one metre; metres away
+DIMENSION = CAMERAS * 324  # bins: 9 orientations, 2 x 2 cells in each of 3 x 3 blocks, a camera
 JITTER = 0.12  # radians, sd of each joint
 TORSO, SHOULDER, HIP, UPPER_ARM, FOREARM, THIGH, SHANK, HEAD = 0.55, 0.2, 0.12, 0.3, 0.27, 0.44, 0.43, 0.25  # metres
 BATCH = 64  # figures drawn at once
@@ -61,6 +65,29 @@ def poses(train: int = TRAIN, test: int = TEST, seed: int = 0) -> Split:
     notes = ("Made by a generator: an articulated figure, three cameras, histograms of oriented gradients.",)
     key = key_of("poses", [train, test, seed], 0)
     return Split(data.rows(range(train)), data.rows(range(train, train + test)), "poses", notes, f"{key}/scaled")
+
+
+NOTE = (
+    "An articulated figure walks, waves or boxes before three cameras; X holds histograms of each, "
+    "y is the height of the left wrist in metres. Options train, test, seed. Made for the kernel histogram-3."
+)
+MOST = 20_000  # rows of either part
+_kept = lru_cache(maxsize=2)(poses)
+
+
+def named(options: Mapping[str, Any], how: object) -> Split:
+    """Poses by name, with options train, test and seed; drawn once a process (a minute at full size)."""
+    asked = {"train": TRAIN, "test": TEST, "seed": 0}
+    odd = [key for key in options if key not in asked]
+    if odd:
+        raise DataError(f"poses has no option {listing(odd)}; it has {listing(asked)}.")
+    if how != 0 or isinstance(how, bool):
+        raise DataError(f"poses has one split, split=0; there is no split {quote(how)}.")
+    for key, value in options.items():
+        most = 2**63 - 1 if key == "seed" else MOST
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise DataError(f"poses: {key}={quote(value)} must be a whole number from 0 to {most:,}.")
+    return _kept(**asked | dict(options))
 
 
 def angles(n: int, rng: torch.Generator) -> dict[str, Tensor]:

@@ -43,11 +43,18 @@ def moments(columns: Tensor) -> Moments:
     return Moments(len(columns), mean, (columns - mean).square().sum(0), largest)
 
 
-def fit_scale(train: Dataset) -> Scale:
-    """Means and population standard deviations of these rows; sd 1 where a column is constant to rounding."""
-    inputs = moments(train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0))
+def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
+    """Means and population standard deviations of these rows; sd 1 where a column is constant to rounding.
+
+    Without `inputs` these keep their units, as counts and histograms must: their mean is set to 0, their sd to 1.
+    """
+    columns = train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0)
     target = moments(train.y[:, None])
-    return Scale(inputs.mean, inputs.sd, float(target.mean[0]), float(target.sd[0]))
+    ends = float(target.mean[0]), float(target.sd[0])
+    if not inputs:
+        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *ends)
+    found = moments(columns)
+    return Scale(found.mean, found.sd, *ends)
 
 
 def scale(data: Dataset, by: Scale) -> Dataset:

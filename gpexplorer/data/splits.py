@@ -41,14 +41,15 @@ class Split:
     notes: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
 
-    def scaled(self) -> Split:
+    def scaled(self, inputs: bool = True) -> Split:
         """Inputs and target to mean 0 and sd 1 by the statistics of the training rows alone.
 
         Constant columns keep sd 1; objects (SMILES, text) stay as they are; a scaled split comes back unchanged.
+        Without `inputs` the target alone is scaled: kernels of counts and histograms are not defined below 0.
         """
         if self.train.scale is not None:
             return self
-        by = fit_scale(self.train)
+        by = fit_scale(self.train, inputs)
         return replace(self, train=scale(self.train, by), test=scale(self.test, by), key=f"{self.key}/scaled")
 
 

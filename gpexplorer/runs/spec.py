@@ -117,10 +117,10 @@ class Spec:
         """The scaled problem on its device, and the scaled split it came from."""
         if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise SettingError(f'device is {self.device!r}, but torch sees no GPU here; give "cpu".')
-        scaled, place = split.scaled(), (self.device, DTYPES[self.dtype])
-        split = replace(scaled, train=scaled.train.to(*place), test=scaled.test.to(*place))
         named = self.kernel if isinstance(self.kernel, dict) else {"name": self.kernel}
         kernel = kernels.make(named["name"], split.train.d)
+        scaled, place = split.scaled(inputs=kernel.inputs != "counts"), (self.device, DTYPES[self.dtype])
+        split = replace(scaled, train=scaled.train.to(*place), test=scaled.test.to(*place))
         start = named.get("theta")
         theta = kernel.start(split.train) if start is None else split.train.y.new_tensor(start)
         if len(theta) != len(kernel.names):

@@ -60,29 +60,29 @@ class SwapLandscape(View):
         if state.Z is not None:
             return self._left(run)
         found = landscape(method, run.problem, state)
-        scored = _scored(found)
+        shown = scored(found)
         flat = self.show == FLAT and rows.numeric(run)
-        layers = _line(run, scored, found) if flat and run.problem.train.d == 1 else {}
-        layers = layers or (self._plane(run, scored, found) if flat else self._against(scored))
-        pivots = scored["row"].isin(found.pivots.tolist()).to_numpy()
+        layers = _line(run, shown, found) if flat and run.problem.train.d == 1 else {}
+        layers = layers or (self._plane(run, shown, found) if flat else self._against(shown))
+        pivots = shown["row"].isin(found.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
         title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f}"
         layers["exact"].attrs["title"] = title
         return layers
 
-    def _plane(self, run: Run, scored: pd.DataFrame, found: Landscape) -> Layers:
+    def _plane(self, run: Run, held: pd.DataFrame, found: Landscape) -> Layers:
         plane, names = rows.plane(run)
-        at = plane[scored["row"].to_numpy(int)]
-        shown = scored.assign(x=at[:, 0], y=at[:, 1], value=scored["exact" if self.colour == "exact" else "approx"])
+        at = plane[held["row"].to_numpy(int)]
+        shown = held.assign(x=at[:, 0], y=at[:, 1], value=held["exact" if self.colour == "exact" else "approx"])
         best = shown.iloc[[int(shown["value"].argmax())]] if len(shown) else shown
         shown.attrs = {"xlabel": names[0], "ylabel": names[1]}
         out = pd.DataFrame({"x": plane[[found.removed], 0], "y": plane[[found.removed], 1]})
         return {"exact": shown, "best": best[["x", "y"]], "removed": out}
 
-    def _against(self, scored: pd.DataFrame) -> Layers:
-        shown, word = scored.assign(x=scored["approx"], y=scored["exact"]), FALL
+    def _against(self, held: pd.DataFrame) -> Layers:
+        shown, word = held.assign(x=held["approx"], y=held["exact"]), FALL
         if self.show == RANKS:
-            shown["x"], shown["y"] = (stats.rankdata(-scored[c]) for c in ("approx", "exact"))
+            shown["x"], shown["y"] = (stats.rankdata(-held[c]) for c in ("approx", "exact"))
             word = "rank among the candidates, 1 the best"
         ends = [float(shown["y"].min()), float(shown["y"].max())] if len(shown) else [0.0, 1.0]
         shown.attrs = {"xlabel": f"predicted {word}", "ylabel": f"exact {word}"}
@@ -119,19 +119,19 @@ class SwapLandscape(View):
         )
 
 
-def _scored(found: Landscape) -> pd.DataFrame:
+def scored(found: Landscape) -> pd.DataFrame:
     """Rows with both scores."""
     approx, exact = (v.cpu().double().numpy() for v in (found.approx, found.exact))
     known = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
     return pd.DataFrame({"row": known, "exact": exact[known], "approx": approx[known]})
 
 
-def _line(run: Run, scored: pd.DataFrame, found: Landscape) -> Layers:
+def _line(run: Run, held: pd.DataFrame, found: Landscape) -> Layers:
     """One input: exact scores as points, approximate ones of every row as a line."""
     x, approx = rows.inputs_of(run.problem.train)[:, 0], found.approx.cpu().double().numpy()
     order = np.argsort(x)
     order = order[np.isfinite(approx[order])]
-    shown = scored.assign(x=x[scored["row"].to_numpy(int)], y=scored["exact"])
+    shown = held.assign(x=x[held["row"].to_numpy(int)], y=held["exact"])
     shown.attrs = {"xlabel": rows.input_name(run, 0), "ylabel": FALL}
     return {"exact": shown, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
 
