@@ -11,9 +11,9 @@ import panel as pn
 import panel_material_ui as pmui
 import torch
 
-from .. import kernels
 from ..methods.base import registry
 from ..runs import Spec
+from .kernel import KernelPicker
 from .settings import SIZE, Settings
 
 STEPS = 300  # to pause after, where a spec does not say
@@ -33,10 +33,7 @@ class Controls(pn.viewable.Viewer):
             label="Method", groups=by_family(), value=spec.method, searchable=True, **SIZE,
             description="Five families and their rivals, all run step by step on the same rows.",
         )  # fmt: skip
-        self.kernel = pmui.Select(
-            label="Kernel", options=_kernels(spec), value=_kernel(spec), searchable=True, **SIZE,
-            description="How alike two inputs make two values; “-ard” has a lengthscale an input.",
-        )  # fmt: skip
+        self.kernel = KernelPicker(_kernel(spec), self._changed)
         self.seed = pmui.IntInput(
             label="Seed", value=spec.seed, start=0, description="The same seed gives the same steps.", **SIZE
         )
@@ -60,7 +57,7 @@ class Controls(pn.viewable.Viewer):
         self.kernel.disabled = registry[spec.method].own_kernel
         self._place = pn.Column(self.settings, sizing_mode="stretch_width", margin=0)
         self.method.param.watch(self._choose_method, "value")
-        for widget in (self.kernel, self.seed, self.split, self.budget, self.dtype, self.device):
+        for widget in (self.seed, self.split, self.budget, self.dtype, self.device):
             widget.param.watch(lambda _: self._changed(), "value")
         pair = {"sizing_mode": "stretch_width", "margin": 0}
         self._layout = pn.Column(
@@ -85,8 +82,8 @@ class Controls(pn.viewable.Viewer):
     def adopt(self, spec: Spec) -> None:
         """Let the widgets hold this spec; nobody is told."""
         with self._silent():
-            self.kernel.options = _kernels(spec)
-            self.method.value, self.kernel.value, self.seed.value = spec.method, _kernel(spec), spec.seed
+            self.kernel.adopt(_kernel(spec))
+            self.method.value, self.seed.value = spec.method, spec.seed
             self.split.value, self.budget.value = _split(spec), spec.budget.get("steps", STEPS)
             self.dtype.value, self.device.value = spec.dtype, spec.device
             self._show_settings(spec)
@@ -128,12 +125,6 @@ def by_family() -> dict[str, dict[str, str]]:
 
 def _kernel(spec: Spec) -> str:
     return spec.kernel if isinstance(spec.kernel, str) else str(spec.kernel["name"])
-
-
-def _kernels(spec: Spec) -> dict[str, str]:
-    """Every kernel, and this spec's own where it is a sum or product."""
-    known, kernel = {f"{title} ({key})": key for key, title in kernels.available().items()}, _kernel(spec)
-    return known | ({} if kernel in known.values() else {kernel: kernel})
 
 
 def _split(spec: Spec) -> int:

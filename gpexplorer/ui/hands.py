@@ -27,6 +27,7 @@ SAYS = {
 REACH = (0.03, 0.08)  # of each axis: how near counts as on it
 TERMS = {"fit": "data fit", "logdet": "complexity", "trace": "trace", "objective": "bound"}
 COLOURS = {"fit": ROLES["fit"], "logdet": ROLES["complexity"], "trace": ROLES["trace"], "objective": ROLES["reference"]}
+PLAIN = {"& button": {"textTransform": "none", "whiteSpace": "nowrap", "padding": "2px 9px"}}
 CSS = """
 .split { display: flex; flex-wrap: wrap; gap: 2px 26px; font-size: 13px; font-variant-numeric: tabular-nums; }
 .split b { font-weight: 600; } .split i { font-style: normal; opacity: .72; }
@@ -46,9 +47,7 @@ class Hands(pn.viewable.Viewer):
         self._slot: int | None = None
         self._layers: Callable[[], Layers] = dict
         self._figure: Any = None
-        self.mode = pmui.RadioButtonGroup(
-            label="", options=[LOOK], value=LOOK, size="small", margin=(8, 12), styles={"white-space": "nowrap"}
-        )
+        self.mode = pmui.RadioButtonGroup(label="", options=[LOOK], value=LOOK, size="small", margin=(8, 12), sx=PLAIN)
         self.said = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width", visible=False)
         self.value = pmui.FloatInput(label="y of a new row", value=0.0, width=130, size="small", margin=(4, 8))
         self.back = pmui.Button(

@@ -15,6 +15,7 @@ from .keys import Keys
 from .mending import Mending
 from .sentences import record
 from .theme import CSS, THEME
+from .tour import Tour
 
 
 def app() -> Any:
@@ -47,12 +48,14 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
         icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
     )
 
+    tour = Tour(welcome=controls)
+    guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
     side = pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
-        header=[pmui.Row(pn.layout.HSpacer(), keys, sizing_mode="stretch_width")],
+        header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
-        main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), sizing_mode="stretch_width")],
+        main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), tour, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

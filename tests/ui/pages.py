@@ -68,11 +68,13 @@ def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
 class Seen:
     """One open page: its controls, its numbers, and all it said."""
 
-    def __init__(self, page: Page, url: str, query: str = "") -> None:
+    def __init__(self, page: Page, url: str, query: str = "", newcomer: bool = False) -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
         page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))
+        if not newcomer:
+            page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
         self.began = time.monotonic()
         page.goto(url + query)
         page.locator("canvas").first.wait_for(timeout=PATIENCE)

@@ -1,0 +1,143 @@
+"""A tour of the page: a card beside what it speaks of, to be left at any time, shown once to each browser.
+
+The card blocks nothing: the page goes on answering while it is there. Where it points is found by what stands on the
+page (a label, a title), through the shadow roots.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import param
+from panel.custom import JSComponent
+
+STEPS = (
+    ("Play", "Press Play", "A run takes step after step. Pause, step back, or drag the bar to any earlier step; the "
+     "space bar and the arrow keys do the same."),
+    ("Data and prediction", "Look at the data", "Orange triangles are the inducing points. “Move points” lets you "
+     "drag one and see what the bound makes of it; “Edit rows” adds a row where you click."),
+    ("Swap landscape", "See why", "Each tab answers one question about the method. In the landscape, a click on a "
+     "row forces its swap; undo takes it back."),
+    ("Compare: runs you keep", "Compare", "Keep a run, change one thing, keep the next. Below it, methods race on "
+     "equal terms, and costs are carried on to sizes you have not tried."),
+    ("Link, code and files", "Take it with you", "A link that opens this very screen, the program that prints its "
+     "numbers, a notebook, and the pictures as files."),
+)  # fmt: skip
+
+
+class Tour(JSComponent):
+    """Speaks up by itself where this browser has not seen it; `begin` starts it again."""
+
+    steps = param.List(default=[list(step) for step in STEPS], doc="Text to find, title and sentence of each card.")
+    begun = param.Integer(0, doc="Counts how often it was asked for.")
+    welcome = param.Boolean(True, doc="Whether it begins by itself, once.")
+
+    _esm = """
+    const SEEN = "gpexplorer-tour"
+    const seen = () => { try { return localStorage.getItem(SEEN) } catch { return "seen" } }
+    const remember = () => { try { localStorage.setItem(SEEN, "seen") } catch {} }
+
+    function* found(words, root = document) {
+      for (const one of root.querySelectorAll("*")) {
+        if (one.shadowRoot) yield* found(words, one.shadowRoot)
+        const own = [...one.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim().startsWith(words))
+        if (own && one.getClientRects().length) yield one.closest("button") ?? one
+      }
+    }
+    const find = (words) => {
+      const all = [...found(words)]
+      return all.find((one) => one.tagName === "BUTTON") ?? all[0] ?? null
+    }
+
+    export function render({ model, el }) {
+      let at = -1, marked = null, before = null
+      const card = document.createElement("div")
+      const ring = document.createElement("div")
+      card.setAttribute("role", "dialog")
+      card.setAttribute("aria-label", "Tour")
+      card.hidden = ring.hidden = true
+      ring.className = "ring"
+      card.className = "card"
+      el.append(ring, card)
+      const button = (words, act, kind = "") => {
+        const made = document.createElement("button")
+        Object.assign(made, { textContent: words, className: kind, type: "button", onclick: act })
+        return made
+      }
+      const place = () => {
+        const box = marked?.isConnected ? marked.getBoundingClientRect() : null
+        ring.hidden = !box
+        if (!box) return
+        Object.assign(ring.style, { left: `${box.left - 8}px`, top: `${box.top - 6}px`,
+                                    width: `${box.width + 16}px`, height: `${box.height + 12}px` })
+      }
+      const close = () => {
+        at = -1
+        card.hidden = ring.hidden = true
+        window.removeEventListener("scroll", place, true)
+        window.removeEventListener("resize", place)
+      }
+      const leave = () => {
+        remember()
+        close()
+        before?.focus?.()
+      }
+      const show = (to) => {
+        if (to >= model.steps.length) return leave()
+        at = Math.max(to, 0)
+        const [words, title, sentence] = model.steps[at]
+        marked = find(words)
+        marked?.scrollIntoView({ block: "center" })
+        const [head, body, row] = ["b", "p", "div"].map((tag) => document.createElement(tag))
+        head.textContent = title
+        body.textContent = sentence
+        const count = document.createElement("span")
+        count.textContent = `${at + 1} of ${model.steps.length}`
+        const last = at === model.steps.length - 1
+        const next = button(last ? "Done" : "Next", () => show(at + 1), "next")
+        row.append(count, button("Leave", leave), ...(at ? [button("Back", () => show(at - 1))] : []), next)
+        card.replaceChildren(head, body, row)
+        card.hidden = false
+        next.focus({ preventScroll: true })
+        setTimeout(place, 60)
+      }
+      const begin = () => {
+        before = document.activeElement
+        window.addEventListener("scroll", place, true)
+        window.addEventListener("resize", place)
+        show(0)
+      }
+      card.addEventListener("keydown", (event) => {
+        const moves = { Escape: leave, ArrowRight: () => show(at + 1), ArrowLeft: () => show(at - 1) }
+        if (moves[event.key]) { event.preventDefault(); moves[event.key]() }
+        event.stopPropagation()
+      })
+      model.on("begun", begin)
+      if (model.welcome && !seen()) setTimeout(() => { if (at < 0 && el.isConnected) begin() }, 1500)
+      model.on("remove", close)
+    }
+    """
+    _stylesheets = [  # noqa: RUF012 - Panel declares it as a plain list
+        """
+        .card { position: fixed; right: 20px; bottom: 20px; z-index: 1300; width: min(340px, calc(100vw - 40px));
+                box-sizing: border-box; padding: 16px 18px 12px; border-radius: 10px;
+                font: 14px/1.5 system-ui, sans-serif;
+                color: var(--mui-palette-text-primary, #22303c); background: var(--mui-palette-background-paper, #fff);
+                box-shadow: 0 8px 30px rgba(0, 0, 0, .28); }
+        .card b { font-size: 15px; } .card p { margin: 4px 0 12px; }
+        .card div { display: flex; align-items: center; gap: 6px; }
+        .card span { flex: 1; font-size: 12px; opacity: .7; }
+        button { border: 0; border-radius: 6px; padding: 5px 12px; font: inherit; cursor: pointer; background: none;
+                 color: var(--mui-palette-primary-main, #0b6e99); }
+        button.next { background: var(--mui-palette-primary-main, #0b6e99);
+                      color: var(--mui-palette-primary-contrastText, #fff); }
+        button:focus-visible { outline: 2px solid var(--mui-palette-primary-main, #0b6e99); outline-offset: 2px; }
+        .ring { position: fixed; z-index: 1299; pointer-events: none; border-radius: 8px;
+                border: 2px solid var(--mui-palette-primary-main, #0b6e99); }
+        [hidden] { display: none; }
+        """
+    ]
+
+    def begin(self, _: Any = None) -> None:
+        """Start it, seen or not."""
+        self.begun += 1
