@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .blocks import row_blocks
 from .cholesky import cholesky
 
-Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c]
+Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], the caller's own
 
 
 def pivoted_root(columns: Columns, diag: Float[Tensor, " n"], rank: int) -> Float[Tensor, "n r"]:
@@ -32,10 +33,12 @@ def pivoted_root(columns: Columns, diag: Float[Tensor, " n"], rank: int) -> Floa
 
 
 def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
-    """Root of K_n,r K_rr^-1 K_r,n for the rows given. 2 n r^2 flops, n r entries."""
+    """Root of K_n,r K_rr^-1 K_r,n for the rows given, in the place of these columns. 2 n r^2 flops, n r entries."""
     K = columns(rows)  # [n, r]
     L_rr = cholesky(K[rows], "K_rr of the preconditioner").L
-    return torch.linalg.solve_triangular(L_rr, K.T, upper=False).T
+    for part in row_blocks(len(K), K.element_size() * len(rows)):
+        K[part] = torch.linalg.solve_triangular(L_rr, K[part].T, upper=False).T
+    return K
 
 
 def woodbury(L: Float[Tensor, "n r"], s2: float) -> Callable[[Tensor], Any]:
