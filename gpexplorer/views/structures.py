@@ -22,7 +22,7 @@ from .base import Layers, View, labels, layer
 from .landscape import LARGEST, MOVED, scored
 from .palette import ROLES
 
-ACROSS, DOWN = 4, 3
+ACROSS, DOWN = 6, 2  # cells about as wide as high on a page
 SIZE, BELOW = 0.84, 0.47  # of a cell: the structure's longest side, and how far below its middle the caption is
 LETTER, APART = 0.28, 0.12  # of a bond: left free at a letter, and between the lines of a double bond
 MISSING = 'Structures are drawn by RDKit, which is not installed: pip install "gpexplorer[molecules]".'
@@ -86,7 +86,14 @@ class Structures(View):
             layer(atoms, "atoms", text_color=ROLES["inducing"], text_font_size="9px"),
             layer(captions, "captions", text_color=ROLES["data"], text_font_size="10px"),
         ]
-        return hv.Overlay(parts).opts(responsive=True, xaxis=None, yaxis=None, **labels(layers["captions"]))
+        return hv.Overlay(parts).opts(
+            responsive=True, xaxis=None, yaxis=None, hooks=[_without_grid], **labels(layers["captions"])
+        )
+
+
+def _without_grid(plot: Any, element: hv.Element) -> None:
+    for grid in plot.state.grid:
+        grid.visible = False
 
 
 def installed() -> bool:
