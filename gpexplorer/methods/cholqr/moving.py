@@ -20,7 +20,7 @@ from ...objectives import Nystrom
 from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from .inputs import START, State, begun, report
-from .moved import Slopes, total
+from .moved import BLOCK, Slopes, total
 from .sets import converged, entry_flops
 from .starts import start_inputs
 
@@ -138,5 +138,7 @@ def moving_cost(problem: Problem, m: int) -> Cost:
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
     flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
-    arrays = {"factor L": 1.0 * s * n * m, "block": 3.0 * s * min(n * m, 3e6), "m x m factors": 8.0 * s * m * m}
+    block = min(1.0 * s * n * m, BLOCK / 3)
+    arrays = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
+    arrays["m x m factors"] = 8.0 * s * m * m
     return Cost(flops, 16.0 * s * n * m, arrays)
