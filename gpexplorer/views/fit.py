@@ -14,6 +14,7 @@ from ..data.generators import truth
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
+from .brushing import beside
 from .palette import ROLES, SEQUENTIAL
 
 CURVE, SIDE, POINTS = 240, 48, 400  # grid points in 1-D, along a side in 2-D, test rows beyond
@@ -68,7 +69,10 @@ def _curve(run: Run, at: int) -> Layers:
     shelf = float(y.min() - 0.12 * (y.max() - y.min()))
     layers = bands | {
         "mean": pd.DataFrame({"x": grid, "y": mean}),
-        "train": pd.DataFrame({"x": x[chosen], "y": y[chosen], "row": chosen}),
+        "train": pd.DataFrame(
+            {"x": x[chosen], "y": y[chosen], "row": chosen, "residual": y[chosen] - np.interp(x[chosen], grid, mean)}
+            | _beside(run, state, chosen)
+        ),
         "test": _test(run),
         **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
     }
@@ -81,6 +85,13 @@ def _curve(run: Run, at: int) -> Layers:
     return layers
 
 
+def _beside(run: Run, state: Any, chosen: np.ndarray) -> dict[str, np.ndarray]:
+    """The inducing point nearest to each of these training rows: its own row, or its place in the list."""
+    points, known = rows.inducing_inputs(run, state), rows.inducing_rows(state)
+    names = np.arange(1, len(points) + 1) if known is None else known.cpu().numpy()
+    return beside(rows.inputs_of(run.problem.train)[chosen], points, names)
+
+
 def _map(run: Run, at: int) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     X = rows.inputs_of(train)
@@ -91,7 +102,7 @@ def _map(run: Run, at: int) -> Layers:
     chosen, picked = rows.sampled(len(X)).numpy(), rows.inducing_inputs(run, state)
     layers = {
         "map": pd.DataFrame(grid | {"value": grid["mean"]}),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1], "row": chosen}),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1], "row": chosen} | _beside(run, state, chosen)),
         "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
     }
     layers["map"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": rows.input_name(run, 1)}

@@ -15,6 +15,7 @@ import pandas as pd
 from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, LogScale, Range1d
 
 from .base import Layers
+from .brushing import brush
 from .palette import paint
 from .saving import svg_tool
 
@@ -42,6 +43,7 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.toolbar.update(logo=None, autohide=True, styles=WIDE)
         self.figure.add_tools(svg_tool(self.figure))
+        brush(self.figure, layers)
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         for word in ("x_range", "y_range"):

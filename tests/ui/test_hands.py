@@ -59,3 +59,27 @@ def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
     seen.press("Take back the last edit")
     until(lambda: seen.page.get_by_text("180 training rows").count() == 1)
     seen.press("Look")
+
+
+MARKED = """(name) => [...Bokeh.documents[0].all_models].filter((m) => m.type === "ColumnDataSource" && m.name === name)
+    .flatMap((m) => [...m.inspected.indices].map((i) => m.get_column("row")[i]))"""
+
+
+def test_a_row_under_the_pointer_is_marked_in_the_other_picture(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    rows = """(name) => [...Bokeh.documents[0].all_models]
+        .filter((m) => m.type === "ColumnDataSource" && m.name === name)
+        .map((m) => [...m.get_column("row")]).at(-1) ?? []"""
+    until(lambda: len(seen.page.evaluate(rows, "exact")) > 100)
+    shared = set(seen.page.evaluate(rows, "exact"))
+    source = f"({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'train').data_source"
+    row = next(row for row in seen.page.evaluate(rows, "train") if row in shared)
+    spot = seen.page.evaluate(f"(k) => [{source}.get_column('x')[k], {source}.get_column('y')[k]]", row)
+
+    x, y = seen.page.evaluate(AT, spot)
+    seen.page.mouse.move(x - 30, y)
+    seen.page.mouse.move(x, y, steps=4)
+
+    until(lambda: seen.page.evaluate(MARKED, "exact") == seen.page.evaluate(MARKED, "train")[:1] != [])
+    until(lambda: seen.page.get_by_text("nearest inducing point").count() > 0)
