@@ -9,22 +9,34 @@ Rows and strips can be worked on elsewhere: inputs, vectors and the rows asked f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..problem import Kernel, take
-from .blocks import row_blocks
+from .blocks import BLOCK_BYTES, row_blocks
 
-STRIP, TILE_BYTES = 256, 4 * 2**20  # rows of a strip; a tile of it is still near when it is read for the other side
+STRIP, LEAST, TILE_BYTES = (
+    256,
+    32,
+    4 * 2**20,
+)  # rows of a strip; a tile of it is still near when it is read for the other side
 Map = Callable[..., Iterable[Any]]
 
 
 def rows_of(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
-    """k(X, Z)."""
-    return kernel(theta, X, Z)
+    """k(X, Z) [c, n], by tiles that stay near while they are made."""
+    out = theta.new_empty(len(X), len(Z))
+    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), TILE_BYTES):
+        out[:, part] = kernel(theta, X, Z[part])
+    return out
+
+
+def few_rows(count: int, row_bytes: int) -> Iterator[slice]:
+    """Slices that cover 0..count, of a block's bytes or of LEAST rows: fewer would cost more in inputs than entries."""
+    return row_blocks(count, row_bytes, max(BLOCK_BYTES, LEAST * row_bytes))
 
 
 def strip_times(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,7 +76,7 @@ class KernelColumns:
             out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
         missing, held = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
-        blocks = [*row_blocks(len(missing), self.theta.element_size() * self.n)]
+        blocks = [*few_rows(len(missing), self.theta.element_size() * self.n)]
         pieces = [take(self.X, rows[missing[block]]) for block in blocks]
         for block, fresh in zip(blocks, self._mapped(rows_of, pieces, [self.X] * len(blocks)), strict=True):
             at = missing[block]
@@ -109,9 +121,9 @@ class KernelColumns:
     def _fill(self) -> None:
         """Keep as many rows as there is room for."""
         missing = torch.nonzero(self._slot < 0)[: len(self._kept) - self._used, 0]
-        for block in row_blocks(len(missing), self.theta.element_size() * self.n):
+        for block in few_rows(len(missing), self.theta.element_size() * self.n):
             rows = missing[block]
-            self._keep(rows, self.kernel(self.theta, take(self.X, rows), self.X))
+            self._keep(rows, rows_of(self.kernel, self.theta, take(self.X, rows), self.X))
 
     def _keep(self, rows: Tensor, fresh: Tensor) -> None:
         room = min(len(rows), len(self._kept) - self._used)

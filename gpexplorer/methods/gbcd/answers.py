@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
+from ...linalg.kernel_columns import few_rows, rows_of
 from ...linalg.krylov import begin, cg
 from ...linalg.preconditioners import nystrom_root, woodbury
 from ...linalg.randomness import generator
@@ -41,8 +42,8 @@ def exact_posterior(problem: Problem, state: State, most: int, seed: int) -> Pos
 
     def predict(X: Any) -> Prediction:
         mean, var = train.y.new_empty(len(X)), kernel.diag(theta, X)
-        for rows in row_blocks(len(X), 2 * train.y.element_size() * n):
-            mean[rows] = kernel(theta, X[rows], train.X) @ state.alpha
+        for rows in few_rows(len(X), 2 * train.y.element_size() * n):
+            mean[rows] = rows_of(kernel, theta, X[rows], train.X) @ state.alpha
         var -= explained(X)
         return Prediction(mean, var.clamp_min_(0.0))
 
