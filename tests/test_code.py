@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,16 @@ def test_rows_in_memory_are_asked_for_and_checked():
     other = text.replace('gpx.load("rows.csv", split=spec.split)', 'gpx.load("friedman1", n=61, split=0)')
     with pytest.raises(ValueError, match="the spec was made for"):
         locally(other)
+
+
+def test_a_note_in_the_notebook_stays_text():
+    held = nbformat.reads(
+        notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"), as_version=4
+    )
+
+    said = held.cells[0].source.split("\n\n> ")[1:]
+    assert [html.unescape(line) for line in said] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
+    assert not set("<>[]$") & set("".join(said))
 
 
 def test_the_notebook_is_one_and_ends_with_the_number():

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from gpexplorer import Spec, data, views
-from gpexplorer.ui.export import sheet
+from gpexplorer.ui.export import sheet, written
 
 PROBE = "</script><img src=x onerror=alert(1)>"
 
@@ -51,6 +51,10 @@ def test_it_asks_nothing_of_any_other_machine(page: str):
 def test_names_and_data_stay_text(page: str):
     assert "img" not in Tags(page).names
     assert "&lt;/script&gt;&lt;img" in page
+
+
+def test_a_note_stays_text():
+    assert written("a <b>\n\nc") == "<p><i>a &lt;b&gt;</i></p><p><i>c</i></p>"
 
 
 def test_it_holds_each_picture_and_its_numbers(page: str):

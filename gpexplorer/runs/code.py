@@ -6,6 +6,7 @@ Only literals of the spec are written, each by `repr`, so nothing a person typed
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -25,9 +26,13 @@ def program(spec: Spec, step: int, metric: str = "smse") -> str:
     return "\n".join(lines)
 
 
-def notebook(spec: Spec, step: int, metric: str = "smse") -> str:
-    """The same program as the text of a notebook (format 4.5), a cell a part, stored without outputs."""
+def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str:
+    """The same program as the text of a notebook (format 4.5), a cell a part, stored without outputs.
+
+    `note` is what a person wrote about the run: it stays text.
+    """
     title = f"# {spec.method}, {step} steps\n\nThe last cell prints the number that was on the screen."
+    title += "".join(f"\n\n> {_plain(line)}" for line in note.splitlines() if line.strip())
     cells = [
         "\n".join(["import gpexplorer as gpx", "", *_spec_lines(spec), "spec"]),
         "\n".join([*_open_lines(spec), *_step_lines(step), "run.table().tail()"]),
@@ -38,6 +43,11 @@ def notebook(spec: Spec, step: int, metric: str = "smse") -> str:
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     held = {"cells": body, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
     return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(line: str) -> str:
+    """A line that Markdown shows as it was typed."""
+    return re.sub(r"([^\w\s.,;:()])", lambda found: f"&#{ord(found[0])};", line)
 
 
 def _cell(name: str, source: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from .settings import arguments, number
 from .spec import DTYPES, Spec
 
 SETTINGS = {
-    "m": ("num_inducing", "num_rows", "grid_points", "num_features"),
+    "m": ("num_inducing", "num_rows", "grid_points", "num_features", "num_regressors"),
     "p": ("num_eigenfunctions", "num_pivots", "rank"),
     "b": ("block", "batch", "batch_size", "pairs", "num_candidates", "num_ahead"),
 }

@@ -22,7 +22,7 @@ from .below import Below
 from .changing import Changing
 from .compare import ComparePanel
 from .controls import Controls
-from .export import sheet
+from .export import sheet, written
 from .frames import Frame
 from .keys import HELP
 from .pictures import Asked, Pictures
@@ -109,8 +109,8 @@ class Explorer(pn.viewable.Viewer):
         run = self.player.run
         return run.table() if run is not None else pd.DataFrame()
 
-    def _sheet(self) -> str:
-        said = [str(self.title.object), str(self.status.line.object)]
+    def _sheet(self, note: str) -> str:
+        said = [str(self.title.object), str(self.status.line.object), written(note)]
         return sheet(self._shown.spec, said, self.pictures.drawn(), self.pictures.theme)
 
     def adopt(self, asking: Asking) -> None:

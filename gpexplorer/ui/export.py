@@ -45,6 +45,11 @@ def sheet(spec: Spec, said: Sequence[str], drawn: Sequence[tuple[Any, Layers]], 
     )  # fmt: skip
 
 
+def written(note: str) -> str:
+    """Markup of what a person wrote about the run, a paragraph a line."""
+    return "".join(f"<p><i>{text(line, 2000)}</i></p>" for line in note.splitlines() if line.strip())
+
+
 def _figure(view: Any, layers: Layers, theme: str) -> Any:
     """The view drawn again: a figure of the page belongs to its session."""
     figure = Live(view, {name: frame.copy() for name, frame in layers.items()}, theme).figure

@@ -19,6 +19,7 @@ from ..runs.spec import LARGEST
 from .asking import HIDE, address
 from .escape import text
 
+LONGEST_NOTE = 2000  # characters
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
@@ -38,7 +39,7 @@ class Share(pn.viewable.Viewer):
 
     def __init__(
         self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], choose: Callable[[Spec], None],
-        sheet: Callable[[], str], **params: Any,
+        sheet: Callable[[str], str], **params: Any,
     ) -> None:  # fmt: skip
         super().__init__(**params)
         self._look, self._table, self._choose = shown, table, choose
@@ -55,12 +56,18 @@ class Share(pn.viewable.Viewer):
         self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
         files = {
             "program.py": lambda: programs.program(self._look().spec, self._look().at),
-            "notebook.ipynb": lambda: programs.notebook(self._look().spec, self._look().at),
-            "pictures.html": sheet,
+            "notebook.ipynb": lambda: programs.notebook(self._look().spec, self._look().at, note=self.note.value),
+            "pictures.html": lambda: sheet(self.note.value),
             "spec.json": self._json,
             "steps.csv": lambda: self._table().to_csv(index=False),
             "steps.parquet": self._parquet,
         }
+        self._notes: dict[str, str] = {}
+        self.note = pmui.TextAreaInput(
+            label="Note on this run", value="", rows=2, max_length=LONGEST_NOTE, size="small", margin=(8, 10),
+            sizing_mode="stretch_width", description="Kept while this page is open, and in the files you take along.",
+        )  # fmt: skip
+        self.note.param.watch(lambda event: self._notes.update({self._look().spec.key(): event.new}), "value")
         self.again = pmui.FileInput(
             label="Open a spec.json", accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
             description="A run's spec, saved here or by a script: opened as it was.",
@@ -69,7 +76,7 @@ class Share(pn.viewable.Viewer):
         self.wrong = pn.pane.HTML("", margin=(4, 12))
         self.downloads = pn.Row(*(_download(name, make) for name, make in files.items()), self.again)
         self._layout = pn.Column(
-            self.link, self.hide, self.downloads, self.wrong, self.code, sizing_mode="stretch_width"
+            self.link, self.hide, self.note, self.downloads, self.wrong, self.code, sizing_mode="stretch_width"
         )
 
     def update(self) -> None:
@@ -77,6 +84,8 @@ class Share(pn.viewable.Viewer):
         shown = self._look()
         if shown == self._shown:
             return
+        if self._shown is not None and shown.spec != self._shown.spec:
+            self.note.value = self._notes.get(shown.spec.key(), "")
         self._shown = shown
         if shown.by_hand:
             self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."
