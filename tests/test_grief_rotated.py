@@ -9,6 +9,7 @@ import torch
 
 from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
+from gpexplorer.methods.grief import rotated as rotated_basis
 from gpexplorer.methods.grief.evidence import products
 from gpexplorer.methods.grief.moments import merged, moments, spread
 from gpexplorer.methods.grief.priors import log_normal
@@ -47,7 +48,21 @@ def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, sh
         assert float(value[k]) == pytest.approx(float(dense), rel=1e-8, abs=1e-7)
 
 
-def test_every_slope_is_autograds():
+def test_few_chains_and_many_are_evaluated_alike(monkeypatch: pytest.MonkeyPatch):
+    basis, _, _, _ = rotated(problem(7.0))
+    z = points(len(basis.e), 6, 3)
+
+    few = likelihood(halves(basis), z)
+    monkeypatch.setattr(rotated_basis, "FEW", 0)
+    many = likelihood(halves(basis), z)
+
+    torch.testing.assert_close(few.value, many.value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(few.slope, many.slope, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+def test_every_slope_is_autograds(few: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rotated_basis, "FEW", few)
     basis, _, _, _ = rotated(problem(7.0))
     z = points(len(basis.e), 2).requires_grad_(True)
     t = basis.e * z[:, :-1].exp() + z[:, -1:].exp()

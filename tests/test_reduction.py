@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpexplorer import kernels
 from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
-from gpexplorer.linalg.reduction import PANEL, add_gram_, mirrored, sum_of_squares, sum_over_rows
+from gpexplorer.linalg.reduction import LEAF, add_gram_, mirrored, sum_of_squares, sum_over_rows
 from gpexplorer.methods.grief.evidence import products, strip_products
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.counting import Counted, Counter
@@ -43,7 +43,7 @@ def test_strips_add_up_to_the_whole(rows: int, shift: float):
     assert sum_of_squares(y.float()) == pytest.approx(float(y @ y), rel=1e-4)
 
 
-@pytest.mark.parametrize("p", [3, PANEL - 1, PANEL, 2 * PANEL + 5])
+@pytest.mark.parametrize("p", [1, 3, LEAF, LEAF + 1, 2 * LEAF + 5, 5 * LEAF])
 def test_half_of_a_gram_matrix_is_enough(p: int):
     F = torch.randn(p, 40, generator=torch.Generator().manual_seed(p), dtype=torch.float64)
     A = torch.zeros(p, p, dtype=torch.float64)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 STRIP_ROWS = 2**14
-PANEL = 256  # columns: wide enough for a GEMM to run at its best, narrow enough to leave half of a square out
+LEAF = 128  # rows of the squares on the diagonal that are computed whole
 
 Sums = tuple[Tensor, ...]
 Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
@@ -37,10 +37,18 @@ def sum_over_rows(
 
 
 def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
-    """Add F F' to the lower triangle of A, panel by panel: b p^2 flops and a little, half of a full product."""
-    for begin in range(0, len(A), PANEL):
-        columns = slice(begin, begin + PANEL)
-        A[begin:, columns].addmm_(F[begin:], F[columns].T)
+    """Add F F' to the lower triangle of A: b p^2 flops and a little, half of a full product.
+
+    Halved until a square is small, so that all but a few flops are in products as large as there are: panels of equal
+    width, the other way to leave half out, are thinner, and half as much again is computed in vain.
+    """
+    half = len(A) // 2
+    if len(A) <= LEAF:
+        A.addmm_(F, F.T)
+        return
+    add_gram_(A[:half, :half], F[:half])
+    A[half:, :half].addmm_(F[half:], F[:half].T)
+    add_gram_(A[half:, half:], F[half:])
 
 
 def mirrored(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
