@@ -51,7 +51,8 @@ def report(n: int, d: int, p: int, slopes: bool = False) -> Iterator[str]:
         train = _loaded(path)
         seconds = time.perf_counter() - begin
         held = train.X.nbytes + train.y.nbytes
-        yield f"{path.stat().st_size / 1e6:.0f} MB of Parquet, {len(train)} rows to train on: {held / 1e6:.0f} MB mapped"
+        size = path.stat().st_size
+        yield f"{size / 1e6:.0f} MB of Parquet, {len(train)} rows to train on: {held / 1e6:.0f} MB mapped"
         yield f"loading {seconds:.1f} s, {peak() / 1e6:.0f} MB at most beyond the interpreter"
         limits = measure(train.y, 1000, 500)
         peak, begin, worked = high_water(), time.perf_counter(), time.process_time()

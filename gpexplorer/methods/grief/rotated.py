@@ -78,8 +78,8 @@ def likelihood(given: Halves, z: Float[Tensor, "C q"]) -> Likelihood:
     cost half of torch's.
     """
     if z.device.type == "cpu" and z.numel() <= FEW:
-        value, slope = _of_few(*(part.numpy() for part in given), z.numpy())
-        return Likelihood(torch.from_numpy(value), torch.from_numpy(slope))
+        few = _of_few(*(part.numpy() for part in given), z.numpy())
+        return Likelihood(*map(torch.from_numpy, few))
     parts = z.exp().mul_(given.e)  # [C, r + 1] w e, and s2
     s2 = parts[:, -1:]
     t = torch.addcmul(parts, s2, given.mixed)
