@@ -78,7 +78,8 @@ def likelihood(given: Halves, z: Float[Tensor, "C q"]) -> Likelihood:
     cost half of torch's.
     """
     if z.device.type == "cpu" and z.numel() <= FEW:
-        few = _of_few(*(part.numpy() for part in given), z.numpy())
+        e, u2, times, mixed = (part.numpy() for part in given)
+        few = _of_few(e, u2, times, mixed, z.numpy())
         return Likelihood(*map(torch.from_numpy, few))
     parts = z.exp().mul_(given.e)  # [C, r + 1] w e, and s2
     s2 = parts[:, -1:]
