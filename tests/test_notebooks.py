@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from conftest import FILES
+from standins import FILES
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
@@ -22,8 +22,8 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    if Path(FILES).is_dir():
-        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(Path(FILES).resolve()))
+    if FILES.is_dir():
+        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(FILES.resolve()))
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     book = nbformat.read(path, as_version=4)
     NotebookClient(book, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
