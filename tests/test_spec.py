@@ -75,7 +75,7 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(fields: dict[str, Any], s
 
 
 def test_unknown_methods_and_kernels_are_answered_with_what_was_meant():
-    with pytest.raises(SettingError, match=r"Method 'tyo' is not known; did you mean 'toy'\? Choose one of bcd-cyclic"):
+    with pytest.raises(SettingError, match=r"Method 'tyo' is not known; did you mean 'toy'\? Choose one of alternating-projections"):
         Spec("tyo")
     with pytest.raises(KernelError, match="se-ard"):
         Spec("toy", kernel="se-adr")
@@ -141,7 +141,7 @@ def test_the_key_names_what_is_computed_and_not_for_how_long():
         ("{", "The spec is not JSON"),
         ("[" * 50_000, "The spec is not JSON"),
         ("[1]", r"The spec is \[1\]; it must be one object"),
-        ("{}", "names no method. Choose one of bcd-cyclic"),
+        ("{}", "names no method. Choose one of alternating-projections"),
         ('{"method": "toy", "gpexplorer": 2}', "of another version; this gpexplorer reads version 1"),
         ('{"method": "toy", "exec": "import os"}', "A spec has no field 'exec'"),
         ('{"method": "toy", "seed": NaN}', "seed is nan"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,9 @@ import torch
 from .. import kernels
 from ..methods.base import registry
 from ..problem import Dataset, Problem
-from ..runs.measuring import high_water
+from ..runs.measuring import high_water, resident
 
 INPUTS, BLOCK, STEPS = 20, 100_000, 3
-KILO = 1024.0  # the system counts in kilobytes
 
 
 def report(rows: int, settings: dict[str, Any], methods: tuple[str, ...]) -> Iterator[str]:
@@ -52,11 +50,12 @@ def peak(path: str, rows: int, key: str, settings: dict[str, Any]) -> dict[str, 
     y = torch.sin(torch.arange(rows, dtype=torch.float32))
     kernel = kernels.make("se-ard", INPUTS)
     problem = Problem(Dataset(X, y), kernel, torch.tensor([0.0] * (INPUTS + 1) + [-1.0]))
-    more, begin = high_water(), time.perf_counter()
+    before, more, begin = resident(), high_water(), time.perf_counter()
     *_, last = islice(registry[key](**settings).steps(problem), STEPS)
+    grown = more()
     return {
-        "more": more() / 2**20,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / KILO,
+        "more": grown / 2**20,
+        "peak": (before + grown) / 2**20,
         "seconds": time.perf_counter() - begin,
         "minibatches": last.state.batches,
     }

@@ -41,7 +41,7 @@ def available() -> pd.DataFrame:
         {"name": POSES, "n": TRAIN + TEST, "d": DIMENSION, "task": "regression", "licence": "BSD-3-Clause (formula)",
          "notes": NOTE, "source": "generator", "cached": True}
     ] + [
-        {"name": one.name, "n": one.n, "d": one.d or 1, "task": one.task, "licence": one.licence,
+        {"name": one.name, "n": one.n, "d": one.d, "task": one.task, "licence": one.licence,
          "notes": " ".join((*one.traps, *one.notes)), "source": "registry", "cached": is_cached(one)}
         for one in map(card, names())
     ]  # fmt: skip

@@ -99,6 +99,16 @@ def high_water() -> Callable[[], float]:
         return lambda: float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most) * unit
 
 
+def resident() -> float:
+    """Bytes this process holds now (Linux), or has held at most (elsewhere)."""
+    try:
+        return _status("VmRSS")
+    except OSError:
+        import resource
+
+        return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
 def _status(name: str) -> float:
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return float(line.split()[1]) * 1024

@@ -24,8 +24,8 @@ class Survival(View):
     order: ClassVar[int] = 35
 
     def applies(self, run: Run) -> bool:
-        """Methods whose points are rows."""
-        return super().applies(run) and "inducing" in getattr(run.method.State, "_fields", ())
+        """Methods whose points are rows that come and go over epochs."""
+        return super().applies(run) and {"inducing", "epoch"} <= set(getattr(run.method.State, "_fields", ()))
 
     def data(self, run: Run, at: int) -> Layers:
         """Lives that have ended and lives that go on, oldest first; steps at which an epoch began."""
