@@ -75,7 +75,7 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(fields: dict[str, Any], s
 
 
 def test_unknown_methods_and_kernels_are_answered_with_what_was_meant():
-    with pytest.raises(SettingError, match=r"Method 'tyo' is not known; did you mean 'toy'\? Choose one of alternating-projections"):
+    with pytest.raises(SettingError, match=r"Method 'tyo' is not known; did you mean 'toy'\? Choose one of altern"):
         Spec("tyo")
     with pytest.raises(KernelError, match="se-ard"):
         Spec("toy", kernel="se-adr")
