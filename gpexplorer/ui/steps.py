@@ -14,7 +14,11 @@ PERIOD = 0.5  # seconds between two tables while playing: a table costs ten time
 
 
 class Steps(pn.viewable.Viewer):
-    """A Tabulator whose fields are c0, c1, ... and whose titles are escaped: names given by people are text."""
+    """A Tabulator whose fields are c0, c1, ... and whose titles are escaped: names given by people are text.
+
+    It is put on the page with its first rows: one in a tab that was never open would keep the browser busy, asking
+    without end whether it is built.
+    """
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
@@ -23,6 +27,7 @@ class Steps(pn.viewable.Viewer):
             pd.DataFrame({"c0": []}), show_index=False, disabled=True, pagination="remote", page_size=10,
             sizing_mode="stretch_width", layout="fit_data_fill", margin=(6, 8), theme="simple", selectable=False,
         )  # fmt: skip
+        self._place = pn.Column(sizing_mode="stretch_width")
 
     def update(self, frame: pd.DataFrame, hurry: bool = True) -> None:
         """Show these rows, newest first; without hurry, not more than twice a second."""
@@ -35,9 +40,11 @@ class Steps(pn.viewable.Viewer):
         if self.table.titles != fields:
             self.table.titles = fields
         self.table.value = shown
+        if not len(self._place):
+            self._place.append(self.table)
 
     def __panel__(self) -> Any:
-        return self.table
+        return self._place
 
 
 def _cell(value: object) -> str:
