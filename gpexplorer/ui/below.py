@@ -10,6 +10,7 @@ import panel_material_ui as pmui
 
 from .escape import text
 from .sentences import sentence
+from .together import together
 
 
 class Folded(Protocol):
@@ -65,18 +66,21 @@ class Below(pn.viewable.Viewer):
             panel.close()
 
     def _unfold(self, active: list[int]) -> None:
-        for index in active:
-            if index in self.panels:
-                continue
-            try:
-                panel = self._makers[index]()
-                panel.set_theme(self._theme)
-                panel.update()
-            except Exception as error:
-                self._places[index][:] = [pn.pane.HTML(text(sentence(error, "a panel was being unfolded")))]
-                continue
-            self.panels[index] = panel
-            self._places[index][:] = [panel]
+        with together():
+            for index in active:
+                if index not in self.panels:
+                    self._build(index)
+
+    def _build(self, index: int) -> None:
+        try:
+            panel = self._makers[index]()
+            panel.set_theme(self._theme)
+            panel.update()
+        except Exception as error:
+            self._places[index][:] = [pn.pane.HTML(text(sentence(error, "a panel was being unfolded")))]
+            return
+        self.panels[index] = panel
+        self._places[index][:] = [panel]
 
     def __panel__(self) -> Any:
         return self._layout

@@ -39,6 +39,7 @@ from .sources import Sources
 from .stage import Job, Opened
 from .status import Status
 from .theme import name as theme_name
+from .together import together
 from .transport import Transport
 
 PERIOD = 60  # milliseconds between looks at the player
@@ -143,7 +144,7 @@ class Explorer(pn.viewable.Viewer):
 
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for this theme."""
-        with pn.io.hold(pn.state.curdoc):
+        with together():
             for part in (self.pictures, self.below):
                 part.set_theme(theme_name(dark))
 
@@ -203,12 +204,11 @@ class Explorer(pn.viewable.Viewer):
     def _drain(self, wait: float = 0.0) -> None:
         """Take what is new from the player; an error here becomes a sentence, never a dead page.
 
-        All changes of a frame leave in one message: sent one by one, Panel's overtake Bokeh's on a busy machine, and
-        the browser is told of models it does not know yet.
+        All changes of a frame leave together.
         """
         if not (wait or self.pulse.free):
             return
-        with pn.io.hold(pn.state.curdoc):
+        with together():
             self.below.update()
             frame = self.player.take(wait)
             if frame is None:

@@ -15,6 +15,7 @@ from .keys import Keys
 from .mending import Mending
 from .sentences import record
 from .theme import CSS, THEME
+from .together import together
 from .tour import Tour
 
 
@@ -73,7 +74,7 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
 
 def _complete(explorer: Explorer, side: pn.Column | None) -> None:
     """What can wait until the first pictures are on the screen: the controls, and to follow the run."""
-    with pn.io.hold(pn.state.curdoc):
+    with together():
         if side is not None:
             side[:] = explorer.controls
         explorer.start()
