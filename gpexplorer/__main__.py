@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -200,12 +201,15 @@ def _finish(opened: Run, again: str) -> None:
         typer.echo(f"Going on from step {opened.done}.", err=True)
     live = sys.stderr.isatty()
     show = (lambda text: typer.echo(f"\r\033[K{text}", err=True, nl=False)) if live else _say
+    before = signal.signal(signal.SIGINT, lambda *_: opened.stop())  # after the step under way, which is kept too
     try:
         with watching(opened, show, 0.2 if live else 10.0):
             opened.finish()
-    except KeyboardInterrupt:
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if opened.outcome is None:
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {again}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(INTERRUPTED)
     typer.echo("\r\033[K" if live else "", err=True, nl=False)
 
 
