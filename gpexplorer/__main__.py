@@ -207,7 +207,7 @@ def _finish(opened: Run, again: str) -> None:
             opened.finish()
     finally:
         signal.signal(signal.SIGINT, before)
-    if opened.outcome is None:
+    if opened.outcome and opened.outcome.reason == "stopped":
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     typer.echo("\r\033[K" if live else "", err=True, nl=False)
