@@ -37,5 +37,9 @@ def admm_cost(problem: Problem, held: list[slice], rules: Rules, gigabytes: floa
     return Cost(
         flops,
         bytes_moved,
-        {"kernel of a fold": held_bytes, "blocks": min(3.0 * BLOCK_BYTES, held_bytes), "z and lambda": 4.0 * s * n},
+        {
+            "kernel of a fold": held_bytes,
+            "blocks": 3.0 * min(1.0 * BLOCK_BYTES, held_bytes),
+            "z and lambda": 4.0 * s * n,
+        },
     )

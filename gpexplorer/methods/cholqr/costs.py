@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...problem import Cost, Problem
 from .factor import QUEUE
 
-KERNEL_BLOCK = 2**20  # bytes of each of the three temporaries a kernel matrix is filled by
-
 
 def swap_cost(problem: Problem, m: int, z: int, c: int, refresh: int) -> Cost:
     """One swap with z pivots, drawn anew every `refresh` swaps, and c proposals beside them.
@@ -25,6 +23,5 @@ def swap_cost(problem: Problem, m: int, z: int, c: int, refresh: int) -> Cost:
         "pivot columns": 3 * s * n * z,
         "m x m factors": 4 * s * m * m,
         "K_mn while L is built": s * n * m,
-        "a block of it": 3 * min(s * n * m, KERNEL_BLOCK),
     }
     return Cost(flops, reads, arrays)

@@ -115,6 +115,8 @@ class KMeans(Method):
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
         m = min(self.num_inducing, n)
-        flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
         arrays = {"block": 3.0 * s * min(n * m, 3e6), "m x m factors": 6.0 * s * m * m, "rows": 1.0 * s * n * d}
+        if not self.learn:
+            return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays)
+        flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
         return Cost(flops, s * (12.0 * n * m + n * d), arrays)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
 from ...objectives import Terms, nystrom
 from ...posteriors import nystrom_posterior
@@ -182,7 +183,9 @@ def choosing_cost(problem: Problem, m: int, tests: float) -> Cost:
     m = min(m, n)
     flops = (tests + 1.0) * n * (2.0 * m + entry_flops(problem)) + (tests + 1.0) * m * m / 3
     moved = s * n * (m + 8.0 * (tests + 1.0)) + 12.0 * s * n
-    return Cost(flops, moved, {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n})
+    tried = 3.0 * min(s * n * tests, 1.0 * BLOCK_BYTES)
+    arrays = {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n, "candidates' columns": tried}
+    return Cost(flops, moved, arrays)
 
 
 def entry_flops(problem: Problem) -> float:

@@ -109,7 +109,7 @@ class SubsetOfData(Method):
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
         flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
-        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 8.0 * s * m * m})
+        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 5.0 * s * m * m})
 
 
 def _report(phase: str, terms: Terms, jitter: float = 0.0) -> Report:

@@ -1,0 +1,36 @@
+"""The declared cost of a step beside the work that torch was asked for: forecasts on the page rest on these formulas.
+
+Work is counted, not timed, so that a busy machine changes nothing; `bench costs` holds the same formulas to the clock.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from gpexplorer import Spec, methods
+from gpexplorer.methods.base import registry
+from gpexplorer.runs.speed import Speed
+from work import Work
+
+ROWS, INPUTS, STEPS = 1500, 8, 2  # the first step sets up
+FEWER = {"csi": {"num_inducing": 16}}  # a step of it is a whole decomposition
+NOMINAL = Speed(flops=50e9, bytes=20e9)  # a matrix product and a read of memory, on two cores
+
+
+@pytest.mark.parametrize("key", sorted(methods))
+def test_a_step_costs_what_its_method_declares(key: str):
+    settings = FEWER.get(key, {}) | ({"learn": False} if "learn" in registry[key].param else {})
+    rows = {"name": "hypercube", "n": ROWS * 10 // 9, "d": INPUTS, "noise": 0.1, "seed": 0}
+    run = Spec(key, settings, data=rows, kernel="se-ard").open()
+    run.advance()
+    counted = []
+    for _ in range(STEPS):
+        with Work() as work:
+            if run.advance() is None:
+                break
+        counted.append(work)
+
+    declared, last = run.method.cost(run.problem), counted[-1]
+    seconds = max(last.flops / NOMINAL.flops, last.bytes / NOMINAL.bytes)
+    assert 1 / 3 < seconds / NOMINAL.seconds(declared) < 3
+    assert 1 / 1.5 < max(work.memory for work in counted) / declared.memory < 1.5

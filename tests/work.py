@@ -1,0 +1,79 @@
+"""The work of a step as torch is asked for it: operations, bytes read and written, and the most bytes alive at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ENTRY = 40.0  # operations of an exponential, a logarithm, a root or a power, at a matrix product's rate
+CACHE = 4 * 2**20  # bytes
+CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
+LOOKS = ("view", "t", "transpose", "expand", "slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided",
+         "permute", "diagonal", "split", "unbind", "_unsafe_view", "reshape", "empty", "_local_scalar_dense", "unfold")  # fmt: skip
+
+
+class Work(TorchDispatchMode):
+    """Counts what is computed inside `with`; what was alive before does not count as memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = self.bytes = self.memory = 0.0
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.__name__.split(".")[0].rstrip("_")
+        made = [part for part in (out if isinstance(out, tuple | list) else [out]) if isinstance(part, Tensor)]
+        if name.strip("_") not in LOOKS and name not in LOOKS:
+            given = [part for part in args if isinstance(part, Tensor)]
+            given += [
+                part for some in args if isinstance(some, tuple | list) for part in some if isinstance(part, Tensor)
+            ]
+            self.flops += operations(name, given, made)
+            self.bytes += sum(map(traffic, (*given, *made)))
+        self._keep(made)
+        return out
+
+    def _keep(self, made: list[Tensor]) -> None:
+        for part in made:
+            storage = part.untyped_storage()
+            if storage.nbytes() > 4096:
+                self._alive.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
+        if made:
+            self._alive = {key: held for key, held in self._alive.items() if not held[0].expired()}
+            self.memory = max(self.memory, float(sum(nbytes for _, nbytes in self._alive.values())))
+
+
+def traffic(part: Tensor) -> float:
+    """Bytes of a pass over a tensor, at the rate of memory: a small one stays in cache, three times as near."""
+    size = 1.0 * part.numel() * part.element_size()
+    return size if size > CACHE else size / 3
+
+
+def operations(name: str, given: list[Tensor], made: list[Tensor]) -> float:
+    """Floating-point operations of one call; 4 of a kind for what only moves or adds numbers counts as one each."""
+    size = float(max((part.numel() for part in made), default=0))
+    shapes = [part.shape for part in given]
+    if "cdist" in name or "euclidean" in name:
+        return 2.0 * size * shapes[0][-1]
+    if name in ("mm", "addmm", "bmm", "baddbmm"):
+        return 2.0 * size * shapes[-2][-1]
+    if name in ("mv", "addmv", "dot", "vdot", "addr", "ger"):
+        return 2.0 * max(float(part.numel()) for part in given)
+    order = float(min(shapes[0][-2:])) if shapes and len(shapes[0]) > 1 else 0.0
+    if "cholesky_inverse" in name:
+        return 2 * order**3 / 3
+    if "cholesky_solve" in name:
+        return 2.0 * order * given[0].numel()
+    if "cholesky" in name:
+        return order**3 / 3
+    if "triangular" in name:
+        return float(shapes[0][-1]) * given[1].numel()
+    if "eigh" in name or "svd" in name:
+        return 9.0 * order * given[0].numel()
+    if "qr" in name:
+        return 4.0 * order * given[0].numel()
+    return size * (ENTRY if any(word in name for word in CURVED) else 1.0)
