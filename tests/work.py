@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -11,8 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ENTRY = 40.0  # operations of an exponential, a logarithm, a root or a power, at a matrix product's rate
 CACHE = 4 * 2**20  # bytes
 CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
-LOOKS = ("view", "t", "transpose", "expand", "slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided",
-         "permute", "diagonal", "split", "unbind", "_unsafe_view", "reshape", "empty", "_local_scalar_dense", "unfold")  # fmt: skip
+LOOKS = """
+    view t transpose expand slice select unsqueeze squeeze detach alias as_strided permute diagonal split
+    unbind _unsafe_view reshape empty _local_scalar_dense unfold
+""".split()
 
 
 class Work(TorchDispatchMode):
@@ -26,7 +29,7 @@ class Work(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.__name__.split(".")[0].rstrip("_")
-        made = [part for part in (out if isinstance(out, tuple | list) else [out]) if isinstance(part, Tensor)]
+        made = tensors(out if isinstance(out, tuple | list) else [out])
         if name.strip("_") not in LOOKS and name not in LOOKS:
             given = [part for part in args if isinstance(part, Tensor)]
             given += [
@@ -45,6 +48,10 @@ class Work(TorchDispatchMode):
         if made:
             self._alive = {key: held for key, held in self._alive.items() if not held[0].expired()}
             self.memory = max(self.memory, float(sum(nbytes for _, nbytes in self._alive.values())))
+
+
+def tensors(parts: Iterable[Any]) -> list[Tensor]:
+    return [part for part in parts if isinstance(part, Tensor)]
 
 
 def traffic(part: Tensor) -> float:
