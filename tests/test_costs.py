@@ -6,6 +6,7 @@ Work is counted, not timed, so that a busy machine changes nothing; `bench costs
 from __future__ import annotations
 
 import pytest
+import torch
 
 from gpexplorer import Spec, methods
 from gpexplorer.methods.base import registry
@@ -15,6 +16,17 @@ from work import Work
 ROWS, INPUTS, STEPS = 1500, 8, 2  # the first step sets up
 FEWER = {"csi": {"num_inducing": 16}}  # a step of it is a whole decomposition
 NOMINAL = Speed(flops=50e9, bytes=20e9)  # a matrix product and a read of memory, on two cores
+
+
+def test_work_is_what_was_computed_and_what_was_alive_at_once():
+    a, b = torch.ones(300, 200, dtype=torch.float64), torch.ones(200, 400, dtype=torch.float64)
+    with Work() as work:
+        for _ in range(2):
+            (a @ b).exp_()
+
+    assert work.flops == 2 * (2 * 300 * 200 * 400 + 40 * 300 * 400)
+    assert work.bytes == pytest.approx(2 * 8 * (300 * 200 + 200 * 400 + 3 * 300 * 400) / 3)
+    assert work.memory == 8 * 300 * 400
 
 
 @pytest.mark.parametrize("key", sorted(methods))

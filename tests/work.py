@@ -12,10 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ENTRY = 40.0  # operations of an exponential, a logarithm, a root or a power, at a matrix product's rate
 CACHE = 4 * 2**20  # bytes
 CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
-LOOKS = """
-    view t transpose expand slice select unsqueeze squeeze detach alias as_strided permute diagonal split
-    unbind _unsafe_view reshape empty _local_scalar_dense unfold
-""".split()
+# fmt: off
+LOOKS = {
+    "view", "t", "transpose", "expand", "slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided",
+    "permute", "diagonal", "split", "unbind", "_unsafe_view", "reshape", "empty", "_local_scalar_dense", "unfold",
+}
+# fmt: on
 
 
 class Work(TorchDispatchMode):
@@ -31,10 +33,7 @@ class Work(TorchDispatchMode):
         name = func.__name__.split(".")[0].rstrip("_")
         made = tensors(out if isinstance(out, tuple | list) else [out])
         if name.strip("_") not in LOOKS and name not in LOOKS:
-            given = [part for part in args if isinstance(part, Tensor)]
-            given += [
-                part for some in args if isinstance(some, tuple | list) for part in some if isinstance(part, Tensor)
-            ]
+            given = tensors(args) + [part for some in args if isinstance(some, tuple | list) for part in tensors(some)]
             self.flops += operations(name, given, made)
             self.bytes += sum(map(traffic, (*given, *made)))
         self._keep(made)
