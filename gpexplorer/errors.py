@@ -21,6 +21,10 @@ class StoreError(GPExplorerError, OSError):
     """A stored run cannot be read or written."""
 
 
+class RecordError(GPExplorerError, IndexError):
+    """A run has no such record."""
+
+
 class NotPositiveDefinite(GPExplorerError, ArithmeticError):
     """A matrix that should be positive definite is not, even after the largest jitter allowed.
 

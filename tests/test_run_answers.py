@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpexplorer import data, kernels
-from gpexplorer.errors import DataError
+from gpexplorer.errors import DataError, RecordError
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run, meters
 from gpexplorer.runs.budget import Budget
@@ -118,6 +118,17 @@ def test_a_record_that_repeats_a_tensor_costs_nothing_more():
     unique = {part.data_ptr(): part.nbytes for record in run.trace for part in tensors(record.step)}
     assert run.memory == sum(unique.values())
     assert run.memory == 8 * (4 * N + 12 + 3 * 4)  # alphas, one theta, blocks that state and info share
+
+
+def test_a_record_that_is_not_there_is_refused_by_its_number():
+    run = toy_run()
+    for ask in (run.posterior, run.scores, run.fork):
+        with pytest.raises(RecordError, match="no record -1; it has none yet: advance it first"):
+            ask()
+
+    run.finish(steps=3)
+    with pytest.raises(IndexError, match="no record 9; it has 4, from 0 to 3"):
+        run.posterior(9)
 
 
 def test_a_run_without_test_rows_has_no_scores(split: data.Split):

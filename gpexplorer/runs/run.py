@@ -111,7 +111,7 @@ class Run:
 
     def fork(self, at: int = -1, step: Step | None = None) -> Run:
         """A second run, not stored, that shares the records up to `at` and goes on from there, or from a step given."""
-        kept = self.trace[: range(len(self.trace))[at] + 1]
+        kept = self.trace[: self.trace[at].index + 1]
         kept += [kept[-1]._replace(index=len(kept), step=step, scores=None)] if step else []
         return Run(self.method, self.problem, self.split, spec=self.spec, resume=kept, clock=self._clock)
 
@@ -137,7 +137,7 @@ class Run:
 
         Kept once computed; empty where the run has no test rows.
         """
-        at = range(len(self.trace))[at]
+        at = self.trace[at].index
         with self._busy:
             found = self.trace[at].scores
             if found is None and self.split is not None and len(self.split.test):

@@ -9,6 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ..errors import RecordError
 from ..problem import Channel, Step
 
 
@@ -44,7 +45,12 @@ class Trace(Sequence[Record]):
     @overload
     def __getitem__(self, at: slice) -> list[Record]: ...
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
-        return self._records[at]
+        try:
+            return self._records[at]
+        except IndexError:
+            count = len(self._records)
+            has = f"it has {count}, from 0 to {count - 1}" if count else "it has none yet: advance it first"
+            raise RecordError(f"The run has no record {at}; {has}.") from None
 
     def __len__(self) -> int:
         return len(self._records)
