@@ -21,7 +21,8 @@ def failed(error: Exception, steps: int) -> Outcome:
     if isinstance(error, GPExplorerError):
         return Outcome("failed", str(error))
     if _memory(error):
-        return Outcome("failed", f"Memory ran out at step {steps + 1}: use fewer points, rows or features, or float32. {kept}")
+        way_out = "use fewer points, rows or features, or float32"
+        return Outcome("failed", f"Memory ran out at step {steps + 1}: {way_out}. {kept}")
     name = type(error).__name__
     return Outcome("failed", f"An unexpected {name} ended the method at step {steps + 1}; the log has it. {kept}")
 
