@@ -14,6 +14,8 @@ from pathlib import Path
 from playwright.sync_api import Page
 
 HERE = Path(__file__).resolve().parent
+ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
+# what the page shows now: `all_models` keeps for 30 seconds what has left it
 PATIENCE = 45_000  # milliseconds: two busy cores draw a page in ten seconds
 
 
@@ -127,9 +129,8 @@ class Seen:
     def inducing(self) -> list[float]:
         """Where the inducing points are drawn, from the page's own copy of the picture."""
         return self.page.evaluate(
-            """() => Bokeh.documents[0].all_models ? [...Bokeh.documents[0].all_models]
-                 .filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
-                 .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)]) : []"""
+            f"""() => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
+                 .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)])"""
         )
 
     def alert(self) -> str:

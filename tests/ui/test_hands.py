@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ui.pages import Seen, until
+from ui.pages import ON_PAGE, Seen, until
 
 pytestmark = pytest.mark.ui
 
-DATA_FIGURE = """(event) => [...Bokeh.documents[0].all_models].filter((m) => m.type === "Figure"
+DATA_FIGURE = f"""(event) => {ON_PAGE}.find((m) => m.type === "Figure"
     && m.renderers.some((r) => r.data_source?.name === "inducing")
-    && (!event || m.subscribed_events.has(event))).at(-1)"""
+    && (!event || m.subscribed_events.has(event)))"""
 AT = f"""([x, y]) => {{
   const view = Bokeh.index.find_one(({DATA_FIGURE})(""))
   const box = view.el.getBoundingClientRect()
@@ -61,16 +61,15 @@ def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
     seen.press("Look")
 
 
-MARKED = """(name) => [...Bokeh.documents[0].all_models].filter((m) => m.type === "ColumnDataSource" && m.name === name)
+MARKED = f"""(name) => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === name)
     .flatMap((m) => [...m.inspected.indices].map((i) => m.get_column("row")[i]))"""
 
 
 def test_a_row_under_the_pointer_is_marked_in_the_other_picture(seen: Seen):
     seen.press("One step")
     until(lambda: seen.step == 1)
-    rows = """(name) => [...Bokeh.documents[0].all_models]
-        .filter((m) => m.type === "ColumnDataSource" && m.name === name)
-        .map((m) => [...m.get_column("row")]).at(-1) ?? []"""
+    rows = f"""(name) => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === name)
+        .map((m) => [...m.get_column("row")])[0] ?? []"""
     until(lambda: len(seen.page.evaluate(rows, "exact")) > 100)
     shared = set(seen.page.evaluate(rows, "exact"))
     source = f"({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'train').data_source"
@@ -81,5 +80,5 @@ def test_a_row_under_the_pointer_is_marked_in_the_other_picture(seen: Seen):
     seen.page.mouse.move(x - 30, y)
     seen.page.mouse.move(x, y, steps=4)
 
-    until(lambda: seen.page.evaluate(MARKED, "exact") == seen.page.evaluate(MARKED, "train")[:1] != [])
+    until(lambda: seen.page.evaluate(MARKED, "exact") == seen.page.evaluate(MARKED, "train") != [])
     until(lambda: seen.page.get_by_text("nearest inducing point").count() > 0)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from ui.pages import Seen, Served, until
+from ui.pages import ON_PAGE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
 
@@ -43,7 +43,7 @@ def test_keys_and_the_dark_theme(seen: Seen):
 
     seen.press("Toggle theme")
 
-    papers = "() => [...Bokeh.documents[0].all_models].map((m) => m.background_fill_color).filter(Boolean)"
+    papers = f"() => {ON_PAGE}.map((m) => m.background_fill_color).filter(Boolean)"
     until(lambda: "#1c2229" in str(seen.page.evaluate(papers)))
 
 
