@@ -27,8 +27,9 @@ def test_a_row_says_which_it_is_and_what_is_near(method: str, data: str):
     far = np.sqrt(np.square(X[:, None] - near[None]).sum(-1))
     assert held["row"].tolist() == list(range(len(train)))
     assert held["away"] == pytest.approx(far.min(1), rel=0.05)
-    if method == "cholqr":
-        y = train.y.numpy() * train.scale.y_sd + train.scale.y_mean
-        mean = run.posterior(2)(np.asarray(X)).mean.numpy()
-        assert held["residual"] == pytest.approx(y - mean, abs=0.02)
+    y = train.y.numpy() * train.scale.y_sd + train.scale.y_mean
+    mean = run.posterior(2)(np.asarray(X)).mean.numpy()
+    assert held["observed"] == pytest.approx(y)
+    assert held["predicted"] == pytest.approx(mean, abs=0.02)
+    assert held["residual"] == pytest.approx(y - mean, abs=0.02)
     assert any(isinstance(tool, HoverTool) and not tool.visible for tool in live.figure.tools)

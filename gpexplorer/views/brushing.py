@@ -15,7 +15,8 @@ from .palette import ROLES
 
 TOLD = {
     "row": ("training row", "@row"),
-    "y": ("value", "@y{0.0000}"),
+    "observed": ("value", "@observed{0.0000}"),
+    "predicted": ("prediction", "@predicted{0.0000}"),
     "residual": ("residual", "@residual{0.0000}"),
     "nearest": ("nearest inducing point", "@nearest"),
     "away": ("and how far", "@away{0.0000}"),
@@ -44,8 +45,8 @@ def brush(figure: Any, layers: dict[str, pd.DataFrame]) -> None:
             continue
         if "size" not in renderer.glyph.properties():
             continue  # an area or a line has no mark a row
-        told = [name for name in TOLD if name in frame and (name != "y" or "residual" in frame)]
-        renderer.data_source.data.update({name: frame[name].to_numpy() for name in told if name != "y"})
+        told = [name for name in TOLD if name in frame]
+        renderer.data_source.data.update({name: frame[name].to_numpy() for name in told})
         renderer.hover_glyph = renderer.glyph.clone(
             fill_color=ROLES["proposed"], line_color=ROLES["proposed"], fill_alpha=1.0, line_width=2, size=11
         )

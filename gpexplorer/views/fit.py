@@ -70,8 +70,7 @@ def _curve(run: Run, at: int) -> Layers:
     layers = bands | {
         "mean": pd.DataFrame({"x": grid, "y": mean}),
         "train": pd.DataFrame(
-            {"x": x[chosen], "y": y[chosen], "row": chosen, "residual": y[chosen] - np.interp(x[chosen], grid, mean)}
-            | _beside(run, state, chosen)
+            {"x": x[chosen], "y": y[chosen]} | _told(run, state, chosen, np.interp(x[chosen], grid, mean))
         ),
         "test": _test(run),
         **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
@@ -85,11 +84,16 @@ def _curve(run: Run, at: int) -> Layers:
     return layers
 
 
-def _beside(run: Run, state: Any, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """The inducing point nearest to each of these training rows: its own row, or its place in the list."""
-    points, known = rows.inducing_inputs(run, state), rows.inducing_rows(state)
+def _told(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+    """What is said of each of these training rows: value, prediction, residual, and the inducing point nearest to it.
+
+    That point is named by its own row, or by its place in the list.
+    """
+    train, points, known = run.problem.train, rows.inducing_inputs(run, state), rows.inducing_rows(state)
     names = np.arange(1, len(points) + 1) if known is None else known.cpu().numpy()
-    return beside(rows.inputs_of(run.problem.train)[chosen], points, names)
+    observed = rows.targets_of(train)[chosen]
+    own = {"row": chosen, "observed": observed, "predicted": predicted, "residual": observed - predicted}
+    return own | beside(rows.inputs_of(train)[chosen], points, names)
 
 
 def _map(run: Run, at: int) -> Layers:
@@ -97,12 +101,14 @@ def _map(run: Run, at: int) -> Layers:
     X = rows.inputs_of(train)
     sides = [np.linspace(*_padded(X[:, q]), SIDE) for q in (0, 1)]
     x, y = (g.ravel() for g in np.meshgrid(*sides))
-    found = run.posterior(at)(torch.from_numpy(np.column_stack([x, y])))
-    grid = {"x": x, "y": y, "mean": found.mean.cpu().numpy(), "sd": found.var.sqrt().cpu().numpy()}
     chosen, picked = rows.sampled(len(X)).numpy(), rows.inducing_inputs(run, state)
+    found = run.posterior(at)(torch.from_numpy(np.vstack([np.column_stack([x, y]), X[chosen]])))
+    mean, sd = found.mean.cpu().numpy(), found.var.sqrt().cpu().numpy()
+    grid = {"x": x, "y": y, "mean": mean[: len(x)], "sd": sd[: len(x)]}
+    told = _told(run, state, chosen, mean[len(x) :])
     layers = {
         "map": pd.DataFrame(grid | {"value": grid["mean"]}),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1], "row": chosen} | _beside(run, state, chosen)),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | told),
         "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
     }
     layers["map"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": rows.input_name(run, 1)}
