@@ -155,12 +155,13 @@ def serve(
     address: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every one.")] = "localhost",
     show: Annotated[bool, typer.Option(help="Open a browser.")] = False,
     origin: Annotated[list[str] | None, typer.Option(help="host:port under which others may reach the page.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Keep runs and notes here, for all who open the page.")] = None,
 ) -> None:
     """Serve the page until interrupted."""
     from .ui import serving
 
     try:
-        serving.serve(port=port, address=address, show=show, origins=tuple(origin or ()))
+        serving.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
     except OSError as error:
         raise SettingError(f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port.") from None
 

@@ -105,13 +105,16 @@ def test_a_run_at_hand_and_the_same_from_a_store_compare_alike(tmp_path: Path):
     run = store.open(spec)
     run.finish(steps=3)
     run.close()
+    store.annotate(spec.key(), "the <i>first</i> one")
 
     [kept] = compare.stored(store).values()
     here = Finished.of(run)
 
     assert kept.spec == here.spec == spec
     pd.testing.assert_frame_equal(kept.steps, here.steps)
-    assert here.memory > 0
+    assert kept.memory == here.memory > 0
+    assert compare.table({"a": kept, "b": here})["note"].tolist() == ["the <i>first</i> one", ""]
+    assert "note" not in compare.table({"b": here})
     assert here.last["steps"] == 3
     assert "objective" in compare.overlay({"a": here}, "objective")["a"].attrs["ylabel"]
 

@@ -143,3 +143,48 @@ def test_the_table_has_a_row_a_run(tmp_path: Path):
     assert set(table["outcome"]) == {"budget"}
     assert table["smse"].between(0, 2).all()
     assert isinstance(table, pd.DataFrame)
+
+
+def test_a_note_stays_with_its_run_and_never_half_of_it(tmp_path: Path):
+    store, spec = Store(tmp_path), toy_spec()
+    with pytest.raises(StoreError, match="store the run first"):
+        store.annotate(spec.key(), "nothing there yet")
+    run = store.open(spec)
+    assert store.note(spec.key()) == ""
+
+    store.annotate(spec.key(), "σ² too <b>small</b>?\nlook again")  # while the run is open for writing
+    (tmp_path / spec.key() / "note.txt.1.new").write_text("torn")  # a writer that was killed half-way
+    run.finish(steps=2)
+    run.close()
+
+    assert store.note(spec.key()) == "σ² too <b>small</b>?\nlook again"
+    assert len(store.kept(spec.key()).records) == 3
+    with pytest.raises(StoreError, match="2001 characters; shorten it to 2000"):
+        store.annotate(spec.key(), "x" * 2001)
+    with pytest.raises(StoreError, match="no run"):
+        store.annotate("../elsewhere", "x")
+    (tmp_path / spec.key() / "note.txt").write_bytes(b"\xff" + b"y" * 10**6)
+    assert len(store.note(spec.key())) == 2000
+
+
+def test_a_run_made_outside_is_put_in_and_goes_on_from_there(tmp_path: Path):
+    store, spec = Store(tmp_path), toy_spec()
+    run = spec.open()
+    run.finish(steps=3)
+    assert store.put(run) == spec.key()
+    run.finish(steps=5)
+    store.put(run)
+    store.put(run)
+
+    kept = store.kept(spec.key())
+
+    assert [record.index for record in kept.records] == list(range(6))
+    assert all(same(one.step, other.step) for one, other in zip(kept.records, run.trace, strict=True))
+    assert kept.memory == run.method.cost(run.problem).memory
+    assert kept.outcome == run.outcome
+    again = store.open(spec)
+    again.finish(steps=7)
+    assert len(store.kept(spec.key()).records) == 8
+    with pytest.raises(StoreError, match="being written elsewhere"):
+        store.put(run)
+    again.close()

@@ -31,6 +31,7 @@ class Finished:
     steps: pd.DataFrame  # a row a record, as Run.table gives it
     memory: float = float("nan")
     outcome: str = ""
+    note: str = ""  # what a person wrote about it
 
     @classmethod
     def of(cls, run: Run) -> Finished:
@@ -54,23 +55,27 @@ class Finished:
         return {name: held[name].iloc[-1] if len(held.get(name, ())) else np.nan for name in SCORES}
 
 
-def stored(store: Store) -> dict[str, Finished]:
-    """The readable runs of a store, by name; `Store.table` says why one is not readable."""
+def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
+    """The readable runs of a store, by name; `Store.table` says why one is not readable.
+
+    With `most`, those last worked on alone.
+    """
     found = {}
-    for name in store.names():
+    for name in store.names() if most is None else sorted(store.recent(most)):
         try:
             spec, kept = store.spec(name), store.kept(name)
         except (StoreError, SettingError):
             continue
         frame = Trace(kept.records).table(registry[spec.method].channels)
-        found[name] = Finished(spec, frame, outcome=kept.outcome.reason if kept.outcome else "")
+        outcome = kept.outcome.reason if kept.outcome else ""
+        found[name] = Finished(spec, frame, kept.memory, outcome, store.note(name))
     return found
 
 
 def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:
     """One row a run, the best by this column first (unscored ones last): method, outcome, spent, scores, `differs`.
 
-    `differs` names what of the spec is not the same in all of the runs shown.
+    `differs` names what of the spec is not the same in all of the runs shown. Where one has a note, `note` holds them.
     """
     rows = {name: {"method": run.spec.method, "outcome": run.outcome, **run.last} for name, run in runs.items()}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
@@ -79,6 +84,8 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     frame = frame.sort_values(_column(frame, by), kind="stable").head(len(frame) if top is None else top)
     changed = differences({name: runs[name].spec for name in frame.index})
     frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
+    if any(run.note for run in runs.values()):
+        frame["note"] = [runs[name].note for name in frame.index]
     return frame
 
 

@@ -1,7 +1,8 @@
-"""The journal of one run: its records, their scores and its outcome, a line each, in the order they came."""
+"""A run's journal: what its arrays take, its records, their scores and its outcome, a line each, as they came."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ class Kept(NamedTuple):
 
     records: list[Record]
     outcome: Outcome | None
+    memory: float = math.nan  # bytes of the method's arrays by formula; nan where the journal does not say
 
 
 class Journal:
@@ -49,6 +51,11 @@ class Journal:
     def __len__(self) -> int:
         """Records written."""
         return self._length
+
+    def weigh(self, memory: float) -> None:
+        """Write the bytes that the method's arrays take by formula, in a journal that is new."""
+        if not self._lines.content.lines:
+            self._lines.append({"memory": float(memory)})
 
     def append(self, record: Record) -> None:
         """Write one record: it survives a kill once this returns, a power cut about a second later."""
@@ -86,7 +93,7 @@ class Journal:
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
     """Records and outcome from the lines of a journal; StoreError where they are not in order."""
     records: list[Record] = []
-    outcome = None
+    outcome, memory = None, math.nan
     for line in lines:
         try:
             if "index" in line:
@@ -95,13 +102,15 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
             elif "scores" in line:
                 scores = {str(name): float(value) for name, value in line["scores"].items()}
                 records[line["at"]] = records[line["at"]]._replace(scores=scores)
+            elif "memory" in line:
+                memory = float(line["memory"])
             else:
                 outcome = Outcome(OUTCOMES[OUTCOMES.index(line["outcome"])], str(line["message"]))
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise StoreError(
                 f"A line after record {len(records) - 1} is not a journal's ({type(error).__name__})."
             ) from error
-    return Kept(records, outcome)
+    return Kept(records, outcome, memory)
 
 
 def _record(line: dict[str, Any], due: int, classes: Classes) -> Record:

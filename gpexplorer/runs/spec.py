@@ -93,6 +93,7 @@ class Spec:
         if store is None:
             return Run(method, problem, split, spec=spec)
         journal, kept = store.take_up(spec)
+        journal.weigh(method.cost(problem).memory)
         return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
 
     def _read(self, data: Any) -> tuple[Spec, Split]:

@@ -17,7 +17,8 @@ from .run import Run
 from .spec import Spec
 from .trace import Trace
 
-SPEC = "spec.json"
+SPEC, NOTE = "spec.json", "note.txt"
+LONGEST_NOTE = 2000  # characters
 
 
 class Store:
@@ -37,6 +38,11 @@ class Store:
         """The runs kept here, by name."""
         return sorted(found.parent.name for found in self.path.glob(f"*/{SPEC}"))
 
+    def recent(self, most: int) -> list[str]:
+        """The runs that were written to last, the newest first."""
+        written = {path.parent.name: path.stat().st_mtime for path in self.path.glob(f"*/{FILE}")}
+        return sorted((name for name in self.names() if name in written), key=lambda name: -written[name])[:most]
+
     def spec(self, name: str) -> Spec:
         """What this run computes; SettingError where another version of gpexplorer wrote it."""
         try:
@@ -48,6 +54,28 @@ class Store:
         """Records and outcome stored so far, for reading alone: also while the run is being written."""
         lines = read_whole(self.directory(name) / FILE).lines
         return restored(lines, classes_of(registry[self.spec(name).method]))
+
+    def note(self, name: str) -> str:
+        """What a person wrote about this run; empty where nobody did."""
+        try:
+            with (self.directory(name) / NOTE).open("rb") as file:
+                return file.read(4 * LONGEST_NOTE).decode("utf-8", "replace")[:LONGEST_NOTE]
+        except FileNotFoundError:
+            return ""
+
+    def annotate(self, name: str, note: str) -> None:
+        """Keep this text with a run that is here, in place of what was written before; also while the run is going on.
+
+        It is plain text to be escaped where it is shown. StoreError where it is too long, or the disk refuses.
+        """
+        if len(note) > LONGEST_NOTE:
+            raise StoreError(f"The note on run {name} has {len(note)} characters; shorten it to {LONGEST_NOTE}.")
+        if name not in self.names():
+            raise StoreError(f"{self.path} has no run {name!r} to write a note on: store the run first.")
+        try:
+            write_whole(self.directory(name) / NOTE, note)
+        except OSError as error:
+            raise StoreError(f"The note on run {name} cannot be kept in {self.path}: {error.strerror}.") from error
 
     def table(self) -> pd.DataFrame:
         """One row a run, by name: what it is, how far it came, why it ended, and its last scores."""
@@ -69,6 +97,25 @@ class Store:
             journal.close()
             raise
         return journal, journal.kept
+
+    def put(self, run: Run) -> str:
+        """Keep the records of a run that was made outside the store, after those it has of it; returns its name.
+
+        StoreError where the run has no spec, is being written elsewhere, or the disk refuses.
+        """
+        if run.spec is None:
+            raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
+        journal, kept = self.take_up(run.spec)
+        try:
+            journal.weigh(run.method.cost(run.problem).memory)
+            journal.extend(run.trace[len(kept.records) :])
+            if run.outcome is not None and kept.outcome != run.outcome:
+                journal.end(run.outcome)
+        except OSError as error:
+            raise StoreError(f"The store cannot keep a run in {self.path}: {error.strerror}.") from error
+        finally:
+            journal.close()
+        return run.spec.key()
 
     def repair(self, name: str) -> int:
         """Keep the whole lines before a damaged one and set the file aside as it was; returns how many are kept."""

@@ -18,8 +18,9 @@ TITLES = {
     "entries": "kernel entries", "smse": "SMSE", "snlp": "SNLP", "rmse": "RMSE", "nlpd": "NLPD",
     "seconds ratio": "seconds ÷ baseline", "memory ratio": "memory ÷ baseline", "entries ratio": "entries ÷ baseline",
     "smse less": "SMSE − baseline", "snlp less": "SNLP − baseline", "differs": "differs in",
+    "note": "note",
 }  # fmt: skip
-WORDS = ("run", "method", "outcome", "differs")
+WORDS = ("run", "method", "outcome", "differs", "note")
 FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
 
 

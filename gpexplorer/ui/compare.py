@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import holoviews as hv
 import panel as pn
 import panel_material_ui as pmui
 
+from .. import data as data_sets
 from ..methods.base import registry
 from ..runs import Spec, compare
 from ..runs.compare import AXES, SCORES, SPENT, Finished
@@ -17,6 +20,7 @@ from ..views.base import Layers
 from .board import Board
 from .chart import Chart
 from .escape import text
+from .notes import Notes
 from .sweeps import Sweeps
 
 MOST = 60  # runs kept; the oldest go first
@@ -25,25 +29,29 @@ SMALL = {"size": "small", "margin": (6, 8)}
 NONE = "none"
 
 
+class Asks(NamedTuple):
+    """What the panel asks of the explorer: its run, to store it (a sentence), its Spec and rows, quiet, another run."""
+
+    finished: Callable[[], Finished | None]
+    store: Callable[[], str]
+    opened: Callable[[], tuple[Spec, Any]]
+    pause: Callable[[], None]
+    again: Callable[[Spec, int], None]
+
+
 class ComparePanel(pn.viewable.Viewer):
-    """What was kept stays until it is forgotten or the session ends.
+    """What was kept stays until it is forgotten or the session ends, and in the store where there is one."""
 
-    `finished` gives the open run, `opened` its Spec and the rows in memory, and `pause` quiets the explorer.
-    """
-
-    def __init__(
-        self, finished: Callable[[], Finished | None], opened: Callable[[], tuple[Spec, Any]],
-        pause: Callable[[], None], **params: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, asks: Asks, notes: Notes, **params: Any) -> None:
         super().__init__(**params)
-        self._finished, self._count = finished, 0
+        self._asks, self._notes, self._count, self._read = asks, notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
-        self.sweeps = Sweeps(opened, pause, self.add)
+        self.sweeps = Sweeps(asks.opened, asks.pause, self.add)
         self._make_table()
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
-        self._shown = pn.Column(
-            pmui.FlexBox(self.by, self.top, self.baseline, self.forget, align_items="center"),
+        self._parts = [
+            pmui.FlexBox(self.by, self.top, self.baseline, self.again, self.forget, align_items="center"),
             self.board,
             pmui.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
             pmui.FlexBox(
@@ -51,27 +59,46 @@ class ComparePanel(pn.viewable.Viewer):
                 sizing_mode="stretch_width", flex_wrap="wrap",
             ),
             self.multiples,
-            sizing_mode="stretch_width",
-            visible=False,
-        )  # fmt: skip
-        head = pmui.FlexBox(self.keep, self.sweeps, align_items="center")
+        ]  # fmt: skip
+        self._shown = pn.Column(sizing_mode="stretch_width", visible=False)
+        head = pmui.FlexBox(self.keep, self.past, self.sweeps, align_items="center")
         self._layout = pn.Column(head, self.note, self._shown, sizing_mode="stretch_width")
 
-    def keep_open(self) -> None:
-        """Put the open run, as far as it has come, beside the others."""
-        run = self._finished()
+    async def keep_open(self, _: Any = None) -> None:
+        """Put the open run, as far as it has come, beside the others, and into the store where there is one."""
+        run = self._asks.finished()
         if run is None or len(run.steps) < 2:
             self.note.object = "There is nothing to keep yet: play a few steps first."
             return
         self._count += 1
         self.add(f"{self._count}: {registry[run.spec.method].title}", run)
+        said = await asyncio.to_thread(self._asks.store)
+        self.note.object = " ".join(filter(None, [self.note.object, text(said)]))
+
+    async def look_back(self, _: Any = None) -> None:
+        """The runs of the store, the last ones stored where there are too many, beside the others."""
+        store = self._notes.store
+        if store is None:
+            return
+        self.note.object = "Reading the store …"
+        found = await asyncio.to_thread(compare.stored, store, MOST)
+        for name, run in found.items():
+            self._notes.learn(name, run.note)
+            self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
+        self._trim()
+        self.draw()
+        if not found:
+            self.note.object = text(f"The store {store.path} has no run that can be read yet.")
 
     def add(self, name: str, run: Finished) -> None:
         """Keep this run under a name; a name there already is replaced."""
         self.runs[name] = run
+        self._trim()
+        self.draw()
+
+    def _trim(self) -> None:
         for oldest in list(self.runs)[:-MOST]:
             del self.runs[oldest]
-        self.draw()
 
     def draw(self) -> None:
         """Table and pictures of what is kept."""
@@ -79,6 +106,7 @@ class ComparePanel(pn.viewable.Viewer):
         if not self.runs:
             self.note.object = ""
             return
+        noted = {name: replace(run, note=self._notes.of(run.spec.key())) for name, run in self.runs.items()}
         channels = compare.channels(self.runs)
         self.channel.options = channels
         if self.channel.value not in channels:
@@ -87,16 +115,21 @@ class ComparePanel(pn.viewable.Viewer):
         if self.baseline.value not in self.baseline.options:
             self.baseline.value = NONE
         base = "" if self.baseline.value == NONE else self.baseline.value
-        self.board.fill(self.runs, self.by.value, TOPS[self.top.value], base)
+        self.board.fill(noted, self.by.value, TOPS[self.top.value], base)
         self._draw_pictures(base)
+        if not len(self._shown):
+            self._shown[:] = self._parts  # not before: a table that is out of sight keeps the browser busy
         said = [
             f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in compare.best(self.runs, SCORES[:2]).items()
         ]
         self.note.object = "Best in " + ", in ".join(said) + "." if said else ""
 
     def update(self) -> None:
-        """Take the runs of a sweep that have ended since."""
+        """Take the runs of a sweep that have ended since, and notes that were written."""
         self.sweeps.update()
+        if self._read != self._notes.version:
+            self._read = self._notes.version
+            self.draw()
 
     def set_theme(self, theme: str) -> None:
         """Light or dark."""
@@ -111,7 +144,15 @@ class ComparePanel(pn.viewable.Viewer):
     def _make_table(self) -> None:
         self.keep = pmui.Button(
             label="Keep this run", icon="push_pin", color="primary", variant="contained", margin=(6, 10),
-            on_click=lambda _: self.keep_open(),
+            on_click=self.keep_open,
+        )  # fmt: skip
+        self.past = pmui.Button(
+            label="Stored runs", icon="history", variant="outlined", margin=(6, 10), on_click=self.look_back,
+            visible=self._notes.store is not None, description="Bring back the runs of earlier days.",
+        )  # fmt: skip
+        self.again = pmui.Button(
+            label="Open the ticked", icon="open_in_browser", variant="outlined", margin=(6, 8),
+            on_click=lambda _: self._open_again(), description="Run it again, to the step it had come to.",
         )  # fmt: skip
         self.by = pmui.Select(label="Best by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
         self.top = pmui.Select(label="Show", options=list(TOPS), value="all", width=120, **SMALL)
@@ -145,6 +186,16 @@ class ComparePanel(pn.viewable.Viewer):
         self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         for widget in (self.channel, self.over, self.log, self.small, self.spent, self.score):
             widget.param.watch(lambda _: self._draw_pictures(), "value")
+
+    def _open_again(self) -> None:
+        """The first of the ticked runs in place of the open one."""
+        run = next((self.runs[name] for name in self.board.ticked if name in self.runs), None)
+        if run is None:
+            self.note.object = "Tick a run first."
+        elif not data_sets.is_named(run.spec.data):
+            self.note.object = "Its rows were a file or in memory: open them first, then set the method."
+        else:
+            self._asks.again(run.spec, int(run.last["steps"]))
 
     def _forget(self) -> None:
         for name in self.board.ticked:

@@ -10,31 +10,26 @@ import weakref
 from dataclasses import replace
 from typing import Any
 
-import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
 from ..errors import GPExplorerError
-from ..runs import Spec
-from ..runs.compare import Finished
+from ..runs import Spec, Store
 from .asking import Asking, read
-from .below import Below
 from .changing import Changing
-from .compare import ComparePanel
 from .controls import Controls
-from .export import sheet, written
+from .folded import folded
 from .frames import Frame
 from .keys import HELP
+from .notes import Notes
 from .pictures import Asked, Pictures
 from .player import Player
 from .presets import PRESETS
 from .pulse import Pulse
 from .question import question
-from .race import RacePanel
-from .scaling import ScalingPanel
 from .sentences import sentence
 from .settings import SIZE
-from .share import Share, Shown
+from .share import Shown
 from .sources import Sources
 from .stage import Job, Opened
 from .status import Status
@@ -55,19 +50,23 @@ def resources() -> None:
 class Explorer(pn.viewable.Viewer):
     """A run one can play: `Explorer()` or `Explorer(Spec(...))`, as a cell's last line or in an app."""
 
-    def __init__(self, spec: Spec | None = None, data: Any = None, **params: Any) -> None:
-        """`data` are rows in memory (a Split, arrays, a table), where no name in the spec brings them."""
+    def __init__(self, spec: Spec | None = None, data: Any = None, store: Store | None = None, **params: Any) -> None:
+        """`data` are rows in memory (a Split, arrays, a table), where no name in the spec brings them.
+
+        With a `store`, runs that are kept stay there with their notes, and those in it can be looked at.
+        """
         super().__init__(**params)
         resources()
         self.spec = spec or Spec(**START)
         self.player = Player()
-        self._read = None if data is None else lambda _: data
+        self.read = None if data is None else lambda _: data
         self._opening, self._callback, self._waiting, self._ask = 0, None, "", ""
         self.status, self.pulse = Status(), Pulse()
+        self.notes = Notes(store, self.status.say)
         self.transport = Transport(self.player, self.reset)
         self.pictures = Pictures(self._asked())
-        self._shown = Shown(self.spec)
-        self.below = self._folded()
+        self.shown = Shown(self.spec)
+        self.below = folded(self)
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
         self.sources = Sources(self.spec, self._choose_data, self.status.say, self._wait)
         self.choices = Controls(self.spec, self._changed)
@@ -90,30 +89,6 @@ class Explorer(pn.viewable.Viewer):
         """What goes beside it."""
         return [self.title, self.transport, self.status, self.pictures, self.below, self.pulse]
 
-    def _folded(self) -> Below:
-        """What lies under the pictures."""
-        pause, opened = self.player.pause, lambda: (self.spec, self._read)
-        return Below({
-            "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(
-                self._finished, opened, pause
-            ),
-            "Race: several methods on these rows, in turns": lambda: RacePanel(opened, pause),
-            "Scaling: what would more rows cost?": lambda: ScalingPanel(lambda: self.spec, pause),
-            "Link, code and files": lambda: Share(lambda: self._shown, self._table, self.choose, self._sheet),
-        })  # fmt: skip
-
-    def _finished(self) -> Finished | None:
-        run = self.player.run
-        return Finished.of(run) if run is not None else None
-
-    def _table(self) -> pd.DataFrame:
-        run = self.player.run
-        return run.table() if run is not None else pd.DataFrame()
-
-    def _sheet(self, note: str) -> str:
-        said = [str(self.title.object), str(self.status.line.object), written(note)]
-        return sheet(self._shown.spec, said, self.pictures.drawn(), self.pictures.theme)
-
     def adopt(self, asking: Asking) -> None:
         """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""
         link, self._ask = asking.link, asking.ask
@@ -126,7 +101,7 @@ class Explorer(pn.viewable.Viewer):
 
     def choose(self, spec: Spec) -> None:
         """Open this spec, and set the controls to it."""
-        self.spec, self._read = spec, None
+        self.spec, self.read = spec, None
         self.choices.adopt(spec)
         self.sources.adopt(spec)
         self.status.hush()
@@ -160,14 +135,14 @@ class Explorer(pn.viewable.Viewer):
             callback.stop()
         self._finalizer()
         self.below.close()
-        self._read = None
+        self.read = None
 
     def _asked(self) -> Asked:
         hand = Changing(self.player, lambda: self.transport.scrub.at, lambda: self.spec.data, self._changed)
         return Asked(self.player.show, self.player.redraw, hand.click, hand.drag, hand.edit)
 
     def _choose_data(self, data: Any, read: Any) -> None:
-        self._read = read
+        self.read = read
         self._changed(data=data)
 
     def _choose_preset(self, event: Any) -> None:
@@ -190,7 +165,7 @@ class Explorer(pn.viewable.Viewer):
         self._open(play=self.transport.playing)
 
     def _open(self, play: bool) -> None:
-        self.player.open(Job(self.spec, self._read), play)
+        self.player.open(Job(self.spec, self.read), play)
 
     def _wait(self, what: str) -> None:
         self._waiting = what
@@ -231,7 +206,7 @@ class Explorer(pn.viewable.Viewer):
         self.status.update(frame, since)
         if frame.opened is not None and frame.facts is not None:
             facts = frame.facts
-            self._shown = Shown(frame.opened.spec, facts.at, self.pictures.shown, facts.undo)
+            self.shown = Shown(frame.opened.spec, facts.at, self.pictures.shown, facts.undo, frame.opened.key)
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, opened: Opened | None) -> None:

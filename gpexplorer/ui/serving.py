@@ -21,17 +21,25 @@ HEADERS = {
 LOOPBACK = ("localhost", "127.0.0.1")
 
 
-def serve(port: int = 5006, address: str = "localhost", show: bool = False, origins: tuple[str, ...] = ()) -> None:
-    """Serve the page at http://address:port/explorer until interrupted; `origins` names more hosts, as "host:port"."""
+def serve(
+    port: int = 5006, address: str = "localhost", show: bool = False, origins: tuple[str, ...] = (),
+    store: str | os.PathLike[str] | None = None,
+) -> None:  # fmt: skip
+    """Serve the page at http://address:port/explorer until interrupted; `origins` names more hosts, as "host:port".
+
+    With a `store`, a directory, everybody's kept runs and notes stay there, and everybody may read them.
+    """
+    from ..runs import Store
     from .shell import app, warm
 
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    held = None if store is None else Store(store)
     allowed = hosts(address, port, origins)
     guard(allowed)
     warm()
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     pn.serve(
-        {"explorer": app},
+        {"explorer": lambda: app(held)},
         port=port,
         address=address,
         show=show,

@@ -16,10 +16,15 @@ from ..runs import Spec
 from ..runs import code as programs
 from ..runs import link as links
 from ..runs.spec import LARGEST
+from ..runs.store import LONGEST_NOTE
 from .asking import HIDE, address
 from .escape import text
+from .notes import Notes
 
-LONGEST_NOTE = 2000  # characters
+WHERE = (
+    "Stands in Compare while this page is open, and in the files you take along.",
+    "Stands in Compare, in the files you take along, and in the store once the run is kept.",
+)
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
@@ -30,19 +35,20 @@ class Shown(NamedTuple):
     at: int = 0
     view: str = ""
     by_hand: bool = False
+    key: str = ""  # the run's name
 
 
 class Share(pn.viewable.Viewer):
     """`shown` says what is on the screen, `table` gives the open run's table, `sheet` its pictures as HTML, `choose`
-    opens a spec.
+    opens a spec; `notes` holds what was written about each run.
     """
 
     def __init__(
         self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], choose: Callable[[Spec], None],
-        sheet: Callable[[str], str], **params: Any,
+        sheet: Callable[[str], str], notes: Notes, **params: Any,
     ) -> None:  # fmt: skip
         super().__init__(**params)
-        self._look, self._table, self._choose = shown, table, choose
+        self._look, self._table, self._choose, self._notes = shown, table, choose, notes
         self._shown: Shown | None = None
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
@@ -62,12 +68,11 @@ class Share(pn.viewable.Viewer):
             "steps.csv": lambda: self._table().to_csv(index=False),
             "steps.parquet": self._parquet,
         }
-        self._notes: dict[str, str] = {}
         self.note = pmui.TextAreaInput(
             label="Note on this run", value="", rows=2, max_length=LONGEST_NOTE, size="small", margin=(8, 10),
-            sizing_mode="stretch_width", description="Kept while this page is open, and in the files you take along.",
+            sizing_mode="stretch_width", description=WHERE[notes.store is not None],
         )  # fmt: skip
-        self.note.param.watch(lambda event: self._notes.update({self._look().spec.key(): event.new}), "value")
+        self.note.param.watch(lambda event: self._notes.write(self._look().key, event.new), "value")
         self.again = pmui.FileInput(
             label="Open a spec.json", accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
             description="A run's spec, saved here or by a script: opened as it was.",
@@ -84,8 +89,8 @@ class Share(pn.viewable.Viewer):
         shown = self._look()
         if shown == self._shown:
             return
-        if self._shown is not None and shown.spec != self._shown.spec:
-            self.note.value = self._notes.get(shown.spec.key(), "")
+        if self._shown is None or shown.key != self._shown.key:
+            self.note.value = self._notes.of(shown.key)
         self._shown = shown
         if shown.by_hand:
             self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."

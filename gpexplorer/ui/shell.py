@@ -8,7 +8,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..runs import Spec
+from ..runs import Spec, Store
 from .asking import asked
 from .explorer import START, Explorer
 from .keys import Keys
@@ -19,11 +19,11 @@ from .together import together
 from .tour import Tour
 
 
-def app() -> Any:
+def app(store: Store | None = None) -> Any:
     """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
     try:
         asking = asked(Spec(**START))
-        explorer = Explorer(asking.link.spec)
+        explorer = Explorer(asking.link.spec, store=store)
         explorer.adopt(asking)
         return _page(explorer, "controls" not in asking.hide)
     except Exception as error:

@@ -47,6 +47,7 @@ class Opened(NamedTuple):
     seconds: float  # a step should take, by the formulas and the speed of this machine
     notes: tuple[str, ...]
     moves: bool = False  # whether its inducing points can be dragged
+    key: str = ""  # the run's name
     edits: bool = False  # whether rows can be added and taken out, and a link bring that back
 
 
@@ -215,5 +216,6 @@ def _opened(spec: Spec, run: Run) -> Opened:
         cost,
         speed.machine().seconds(cost),
         split.notes if split else (),
+        key=run.spec.key() if run.spec is not None else "",
         edits=data_sets.is_named(spec.data),
     )
