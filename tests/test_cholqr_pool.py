@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import islice
 
@@ -10,6 +11,7 @@ import torch
 
 from gpexplorer.methods.cholqr.cholqr import CholQR
 from gpexplorer.methods.cholqr.factor import Factor
+from gpexplorer.methods.cholqr.policies import by_variance, missed
 from gpexplorer.methods.cholqr.removals import least_loss
 from gpexplorer.methods.cholqr.swap import Swapper
 from gpexplorer.problem import Problem
@@ -92,7 +94,7 @@ def test_the_pool_lowers_the_objective_and_replays_from_any_state(shift: float, 
     assert totals == sorted(totals, reverse=True)
     assert totals[-1] < totals[0]
     assert -1.0 <= steps[-1].info.correlation <= 1.0
-    for half in (5, 16):
+    for half in (len(steps) // 4, 3 * len(steps) // 4):
         again = list(islice(method.steps(task, resume=steps[half].state), len(steps) - half - 1))
         assert torch.equal(again[-1].state.inducing, steps[-1].state.inducing)
         assert again[-1].state.objective == pytest.approx(totals[-1], rel=1e-9)
@@ -109,3 +111,41 @@ def test_it_ends_where_every_row_is_explained() -> None:
         except StopIteration as end:
             outcome = end.value
     assert outcome.reason == "converged"
+
+
+def test_rows_are_drawn_in_proportion_to_their_variance_and_none_twice() -> None:
+    D = torch.tensor([6.0, 3.0, 1.0, 0.0], dtype=torch.float64)
+    rng = torch.Generator().manual_seed(1)
+    drawn = torch.stack([by_variance(D, 2, rng) for _ in range(4000)])
+
+    first = torch.bincount(drawn[:, 0], minlength=4) / 4000
+    assert torch.allclose(first.double(), D / 10, atol=0.03)
+    # the second in proportion among those left: 6/10 * 3/4 + 1/10 * 3/9 for row 1
+    assert float((drawn[:, 1] == 1).double().mean()) == pytest.approx(0.6 * 0.75 + 0.1 / 3, abs=0.03)
+    assert bool((drawn[:, 0] != drawn[:, 1]).all())
+    assert by_variance(D, 9, rng).tolist()[3] == 3
+
+
+def test_a_row_far_from_all_others_is_soon_among_the_pivots() -> None:
+    task = problem(0.0, n=300)
+    X, y = task.train.X.clone(), task.train.y.clone()
+    X[[40, 200]] += torch.tensor([[60.0, 0.0], [0.0, 60.0]], dtype=torch.float64)
+    y[[40, 200]] = 8.0  # worth a point each, and in no other row's column
+    smooth = torch.tensor([1.0, 1.0, -0.4, -1.5], dtype=torch.float64)  # the others explain each other
+    task = replace(task, train=replace(task.train, X=X, y=y), theta=smooth)
+    method = CholQR(num_inducing=10, num_pivots=16, pivot_refresh=4, swaps_per_epoch=24, max_epochs=1, **POOL)
+    *_, last = method.steps(task)
+    assert {40, 200} <= set(last.state.inducing.tolist())
+
+
+def test_a_swap_says_what_the_best_score_alone_would_have_missed() -> None:
+    task = problem(0.0)
+    method = CholQR(num_inducing=7, num_pivots=12, pivot_refresh=4, **POOL)
+    steps = list(islice(method.steps(task), 20))
+    told = [step.info for step in steps if step.info.phase == "swap" and step.state.step >= 4]
+
+    assert all(info.regret >= 0.0 for info in told if math.isfinite(info.regret))
+    assert sum(math.isfinite(info.regret) for info in told) > len(told) // 2
+    assert all(math.isnan(info.approx) for info in told)  # nothing is predicted where everything is tested
+    assert missed(torch.tensor([3.0, 5.0, 1.0]), torch.tensor([9.0, math.nan, 2.0])) == 2.0
+    assert math.isnan(missed(torch.tensor([3.0]), torch.tensor([math.nan])))

@@ -30,7 +30,7 @@ from .sets import random_order
 from .starts import start, start_rows
 from .state import Info as Report
 from .state import State as At
-from .state import halves, swap_info
+from .state import begun, halves, swap_info
 from .swap import Swapper
 
 Phase = Generator[Step, None, At]
@@ -152,12 +152,7 @@ class CholQR(Method):
 
     def _begin(self, problem: Problem) -> At:
         order = random_order(problem, self.seed)
-        theta = problem.theta.clone()
-        inducing = order[: self.num_inducing].clone()
-        none, untested = order[:0].clone(), problem.train.y.new_zeros(0, 2)
-        return At(
-            0, 0, "swap", 0, inducing, none, 0, theta, theta.clone(), 0, math.inf, math.inf, untested, none.clone()
-        )
+        return begun(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
 
     def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
@@ -169,6 +164,7 @@ class CholQR(Method):
         swapper.tested = state.tested.clone()
         if len(state.pivots):
             swapper.pivots = Pivots(factor, state.pivots, state.oldest)
+            swapper.pivots.guesses = state.guesses.clone()
         return swapper
 
     def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
@@ -211,6 +207,7 @@ class CholQR(Method):
                 position=k + 1,
                 inducing=factor.inducing.clone(),
                 pivots=swapper.pivots.rows.clone(),
+                guesses=swapper.pivots.guesses.clone(),
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,

@@ -4,14 +4,16 @@
 "optimised"  greedy on the trace norm of the residual, as CSI's look-ahead chooses (Bach and Jordan 2005): of a pool
              four times as large, the row whose residual column e, deflated by those taken, explains most, |e|^2 / e_j
 "adaptive"   begin with a few; while the scores rank badly, a rejected proposal's column is added, not exchanged
-"scored"     half are the rows that the last pivots ranked best, half are drawn evenly: candidates to swap in, all of
-             them tested exactly in every swap until they are chosen anew
+"scored"     half are the rows that the last pivots ranked best, a quarter is drawn in proportion to D = diag(K - Khat)
+             (Chen et al. 2022, randomly pivoted Cholesky), the rest evenly: candidates to swap in, all of them tested
+             exactly in every swap until they are chosen anew. A row far from all others is in no pivot's column, so no
+             score finds it, and even draws seldom do; its D does.
 """
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 POLICIES = ("random", "optimised", "adaptive", "scored")
@@ -40,6 +42,20 @@ def best_of_pool(E: Float[Tensor, "k n"], pool: Tensor, z: int) -> Tensor:
         G = G - torch.outer(c, g) - torch.outer(g, c) + torch.outer(c, c) * g[k]
         C = C - torch.outer(c, C[k])
     return pool[taken]
+
+
+def by_variance(D: Float[Tensor, " k"], many: int, rng: torch.Generator) -> Int[Tensor, " c"]:
+    """Up to `many` of k indices, drawn without repetition in proportion to D; the rates of a race win as often."""
+    arrivals = torch.empty(len(D), dtype=torch.float64).exponential_(generator=rng).to(D)
+    return (D / arrivals).topk(min(many, len(D))).indices
+
+
+def missed(exact: Float[Tensor, " c"], guesses: Float[Tensor, " c"]) -> float:
+    """By how much the best candidate beats the one guessed best; nan where nothing was guessed."""
+    known = torch.isfinite(exact) & torch.isfinite(guesses)
+    if not bool(known.any()):
+        return float("nan")
+    return float(exact.max() - exact[int(guesses.where(known, -torch.inf).argmax())])
 
 
 def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:

@@ -28,6 +28,7 @@ class State(NamedTuple):
     epoch_begin: float  # F when the epoch began
     tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
     slots: Tensor  # slots chosen for removal that are yet to be offered; empty where the order is drawn
+    guesses: Tensor  # [z] scores by which the pivots were chosen, nan where they were not
     Z: Tensor | None = None  # [m, d] where polishing moved the points; None while they are at their rows
     Z_begin: Tensor | None = None  # [m, d] where it found them
 
@@ -51,6 +52,13 @@ class Info(NamedTuple):
     removed: int = -1
     proposed: int = -1
     accepted: bool = False
+
+
+def begun(inducing: Tensor, theta: Tensor, untested: Tensor) -> State:
+    """Where a run starts: nothing done, no pivots chosen, F unknown."""
+    none, no_guesses = inducing[:0].clone(), untested.new_zeros(0)
+    counts, at = (0, 0, "swap", 0), (theta.clone(), theta.clone())
+    return State(*counts, inducing, none, 0, *at, 0, math.inf, math.inf, untested, none.clone(), no_guesses)
 
 
 def halves(terms: Terms) -> tuple[float, float, float]:

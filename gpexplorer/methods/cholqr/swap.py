@@ -19,7 +19,7 @@ from ...linalg.randomness import generator
 from .ahead import Ahead
 from .factor import Addition, Column, Factor, Removal
 from .pivots import Pivots, View
-from .policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, rank_correlation
+from .policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, by_variance, missed, rank_correlation
 
 LEAST_GAIN = 1e-12  # of the objective: smaller gains are rounding
 
@@ -28,6 +28,7 @@ class Tried(NamedTuple):
     """What one swap did. `approx` and `exact` are falls of the objective, the removal's loss counted.
 
     `regret` is by how much the best candidate tested beats the one with the best score, which the paper tests alone.
+    Without proposals nothing is predicted, since all are tested: `approx` is nan, and scores are those of the last draw.
     """
 
     removed: int
@@ -57,8 +58,8 @@ class Swapper:
             return True
         eligible = torch.nonzero(self._eligible())[:, 0]
         order = torch.randperm(len(eligible), generator=generator(self.seed, "pivots", step)).to(eligible.device)
-        if self.policy == "scored" and self.pivots is not None and len(eligible):
-            return self._rescore(eligible[order[: self.num_pivots]])
+        if self.policy == "scored" and len(eligible):
+            return self._rescore(eligible, eligible[order[: self.num_pivots]], step)
         wide = {"optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
         rows = eligible[order[: wide.get(self.policy, self.num_pivots)]]
         if self.policy == "optimised" and len(rows):
@@ -66,15 +67,19 @@ class Swapper:
         self.pivots = Pivots(self.factor, rows) if len(rows) else None
         return self.pivots is not None
 
-    def _rescore(self, drawn: Tensor) -> bool:
-        """The rows that the present pivots rank best, and for the other half rows drawn evenly."""
-        assert self.pivots is not None
-        f, view = self.factor, self.pivots.without(self.factor.nothing())
-        scores = view.approximate()
-        best = scores.topk(min(self.num_pivots // 2, len(drawn))).indices
+    def _rescore(self, eligible: Tensor, drawn: Tensor, step: int) -> bool:
+        """Half the rows that the present pivots rank best, a quarter by residual variance, the rest of those drawn."""
+        f, z = self.factor, self.num_pivots
+        scores = torch.full_like(f.D, -math.inf)
+        if self.pivots is not None:
+            scores = self.pivots.without(f.nothing()).approximate()
+        best = scores.topk(min(z // 2, len(drawn))).indices
         best = best[scores[best] > -math.inf]
-        rows = torch.tensor(list(dict.fromkeys([*best.tolist(), *drawn.tolist()])), device=drawn.device)
-        self.pivots = Pivots(f, rows[: self.num_pivots])
+        apart = by_variance(f.D[eligible], z // 4, generator(self.seed, "variance", step))
+        pool = [*best.tolist(), *eligible[apart].tolist(), *drawn.tolist()]
+        rows = torch.tensor(list(dict.fromkeys(pool)), device=drawn.device)
+        self.pivots = Pivots(f, rows[:z])
+        self.pivots.guesses = scores[self.pivots.rows]
         exact = self.pivots.without(f.nothing()).exact().reduction
         self._remember(scores[self.pivots.rows], exact)
         return True
@@ -109,7 +114,7 @@ class Swapper:
         R, B, tested = self._columns(removal, rows, slots[1:])
 
         reduction = torch.cat([at_pivots.reduction, tested.reduction])
-        best = int(reduction.argmax())
+        best, guesses = int(reduction.argmax()), self._guesses(scores, rows)
         row = int(torch.cat([pivots.rows, rows])[best])
         kept = f.total
         loss = removal.terms.total(f.objective) - kept
@@ -125,8 +130,14 @@ class Swapper:
         if not math.isfinite(exact):
             return Tried(removed, -1, False, math.nan, math.nan, math.nan)
         approx = float(scores[row]) - loss if len(rows) else math.nan
-        regret = float(reduction[best] - tested.reduction[0]) if len(rows) else math.nan
-        return Tried(removed, row, accepted, approx, exact, regret)
+        return Tried(removed, row, accepted, approx, exact, missed(reduction, guesses))
+
+    def _guesses(self, scores: Tensor, rows: Tensor) -> Tensor:
+        """The newest score of every candidate tested, pivots first, nan where none is known: [z + c]."""
+        assert self.pivots is not None
+        held = scores[self.pivots.rows] if self.num_proposals else self.pivots.guesses
+        found = torch.cat([held, scores[rows]])
+        return found.where(torch.isfinite(found), math.nan)
 
     def _columns(self, removal: Removal, rows: Tensor, following: list[int]) -> tuple[Tensor, Tensor, Addition]:
         """The proposals' columns R [c, n], L'R' [m, c] and exact effects; the next removal's column comes along."""
