@@ -28,7 +28,7 @@ class Tried(NamedTuple):
     """What one swap did. `approx` and `exact` are falls of the objective, the removal's loss counted.
 
     `regret` is by how much the best candidate tested beats the one with the best score, which the paper tests alone.
-    Without proposals nothing is predicted, since all are tested: `approx` is nan, and scores are those of the last draw.
+    Without proposals nothing is predicted, since all are tested: `approx` is nan, and scores are the last draw's.
     """
 
     removed: int
