@@ -23,7 +23,7 @@ Parts = list[Tensor]  # views of the flat vector, one a parameter
 
 
 class Activation(NamedTuple):
-    """A function, and its slope as a function of its value."""
+    """A function, in the place of its argument where it can be, and its slope as a function of its value."""
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
@@ -31,8 +31,8 @@ class Activation(NamedTuple):
 
 
 ACTIVATIONS = {
-    "relu": Activation(torch.relu, torch.sign, math.sqrt(2.0)),
-    "tanh": Activation(torch.tanh, lambda H: 1.0 - H.square(), 5.0 / 3.0),
+    "relu": Activation(torch.relu_, torch.sign, math.sqrt(2.0)),
+    "tanh": Activation(torch.tanh_, lambda H: 1.0 - H.square(), 5.0 / 3.0),
     "softplus": Activation(torch.nn.functional.softplus, lambda H: -torch.expm1(-H), math.sqrt(2.0)),
 }
 

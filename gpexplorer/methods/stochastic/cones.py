@@ -38,9 +38,11 @@ def inverted(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], 
     L, info = torch.linalg.cholesky_ex(A)
     if int(info):
         L = cholesky(A, name).L
-    return torch.cholesky_inverse(L), 2.0 * L.diagonal().log().sum().item()
+    symmetric = torch.cholesky_inverse(L).mT  # lies row by row, like all that it is added to
+    return symmetric, 2.0 * L.diagonal().log().sum().item()
 
 
 def within_ball(B: Float[Tensor, "D D"]) -> Float[Tensor, "D D"]:
     """The nearest matrix with Frobenius norm at most 1, in place."""
-    return B.div_(B.norm().clamp_min(1.0))
+    size = B.norm().item()
+    return B.div_(size) if size > 1.0 else B

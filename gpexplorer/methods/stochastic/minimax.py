@@ -110,7 +110,7 @@ class _Learner(Learner):
             self.A = point.extra.view(model.D, model.D)
         self._factored(point)
         if not state.matrices:
-            self.B = within_ball(self.inverse * (-self.A.norm() / self.mu))
+            self.B = within_ball(self.inverse * (-self.norm / self.mu))
             self.held = tuple(torch.zeros_like(self.B) for _ in range(self.optimiser.averages if self.flat else 0))
         return point
 
@@ -121,9 +121,10 @@ class _Learner(Learner):
         return A
 
     def _factored(self, point: Point, lift: float = 0.0) -> None:
-        """Bring A back above s2 I, then its inverse and log determinant up to date."""
+        """Bring A back above s2 I, then its inverse, log determinant and norm up to date."""
         above(self.A, point.s2() / self.model.n, lift)
         self.inverse, self.logdet = inverted(self.A, "A")
+        self.norm = self.A.norm().item()
 
     def matrices(self) -> tuple[Tensor, ...]:
         return (self.A.clone(), self.B.clone(), *(part.clone() for part in self.held))
@@ -140,7 +141,7 @@ class _Learner(Learner):
     def gradient(self, index: Tensor, t: int) -> float:
         model, point, mu = self.model, self.point, self._mu(t)
         X, y = model.rows(index)
-        at, size = model.features(point.parts, X), self.A.norm().item()
+        at, size = model.features(point.parts, X), self.norm
         self.off, self.s2_before = self._off(at.Phi), point.s2()
 
         fit = point.gradient(at, y, self.B * (-mu / (model.n * size)))
@@ -158,8 +159,7 @@ class _Learner(Learner):
         else:
             self._stepped(self._mu(t))
         X, _ = self.model.rows(self.other(t))
-        Phi = self.model.features(self.point.parts, X).Phi
-        size = self.A.norm().item()
+        Phi, size = self.model.features(self.point.parts, X).Phi, self.norm
         if self.flat:
             slope = self._off(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * size))
             self.optimiser.move(self.B, slope, self.held, t, self.b)
@@ -174,7 +174,7 @@ class _Learner(Learner):
         lifted by all it can have fallen, which takes no eigenvalues.
         """
         now = self.point.s2() / self.model.n
-        mean = self._mean(mu / self.A.norm().item())
+        mean = self._mean(mu / self.norm)
         self.A.mul_(1.0 + self.a).sub_(mean, alpha=self.a).sub_(self.off, alpha=self.a * self.kappa)
         self.A.diagonal().add_(now - self.s2_before / self.model.n)
         self._factored(self.point, lift=self.a * now)

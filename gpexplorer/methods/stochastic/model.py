@@ -31,6 +31,7 @@ class Tape(NamedTuple):
 
     Phi: Tensor  # [b, D]
     H: list[Tensor]  # outputs of the layers
+    scale: Tensor  # [1] e^m
     waves: Waves | None
 
 
@@ -84,17 +85,17 @@ class Model:
 
     def features(self, parts: Parts, X: Float[Tensor, "b d"]) -> Tape:
         """phi of these rows [b, D]."""
-        H = self.map.layers(parts[:-2], X)
+        H, scale = self.map.layers(parts[:-2], X), parts[-2][-1:].exp()
         if self.waves is None:
-            return Tape(H[-1] * parts[-2].exp(), H, None)
+            return Tape(H[-1] * scale, H, scale, None)
         waves = self.waves.waves(parts[-2], H[-1])
-        return Tape(waves.Phi, H, waves)
+        return Tape(waves.Phi, H, scale, waves)
 
     def pullback(self, parts: Parts, at: Tape, G: Float[Tensor, "b D"], into: Parts) -> None:
         """Write the gradient in all but the noise into `into`, given that in Phi; G is used up."""
         if self.waves is None or at.waves is None:
             into[-2].copy_(torch.dot(G.flatten(), at.Phi.flatten()))
-            G.mul_(parts[-2].exp())
+            G.mul_(at.scale)
         else:
             G = self.waves.pullback(parts[-2], at.waves, G, into[-2])
         self.map.pullback(parts[:-2], at.H, G, into[:-2])
@@ -109,7 +110,7 @@ class Model:
 
     def _taken(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
-        return sent(train.X, index, self.like), train.y[index]
+        return sent(train.X, index, self.like), taken(train.y, index)
 
 
 def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
@@ -128,9 +129,14 @@ def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
     return given
 
 
+def taken(X: Tensor, index: slice | Tensor) -> Tensor:
+    """These rows, where X lives."""
+    return X[index] if isinstance(index, slice) else X.index_select(0, index.to(X.device))
+
+
 def sent(X: Float[Tensor, "n d"], index: slice | Tensor, like: Tensor) -> Float[Tensor, "b d"]:
     """Rows of X, which may be a file, where `like` lives: to a GPU by page-locked memory, without waiting for it."""
-    here = X[index] if isinstance(index, slice) else X.index_select(0, index.to(X.device))
+    here = taken(X, index)
     if like.device.type == "cuda" and X.device.type == "cpu":
         return here.pin_memory().to(like.device, non_blocking=True).to(like.dtype)
     return here.to(like)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam as fused
 
 Averages = tuple[Tensor, ...]
 RHO, ADADELTA_EPS = 0.9, 1e-6
@@ -37,17 +36,16 @@ def adadelta(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
 
 
 def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
-    """Steps of about `rate` an entry; torch's own, one pass over memory."""
+    """Steps of about `rate` an entry; torch's own pass over memory, without what its optimiser does around it."""
     mean, squares = held
-    fused(
-        *([x], [g], [mean], [squares], [], [x.new_tensor(float(t), dtype=torch.float32)]),
-        fused=True,
-        amsgrad=False,
+    torch._fused_adam_(
+        *([x], [g], [mean], [squares], [], [x.new_full((), t + 1.0, dtype=torch.float32)]),
+        lr=rate,
         beta1=BETA1,
         beta2=BETA2,
-        lr=rate,
         weight_decay=0.0,
         eps=ADAM_EPS,
+        amsgrad=False,
         maximize=False,
     )
 
