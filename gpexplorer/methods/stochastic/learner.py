@@ -46,7 +46,9 @@ class Learner(ABC):
         self.averages = tuple(held.clone() for held in state.averages) or tuple(
             torch.zeros_like(x) for _ in range(self.optimiser.averages)
         )
-        self.log_floor, self.largest, self.decay = math.log(method.noise_floor), method.largest, method.rate_decay
+        self.log_floor, self.largest = math.log(method.noise_floor), method.largest
+        self.decay, self.last = method.rate_decay, method.epochs * self.rows.per_epoch
+        self.cosine = method.schedule == "cosine"
         self.seen, self.count = 0.0, 0  # sum of estimates of 2 NLML / n, how many
 
     @abstractmethod
@@ -67,13 +69,18 @@ class Learner(ABC):
 
     def move(self, t: int) -> None:
         """Minibatch t at the rate its schedule gives it: parameters move, and back to where the constraints hold."""
-        rate = self.rate * (1.0 + t / self.rows.per_epoch) ** -self.decay
         self.before(t)
         self.seen += self.gradient(self.rows(t), t)
         self.count += 1
-        self.optimiser.move(self.point.x, self.point.g, self.averages, t, rate)
+        self.optimiser.move(self.point.x, self.point.g, self.averages, t, self.scheduled(t))
         self.point.hold(self.log_floor, self.largest)
         self.after(t)
+
+    def scheduled(self, t: int) -> float:
+        """The rate a_t of minibatch t."""
+        if self.cosine:
+            return float(self.rate * 0.5 * (1.0 + math.cos(math.pi * min(t / self.last, 1.0))))
+        return float(self.rate * (1.0 + t / self.rows.per_epoch) ** -self.decay)
 
     def before(self, t: int) -> None:  # noqa: B027 - most methods have nothing to do
         """What comes before minibatch t."""

@@ -110,7 +110,7 @@ class Model:
 
     def _taken(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
-        return sent(train.X, index, self.like), taken(train.y, index)
+        return sent(train.X, index, self.like.device, self.like.dtype), taken(train.y, index)
 
 
 def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
@@ -134,9 +134,9 @@ def taken(X: Tensor, index: slice | Tensor) -> Tensor:
     return X[index] if isinstance(index, slice) else X.index_select(0, index.to(X.device))
 
 
-def sent(X: Float[Tensor, "n d"], index: slice | Tensor, like: Tensor) -> Float[Tensor, "b d"]:
-    """Rows of X, which may be a file, where `like` lives: to a GPU by page-locked memory, without waiting for it."""
+def sent(X: Tensor, index: slice | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Rows of X, which may be a file, on a device: to a GPU by page-locked memory, without waiting for it."""
     here = taken(X, index)
-    if like.device.type == "cuda" and X.device.type == "cpu":
-        return here.pin_memory().to(like.device, non_blocking=True).to(like.dtype)
-    return here.to(like)
+    if device.type == "cuda" and X.device.type == "cpu":
+        return here.pin_memory().to(device, non_blocking=True).to(dtype)
+    return here.to(device, dtype)

@@ -79,12 +79,21 @@ def rate(default: float = 3e-3) -> Any:
     )
 
 
+def schedule() -> Any:
+    """The shape of a_t."""
+    return param.Selector(
+        default="power",
+        objects=["power", "cosine"],
+        doc="How the rate falls: as a power of the epochs, or along half a cosine to nothing after the last epoch.",
+    )
+
+
 def rate_decay() -> Any:
     """The power of a_t."""
     return param.Number(
         0.0,
         bounds=(0.0, 1.0),
-        doc="Power p of the schedule: the rate of minibatch t is rate (1 + t / epoch)^-p; 3/4 is proved to converge.",
+        doc="Power p of that schedule: the rate of minibatch t is rate (1 + t / epoch)^-p; 3/4 is proved to converge.",
     )
 
 

@@ -42,6 +42,7 @@ class Minibatches(Method):
     equations: ClassVar[dict[str, str]] = {
         "kernel": r"k(x,x') = \phi(x)^\top\phi(x')",
         "epochs": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
+        "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
@@ -55,6 +56,7 @@ class Minibatches(Method):
     frequencies = settings.frequencies()
     optimiser = settings.optimiser()
     rate = settings.rate()
+    schedule = settings.schedule()
     rate_decay = settings.rate_decay()
     epochs = settings.epochs()
     minibatches = settings.minibatches()
