@@ -135,7 +135,7 @@ def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_metho
 
     found = by_validation(small, at)
 
-    trying = method("scgd", batch_size=8, rate=0.03, width=4, validation=0.1, search=5, trial=8 * 6)
+    trying = method("scgd", batch_size=8, rate=0.03, width=4, validation=0.1, search=5, trial=5 * 6, epochs=5)
     tried = {step.info.rate: step.info.objective for step in islice(trying.steps(at), 1, 6)}
     assert found == min(tried, key=lambda rate: tried[rate])
     assert len(tried) == 5

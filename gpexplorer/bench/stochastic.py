@@ -6,10 +6,10 @@ factor with its inverse, D^3 flops. Plain torch is SCGD as one would write it: m
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -19,16 +19,16 @@ from torch import Tensor
 from .. import data as data_sets
 from .. import kernels
 from ..methods.base import registry
-from ..methods.stochastic.choice import by_validation
 from ..methods.stochastic.model import Model
-from ..methods.stochastic.walking import Minibatches
 from ..problem import Problem
 from ..runs.run import Run
-from . import streaming
+from ..runs.spec import Spec
+from . import learning, streaming
 from .limits import median_seconds
 
 METHODS = ("scgd", "minimax", "bsgd", "svgp")
 REPEATS = 20  # minibatches a timing
+WHOLE = 10**6  # minibatches of a step: an epoch, which is the most
 
 
 def command(  # noqa: PLR0913 - one argument an option
@@ -40,6 +40,7 @@ def command(  # noqa: PLR0913 - one argument an option
     seconds: Annotated[float, typer.Option(help="Most for each method's learning.")] = 180.0,
     method: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
     choose: Annotated[bool, typer.Option(help="Choose the rate first, on a tenth of the training rows.")] = False,
+    keep: Annotated[Path | None, typer.Option(help="Keep what is learned here: the same command goes on.")] = None,
     rows: Annotated[int, typer.Option(help="Instead: memory on a file of so many rows.", min=0)] = 0,
 ) -> None:
     """Milliseconds a minibatch, the floor, rivals; with --epochs also NLML a row and test RMSE."""
@@ -51,11 +52,9 @@ def command(  # noqa: PLR0913 - one argument an option
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
-        asked: dict[str, Any] = {**settings, "epochs": epochs}
-        if choose:
-            asked["rate"] = _chosen(_run(data, dtype, key, asked))
-            typer.echo(f"{key}: rate {asked['rate']:.3g}, chosen on rows set aside")
-        typer.echo(learned(key, _run(data, dtype, key, asked), seconds))
+        asked: dict[str, Any] = {**settings, "epochs": epochs, "schedule": "cosine", "minibatches": WHOLE}
+        for line in learning.report(Spec(key, asked, data=data, dtype=dtype), seconds, choose, keep):
+            typer.echo(line)
 
 
 def report(name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...]) -> Iterator[str]:
@@ -72,24 +71,6 @@ def report(name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, 
         took[key] = _minibatch(_run(name, dtype, key, settings))
     for label, value in took.items():
         yield f"{label:<32}{1e3 * value:8.2f} ms{value / floor:8.1f} x floor"
-
-
-def learned(key: str, run: Run, seconds: float) -> str:
-    """What a method reaches: NLML a row with its constant, and the error in sd of the targets."""
-    outcome = run.finish(seconds=seconds)
-    table, n = run.table(), len(run.problem.train)
-    scale = run.problem.train.scale
-    nlml = table["objective"].min() / n + 0.5 * math.log(2.0 * math.pi)
-    rmse = run.scores()["rmse"] / (scale.y_sd if scale else 1.0)
-    return (
-        f"{key:<12}{table['epoch'].max():7.1f} epochs{run.trace[-1].seconds:8.1f} s   NLML/n {nlml:7.3f}   "
-        f"RMSE {rmse:6.4f} sd   ({outcome.reason})"
-    )
-
-
-def _chosen(run: Run) -> float:
-    assert isinstance(run.method, Minibatches)
-    return by_validation(run.method, run.problem)
 
 
 def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
