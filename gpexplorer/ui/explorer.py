@@ -173,6 +173,8 @@ class Explorer(pn.viewable.Viewer):
 
     def settle(self) -> None:
         """Draw the start before the page is sent, where the data are as quick to read as those it opens with."""
+        if self.pictures.drawn():
+            return
         with self.pictures.hurried():
             self._drain(wait=SETTLE)
 

@@ -42,22 +42,32 @@ class Picture(pn.viewable.Viewer):
         self._live: Live | None = None
         self._drawn: Any = None
         self.layers: Layers = {}  # what is drawn
+        self._height, self._inputs = height, opened.inputs
         self.hands = Hands(opened, asked.drag, asked.edit, asked.again) if view.hands else None
         self.adopt(view, opened)
+        self.card = pn.Column(sizing_mode="stretch_width", margin=0)
+
+    def build(self) -> None:
+        """Put title, options and figure on the card, once: most pictures of a run are never looked at."""
+        if len(self.card):
+            return
+        view = self.view
         title = pn.pane.HTML(
             f'<b style="font-size:15px">{text(view.title)}</b><br>'
             f'<span style="font-size:12.5px;opacity:.75">{text(" ".join([view.help, view.click]))}</span>',
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(lambda: self.view, opened.inputs, asked.again)
-        self._height = height if chosen else height + ROW
+        chosen = options(lambda: self.view, self._inputs, self._asked.again)
+        self._height += 0 if chosen else ROW
         self._place = pn.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
         if self.hands is not None:
             title.param.update(sizing_mode=None, styles={"flex": "1 1 180px"})
             title = pn.FlexBox(title, self.hands.mode, justify_content="space-between", sizing_mode="stretch_width")
         parts = [title, chosen, self.hands, self._place]
-        self._layout = pmui.Paper(*(part for part in parts if part is not None), sizing_mode="stretch_width", margin=6)
+        self.card[:] = [
+            pmui.Paper(*(part for part in parts if part is not None), sizing_mode="stretch_width", margin=6)
+        ]
 
     def adopt(self, view: Any, opened: Opened) -> None:
         """Show this view of a run; options chosen before stay."""
@@ -69,6 +79,7 @@ class Picture(pn.viewable.Viewer):
 
     def update(self, layers: Layers, theme: str) -> None:
         """Replace the numbers; draw anew only where the axes would mean something else."""
+        self.build()
         named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         self.layers = layers
         meant = (self._of, named, tuple(_options(self.view).items()), self.hands and self.hands.mode.value)
@@ -98,7 +109,7 @@ class Picture(pn.viewable.Viewer):
             self._live.set_theme(theme)
 
     def __panel__(self) -> Any:
-        return self._layout
+        return self.card
 
 
 def _options(view: Any) -> dict[str, Any]:
@@ -154,6 +165,8 @@ class Pictures(pn.viewable.Viewer):
         if frame.opened is not None and frame.opening != self._opening:
             self._opening = frame.opening
             self._adopt(frame.opened)
+        for key in self.visible:
+            self.pictures[key].build()
         for key, layers in frame.layers.items():
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
@@ -164,6 +177,8 @@ class Pictures(pn.viewable.Viewer):
 
     def set_theme(self, theme: str) -> None:
         """Light or dark, for every figure there is."""
+        if theme == self.theme:
+            return
         self.theme = theme
         for picture in self.pictures.values():
             picture.set_theme(theme)
@@ -184,7 +199,9 @@ class Pictures(pn.viewable.Viewer):
         }
         shown = list(self.pictures.values())
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
-        self.top[:] = [pn.Column(p, styles=style, margin=0) for p, style in zip(shown, grow, strict=False)]
+        for picture, style in zip(shown, grow, strict=False):
+            picture.card.styles = style
+        self.top[:] = shown[:ON_TOP]
         self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
         self._turn_to(self.first, 0)
         self._tell()

@@ -36,7 +36,7 @@ def serve(
     held = None if store is None else Store(store)
     allowed = hosts(address, port, origins)
     guard(allowed)
-    warm()
+    warm(held)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     pn.serve(
         {"explorer": lambda: app(held)},

@@ -9,21 +9,25 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..runs import Spec, Store
-from .asking import asked
-from .explorer import START, Explorer
+from .asking import Asking, asked
+from .explorer import START, Explorer, resources
 from .keys import Keys
 from .mending import Mending
 from .sentences import record
+from .shelf import Shelf
 from .theme import CSS, THEME
 from .together import together
 from .tour import Tour
+
+shelf = Shelf()
 
 
 def app(store: Store | None = None) -> Any:
     """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
     try:
         asking = asked(Spec(**START))
-        explorer = Explorer(asking.link.spec, store=store)
+        resources()
+        explorer = (shelf.take() if _is_plain(asking) else None) or Explorer(asking.link.spec, store=store)
         explorer.adopt(asking)
         return _page(explorer, "controls" not in asking.hide)
     except Exception as error:
@@ -31,8 +35,8 @@ def app(store: Store | None = None) -> Any:
         return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
 
 
-def warm() -> None:
-    """Draw once with nobody looking: the first visitor need not wait for imports and caches.
+def warm(store: Store | None = None) -> None:
+    """Draw once with nobody looking: the first visitor need not wait for imports and caches, nor for the pictures.
 
     What is there by now stays, so the collector of garbage need not look at it again while pages are being built.
     """
@@ -42,6 +46,17 @@ def warm() -> None:
     del explorer
     gc.collect()
     gc.freeze()
+    shelf.fill(lambda: _settled(Explorer(store=store)))
+
+
+def _settled(explorer: Explorer) -> Explorer:
+    explorer.settle()
+    return explorer
+
+
+def _is_plain(asking: Asking) -> bool:
+    """Whether this is the page as it opens by itself."""
+    return asking.link.spec == Spec(**START) and not (asking.link.at or asking.link.view)
 
 
 def _page(explorer: Explorer, controls: bool) -> pmui.Page:
@@ -78,6 +93,7 @@ def _complete(explorer: Explorer, side: pn.Column | None) -> None:
         if side is not None:
             side[:] = explorer.controls
         explorer.start()
+    shelf.later()
 
 
 def _hush(page: pmui.Page) -> None:

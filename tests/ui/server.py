@@ -19,17 +19,19 @@ from gpexplorer.data.cards import card
 from gpexplorer.runs import Run
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.serving import serve
+from gpexplorer.ui.shell import shelf
 from standins import believed, public_files, write_like
 
 
 def count() -> dict[str, int]:
-    """Live explorers, runs and player threads."""
+    """Live explorers, runs and player threads, but those of the explorer kept ready for the next visitor."""
     gc.collect()
     held = gc.get_objects()
     threads = [thread for thread in threading.enumerate() if thread.name == "gpexplorer-player"]
     kinds = {"explorers": Explorer, "runs": Run}
     alive = {name: sum(1 for thing in held if type(thing) is kind) for name, kind in kinds.items()}
-    return {**alive, "threads": len(threads)}
+    ready = shelf.held is not None
+    return {name: number - ready for name, number in {**alive, "threads": len(threads)}.items()}
 
 
 def answer() -> None:

@@ -88,10 +88,10 @@ def test_four_methods_race_on_the_rows_that_are_open(seen: Seen):
     seen.page.get_by_text("Race: several methods").click()
 
 
-def test_two_sessions_play_apart(open_page: Callable[..., Seen]):
-    one, other = open_page(), open_page()
+def test_two_sessions_play_apart(seen: Seen, open_page: Callable[..., Seen]):
+    other = open_page()
 
-    one.press("Play or pause")
-    until(lambda: one.step >= 5)
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 5)
 
     assert other.step == 0
