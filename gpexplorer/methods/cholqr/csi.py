@@ -77,10 +77,10 @@ class CSI(Method):
         0.99, bounds=(0.0, 1.0), doc="Weight of the targets in choosing pivots; 0 looks at the inputs alone."
     )
     grid_size = param.Integer(
-        5, bounds=(1, None), softbounds=(1, 9), doc="Values tried for the noise, and as many for the lengthscales."
+        5, bounds=(1, 99), softbounds=(1, 9), doc="Values tried for the noise, and as many for the lengthscales."
     )
     grid_factor = param.Number(
-        2.0, bounds=(1.0, None), inclusive_bounds=(False, True), softbounds=(1.2, 4.0), doc="Ratio of neighbours."
+        2.0, bounds=(1.0, 1e6), inclusive_bounds=(False, True), softbounds=(1.2, 4.0), doc="Ratio of neighbours."
     )
 
     def steps(self, problem: Problem, resume: Trial | None = None) -> Steps:
