@@ -8,12 +8,14 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from bokeh.models import ColumnDataSource
 
 import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.methods.stochastic.exact import exact
 from gpexplorer.methods.stochastic.microscope import look
 from gpexplorer.methods.stochastic.model import Model
+from gpexplorer.methods.stochastic.study import course
 from gpexplorer.runs import Run
 from gpexplorer.views.live import Live
 from oracles_stochastic import method, problem
@@ -41,7 +43,13 @@ def played(key: str) -> Run:
 def test_every_picture_draws_its_start_and_follows(key: str):
     run = played(key)
     found = [one for one in views.for_run(run) if one.family == "stochastic"]
-    assert {one.key.removeprefix("stochastic-") for one in found} == {"estimate", "gap", "gradients", "features"}
+    assert {one.key.removeprefix("stochastic-") for one in found} == {
+        "estimate",
+        "gap",
+        "gradients",
+        "batches",
+        "features",
+    }
     for one in found:
         live = Live(one, one.data(run, 0))
         live.update(one.data(run, len(run.trace) - 1))
@@ -74,8 +82,59 @@ def test_the_features_are_centred_and_coloured_in_the_units_of_the_file():
     assert abs(frame["x"].mean()) < 1e-9
     assert frame["x"].var() >= frame["y"].var()
     expected = run.problem.train.y * scale.y_sd + scale.y_mean
-    np.testing.assert_allclose(np.sort(frame["target"]), np.sort(expected))
-    assert np.corrcoef(frame["x"], frame["target"])[0, 1] >= 0.0
+    np.testing.assert_allclose(np.sort(frame["value"]), np.sort(expected))
+    assert np.corrcoef(frame["x"], frame["value"])[0, 1] >= 0.0
+
+
+def test_the_multiplier_is_drawn_where_the_gap_is_known():
+    run = played("minimax")
+    layers = view(run, "stochastic-gap").data(run, len(run.trace) - 1)
+    sizes = [float(one.step.state.matrices[1].norm()) for one in run.trace if np.isfinite(one.step.info.gap)]
+
+    np.testing.assert_allclose(10 ** layers["multiplier"]["y"], sizes)
+    assert len(layers["gap"]) == len(layers["multiplier"]) > 1
+    assert max(sizes) <= 1.0 + 1e-12
+    run = played("scgd")
+    assert view(run, "stochastic-gap").data(run, 3)["multiplier"].empty
+    assert "take a step" in view(run, "stochastic-gap").data(run, 0)["gap"].attrs["title"]
+
+
+def test_colours_follow_the_rows_that_are_shown():
+    run = played("scgd")
+    shown = view(run, "stochastic-features")
+    live = Live(shown, shown.data(run, 0))
+
+    live.update(shown.data(run, 3))
+
+    source = next(one for one in live.figure.select({"type": ColumnDataSource}) if one.name == "rows")
+    np.testing.assert_array_equal(source.data["color"], shown.data(run, 3)["rows"]["value"])
+
+
+def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: pytest.MonkeyPatch):
+    run = played("scgd")
+    shown = view(run, "stochastic-batches")
+    shown.minibatches = 12
+    before, after = shown.data(run, 0), shown.data(run, 5)
+
+    assert "take a step" in before["minimax"].attrs["title"]
+    assert before["panels"]["size"].tolist() == [8, 32]
+    for key in ("minimax", "scgd", "bsgd"):
+        assert before[key].empty
+        assert after[key]["y"].isna().sum() == 2  # a line ends with its panel
+    starts = {key: after[key].groupby(np.floor(after[key]["x"]))["y"].first() for key in ("scgd", "bsgd")}
+    np.testing.assert_allclose(starts["scgd"], starts["bsgd"])
+    assert starts["scgd"].nunique() == 1
+    assert after["scgd"]["y"].iloc[1] != after["bsgd"]["y"].iloc[1]
+    monkeypatch.setattr(views.stochastic_batches, "course", lambda *_: pytest.fail("studied again"))
+    assert shown.data(run, 8) is after
+
+
+def test_a_course_that_diverges_ends_there():
+    wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4)
+
+    found = course(wild, problem(), 12, 4)
+
+    assert [done for done, _ in found] == [0]
 
 
 def test_the_microscope_finds_bias_only_where_it_is():

@@ -34,7 +34,8 @@ class Estimate(View):
             values = table[column].to_numpy(float)
             known = np.isfinite(values)
             layers[name] = pd.DataFrame({"x": epochs[known], "y": values[known]})
-        layers["exact"].attrs |= {"xlabel": "epochs", "ylabel": "NLML [nat]"}
+        title = f"{len(layers['exact'])} exact values" if len(layers["estimate"]) else "no minibatches yet: take a step"
+        layers["exact"].attrs |= {"xlabel": "epochs", "ylabel": "NLML [nat]", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -40,7 +40,7 @@ class Features(View):
         plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)
         scale = train.scale
         target = y * scale.y_sd + scale.y_mean if scale else y
-        columns = {"x": plane[:, 0], "y": plane[:, 1], "target": target}
+        columns = {"x": plane[:, 0], "y": plane[:, 1], "value": target}
         frame = pd.DataFrame({name: column.cpu().double().numpy() for name, column in columns.items()})
         share = float(S[:2].square().sum() / S.square().sum().clamp_min(1e-300))
         frame.attrs |= {
@@ -52,6 +52,6 @@ class Features(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Points."""
-        points = hv.Scatter(layers["rows"], "x", ["y", "target"])
-        part = layer(points, "rows", color="target", cmap=SEQUENTIAL, colorbar=True, size=4)
+        points = hv.Scatter(layers["rows"], "x", ["y", "value"])
+        part = layer(points, "rows", color="value", cmap=SEQUENTIAL, colorbar=True, clabel="target", size=4)
         return hv.Overlay([part]).opts(responsive=True, show_grid=True, **labels(layers["rows"]))

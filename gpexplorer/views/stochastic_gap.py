@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -12,12 +12,12 @@ from ..runs.run import Run
 from .base import Layers, View, labels, layer
 from .palette import ROLES
 
-SERIES = {"gap": "|A - F| / |F|", "penalty": "penalty mu |A - F| / |A|"}
-COLOURS = {"gap": ROLES["mean"], "penalty": ROLES["inducing"]}
+SERIES = {"gap": "|A - F| / |F|", "penalty": "penalty mu |A - F| / |A|", "multiplier": "multiplier |B|"}
+COLOURS = {"gap": ROLES["mean"], "penalty": ROLES["inducing"], "multiplier": ROLES["proposed"]}
 
 
 class Gap(View):
-    """Relative error of the running or free Gram matrix, and its penalty, in decades."""
+    """Relative error of the running or free Gram matrix, its penalty and the multiplier's size, in decades."""
 
     key: ClassVar[str] = "stochastic-gap"
     title: ClassVar[str] = "Gram matrix against the exact one"
@@ -30,21 +30,29 @@ class Gap(View):
         return super().applies(run) and run.method.key in ("scgd", "minimax")
 
     def data(self, run: Run, at: int) -> Layers:
-        """log10 of both against epochs, where a pass over all rows has measured them."""
-        table, layers = run.table().iloc[: at + 1], {}
+        """log10 of each against epochs, where a pass over all rows has measured the gap."""
+        table, layers = run.table().iloc[: at + 1].copy(), {}
+        table["multiplier"] = [_size(record.step) for record in run.trace[: at + 1]]
         for name in SERIES:
             values = table[name].to_numpy(float)
             known = np.isfinite(values) & (values > 0.0)
             layers[name] = pd.DataFrame({"x": table["epoch"].to_numpy(float)[known], "y": np.log10(values[known])})
-        layers["gap"].attrs |= {"xlabel": "epochs", "ylabel": "log10 of the relative gap"}
+        last = f"gap {10 ** layers['gap']['y'].iloc[-1]:.2g}" if len(layers["gap"]) else "not measured yet: take a step"
+        layers["gap"].attrs |= {"xlabel": "epochs", "ylabel": "log10 of the relative gap", "title": last}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Two lines; the penalty's is empty for SCGD, which has none."""
+        """Three lines; the penalty's and the multiplier's are empty for SCGD, which has none."""
         lines = [
             layer(hv.Curve(layers[name], "x", "y", label=label), name, color=COLOURS[name], line_width=2)
             for name, label in SERIES.items()
         ]
         return hv.Overlay(lines).opts(
-            legend_position="top", legend_cols=2, responsive=True, show_grid=True, **labels(layers["gap"])
+            legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["gap"])
         )
+
+
+def _size(step: Any) -> float:
+    """|B|, at most 1, where the gap was measured too."""
+    held = step.state.matrices
+    return float(held[1].norm()) if np.isfinite(step.info.penalty) and len(held) > 1 else np.nan

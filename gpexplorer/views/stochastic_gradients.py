@@ -16,6 +16,11 @@ from .palette import ROLES
 
 SIZES = (16, 32, 64, 128, 256, 512)
 METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["mean"], "bsgd": ROLES["inducing"]}
+DASHES: dict[str, dict[str, Any]] = {
+    "minimax": {"line_width": 3},
+    "scgd": {"line_width": 2, "line_dash": "dashed"},  # it often lies on MINIMAX
+    "bsgd": {"line_width": 2},
+}
 SHARED = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
 
 
@@ -43,7 +48,7 @@ class Gradients(View):
         sizes = [size for size in SIZES if size < n] or [max(n // 2, 1)]
         layers = {}
         for key in METHODS:
-            seen = [look(_like(run.method, key, size), run.problem, theta, self.draws) for size in sizes]
+            seen = [look(alike(run.method, key, size), run.problem, theta, self.draws) for size in sizes]
             values = [one.bias if self.show == "bias" else one.sd for one in seen]
             layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
         layers["minimax"].attrs |= {
@@ -56,7 +61,7 @@ class Gradients(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Three lines."""
         lines = [
-            layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, line_width=2)
+            layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, **DASHES[key])
             for key, colour in METHODS.items()
         ]
         return hv.Overlay(lines).opts(
@@ -64,7 +69,7 @@ class Gradients(View):
         )
 
 
-def _like(method: Any, key: str, batch_size: int) -> Any:
+def alike(method: Any, key: str, batch_size: int) -> Any:
     """The method of this key on the same features."""
     made: Any = registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED})
     made.features = method.features

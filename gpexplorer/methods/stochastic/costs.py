@@ -9,21 +9,24 @@ from ...problem import Cost
 from .model import Model
 
 
+def forward(model: Model) -> float:
+    """Flops of the features of one row."""
+    return 2.0 * model.map.size + (2.0 * model.waves.Omega.numel() if model.waves else 0.0)
+
+
 def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
-    """`algebra`: flops of a minibatch beside the features; `matrices` of D x D held beside the averages.
+    """`algebra`: flops of a minibatch beside its features, once forward and back; `matrices` of D x D held.
 
     A step is its minibatches, and its share of a pass over all rows for the exact likelihood.
     """
     s, D, p = model.like.element_size(), model.D, model.size
     held = min(getattr(method, "batch_size", 0), model.n)  # a method without this setting takes all rows, in blocks
     b = held or model.n
-    waves = 2.0 * model.D * model.map.width if model.waves else 0.0
-    forward = 2.0 * model.map.size + waves
-    minibatch = algebra + 3.0 * b * forward + 12.0 * (p + D)
+    minibatch = algebra + 3.0 * b * forward(model) + 12.0 * (p + D)
     epoch = max(model.n // b, 1)
     count = min(method.minibatches, epoch)
     share = count / (epoch * method.evaluate_every)
-    whole = share * model.n * (forward + 2.0 * D * D)
+    whole = share * model.n * (forward(model) + 2.0 * D * D)
     moved = count * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
     arrays = {
         "parameters, gradient and averages": 8.0 * s * (p + D),

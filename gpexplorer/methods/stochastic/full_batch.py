@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost
+from .costs import cost, forward
 from .exact import Exact, exact, exact_gradient
 from .head import Point
 from .learner import Learner
@@ -35,8 +35,7 @@ class FullBatch(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        forward = 2.0 * model.map.size
-        passes = model.n * (4.0 * model.D**2 + forward) + model.D**3
+        passes = model.n * (4.0 * model.D**2 + forward(model)) + model.D**3
         return cost(self, model, passes, matrices=4)
 
 

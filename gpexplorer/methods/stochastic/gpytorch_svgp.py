@@ -26,11 +26,16 @@ def _gpytorch() -> tuple[Any, Any]:
 
 
 def covariance(model: Model, theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
-    """k(X, Z) [n, m]: of the features where the kernel is linear, exactly Gaussian in the learned inputs otherwise."""
+    """k(X, Z) [n, m]: of the features where the kernel is linear, Gaussian in the learned inputs otherwise.
+
+    Where Z is X itself, the map is gone through once.
+    """
     parts = model.parts(theta)
     if model.waves is None:
-        return model.features(parts, X).Phi @ model.features(parts, Z).Phi.T
-    x, z = (model.map.layers(parts[:-2], rows)[-1] * (-theta[-3]).exp() for rows in (X, Z))
+        Phi = model.features(parts, X).Phi
+        return Phi @ (Phi if Z is X else model.features(parts, Z).Phi).T
+    x = model.map.layers(parts[:-2], X)[-1] * (-theta[-3]).exp()
+    z = x if Z is X else model.map.layers(parts[:-2], Z)[-1] * (-theta[-3]).exp()
     far = x.square().sum(1)[:, None] + z.square().sum(1) - 2.0 * x @ z.T
     return (2.0 * theta[-2] - 0.5 * far.clamp_min(0.0)).exp()
 

@@ -65,7 +65,8 @@ class SCGD(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        return cost(self, model, 1.0 * model.D**3 + 4.0 * self.batch_size * model.D**2, matrices=3)
+        b = min(self.batch_size, model.n)
+        return cost(self, model, 1.0 * model.D**3 + 4.0 * b * model.D**2, matrices=3)
 
 
 class _Learner(Learner):

@@ -20,7 +20,7 @@ from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
 from ...problem import Cost, Posterior, Prediction, Problem
 from . import settings
-from .costs import cost
+from .costs import cost, forward
 from .exact import Exact, exact_posterior
 from .gpytorch_svgp import Engine, covariance, variance
 from .head import Point
@@ -68,8 +68,8 @@ class SVGP(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         b = min(self.batch_size, model.n)
-        inducing = 6.0 * b * model.map.size  # forward and back once more
-        return cost(self, model, inducing + 20.0 * b**3 + 16.0 * b * b * model.D, matrices=0)
+        inducing = 3.0 * b * forward(model)  # forward and back once more
+        return cost(self, model, inducing + 20.0 * b**3 + 24.0 * b * b * model.D, matrices=0)
 
 
 def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
