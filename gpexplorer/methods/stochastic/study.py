@@ -28,7 +28,8 @@ def course(method: Any, problem: Problem, minibatches: int, points: int) -> list
     The cost is that of the minibatches, and of a pass over the rows a point.
     """
     model = Model(method, problem, method.validation)
-    learner, found = method.learner(model, next(method.steps(problem)).state), []
+    learner = method.learner(model, next(method.steps(problem)).state)
+    found = list[tuple[int, float]]()
     for k in range(points + 1):
         end = k * minibatches // points
         try:
