@@ -9,7 +9,6 @@ import torch
 
 from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
-from gpexplorer.methods.grief import rotated as rotated_basis
 from gpexplorer.methods.grief.evidence import products
 from gpexplorer.methods.grief.moments import merged, moments, spread
 from gpexplorer.methods.grief.priors import log_normal
@@ -48,23 +47,29 @@ def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, sh
         assert float(value[k]) == pytest.approx(float(dense), rel=1e-8, abs=1e-7)
 
 
-def test_few_chains_and_many_are_evaluated_alike(monkeypatch: pytest.MonkeyPatch):
+def test_a_chain_alone_is_evaluated_as_it_is_among_many_and_owns_its_slopes():
     basis, _, _, _ = rotated(problem(7.0))
-    z = points(len(basis.e), 6, 3)
+    given, z = halves(basis), points(len(basis.e), 6, 3)
 
-    few = likelihood(halves(basis), z)
-    monkeypatch.setattr(rotated_basis, "FEW", 0)
-    many = likelihood(halves(basis), z)
+    many = likelihood(given, z)
+    alone = [likelihood(given, z[k : k + 1]) for k in range(3)]
 
-    torch.testing.assert_close(few.value, many.value, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(few.slope, many.slope, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([one.value for one in alone]), many.value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([one.slope for one in alone]), many.slope, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("few", [0, 10_000])
-def test_every_slope_is_autograds(few: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rotated_basis, "FEW", few)
+def test_a_move_too_far_has_no_value_and_says_nothing():
+    basis, _, _, _ = rotated(problem())
+    z = torch.full((1, len(basis.e) + 1), 1e4, dtype=torch.float64)
+
+    assert not likelihood(halves(basis), z).value.isfinite()
+    assert not likelihood(halves(basis), z.repeat(2, 1)).value.isfinite().any()
+
+
+@pytest.mark.parametrize("chains", [1, 5])
+def test_every_slope_is_autograds(chains: int):
     basis, _, _, _ = rotated(problem(7.0))
-    z = points(len(basis.e), 2).requires_grad_(True)
+    z = points(len(basis.e), 2, chains).requires_grad_(True)
     t = basis.e * z[:, :-1].exp() + z[:, -1:].exp()
     spare = basis.n - len(basis.e)
     value = -0.5 * ((basis.u**2 / t + t.log()).sum(1) + basis.rest / z[:, -1].exp() + spare * z[:, -1])

@@ -74,8 +74,8 @@ class Target(NamedTuple):
 
         def density(z: Tensor) -> Density:
             data, off = likelihood(given, z), z - mu
-            pull = off * precision
-            return Density(data.value.add_(off.mul_(pull).sum(1), alpha=-0.5), data.slope.sub_(pull))
+            data.slope.addcmul_(off, precision, value=-1.0)
+            return Density(data.value.addmv_(off.square_(), precision, alpha=-0.5), data.slope)
 
         return density
 

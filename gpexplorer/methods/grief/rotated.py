@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Floats = NDArray[np.float64]
-FEW = 2**13  # numbers, of all chains together
 
 
 class Rotated(NamedTuple):
@@ -61,55 +60,62 @@ class Halves(NamedTuple):
     u2: Tensor  # [r + 1] u^2 / 2, and (y'y - u'u) / 2
     times: Tensor  # [r + 1] how often each log t counts: 1/2, and (n - r) / 2
     mixed: Tensor  # [r + 1] where s2 is added: 1, and 0
+    alone: Alone | None  # for one chain, where numpy can reach it
 
 
 def halves(basis: Rotated) -> Halves:
     """What every evaluation needs, arranged once."""
     one = basis.e.new_ones(1)
+    e, mixed = torch.cat([basis.e, one]), torch.cat([torch.ones_like(basis.e), 0.0 * one])
     u2 = torch.cat([basis.u.square(), basis.rest * one]).mul_(0.5)
     times = torch.cat([torch.ones_like(basis.e), (basis.n - len(basis.e)) * one]).mul_(0.5)
-    return Halves(torch.cat([basis.e, one]), u2, times, torch.cat([torch.ones_like(basis.e), 0.0 * one]))
+    return Halves(e, u2, times, mixed, None if e.is_cuda else Alone(e.numpy(), u2.numpy(), times.numpy()))
 
 
 def likelihood(given: Halves, z: Float[Tensor, "C q"]) -> Likelihood:
-    """LML and all r + 1 slopes at z = (log w, log s2). About 15 r flops a chain, whatever n was.
-
-    With r = 1000 and one chain the calls cost as much as the arithmetic, so there are few of them, and numpy's, which
-    cost half of torch's.
-    """
-    if z.device.type == "cpu" and z.numel() <= FEW:
-        e, u2, times, mixed = (part.numpy() for part in given)
-        few = _of_few(e, u2, times, mixed, z.numpy())
-        return Likelihood(*map(torch.from_numpy, few))
+    """LML and all r + 1 slopes at z = (log w, log s2). About 15 r flops a chain, whatever n was."""
+    if given.alone and len(z) == 1:
+        value, slope = given.alone(z[0].numpy())
+        return Likelihood(torch.from_numpy(value), torch.from_numpy(slope)[None])
     parts = z.exp().mul_(given.e)  # [C, r + 1] w e, and s2
-    s2 = parts[:, -1:]
+    s2 = parts[:, -1:].clone()
     t = torch.addcmul(parts, s2, given.mixed)
-    over = t.reciprocal()
-    misfit = given.u2 * over
-    value = misfit.sum(1).addmv_(t.log_(), given.times).neg_()
-    common = misfit.sub_(given.times).mul_(over)
-    noise = s2[:, 0] * common.sum(1)
+    misfit = given.u2 / t
+    value = misfit.sum(1)
+    common = misfit.sub_(given.times).div_(t)
+    value = value.addmv_(t.log_(), given.times).neg_()
     slope = parts.mul_(common)
-    slope[:, -1] = noise
+    slope[:, -1] = s2[:, 0] * common.sum(1)
     return Likelihood(value, slope)
 
 
-def _of_few(e: Floats, u2: Floats, times: Floats, mixed: Floats, z: Floats) -> tuple[Floats, Floats]:
-    """The same, call by call."""
-    parts = np.exp(z)
-    parts *= e
-    s2 = parts[:, -1:]
-    t = s2 * mixed
-    t += parts
-    over = np.reciprocal(t)
-    misfit = u2 * over
-    value = -misfit.sum(1) - np.log(t, out=t) @ times
-    misfit -= times
-    misfit *= over
-    noise = s2[:, 0] * misfit.sum(1)
-    parts *= misfit
-    parts[:, -1] = noise
-    return value, parts
+class Alone:
+    """The likelihood of one chain: with r = 1000 a call costs as much as its arithmetic.
+
+    So there are few of them, numpy's, which cost half of torch's, into arrays that are held: one thread at a time.
+    """
+
+    def __init__(self, e: Floats, u2: Floats, times: Floats) -> None:
+        self._e, self._u2, self._times, self._ones = e, u2, times, np.ones_like(e)
+        self._t, self._common = np.empty_like(e), np.empty_like(e)
+
+    def __call__(self, z: Floats) -> tuple[Floats, Floats]:
+        """Value [1], and slopes [r + 1] in an array of their own."""
+        t, common = self._t, self._common
+        with np.errstate(all="ignore"):  # a move too far is infinite or no number, and is refused
+            parts = np.exp(z)
+            np.multiply(parts, self._e, parts)
+            s2 = parts[-1]
+            np.add(parts, s2, t)
+            t[-1] = s2
+            np.divide(self._u2, t, common)
+            value = common.dot(self._ones)
+            np.subtract(common, self._times, common)
+            np.divide(common, t, common)
+            np.log(t, t)
+            np.multiply(parts, common, parts)
+            parts[-1] = s2 * common.dot(self._ones)
+            return np.array([-value - t.dot(self._times)]), parts
 
 
 def fisher(basis: Rotated, z: Float[Tensor, " q"]) -> Float[Tensor, " q"]:
