@@ -11,6 +11,7 @@ import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.features.grid import Grid
 from gpexplorer.runs import Run
+from gpexplorer.views import grief_growth
 from gpexplorer.views.grief_covariance import errors
 from gpexplorer.views.live import Live
 
@@ -96,3 +97,28 @@ def test_chains_drawn_are_the_draws_kept_and_weights_their_moments():
     low, high = weights["prior"].loc[0, ["lower", "upper"]]
     assert low < 0 < high
     assert f"{state.moments.size} draws" == weights["mean"].attrs["title"]
+
+
+def test_the_cost_of_a_step_is_measured_once_for_a_run_at_every_size_beside_the_set_up():
+    run = played("grief-mcmc", 2)
+    one = view(run, "grief-growth")
+    one.largest = 10_000
+
+    layers = one.data(run, 3)
+    again = one.data(run, len(run.trace) - 1)
+
+    assert layers["step"]["x"].tolist() == [1000, 3162, 10_000]
+    for name in ("once", "theta", "step"):
+        assert (layers[name]["y"] > 0.0).all()
+        assert layers[name]["y"].equals(again[name]["y"])
+    assert "12 eigenfunctions" in layers["step"].attrs["title"]
+    assert "3 chains" in layers["step"].attrs["title"]
+
+
+def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
+    run, sizes = played("grief-mcmc", 2), []
+    monkeypatch.setattr(grief_growth, "likelihood", lambda given, z: sizes.append((len(given.e), tuple(z.shape))))
+
+    grief_growth.measured(run, 3, 10_000)
+
+    assert len(set(sizes)) == 1
