@@ -58,16 +58,18 @@ def run(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="key=value: seed=3, num_inducing=64, budget.seconds=10 ...")
     ] = None,
+    scheduler: Annotated[str, typer.Option(help="A Dask scheduler's address: folds and row blocks go there.")] = "",
 ) -> None:
     """Run a Spec to its end or its budget, keeping every step; the same command goes on where it was stopped."""
-    from .runs import Store
+    from .runs import Store, working
     from .runs.changed import changed
 
     chosen = changed(spec, change or [])
-    opened = Store(out).open(chosen)
-    again = shlex.join(["python", "-m", "gpexplorer", "run", spec, "--out", str(out), *_repeat(change or [])])
+    opened, there = Store(out).open(chosen), ["--scheduler", scheduler] if scheduler else []
+    again = shlex.join(["python", "-m", "gpexplorer", "run", spec, "--out", str(out), *_repeat(change or []), *there])
     try:
-        _finish(opened, again)
+        with working(opened, scheduler):
+            _finish(opened, again)
     finally:
         opened.close()
     _print_result(opened, out / chosen.key())

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from gpexplorer import Spec, Store
+from gpexplorer.__main__ import main
 from gpexplorer.methods.base import registry
 from gpexplorer.runs.cluster import connected, mapped
 from gpexplorer.runs.trace import tensors
@@ -43,3 +46,21 @@ def test_folds_on_a_worker_give_the_numbers_of_this_process(key: str, client: An
     for one, other in pairs:
         for a, b in zip(tensors(one.state), tensors(other.state), strict=True):
             torch.testing.assert_close(b, a, rtol=1e-7, atol=1e-8)
+
+
+def test_a_run_from_the_command_line_sends_its_folds_to_a_scheduler(
+    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    spec = Spec("gpcv-admm", {"folds": 2, "max_iterations": 2}, data={"name": "snelson-like", "n": 40})
+    (tmp_path / "spec.json").write_text(spec.to_json())
+    address = client.scheduler.address
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "spec.json"), "--out", str(tmp_path / "store"), "--scheduler", address])
+
+    here = spec.open()
+    outcome = here.finish()
+    assert not ended.value.code
+    assert outcome.message in capsys.readouterr().out
+    there = Store(tmp_path / "store").open(spec)
+    torch.testing.assert_close(there.trace[-1].step.state.theta, here.trace[-1].step.state.theta)
