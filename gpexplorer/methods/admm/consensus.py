@@ -38,12 +38,16 @@ class Setup:
     folds: Sequence[Any]
     rules: Rules
     along: Tensor | None  # [p] the direction of scale
-    kappa: float
 
-    def pull(self, mean: Tensor) -> Pull:
+    def kappa(self, best: float) -> float:
+        """kappa at this cross-validated error: in the units of a fold's loss, whatever noise the targets have."""
+        rows = sum(len(fold.y) - fold.trained for fold in self.folds) / len(self.folds)
+        return float(self.method.coupled * rows * best) if self.method.coupled else 0.0
+
+    def pull(self, mean: Tensor, best: float) -> Pull:
         """What ties a fold."""
         u = torch.zeros_like(mean) if self.along is None else self.along / self.along.norm()
-        return Pull(mean, self.kappa, u, self.problem.theta, SPAN)
+        return Pull(mean, self.kappa(best), u, self.problem.theta, SPAN)
 
 
 def run(method: Any, problem: Problem, resume: State | None) -> Steps:
@@ -66,8 +70,7 @@ def run(method: Any, problem: Problem, resume: State | None) -> Steps:
 
 def _setup(method: Any, problem: Problem) -> Setup:
     folds = split(problem, method.validation(len(problem.train)), method.seed, method.memory)
-    held = sum(float(fold.y[fold.trained :].square().sum()) for fold in folds) / len(folds)
-    return Setup(method, problem, folds, method.rules(), direction(problem), method.coupled * held)
+    return Setup(method, problem, folds, method.rules(), direction(problem))
 
 
 def _judged(setup: Setup, theta: Tensor, zs: Sequence[Tensor]) -> list[Judged]:
@@ -100,7 +103,7 @@ def _prepared(setup: Setup, state: State) -> tuple[State, Info]:
     error, mean, judged = min(found, key=lambda one: one[0])
     if not math.isfinite(error):
         return state._replace(step=1, phase="prepare"), Info("prepare")
-    same = [repeat(one, count) for one in (mean, setup.rules, method.dual_start, setup.pull(mean))]
+    same = [repeat(one, count) for one in (mean, setup.rules, method.dual_start, setup.pull(mean, error))]
     folds = tuple(method.map(prepare, setup.folds, *same))
     scale = _scale(setup, judged)
     theta = _scaled(setup, mean, scale)
@@ -111,10 +114,10 @@ def _prepared(setup: Setup, state: State) -> tuple[State, Info]:
 def _iterated(setup: Setup, state: State) -> tuple[State, Info]:
     """One outer iteration of every fold, the consensus, and its cross-validated error."""
     method, count = setup.method, len(setup.folds)
-    pulls, rules = repeat(setup.pull(state.mean), count), repeat(setup.rules, count)
+    pulls, rules = repeat(setup.pull(state.mean, state.best), count), repeat(setup.rules, count)
     advanced = list(method.map(advance, setup.folds, state.folds, pulls, rules))
     folds, reports = [local for local, _ in advanced], [report for _, report in advanced]
-    mean, folds = _agreed(setup, state.mean, folds)
+    mean, folds = _agreed(setup, state, folds)
     judged = _judged(setup, mean, [local.z for local in folds])
     error, scale = _error(setup, judged), _scale(setup, judged)
     moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
@@ -135,9 +138,9 @@ def _iterated(setup: Setup, state: State) -> tuple[State, Info]:
     return after, _info("iterate", error, scale, after, reports, judged)
 
 
-def _agreed(setup: Setup, before: Tensor, folds: list[Local]) -> tuple[Tensor, list[Local]]:
+def _agreed(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
     """The consensus, and the folds with their multipliers brought up to it; over-relaxed as the dual step is."""
-    kappa, alpha = setup.kappa, setup.method.relaxation
+    kappa, alpha, before = setup.kappa(state.best), setup.method.relaxation, state.mean
     copies = torch.stack([local.theta for local in folds])  # [K, p]
     if not kappa:
         return copies.mean(0), folds

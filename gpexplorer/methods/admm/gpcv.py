@@ -65,7 +65,7 @@ class Folded(Method):
 
     @property
     def coupled(self) -> float:
-        """kappa, as a share of the held-out targets' energy; 0 ties nothing."""
+        """kappa, as a share of a fold's held-out squared error; 0 ties nothing."""
         return 0.0
 
     @abstractmethod
@@ -116,11 +116,11 @@ class Consensus(Folded):
 
     folds = settings.folds()
     coupling: Any = param.Number(
-        0.3,
+        1.0,
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
-        softbounds=(0.01, 10.0),
-        doc="How strongly folds are tied: too little and they part, too much and they move slowly.",
+        softbounds=(0.01, 100.0),
+        doc="How strongly folds are tied, in units of their error: too little and they part, too much and they crawl.",
     )
 
     @property

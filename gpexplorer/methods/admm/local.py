@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from .lagrangian import Fold, Systems, terms
+from ...linalg.randomness import generator
+from .lagrangian import Fold, Systems, slope, terms
 from .theta_step import FIRST, TRIES, Ground, Here, Pull, Trial, armijo, bfgs, direction
 
 SOFTER = 8.0
+PROBES, LEAST = 4, 1e-6
 ROLLED_BACK = 4.0  # rho is multiplied by this after a step was taken back
 
 
@@ -86,7 +88,22 @@ def prepare(fold: Fold, theta: Tensor, rules: Rules, start: str, pull: Pull) -> 
     at = terms(fold, systems.M, z, dual, rules.rho)
     measured = (at.loss, float(dual @ at.c), at.gap)
     local = Local(theta.clone(), z, dual, nothing, none, nothing, *measured, rules.rho, 0.0)
-    return local._replace(g=_ground(fold, local, pull, rules).slope(Trial(theta, z, systems, at, 0.0, 0)))
+    g = _ground(fold, local, pull, rules).slope(Trial(theta, z, systems, at, 0.0, 0))
+    return local._replace(g=g, B=_bend(fold, systems, z, g, pull) if rules.follow else none)
+
+
+def _bend(fold: Fold, systems: Systems, z: Tensor, g: Tensor, pull: Pull) -> Tensor:
+    """B to begin with: 2 diag(J'J), J = dr/dtheta where C z = y_T, and no entry of -B^-1 g beyond FIRST.
+
+    Rows of u'J for random signs u: E (u'J)_j^2 is what the diagonal holds. A solve and a pass over the kernel each.
+    """
+    n_T, zero, probes = fold.trained, torch.zeros_like(z), torch.zeros_like(g)
+    for k in range(PROBES):
+        u = torch.randint(0, 2, (len(fold.y) - n_T,), generator=generator(k, "signs")).to(z).mul_(2.0).sub_(1.0)
+        w = systems.constraint(systems.M.backward(torch.cat([zero, u])), zero, (100, 1e-3)).x
+        probes += pull.free(slope(fold, systems.M.theta, z, w, 0.5 * u)).square()
+    bend = torch.maximum(probes.mul_(2.0 / PROBES), g.abs() / FIRST)
+    return torch.diag(bend.clamp_min(LEAST * float(bend.max())))  # an input that is constant bends nothing
 
 
 def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
