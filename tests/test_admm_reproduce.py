@@ -87,17 +87,31 @@ def test_co2_is_trained_to_2008_and_tested_to_2015(monkeypatch: pytest.MonkeyPat
     assert float(problem.theta[problem.kernel.names.index("lp: period")].exp() * by.x_sd) == pytest.approx(1.0)
 
 
-def test_co2_says_its_errors_in_every_row_and_draws_both_methods(monkeypatch: pytest.MonkeyPatch):
+def test_co2_says_how_every_start_ended_and_draws_the_ones_that_were_lowered_most(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
     monkeypatch.setattr(
         admm_co2, "SETTINGS", {"ml": {"evaluations": 2}, "gpcv-admm": {"max_iterations": 1, "folds": 2}}
     )
-    rows = [row for key in admm_co2.PAPER for row in admm_co2.work({"method": key, "starts": 1})]
-    frame = pd.DataFrame(rows)
+    frame = pd.DataFrame([row for unit in admm_co2.units(full=False)[:4] for row in admm_co2.work(unit)])
+    assert frame.groupby("method")["start"].agg(list).to_dict() == {"gpcv-admm": [0, 1], "ml": [0, 1]}
+    test = admm_co2.task()[1]
 
-    for key, found in frame.groupby("method"):
-        error = float((found["y"] - found["mean"]).pow(2).mean())
-        assert found["RMSE [ppm]"].iloc[0] == pytest.approx(error**0.5)
-        assert found["MSE over test variance"].iloc[0] == pytest.approx(error / found["y"].var(ddof=0))
-        assert found["paper"].iloc[0] == admm_co2.PAPER[str(key)]
-    assert isinstance(find("admm-co2").plot(frame), hv.Overlay)
+    for _, row in frame.iterrows():
+        assert row["paper"] == admm_co2.PAPER[row["method"]]
+        ratio = row["MSE over test variance"] / row["MSE over train variance"]
+        assert ratio == pytest.approx(1.0 / float(test.y.var(correction=0)))
+
+    drawn = find("admm-co2").plot(frame)
+    shown = drawn.Table.I.dframe()
+    kept = shown[shown["kept"]]
+    assert kept.groupby("method")["lowered"].min().to_dict() == shown.groupby("method")["lowered"].min().to_dict()
+
+
+def test_every_method_begins_at_the_same_thetas(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
+    problem, _ = admm_co2.task()
+
+    assert torch.equal(admm_co2.start(problem, 0).theta, problem.theta)
+    assert torch.equal(admm_co2.start(problem, 2).theta, admm_co2.start(problem, 2).theta)
+    moved = (admm_co2.start(problem, 2).theta - problem.theta).abs() > 0
+    assert [name for name, m in zip(problem.kernel.names, moved, strict=True) if not m] == ["lp: period"]
