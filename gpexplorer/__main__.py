@@ -6,6 +6,7 @@ import shlex
 import signal
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,11 +68,8 @@ def run(
     chosen = changed(spec, change or [])
     opened, there = Store(out).open(chosen), ["--scheduler", scheduler] if scheduler else []
     again = shlex.join(["python", "-m", "gpexplorer", "run", spec, "--out", str(out), *_repeat(change or []), *there])
-    try:
-        with working(opened, scheduler):
-            _finish(opened, again)
-    finally:
-        opened.close()
+    with closing(opened), working(opened, scheduler):
+        _finish(opened, again)
     _print_result(opened, out / chosen.key())
     if opened.outcome and opened.outcome.reason == "failed":
         raise typer.Exit(FAILED)
