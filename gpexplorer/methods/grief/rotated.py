@@ -75,8 +75,8 @@ def halves(basis: Rotated) -> Halves:
 def likelihood(given: Halves, z: Float[Tensor, "C q"]) -> Likelihood:
     """LML and all r + 1 slopes at z = (log w, log s2). About 15 r flops a chain, whatever n was."""
     if given.alone and len(z) == 1:
-        value, slope = given.alone(z[0].numpy())
-        return Likelihood(torch.from_numpy(value), torch.from_numpy(slope)[None])
+        total, slopes = given.alone(z[0].numpy())
+        return Likelihood(torch.from_numpy(total), torch.from_numpy(slopes)[None])
     parts = z.exp().mul_(given.e)  # [C, r + 1] w e, and s2
     s2 = parts[:, -1:].clone()
     t = torch.addcmul(parts, s2, given.mixed)
