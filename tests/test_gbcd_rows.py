@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -76,3 +77,33 @@ def test_a_problem_counts_what_a_solver_asks_of_it():
     list(islice(quick("cg", cache=0.0, tolerance=0.0).steps(counted), 4))
 
     assert counter.entries == 200 + 3 * 200 * 200  # the diagonal; no strip is shorter than these rows
+
+
+def test_only_a_few_pieces_are_on_their_way_and_what_they_share_is_sent_once(client: Any, monkeypatch: Any):
+    drawn, scattered, many, shared = [], [], 40, torch.ones(3)
+    monkeypatch.setattr(client, "scatter", partial(_noting, scattered, client.scatter))
+
+    def pieces() -> Iterator[int]:
+        for k in range(many):
+            drawn.append(k)
+            yield k
+
+    found = mapped(client, ahead=2)(torch.add, [shared] * many, pieces())
+    for k, value in enumerate(found):
+        assert value.tolist() == [1.0 + k] * 3
+        assert len(drawn) - k <= 2 * 2 + 1  # two workers of one thread
+    assert len(drawn) == many
+    assert len(scattered) == 1
+
+
+def test_pieces_left_over_are_let_go(client: Any):
+    found = mapped(client)(torch.neg, [torch.tensor(k) for k in range(30)])
+    assert int(next(iter(found))) == 0
+    found.close()
+
+    assert client.futures == {}
+
+
+def _noting(seen: list[Any], function: Any, *args: Any, **settings: Any) -> Any:
+    seen.append(args)
+    return function(*args, **settings)
