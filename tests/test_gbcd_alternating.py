@@ -8,6 +8,7 @@ from itertools import islice
 import pytest
 import torch
 
+from gpexplorer import Spec
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.gbcd.alternating import Factors
 from oracles_gbcd import SHIFTS, quick, system, wavy
@@ -60,3 +61,19 @@ def test_no_more_factors_are_kept_than_the_budget_holds_and_a_kept_one_is_not_ma
     assert sorted(factors.kept) == [0, 1]
     assert sum(L.nbytes for L in factors.kept.values()) <= 2 * 12 * 12 * 8
     assert factors(0, A[blocks[0]], blocks[0], A.dtype) is factors.kept[0]
+
+
+def test_the_error_shown_at_a_record_is_that_of_its_own_alpha():
+    data = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.1}
+    settings = {"block": 10, "subset": 20, "evaluations": 3, "tolerance": 0.0}
+    run = Spec(KEY, settings, data=data, kernel="se").open()
+    run.finish(steps=9)
+    task, test = run.problem, run.split.test
+
+    for k, record in enumerate(run.trace):
+        state, y = record.step.state, test.y
+        mean = task.kernel(state.theta, test.X, task.train.X) @ state.alpha
+        assert run.scores(k)["smse"] == pytest.approx(float((y - mean).square().mean() / y.var(correction=0)), rel=1e-6)
+    errors = [run.scores(k)["smse"] for k in range(10)]
+    assert errors[3] == errors[0] > 0.9  # nothing is solved while hyperparameters are learned
+    assert errors[9] < errors[5] < errors[3]

@@ -75,10 +75,25 @@ def test_figures_2_and_3_follow_every_solver_down():
 def test_figure_4_counts_what_was_computed():
     found = done("gbcd-fig4", rows=500)
 
-    assert set(found["solver"]) == {"GBCD", "GBCD, coarse"}
+    assert set(found["solver"]) == {"GBCD", "GBCD, coarse", "Cholesky"}
     assert found["converged"].all()
     assert (found["entries / n^2"] > 0).all()
     assert find("gbcd-fig4").plot(found) is not None
+    assert max(u["rows"] for u in find("gbcd-fig4").units(True) if u["solver"] == "Cholesky") == 20_000
+
+
+def test_figure_4_says_how_times_grow_and_where_cholesky_is_passed():
+    laws = {"Cholesky": lambda n: 1e-9 * n**3, "GBCD, coarse": lambda n: 5e-6 * n**2}
+    rows = [
+        {"solver": solver, "rows": n, "seconds": law(n), "converged": True}
+        for solver, law in laws.items()
+        for n in (1000, 4000, 16_000)
+    ]
+    drawn = find("gbcd-fig4").plot(pd.DataFrame(rows))
+
+    assert [curve.label for curve in drawn if isinstance(curve, hv.Curve)] == ["Cholesky: n^3.0", "GBCD, coarse: n^2.0"]
+    title = hv.Store.lookup_options("bokeh", drawn, "plot").kwargs["title"]
+    assert title == "GBCD, coarse passes Cholesky between n = 4000 and 16000, at about 5000"
 
 
 def test_table_2_gives_one_error_for_all_solvers_that_end():

@@ -11,8 +11,8 @@ import pytest
 import torch
 from distributed import Client, LocalCluster
 
-from gpexplorer import Spec
-from gpexplorer.linalg.kernel_columns import STRIP, KernelColumns
+from gpexplorer import Spec, kernels
+from gpexplorer.linalg.kernel_columns import STRIP, KernelColumns, fill_rows
 from gpexplorer.problem import Problem
 from gpexplorer.runs.cluster import mapped
 from gpexplorer.runs.counting import Counted, Counter
@@ -107,3 +107,18 @@ def test_pieces_left_over_are_let_go(client: Any):
 def _noting(seen: list[Any], function: Any, *args: Any, **settings: Any) -> Any:
     seen.append(args)
     return function(*args, **settings)
+
+
+@pytest.mark.parametrize("key", ["se-ard", "matern12", "matern32-ard", "rq"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_part_of_a_larger_matrix_is_filled_with_what_the_kernel_says_and_counted(key: str, shift: float):
+    task, counter = wavy(shift), Counter()
+    kernel = kernels.make(key, 2)
+    theta, X = kernel.start(task.train), task.train.X
+    out = torch.full((9, 100), -1.0, dtype=torch.float64)
+
+    fill_rows(Counted(kernel, counter), theta, X[:9], X[:], out[:, 10:90])
+
+    torch.testing.assert_close(out[:, 10:90], kernel(theta, X[:9], X), rtol=1e-9, atol=1e-12)
+    assert bool((torch.cat([out[:, :10], out[:, 90:]], 1) == -1.0).all())
+    assert counter.entries == 9 * 80

@@ -26,6 +26,7 @@ from ..methods.base import registry
 from ..methods.gbcd.system import System
 from ..methods.subset import learn_on_subset
 from ..problem import Problem
+from ..runs.measuring import high_water
 from ..runs.run import Run
 from .limits import median_seconds
 
@@ -35,9 +36,10 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
     "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True}),
-    "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0}),
-    "gbcd-all-rows": ("gbcd", {"chunk": 1, "coarse": 0}),
-    "gbcd-chunks": ("gbcd", {"coarse": 0}),
+    "gbcd-plain-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "conjugate": 0}),
+    "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0, "conjugate": 0}),
+    "gbcd-all-rows": ("gbcd", {"chunk": 1, "coarse": 0, "conjugate": 0}),
+    "gbcd-chunks": ("gbcd", {"coarse": 0, "conjugate": 0}),
     "pcg-1000": ("pcg", {"root": "nystrom", "rank": 1000}),
     "pcg-1000-mixed": ("pcg", {"root": "nystrom", "rank": 1000, "mixed": True}),
     "pcg-2000-mixed": ("pcg", {"root": "nystrom", "rank": 2000, "mixed": True}),
@@ -61,7 +63,7 @@ def command(
     only: Annotated[str, typer.Option(help="Solvers to run, joined by commas; all where empty.")] = "",
     crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4: where is Cholesky passed?")] = False,
 ) -> None:
-    """Seconds, iterations and kernel entries to the tolerance; test error; the floor of an iteration."""
+    """Seconds, iterations, kernel entries and memory to the tolerance; test error; the floor of an iteration."""
     chosen = [name for name in SOLVERS if not only or name in only.split(",")]
     for line in report(data, n, Held(seconds, tolerance, cache), chosen, crossing):
         typer.echo(line)
@@ -88,11 +90,13 @@ def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool)
     floor = _floor(problem)
     parts = f"columns {floor[0]:.1f} + update {floor[1]:.1f} + factor {floor[2]:.1f}"
     yield f"floor of an iteration over {min(BLOCK, n)} rows: {sum(floor):.1f} ms = {parts}"
-    yield f"{'solver':<16}{'seconds':>9}{'steps':>8}{'ms a step':>11}{'of floor':>9}{'n^2':>7}{'|g|':>10}{'SMSE':>9}"
+    columns = (("solver", -18), ("seconds", 8), ("steps", 8), ("ms a step", 11), ("of floor", 9), ("n^2", 7), ("MB", 7))
+    yield "".join(f"{name:<{-w}}" if w < 0 else f"{name:>{w}}" for name, w in (*columns, ("|g|", 10), ("SMSE", 9)))
     best = ("", math.inf)
     for solver in chosen:
+        peak = high_water()
         run = _finished(solver, problem, split, held)
-        yield _row(solver, run, sum(floor))
+        yield _row(solver, run, sum(floor), peak() - run.memory)
         if run.outcome and run.outcome.reason == "converged":
             best = min(best, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
     if crossing and best[0]:
@@ -132,14 +136,15 @@ def _finished(solver: str, problem: Problem, split: data.Split | None, held: Hel
     return run
 
 
-def _row(solver: str, run: Run, floor: float) -> str:
+def _row(solver: str, run: Run, floor: float, memory: float) -> str:
+    """`memory` is the most bytes held at once beside the data and the records of the run."""
     last, n = run.trace[-1], len(run.problem.train)
     a_step = 1e3 * last.seconds / max(run.done, 1)
     share = f"{floor / a_step:.2f}" if getattr(run.method, "block", 0) == BLOCK else "-"
     reached = "" if run.outcome and run.outcome.reason == "converged" else "  (not within the time)"
     return (
-        f"{solver:<16}{last.seconds:>9.2f}{run.done:>8}{a_step:>11.1f}{share:>9}{last.cost.entries / n**2:>7.1f}"
-        f"{last.step.info.largest:>10.1e}{run.scores()['smse']:>9.4f}{reached}"
+        f"{solver:<18}{last.seconds:>8.2f}{run.done:>8}{a_step:>11.1f}{share:>9}{last.cost.entries / n**2:>7.2f}"
+        f"{memory / 1e6:>7.0f}{last.step.info.largest:>10.1e}{run.scores()['smse']:>9.4f}{reached}"
     )
 
 

@@ -63,11 +63,16 @@ class Stationary(Covariance):
         lengthscale = theta[self._scales].exp()
         if X is Z or (torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)):
             return torch.exp(2.0 * theta[0]) * self.profile(theta, squared(X, Z, lengthscale))
-        out, a_row = X.new_empty(len(X), len(Z)), X.element_size() * max(len(Z), 1)
-        bent = affine(X, Z, lengthscale, *self.bend(theta))
+        out = X.new_empty(len(X), len(Z))
+        self.fill(theta, X, Z, out)
+        return out
+
+    def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
+        """Covariance into `out`, which may be a part of a larger matrix; not differentiable."""
+        a_row = X.element_size() * max(len(Z), 1)
+        bent = affine(X, Z, theta[self._scales].exp(), *self.bend(theta))
         for rows in row_blocks(len(X), a_row, max(FILL_BYTES, FILL_ROWS * a_row)):
             self.fill_(theta, bent(rows, out[rows]))
-        return out
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance, n times."""

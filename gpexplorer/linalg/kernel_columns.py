@@ -28,10 +28,23 @@ Map = Callable[..., Iterable[Any]]
 
 def rows_of(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
     """k(X, Z) [c, n], by tiles that stay near while they are made."""
-    out = theta.new_empty(len(X), len(Z))
+    return fill_rows(kernel, theta, X, Z, theta.new_empty(len(X), len(Z)))
+
+
+def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Tensor:
+    """The same in `out`."""
     for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), TILE_BYTES):
-        out[:, part] = kernel(theta, X, Z[part])
+        filled(kernel, theta, X, Z[part], out[:, part])
     return out
+
+
+def filled(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
+    """k(X, Z) in `tile`, at once where the kernel can: one of its own would be written and read once more."""
+    fill = getattr(kernel, "fill", None)
+    if fill is None:
+        return tile.copy_(kernel(theta, X, Z))
+    fill(theta, X, Z, tile)
+    return tile
 
 
 def few_rows(count: int, row_bytes: int) -> Iterator[slice]:
@@ -47,9 +60,11 @@ def strip_times(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) ->
     end = min(begin + STRIP, len(X))
     rows = X[begin:end]
     own, later = kernel(theta, rows, X[begin:end]) @ V[begin:end], V.new_empty(len(X) - end, *V.shape[1:])
-    for part in row_blocks(len(X) - end, V.element_size() * STRIP, TILE_BYTES):
+    parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, TILE_BYTES)]
+    tile = V.new_empty(end - begin, parts[0].stop if parts else 0)
+    for part in parts:
         at = slice(end + part.start, end + part.stop)
-        K = kernel(theta, rows, X[at])  # [s, tile]
+        K = filled(kernel, theta, rows, X[at], tile[:, : part.stop - part.start])  # [s, tile]
         own += K @ V[at]
         later[part] = K.T @ V[begin:end]
     return own, later
@@ -76,6 +91,9 @@ class KernelColumns:
             out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
         missing, held = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
+        if self.apply is map and not len(held):
+            self._keep(rows, fill_rows(self.kernel, self.theta, take(self.X, rows), self.X, out))
+            return out
         blocks = [*few_rows(len(missing), self.theta.element_size() * self.n)]
         pieces = [take(self.X, rows[missing[block]]) for block in blocks]
         for block, fresh in zip(blocks, self._mapped(rows_of, pieces, [self.X] * len(blocks)), strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from ..bench.gbcd import crossing
 from ..methods.gbcd.correlation import correlations
 from ..problem import take
 from ..runs.run import Run
@@ -22,7 +23,7 @@ BINS = np.linspace(-0.4, 1.0, 29)
 RACE = ("GBCD", "BCDC", "BCDG", "SMO", "CG", "GBCD, coarse")
 COLOURS = dict(zip(SOLVERS, CYCLE, strict=False))
 QUICK_SECONDS, FULL_SECONDS = 5.0, 1500.0
-SIZE = 330
+SIZE, LAPACK_ROWS = 330, 20_000
 
 
 def units1(full: bool) -> list[dict[str, Any]]:
@@ -129,13 +130,14 @@ def _plotter(x: str, what: tuple[str, ...], solvers: tuple[str, ...]) -> Any:
 
 
 def units4(full: bool) -> list[dict[str, Any]]:
-    """Friedman1 of growing size; each solver until it has converged."""
+    """Friedman1 of growing size; each solver until it has converged, Cholesky while its matrix takes 3 GB at most."""
     sizes = (10_000, 20_000, 40_000, 70_000, 100_000) if full else (500, 1000, 2000)
     seconds, block = (7200.0, 500) if full else (12.0, 100)
     return [
         {"solver": solver, "rows": rows, "block": block, "seconds": seconds, "full": full}
         for rows in sizes
-        for solver in ("GBCD", "BCDC", "GBCD, coarse")
+        for solver in ("GBCD", "BCDC", "GBCD, coarse", "Cholesky")
+        if solver != "Cholesky" or rows <= LAPACK_ROWS
     ]
 
 
@@ -151,14 +153,25 @@ def work4(unit: Unit) -> Rows:
 
 
 def plot4(frame: pd.DataFrame) -> hv.Overlay:
-    """Time against rows; hollow where the time ran out."""
+    """Time against rows, with dots where it converged, slopes in the legend and the crossing in the title."""
     parts: list[hv.Element] = []
     for solver, found in frame.groupby("solver", sort=False):
-        colour = COLOURS[str(solver)]
-        parts.append(hv.Curve(found, "rows", "seconds", label=str(solver)).opts(color=colour, line_width=2))
-        done = found[found["converged"]]
+        colour, done = COLOURS[str(solver)], found[found["converged"]]
+        slope = np.polyfit(*np.log(done[["rows", "seconds"]].to_numpy(float).T), 1)[0] if len(done) > 1 else np.nan
+        label = str(solver) if np.isnan(slope) else f"{solver}: n^{slope:.1f}"
+        parts.append(hv.Curve(found, "rows", "seconds", label=label).opts(color=colour, line_width=2))
         parts.append(hv.Scatter(done, "rows", "seconds").opts(color=colour, size=7))
-    return hv.Overlay(parts).opts(width=560, height=400, logx=True, logy=True, legend_position="top")
+    return hv.Overlay(parts).opts(
+        width=720, height=420, logx=True, logy=True, legend_position="right", title=passed(frame)
+    )
+
+
+def passed(frame: pd.DataFrame) -> str:
+    """From how many rows on ours is faster than Cholesky, as far as both converged; empty where two sizes are not."""
+    table = frame[frame["converged"]].pivot_table(index="rows", columns="solver", values="seconds")
+    both = table.reindex(columns=["Cholesky", "GBCD, coarse"]).dropna()
+    times = {int(rows): (float(lapack), float(ours)) for rows, lapack, ours in both.itertuples()}
+    return crossing("GBCD, coarse", times) if len(times) > 1 else ""
 
 
 FIGURES = (

@@ -24,7 +24,7 @@ SETS = {"Calhouse": 18_000, "Kin40k": 30_000, "Friedman1": 100_000}  # training 
 TESTS = {"Calhouse": 2_640, "Kin40k": 10_000, "Friedman1": 5_000}
 NAMES = {"Calhouse": "calhousing", "Kin40k": "kin40k"}
 QUICK_ROWS, QUICK_TESTS, QUICK_SUBSET = 1_500, 500, 400
-PUBLISHED: dict[str, Any] = {"chunk": 1, "pool": 60, "coarse": 0}
+PUBLISHED: dict[str, Any] = {"chunk": 1, "pool": 60, "coarse": 0, "conjugate": 0}
 
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "GBCD": ("gbcd", PUBLISHED),

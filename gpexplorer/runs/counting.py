@@ -12,8 +12,9 @@ from torch import Tensor
 from ..problem import Dataset, Kernel
 
 # What a kernel may offer beside its values, each computing every entry once: contract(theta, X, Z, G [n, m]),
-# contract_diag(theta, X, g [n]), slope(theta, r2 [n, m]); and by_input(theta), 1-D covariances to be called later.
-GRADIENTS, SLOPES, FACTORS = ("contract", "contract_diag"), "slope", "by_input"
+# contract_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), slope(theta, r2 [n, m]); and by_input(theta), 1-D
+# covariances to be called later.
+ARRAYS, SLOPES, FACTORS = ("contract", "contract_diag", "fill"), "slope", "by_input"
 
 
 class Counter:
@@ -56,7 +57,7 @@ class Counted:
         if name.startswith("_"):  # half-built, as in copying: there is no kernel to ask yet
             raise AttributeError(name)
         found = getattr(self._kernel, name)
-        if name in GRADIENTS:
+        if name in ARRAYS:
             return lambda theta, *rest: self._metered(partial(found, theta), rest[:-1])(*rest)
         if name == SLOPES:
             return lambda theta, r2: self._metered(partial(found, theta), [range(size) for size in r2.shape])(r2)

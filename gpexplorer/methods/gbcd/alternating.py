@@ -3,7 +3,8 @@
     k = argmax |g_Bk|,   a_B -= A_BB^-1 g_B,   g -= A_:B A_BB^-1 g_B        Wu, Wenger, Jones, Pleiss, Gardner, alg. 1
 
 Solving for a block projects the error onto what that block cannot see, orthogonally in the norm of A. They keep every
-factor, n b numbers; here those met first are kept while a budget lasts, and the others are made again.
+factor, n b numbers; here those met first are kept while a budget lasts, and the others are made again. They do
+not go along earlier steps once more (`conjugate`), which makes up for what a block undoes of the others.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
+from .conjugate import Point, conjugated
 from .costs import cost
 from .solving import CHANNELS, GIGABYTE, solve
 from .solving import Info as Report
@@ -50,6 +52,7 @@ class AlternatingProjections(Method):
         softbounds=(0.0, 4.0),
         doc="Gigabytes for factors of blocks, n block numbers in all; beyond it they are made again, 0 keeps none.",
     )
+    conjugate = settings.conjugate(0)
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
@@ -65,20 +68,21 @@ class AlternatingProjections(Method):
 
     def _projections(self, system: System, state: At) -> Iterator[Move]:
         """The partition and its factors outlive a refresh: they depend on theta alone."""
-        alpha, g = state.alpha.clone(), system.gradient(state.alpha)
+        at, memory, turn = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         if "blocks" not in system.made:
-            order = torch.randperm(system.n, generator=generator(self.seed, "partition")).to(g.device)
+            order = torch.randperm(system.n, generator=generator(self.seed, "partition")).to(system.y.device)
             system.made |= {"blocks": order.split(self.block), "factors": Factors(self.factors * GIGABYTE)}
         blocks, factors = system.made["blocks"], system.made["factors"]
         while True:
-            worst = int(torch.stack([g[rows].norm() for rows in blocks]).argmax())
-            rows = blocks[worst]
+            worst = int(torch.stack([at.gradient[rows].norm() for rows in blocks]).argmax())
+            rows, g = blocks[worst], at.gradient
             A_B = system.lent(rows)  # [b, n]
             step = torch.cholesky_solve(-g[rows][:, None], factors(worst, A_B, rows, g.dtype))[:, 0]
 
-            g = moved(g, A_B, step)
-            alpha[rows] += step
-            yield Move(alpha, g, active=rows)
+            to = Point(at.alpha.index_add(0, rows, step), moved(g, A_B, step))
+            at, memory = conjugated(at, to, memory, self.conjugate, turn)
+            turn += 1
+            yield Move(at.alpha, at.gradient, memory, rows)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         return exact_posterior(problem, state, self.variance_rows, self.seed)
@@ -89,7 +93,13 @@ class AlternatingProjections(Method):
         b = min(self.block, n)
         kept = min(self.factors * GIGABYTE, 1.0 * s * n * b)
         made = b**3 / 3.0 * (1.0 - kept / (s * n * b))
-        found = cost(problem, self.cache, entries=1.0 * n * b, flops=made + 2.0 * n * b + 2.0 * b * b, columns=b)
+        found = cost(
+            problem,
+            self.cache,
+            entries=1.0 * n * b,
+            flops=made + 2.0 * n * b + 2.0 * b * b,
+            columns=b + 2 * self.conjugate,
+        )
         return Cost(found.flops, found.bytes, {**found.arrays, "factors of blocks": kept})
 
 

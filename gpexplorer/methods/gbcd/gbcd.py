@@ -6,7 +6,8 @@
 Published, one row joins B at a time, the best of 60 drawn at random, and e is computed for them alone (`chunk=1,
 pool=60, coarse=0`). Here several may join before e is computed again, for all rows: nothing but the columns of B is
 needed, and they are needed anyway. Coarse rows, solved for along with every block, take away what is smooth in the
-gradient, which blocks of a few rows are slow to see.
+gradient, which blocks of a few rows are slow to see. The last steps, gone along once more, make up for what a block
+undoes of those before it (`conjugate`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
+from .conjugate import Point, conjugated
 from .costs import CALLS, cost
 from .growing import Block, Coarse
 from .solving import CHANNELS, solve
@@ -43,6 +45,7 @@ class GBCD(Method):
     equations: ClassVar[dict[str, str]] = {
         "block": r"\min_{t}\ \tfrac12 t^\top A_{BB}\,t + g_B^\top t,\quad |B| = b",
         "coarse": r"\min_{t,t_C} f(\alpha + e_B t + e_C t_C)",
+        "conjugate": r"\min_c f(\alpha + P c),\quad P = [t, p_1, p_2]",
         "chunk": r"s = \arg\max_i\ e_i^2 / 2A_{ii},\quad e = g + A_{:B}\,t",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
@@ -66,6 +69,7 @@ class GBCD(Method):
         softbounds=(0, 2000),
         doc="Random rows solved for along with every block, n numbers each; 0 is published. They carry what is smooth.",
     )
+    conjugate = settings.conjugate(2)
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
@@ -81,19 +85,20 @@ class GBCD(Method):
 
     def _blocks(self, system: System, state: At) -> Iterator[Move]:
         """Iterations from alpha on; the gradient is the only thing carried, and is exact when taken up again."""
-        alpha, g, iteration = state.alpha.clone(), system.gradient(state.alpha), state.position
+        at, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         if "coarse" not in system.made:
             system.made["coarse"] = Coarse(system, self._coarse_rows(system))
         coarse = system.made["coarse"]
         space = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
         while True:
-            block = Block(system, g, coarse, space)
+            block = Block(system, at.gradient, coarse, space)
             gains = torch.cat(list(self._joined(system, block, iteration)))
             reach = block.reach()
-            g = block.gradient(reach)
-            alpha = alpha.index_add(0, torch.cat([coarse.rows, block.rows]), block.step(reach))
+            moved = at.alpha.index_add(0, torch.cat([coarse.rows, block.rows]), block.step(reach))
+            to = Point(moved, block.gradient(reach))
+            at, memory = conjugated(at, to, memory, self.conjugate, iteration)
             iteration += 1
-            yield Move(alpha, g, active=block.rows, gains=gains)
+            yield Move(at.alpha, at.gradient, memory, block.rows, gains)
 
     def _coarse_rows(self, system: System) -> Tensor:
         """Random rows, at most half of all."""
@@ -107,7 +112,9 @@ class GBCD(Method):
         while len(block.rows) < b:
             take = min(self.chunk, b - len(block.rows))
             seen = self._drawn(taken, take, (iteration, len(block.rows)))
-            e = block.gradient(block.reach(), seen)
+            e = block.g if seen is None else block.g[seen]
+            if len(block.rows) or not block.settled:
+                e = block.gradient(block.reach(), seen)
             gain = 0.5 * e.square() / (system.diag if seen is None else system.diag[seen])
             best = gain.masked_fill(taken if seen is None else taken[seen], -torch.inf).topk(take)
             new = best.indices if seen is None else seen[best.indices]
@@ -131,8 +138,9 @@ class GBCD(Method):
         m = min(self.coarse, n // 2)
         b, rounds = min(self.block, n - m), -(-min(self.block, n - m) // self.chunk)
         seen = min(n, self.pool * self.chunk) if self.pool else n
-        flops = rounds * seen * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
+        looks = (rounds - 1) * seen  # the first rows to join are seen in the gradient as it is
+        flops = looks * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
         flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
-        found = cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m)
-        read = problem.train.y.element_size() * (rounds * seen * (0.5 * b + m) + n * (b + m))
+        found = cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m + 2 * self.conjugate)
+        read = problem.train.y.element_size() * (looks * (0.5 * b + m) + n * (b + m))
         return Cost(found.flops, found.bytes + read, found.arrays)

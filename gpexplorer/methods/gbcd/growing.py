@@ -17,18 +17,24 @@ from torch import Tensor
 
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
+from ...linalg.kernel_columns import rows_of
+from ...problem import take
 from .system import System, moved
 
 
 class Coarse:
-    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops once."""
+    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops and n m kernel entries once."""
 
     def __init__(self, system: System, rows: Tensor) -> None:
-        self.rows, dtype = rows, system.y.dtype
-        A = system.rows(rows)  # [m, n]
-        self.L, self.W = cholesky(A[:, rows].to(dtype), "A_CC [coarse rows]").L, A.new_empty(system.n, len(rows))
-        for part in row_blocks(system.n, system.y.element_size() * len(rows)):
-            self.W[part] = torch.linalg.solve_triangular(self.L, A[:, part].to(dtype), upper=False).T
+        self.rows, m, dtype, columns = rows, len(rows), system.y.dtype, system.columns
+        X, numbers = take(columns.X, rows), columns.theta
+        A_CC = columns.kernel(numbers, X, X).to(dtype) if m else numbers.new_empty(0, 0, dtype=dtype)
+        A_CC.diagonal().add_(system.s2)
+        self.L, self.W = cholesky(A_CC, "A_CC [coarse rows]").L, numbers.new_empty(system.n, m)
+        for part in row_blocks(system.n if m else 0, system.y.element_size() * m):
+            K = rows_of(columns.kernel, numbers, X, columns.X[part]).to(dtype)  # [m, part]
+            self.W[part] = torch.linalg.solve_triangular(self.L, K, upper=False).T
+        self.W[rows] = self.L.to(self.W.dtype)  # where A is K + s2 I
 
 
 class Reach(NamedTuple):
@@ -62,6 +68,11 @@ class Block:
         right = W_new.to(dtype) @ self.h - self.g[new] - border @ self.u[:q]
         self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
         self.rows = torch.cat([self.rows, new])
+
+    @property
+    def settled(self) -> bool:
+        """Whether the coarse rows alone would move no entry of g by a hundredth of the largest: |W_i| <= A_ii^1/2."""
+        return float(self.h.norm() * self.system.diag.max().sqrt()) <= 0.01 * float(self.g.abs().max())
 
     def reach(self) -> Reach:
         """The exact minimiser over these rows and the coarse ones."""

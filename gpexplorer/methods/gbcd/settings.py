@@ -14,6 +14,16 @@ def block() -> Any:
     )
 
 
+def conjugate(steps: int) -> Any:
+    """Steps before the present one that it goes along as well."""
+    return param.Integer(
+        steps,
+        bounds=(0, None),
+        softbounds=(0, 5),
+        doc="Last steps that a step goes along as well, as far as is best, 2 n numbers each; 0 is published.",
+    )
+
+
 def learn() -> Any:
     """Whether hyperparameters move."""
     return param.Boolean(

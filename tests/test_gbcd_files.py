@@ -1,0 +1,48 @@
+"""Solvers on rows that lie in a file: stopped, stored and gone on with, as if nothing had happened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from gpexplorer import Spec
+from gpexplorer.runs import Store
+
+SETTINGS = {"learn": False, "block": 15, "chunk": 5, "coarse": 20, "mixed": True, "cache": 0.0, "tolerance": 0.0}
+
+
+def written(folder: Path, n: int, shift: float) -> Path:
+    rng = np.random.default_rng(1)
+    X = rng.random((n, 2))
+    y = np.sin(9 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(n)
+    pq.write_table(pa.table({"a": shift + X[:, 0], "b": X[:, 1], "y": shift + y}), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_a_run_on_mapped_rows_is_stopped_and_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: float
+):
+    monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(tmp_path / "mapped"))
+    rows = {"name": str(written(tmp_path, 200, shift)), "target": "y", "memory": "mapped"}
+    spec = Spec("gbcd", SETTINGS, data=rows, kernel={"name": "se-ard", "theta": [0.0, -0.5, 0.0, -2.0]})
+    whole, store = spec.open(), Store(tmp_path / "store")
+    whole.finish(steps=9)
+
+    for until in (4, 9):  # opened twice: the second time from what the disk holds
+        run = store.open(spec)
+        assert run.done == (0 if until == 4 else 4)
+        run.finish(steps=until)
+        run.close()
+
+    kept = store.kept(spec.key()).records
+    assert len(kept) == len(whole.trace) == 10
+    for ours, theirs in zip(kept, whole.trace, strict=True):
+        torch.testing.assert_close(ours.step.state.alpha, theirs.step.state.alpha, rtol=1e-6, atol=1e-6)
+        assert ours.step.info.active.tolist() == theirs.step.info.active.tolist()
+    assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns, made twice
