@@ -157,7 +157,8 @@ def plot4(frame: pd.DataFrame) -> hv.Overlay:
     parts: list[hv.Element] = []
     for solver, found in frame.groupby("solver", sort=False):
         colour, done = COLOURS[str(solver)], found[found["converged"]]
-        slope = np.polyfit(*np.log(done[["rows", "seconds"]].to_numpy(float).T), 1)[0] if len(done) > 1 else np.nan
+        x, y = np.log(done[["rows", "seconds"]].to_numpy(float).T)
+        slope = np.polyfit(x, y, 1)[0] if len(done) > 1 else np.nan
         label = str(solver) if np.isnan(slope) else f"{solver}: n^{slope:.1f}"
         parts.append(hv.Curve(found, "rows", "seconds", label=label).opts(color=colour, line_width=2))
         parts.append(hv.Scatter(done, "rows", "seconds").opts(color=colour, size=7))
