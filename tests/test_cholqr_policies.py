@@ -72,7 +72,8 @@ def test_the_correlation_is_spearmans() -> None:
 @pytest.mark.parametrize("start", ["random", "greedy-variance", "titsias", "kmeans"])
 def test_every_policy_and_start_lowers_the_objective_and_replays(policy: str, start: str) -> None:
     task = problem(50.0)
-    method = CholQR(num_inducing=7, num_pivots=12, pivot_policy=policy, start=start, learn=False)
+    settings = CholQR.published | {"num_pivots": 12, "pivot_policy": policy, "start": start}
+    method = CholQR(num_inducing=7, learn=False, **settings)
     steps = list(islice(method.steps(task), 31))
     totals = [step.info.objective for step in steps[1:]]
 

@@ -1,16 +1,17 @@
 """CholQR on real rows: seconds a swap over the floor, the objective and SMSE sweep by sweep, the drift at the end.
 
-A swap does two products with the factor L [n, m]: one for the proposals' columns and the next removal's together, one
-for the proposals' inner products; and a read and a write every few accepted swaps. The floor is one matrix-vector
-product with L, s n m bytes. Flops a swap: 2 n m (2 c + 1) + 8 n z^2.
+The floor is one matrix-vector product with the factor L [n, m], s n m bytes; `products` is a try's time over it, and
+`reads` the passes over L that it made, counted. With proposals a swap does two products with L: one for the proposals'
+columns and the next removal's together, one for the proposals' inner products. Without, only drawing z pivots anew
+reads it, three times for many swaps. Both read and write it once every few accepted swaps. A polishing step is an
+evaluation of the objective and its gradient in all points: 8 n m^2 flops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
-from statistics import median
+from itertools import groupby
 from typing import Annotated, Any
 
 import torch
@@ -22,23 +23,30 @@ from ..methods.cholqr.cholqr import CholQR
 from ..objectives import nystrom
 from ..problem import Dataset, Problem
 from ..runs.run import Run
+from ..runs.trace import Record
 from .limits import measure
 
 ROWS, LEARN_ROWS = 10_000, 1_000
 
 
-def command(
+def command(  # noqa: PLR0913 - one argument an option
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
     m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 512,
     sweeps: Annotated[int, typer.Option(help="Sweeps of m tries.", min=1)] = 4,
-    proposals: Annotated[int, typer.Option(help="Candidates tested exactly each try.", min=1)] = 2,
-    pivots: Annotated[int, typer.Option(help="Information pivots z.", min=1)] = 16,
+    paper: Annotated[bool, typer.Option(help="The paper's settings instead of the defaults.")] = False,
+    proposals: Annotated[int | None, typer.Option(help="Candidates tested beside the pivots.", min=0)] = None,
+    pivots: Annotated[int | None, typer.Option(help="Information pivots z.", min=1)] = None,
+    polish: Annotated[int, typer.Option(help="Evaluations that move the points once swaps end.", min=0)] = 0,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Seconds a swap over the floor; objective and SMSE after each sweep; drift."""
-    kind = {"float64": torch.float64, "float32": torch.float32}[dtype]
-    for line in report(data, m, sweeps, kind, device, num_proposals=proposals, num_pivots=pivots):
+    """Seconds a swap over the floor, and reads of the factor; objective and SMSE after each sweep; drift."""
+    kinds = {"float64": torch.float64, "float32": torch.float32}
+    if dtype not in kinds:
+        raise typer.BadParameter(f"{dtype!r} is no precision here; choose from {', '.join(kinds)}.")
+    asked = {"num_proposals": proposals, "num_pivots": pivots, "polish": polish}
+    settings = (CholQR.published if paper else {}) | {name: to for name, to in asked.items() if to is not None}
+    for line in report(data, m, sweeps, kinds[dtype], device, **settings):
         typer.echo(line)
 
 
@@ -64,19 +72,13 @@ def report(name: str, m: int, sweeps: int, dtype: torch.dtype, device: str, **se
     method = CholQR(num_inducing=m, learn=False, swaps_per_epoch=m, max_epochs=sweeps, tolerance=0.0, **settings)
     run = Run(method, problem, split)
     run.advance()
-    heads = ("seconds", "ms a try", "products", "accepted", "F / n", "SMSE", "SNLP")
-    yield "sweep" + "".join(f"{head:>10}" for head in heads)
-    for sweep in range(1, sweeps + 1):
-        records = list(_sweep(run, m))
-        if not records:
-            break
-        a_try = median(b - a for a, b in pairwise(records))
-        info, scores = run.trace[-1].step.info, run.scores()
-        yield (
-            f"{sweep:>5}{records[-1]:>10.2f}{1e3 * a_try:>10.2f}{a_try / floor.product:>10.2f}{info.acceptance:>10.2f}"
-            f"{info.objective / n:>10.4f}{scores['smse']:>10.4f}{scores['snlp']:>10.4f}"
-        )
-    state = run.trace[-1].step.state
+    heads = ("seconds", "ms a try", "products", "reads", "accepted", "F / n", "SMSE", "SNLP")
+    yield f"{'sweep':<6}" + "".join(f"{head:>10}" for head in heads)
+    begin, state = run.trace[-1].seconds, run.trace[-1].step.state
+    for (phase, epoch), found in groupby(iter(run.advance, None), _sweep):
+        steps = list(found)
+        yield f"{epoch + 1 if phase == 'swap' else phase:<6}" + _line(run, steps, begin, floor.product)
+        begin, state = steps[-1].seconds, steps[-1].step.state if phase == "swap" else state
     dense = nystrom(kernel, state.theta.double(), _double(problem), train.rows(state.inducing.cpu()).X)
     drift = abs(state.objective - dense.terms.total("vfe")) / abs(dense.terms.total("vfe"))
     yield f"after {state.step} tries the carried objective is off the recomputed one by {drift:.1e} (relative)"
@@ -90,12 +92,20 @@ def learned(rows: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
     return last.state.theta
 
 
-def _sweep(run: Run, m: int) -> Iterator[float]:
-    for _ in range(m):
-        record = run.advance()
-        if record is None:
-            return
-        yield record.seconds
+def _sweep(record: Record) -> tuple[str, int]:
+    """What a step is part of."""
+    return record.step.info.phase, record.step.state.epoch
+
+
+def _line(run: Run, steps: list[Record], begin: float, product: float) -> str:
+    """One line of the table; a sweep's mean counts what is done for many swaps at once."""
+    last, scores = steps[-1], run.scores()
+    info, a_try = last.step.info, (last.seconds - begin) / len(steps)
+    reads = sum(record.step.info.reads for record in steps) / len(steps)
+    return (
+        f"{last.seconds:>10.2f}{1e3 * a_try:>10.2f}{a_try / product:>10.2f}{reads:>10.2f}{info.acceptance:>10.2f}"
+        f"{info.objective / len(run.problem.train):>10.4f}{scores['smse']:>10.4f}{scores['snlp']:>10.4f}"
+    )
 
 
 def _double(problem: Problem) -> Dataset:

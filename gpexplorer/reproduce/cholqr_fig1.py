@@ -42,9 +42,8 @@ def work(unit: Unit) -> Rows:
     train = snelson()
     kernel = kernels.make("se", 1)
     problem = Problem(train, kernel, learned(train, kernel))
-    method = CholQR(
-        num_inducing=POINTS, num_pivots=PIVOTS, seed=unit["seed"], learn=False, max_epochs=1000, tolerance=0.0
-    )
+    settings = CholQR.published | {"num_inducing": POINTS, "num_pivots": PIVOTS, "seed": unit["seed"]}
+    method = CholQR(**settings, learn=False, max_epochs=1000, tolerance=0.0)
     steps = method.steps(problem)
     state = next(steps).state
     while state.step < unit["tries"]:

@@ -20,11 +20,11 @@ from ..base import Method, Steps
 from . import settings
 from .costs import swap_cost
 from .factor import Factor
-from .inputs import movable
+from .inputs import may_move, movable
 from .learning import descend
 from .pivots import Pivots
 from .policies import POLICIES
-from .polish import polished
+from .polish import BEYOND, polished
 from .removals import ORDERS, least_loss, removal_order
 from .sets import random_order
 from .starts import start, start_rows
@@ -37,12 +37,17 @@ Phase = Generator[Step, None, At]
 
 
 class CholQR(Method):
-    """Inducing points swapped on the variational free energy or the projected-process likelihood."""
+    """Inducing points swapped on the variational free energy or the projected-process likelihood.
+
+    By default every candidate is tested exactly (policy "scored", no proposals); `CholQR(**CholQR.published)` is the
+    paper's, which tests the one with the best score.
+    """
 
     key: ClassVar[str] = "cholqr"
     title: ClassVar[str] = "CholQR swaps"
     family: ClassVar[str] = "cholqr"
     paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
+    published: ClassVar[dict[str, Any]] = settings.PUBLISHED
     State: ClassVar[type] = At
     Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
@@ -65,6 +70,7 @@ class CholQR(Method):
         channel("acceptance", "accepted this epoch"),
         channel("drift", "drift of the carried objective", log=True),
         channel("moved", "how far the points moved, rms", "sd of x", log=True),
+        channel("reads", "passes over the n x m factor"),
         channel("jitter", "jitter on K_mm", log=True),
     )
 
@@ -76,25 +82,25 @@ class CholQR(Method):
     )
     objective = settings.objective()
     num_pivots = param.Integer(
-        16,
+        64,
         bounds=(1, None),
         softbounds=(4, 128),
         doc="Information pivots z: more rank the candidates better, at n z^2 a swap.",
     )
     num_proposals = param.Integer(
-        2,
+        0,
         bounds=(0, None),
         softbounds=(0, 8),
-        doc="Candidates tested exactly beside the pivots, half by score, half drawn evenly; 0 reads no factor for it.",
+        doc="Candidates tested exactly beside the pivots, half by score, half drawn evenly; the paper has 1.",
     )
-    pivot_refresh = param.Integer(8, bounds=(1, None), softbounds=(4, 100), doc="Swaps before pivots are drawn anew.")
+    pivot_refresh = param.Integer(16, bounds=(1, None), softbounds=(4, 100), doc="Swaps before pivots are drawn anew.")
     pivot_policy: Any = param.Selector(
-        default="random",
+        default="scored",
         objects=list(POLICIES),
-        doc="random draws pivots anew; optimised by trace norm; adaptive adds some as guesses fail; scored by rank.",
+        doc="scored: by rank and variance; random: the paper's; optimised: trace norm; adaptive: grown where it fails.",
     )
     removal: Any = param.Selector(
-        default="random",
+        default="least loss",
         objects=list(ORDERS),
         doc="Which point is offered next: every one in turn, or those the objective would miss least, ranked exactly.",
     )
@@ -125,7 +131,8 @@ class CholQR(Method):
             movable(problem, "Setting polish")
         state = resume
         if state is None:
-            state = self._begin(problem)
+            order = random_order(problem, self.seed)
+            state = begun(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
             yield Step(state, Report("start", math.nan, math.nan, math.nan, math.nan))
         if state.phase != "polish":
             state, outcome = yield from self._epochs(problem, state)
@@ -144,15 +151,11 @@ class CholQR(Method):
 
             gain = state.epoch_begin - state.objective
             if gain <= self.tolerance * max(abs(state.objective), 1.0):
-                return state, Outcome("converged", self._converged(state, gain))
+                return state, Outcome("converged", self._converged(problem, state, gain))
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
         return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
-
-    def _begin(self, problem: Problem) -> At:
-        order = random_order(problem, self.seed)
-        return begun(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
 
     def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
@@ -164,15 +167,15 @@ class CholQR(Method):
         swapper.tested = state.tested.clone()
         if len(state.pivots):
             swapper.pivots = Pivots(factor, state.pivots, state.oldest)
-            swapper.pivots.guesses = state.guesses.clone()
+            swapper.pivots.ranked = state.ranked.clone()
         return swapper
 
     def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
         """The swapper as the next swap would find it, and the slot it would offer for removal."""
         swapper = self._swapper(problem, state)
-        if swapper.pivots is None:
-            swapper.refresh(state.step + 1)
         turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
+        if swapper.pivots is None or position % self.pivot_refresh == 0:
+            swapper.refresh(state.step + 1)
         return swapper, self._offers(swapper.factor, state, turn, min(position, self._limit(swapper.factor.m)))[0]
 
     def _limit(self, m: int) -> int:
@@ -180,7 +183,7 @@ class CholQR(Method):
 
     def _offers(self, factor: Factor, state: At, epoch: int, position: int) -> list[int]:
         """The slots to offer for removal from here on until the pivots are drawn anew, and the one after."""
-        ahead = self.pivot_refresh - (state.step + 1) % self.pivot_refresh
+        ahead = self.pivot_refresh - position % self.pivot_refresh
         if self.removal == "least loss":
             return state.slots.tolist() or least_loss(factor, ahead)
         order = removal_order(factor.m, epoch, self._limit(factor.m), self.seed)
@@ -193,9 +196,9 @@ class CholQR(Method):
         begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
         state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
         for k in range(state.position, self._limit(factor.m)):
-            step = state.step + 1
+            step, factor.reads = state.step + 1, 0
             drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
-            if (swapper.pivots is None or step % self.pivot_refresh == 0) and not swapper.refresh(step):
+            if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step):
                 break  # every row is explained, or is inducing
 
             slots = self._offers(factor, state, state.epoch, k)
@@ -207,7 +210,7 @@ class CholQR(Method):
                 position=k + 1,
                 inducing=factor.inducing.clone(),
                 pivots=swapper.pivots.rows.clone(),
-                guesses=swapper.pivots.guesses.clone(),
+                ranked=swapper.pivots.ranked.clone(),
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
@@ -231,11 +234,11 @@ class CholQR(Method):
             yield Step(state, Report("learn", objective, *halves(terms), jitter=jitter))
         return state
 
-    def _converged(self, state: At, gain: float) -> str:
+    def _converged(self, problem: Problem, state: At, gain: float) -> str:
         return (
             f"Epoch {state.epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
             f"{self.tolerance:g} of {abs(state.objective):.4g}."
-        )
+        ) + ("" if self.polish or not may_move(problem) else BEYOND)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z

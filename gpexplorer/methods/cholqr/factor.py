@@ -81,6 +81,7 @@ class Factor:
         self.kernel, self.theta, self.train, self.objective = kernel, theta, train, objective
         self.s2, self.yy = noise_variance(theta), float(train.y @ train.y)
         self.prior = kernel.diag(theta, train.X)  # [n]
+        self.reads = 0  # passes over L since it was last set to nothing, a write counted as one
         self.least = 1e5 * torch.finfo(train.y.dtype).eps * self.prior  # [n] below it a residual is rounding
         self.build(inducing)
 
@@ -131,11 +132,13 @@ class Factor:
     def times(self, W: Tensor) -> Tensor:
         """W L' [c, n] for W [c, m]: one read of L."""
         waiting = slice(0, self.queued)
+        self.reads += 1
         return times_rows(self.L, W).addmm_(W @ self.queue_w[waiting].T, self.queue_a[waiting])
 
     def transposed_times(self, R: Tensor) -> Tensor:
         """L' R' [m, c] for R [c, n]: one read of L."""
         waiting = slice(0, self.queued)
+        self.reads += 1
         return rows_times(R, self.L).addmm_(R @ self.queue_a[waiting].T, self.queue_w[waiting]).T
 
     # -- the swap --------------------------------------------------------------------------------------------------
@@ -229,6 +232,7 @@ class Factor:
         self.queued += 1
         if self.queued == QUEUE:
             self.L.addmm_(self.queue_a.T, self.queue_w)
+            self.reads += 2
             self.queued = 0
 
 

@@ -62,10 +62,15 @@ def begun(problem: Problem, m: int, seed: int, title: str) -> State:
     return State(0, 0, "start", 0, Z, theta, Z.clone(), theta.clone(), unknown, math.inf)
 
 
+def may_move(problem: Problem) -> bool:
+    """Whether points may lie between the rows."""
+    return isinstance(problem.train.X, Tensor) and getattr(problem.kernel, "inputs", "real") == "real"
+
+
 def movable(problem: Problem, title: str) -> Tensor:
     """The inputs [n, d], where points may lie between them; SettingError where they may not."""
     X, kernel = problem.train.X, problem.kernel
-    if isinstance(X, Tensor) and getattr(kernel, "inputs", "real") == "real":
+    if may_move(problem):
         return X
     found = f"the inputs are {type(X[0]).__name__} objects"
     if isinstance(X, Tensor):

@@ -23,7 +23,7 @@ class Pivots:
 
     def __init__(self, factor: Factor, rows: Tensor, oldest: int = 0) -> None:
         self.factor = factor
-        self.guesses = torch.full_like(factor.D[rows], math.nan)  # [z] scores that chose them, nan where none did
+        self.ranked = rows[:0].clone()  # those that a score chose, the best first
         self.choose(rows, oldest)
 
     def choose(self, rows: Tensor, oldest: int) -> None:
@@ -34,6 +34,14 @@ class Pivots:
         self.E = K - f.times(f.rows(rows))
         self.H = f.transposed_times(self.E)
         self.EE, self.Ey = self.E @ self.E.T, self.E @ f.train.y
+
+    def guesses(self) -> Tensor:
+        """The order in which scores chose them, upwards; nan where none did: [z]."""
+        if not len(self.ranked):
+            return torch.full_like(self.Ey, math.nan)
+        found = self.rows[:, None] == self.ranked
+        place = found.to(torch.uint8).argmax(1).to(self.Ey)
+        return torch.where(found.any(1), -place, math.nan)
 
     def without(self, removal: Removal) -> View:
         """The pivots' view of the model without the removed point. O(n z + m^2 z)."""
@@ -74,7 +82,6 @@ class Pivots:
         """One more slot, empty."""
         z = len(self.rows)
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
-        self.guesses = torch.cat([self.guesses, self.guesses.new_full((1,), math.nan)])
         self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
         self.H = torch.cat([self.H, self.H.new_zeros(len(self.H), 1)], 1)
         self.Ey = torch.cat([self.Ey, self.Ey.new_zeros(1)])
@@ -84,7 +91,6 @@ class Pivots:
     def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
         """Pivot `slot` becomes `row`, with residual column [n] and h = L'column [m]."""
         self.rows[slot], self.E[slot], self.H[:, slot] = row, column, h
-        self.guesses[slot] = math.nan
         self.EE[slot] = self.EE[:, slot] = self.E @ column
         self.Ey[slot] = float(self.factor.train.y @ column)
 

@@ -6,6 +6,16 @@ from typing import Any
 
 import param
 
+PUBLISHED: dict[str, Any] = {  # CholQR as Cao et al. ran it; they do not say how often they refreshed its pivots
+    "start": "random",
+    "num_pivots": 16,
+    "num_proposals": 1,
+    "pivot_policy": "random",
+    "pivot_refresh": 8,
+    "removal": "random",
+    "polish": 0,
+}
+
 
 def num_inducing() -> Any:
     """m."""

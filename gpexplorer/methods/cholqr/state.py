@@ -28,7 +28,7 @@ class State(NamedTuple):
     epoch_begin: float  # F when the epoch began
     tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
     slots: Tensor  # slots chosen for removal that are yet to be offered; empty where the order is drawn
-    guesses: Tensor  # [z] scores by which the pivots were chosen, nan where they were not
+    ranked: Tensor  # the pivots that a score chose, the best first
     Z: Tensor | None = None  # [m, d] where polishing moved the points; None while they are at their rows
     Z_begin: Tensor | None = None  # [m, d] where it found them
 
@@ -48,6 +48,7 @@ class Info(NamedTuple):
     acceptance: float = math.nan
     drift: float = math.nan
     moved: float = math.nan
+    reads: float = math.nan
     jitter: float = 0.0
     removed: int = -1
     proposed: int = -1
@@ -56,9 +57,21 @@ class Info(NamedTuple):
 
 def begun(inducing: Tensor, theta: Tensor, untested: Tensor) -> State:
     """Where a run starts: nothing done, no pivots chosen, F unknown."""
-    none, no_guesses = inducing[:0].clone(), untested.new_zeros(0)
+    none = inducing[:0]
     counts, at = (0, 0, "swap", 0), (theta.clone(), theta.clone())
-    return State(*counts, inducing, none, 0, *at, 0, math.inf, math.inf, untested, none.clone(), no_guesses)
+    return State(
+        *counts,
+        inducing,
+        none.clone(),
+        0,
+        *at,
+        0,
+        math.inf,
+        math.inf,
+        untested,
+        slots=none.clone(),
+        ranked=none.clone(),
+    )
 
 
 def halves(terms: Terms) -> tuple[float, float, float]:
@@ -79,6 +92,7 @@ def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Inf
         tried.regret,
         state.accepted / state.position,
         drift,
+        reads=factor.reads,
         jitter=factor.jitter,
         removed=tried.removed,
         proposed=tried.proposed,

@@ -79,7 +79,7 @@ class Swapper:
         pool = [*best.tolist(), *eligible[apart].tolist(), *drawn.tolist()]
         rows = torch.tensor(list(dict.fromkeys(pool)), device=drawn.device)
         self.pivots = Pivots(f, rows[:z])
-        self.pivots.guesses = scores[self.pivots.rows]
+        self.pivots.ranked = best
         exact = self.pivots.without(f.nothing()).exact().reduction
         self._remember(scores[self.pivots.rows], exact)
         return True
@@ -133,9 +133,9 @@ class Swapper:
         return Tried(removed, row, accepted, approx, exact, missed(reduction, guesses))
 
     def _guesses(self, scores: Tensor, rows: Tensor) -> Tensor:
-        """The newest score of every candidate tested, pivots first, nan where none is known: [z + c]."""
+        """What ranks the candidates tested, pivots first, nan where no score is known: [z + c]."""
         assert self.pivots is not None
-        held = scores[self.pivots.rows] if self.num_proposals else self.pivots.guesses
+        held = scores[self.pivots.rows] if self.num_proposals else self.pivots.guesses()
         found = torch.cat([held, scores[rows]])
         return found.where(torch.isfinite(found), math.nan)
 
