@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpexplorer import kernels
 from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
+from gpexplorer.linalg.randomness import generator, some
 from gpexplorer.linalg.reduction import LEAF, add_gram_, mirrored, sum_of_squares, sum_over_rows
 from gpexplorer.methods.grief.evidence import products, strip_products
 from gpexplorer.problem import Dataset
@@ -130,3 +131,26 @@ def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path
 
     assert largest[0] == largest[1] < 0.5 * 60_000 * 40 * 8  # Phi, which is never whole
     torch.testing.assert_close(found[0], found[1], rtol=0.2, atol=0.02)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1000, 10), (100, 24), (10, 20), (10, 3)])
+def test_some_rows_are_drawn_once_each_and_again_by_the_same_source(n: int, size: int):
+    rows = some(n, size, generator(3, "some"))
+
+    assert rows.tolist() == some(n, size, generator(3, "some")).tolist()
+    assert len(set(rows.tolist())) == len(rows) == min(n, size)
+    assert 0 <= int(rows.min()) <= int(rows.max()) < n
+
+
+def test_every_row_and_every_place_is_as_likely():
+    drawn = torch.stack([some(20, 4, generator(k, "some")) for k in range(2000)])
+
+    for counts in (torch.bincount(drawn.flatten(), minlength=20) / 8000, torch.bincount(drawn[:, 0]) / 2000):
+        assert float((counts - 0.05).abs().max()) < 0.025
+
+
+def test_a_few_of_many_rows_are_drawn_without_all_of_them():
+    with Largest() as seen:
+        some(10**6, 100, generator(0, "some"))
+
+    assert seen.bytes < 8000

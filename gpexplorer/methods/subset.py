@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefinite
 from ..linalg.descent import Evaluated, descend
-from ..linalg.randomness import generator
+from ..linalg.randomness import generator, some
 from ..objectives import evidence
 from ..problem import Problem
 
@@ -26,8 +26,7 @@ class Learned(NamedTuple):
 def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) -> Generator[Learned, None, None]:
     """One evaluation at a time, size^3 flops each; the same seed draws the same rows."""
     train, start = problem.train, problem.theta
-    order = torch.randperm(len(train), generator=generator(seed, "subset")).to(train.y.device)
-    rows = train.rows(order[:size])
+    rows = train.rows(some(len(train), size, generator(seed, "subset")).to(train.y.device))
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
         try:

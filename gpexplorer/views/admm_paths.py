@@ -77,7 +77,7 @@ class Paths(View):
         frame = layers["surface"]
         x, y = np.unique(frame["x"]), np.unique(frame["y"])
         image = hv.Image((x, y, frame["value"].to_numpy().reshape(len(y), len(x))), ["x", "y"], "value")
-        parts = [layer(image, "surface", cmap=SEQUENTIAL, alpha=0.7, colorbar=True)]
+        parts = [layer(image, "surface", cmap=SEQUENTIAL, alpha=0.7, colorbar=True, clabel="log10 error")]
         folds = [name for name in layers if name.startswith("fold ")]
         for name, colour in zip(folds, CYCLE * len(folds), strict=False):
             parts.append(layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colour))

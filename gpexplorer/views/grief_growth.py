@@ -81,9 +81,9 @@ class Growth(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Three lines with their points on logarithmic axes."""
         meant = {
-            "theta": ("type II: likelihood, slopes in theta", ROLES["complexity"]),
+            "theta": ("type II: slopes in theta", ROLES["complexity"]),
             "once": ("set-up, once", ROLES["reference"]),
-            "step": ("type I: likelihood, slopes in all weights", ROLES["mean"]),
+            "step": ("type I: slopes in weights", ROLES["mean"]),
         }
         parts = []
         for name, (said, colour) in meant.items():

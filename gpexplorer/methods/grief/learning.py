@@ -25,7 +25,7 @@ Phase = Generator[Step, None, State]
 Choose = Callable[[Tensor], Choice]  # theta -> basis functions
 
 CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "NLML", "nat"),
+    channel("objective", "NLML, of the subset at first", "nat"),
     channel("evidence", "NLML on the subset", "nat"),
     channel("fit", "data fit", "nat"),
     channel("kept", "share of the prior variance kept"),
