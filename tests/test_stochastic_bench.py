@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-import pytest
-
 from gpexplorer import Spec
 from gpexplorer.bench import learning, streaming
+from gpexplorer.runs import Store
 
 
 def test_a_million_rows_of_twenty_numbers_stay_within_a_gigabyte():
@@ -40,11 +39,13 @@ def test_learning_is_gone_on_with_where_the_clock_stopped_it(tmp_path: Path):
     assert "10.0 epochs" in ended
 
 
-def test_a_rate_is_chosen_once_and_kept_beside_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    said, *_ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
-    monkeypatch.setattr(learning, "by_validation", lambda *_: pytest.fail("chosen again"))
+def test_a_rate_is_chosen_once_and_kept_beside_the_runs(tmp_path: Path):
+    *tried, chosen, _ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
 
     again, *_ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
 
-    assert said == again
-    assert "chosen on rows set aside" in said
+    errors = {line.split()[1][:-1]: float(line.split()[3]) for line in tried}
+    assert len(errors) == 5
+    assert f"rate {min(errors, key=lambda rate: errors[rate])}, chosen on rows set aside" in chosen
+    assert again == chosen  # by what the store holds: nothing is tried again
+    assert len(Store(tmp_path).names()) == 2

@@ -5,48 +5,54 @@ Test rows are looked at once, at the end. With a folder to keep runs in, what wa
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..methods.stochastic.choice import by_validation
+from ..methods.stochastic.choice import trying
 from ..methods.stochastic.walking import Minibatches
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.store import Store
 
 TOLD = 10  # lines of progress
-RATES = "rates.json"  # beside the runs: the rate chosen for each spec
 
 
 def report(spec: Spec, seconds: float, choose: bool, keep: Path | None) -> Iterator[str]:
-    """Lines of one method, each as soon as it is known; a step is an epoch."""
+    """Lines of one method, each as soon as it is known; a step is an epoch, and in the choice the trial of a rate."""
+    store = Store(keep) if keep else None
     if choose:
-        rate = _chosen(spec, keep)
-        spec = Spec(spec.method, {**spec.settings, "rate": rate}, data=spec.data, dtype=spec.dtype)
+        rate = yield from _chosen(spec, store)
         yield f"{spec.method}: rate {rate:.3g}, chosen on rows set aside"
-    run = spec.open(Store(keep) if keep else None)
+        spec = _with(spec, {"rate": rate})
+    run = spec.open(store)
     yield from _progress(run, seconds)
     yield reached(run)
     run.close()
 
 
-def _chosen(spec: Spec, keep: Path | None) -> float:
-    """The rate by validation, from the folder where it holds one already."""
-    path = keep / RATES if keep else None
-    held: dict[str, float] = json.loads(path.read_text("utf-8")) if path and path.exists() else {}
-    if spec.key() not in held:
-        run = spec.open()
-        assert isinstance(run.method, Minibatches)
-        held[spec.key()] = by_validation(run.method, run.problem)
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(held), "utf-8")
-    return held[spec.key()]
+def _with(spec: Spec, settings: dict[str, Any]) -> Spec:
+    return Spec(spec.method, {**spec.settings, **settings}, data=spec.data, dtype=spec.dtype)
+
+
+def _chosen(spec: Spec, store: Store | None) -> Generator[str, None, float]:
+    """The rate by validation; a line a rate tried. What the store holds is not tried again."""
+    plain = spec.open()
+    assert isinstance(plain.method, Minibatches)
+    settings = trying(plain.method, len(plain.problem.train))
+    run = _with(spec, settings).open(store)
+    while not len(run.trace) or run.trace[-1].step.state.trial < settings["search"]:
+        if run.advance() is None and run.error:
+            raise run.error
+        info, state = run.trace[-1].step.info, run.trace[-1].step.state
+        if info.phase == "search":
+            tried = f"  rate {info.rate:.3g}: error {info.objective:.4f} on rows set aside"
+            yield f"{tried}, {state.trial} of {settings['search']}, {run.trace[-1].seconds:.1f} s"
+    run.close()
+    return float(run.trace[-1].step.state.best_rate)
 
 
 def _progress(run: Run, seconds: float) -> Iterator[str]:

@@ -28,14 +28,14 @@ def above(A: Float[Tensor, "D D"], floor: float, lift: float = 0.0) -> Float[Ten
 
 
 def _is_above(A: Tensor, floor: float) -> bool:
-    shifted = A.clone()
+    shifted = A.mT.clone()  # symmetric: column by column, as LAPACK has it
     shifted.diagonal().sub_(floor)
     return not int(torch.linalg.cholesky_ex(shifted).info)
 
 
 def inverted(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], float]:
     """A^-1 and log |A|. D^3 flops; jitter only where rounding made A indefinite, NotPositiveDefinite beyond that."""
-    L, info = torch.linalg.cholesky_ex(A)
+    L, info = torch.linalg.cholesky_ex(A.mT)  # symmetric: column by column, as LAPACK has it
     if int(info):
         L = cholesky(A, name).L
     symmetric = torch.cholesky_inverse(L).mT  # lies row by row, like all that it is added to
