@@ -11,7 +11,10 @@ import pytest
 import torch
 
 from gpexplorer import Spec
+from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.problem import Problem
 from gpexplorer.runs import Store
+from oracles_gbcd import quick, wavy
 
 SETTINGS = {"learn": False, "block": 15, "chunk": 5, "coarse": 20, "mixed": True, "cache": 0.0, "tolerance": 0.0}
 
@@ -46,3 +49,14 @@ def test_a_run_on_mapped_rows_is_stopped_and_gone_on_with(
         torch.testing.assert_close(ours.step.state.alpha, theirs.step.state.alpha, rtol=1e-6, atol=1e-6)
         assert ours.step.info.active.tolist() == theirs.step.info.active.tolist()
     assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns, made twice
+
+
+def test_a_signal_too_strong_for_float32_says_so_and_float64_solves_it():
+    task = wavy(n=400)
+    strong = Problem(task.train, task.kernel, torch.tensor([5.0, 1.5, 1.5, -2.0], dtype=torch.float64))
+    sized = {"coarse": 100, "block": 100, "chunk": 50, "tolerance": 1e-2}
+
+    with pytest.raises(NotPositiveDefinite, match="float32 columns: set mixed=False"):
+        list(quick("gbcd", mixed=True, **sized).steps(strong))
+    *_, last = quick("gbcd", mixed=False, **sized).steps(strong)
+    assert last.info.largest <= 1e-2

@@ -35,7 +35,8 @@ SAME = 1e-2  # slopes that differ by less meet nowhere that three sizes could te
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
-    "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True}),
+    "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "refresh": 120}),
+    "gbcd-2000-thirds": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 334, "mixed": True, "refresh": 120}),
     "gbcd-plain-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "conjugate": 0}),
     "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0, "conjugate": 0}),
     "gbcd-all-rows": ("gbcd", {"chunk": 1, "coarse": 0, "conjugate": 0}),

@@ -21,6 +21,8 @@ from ...linalg.kernel_columns import rows_of
 from ...problem import take
 from .system import System, moved
 
+BORDER = "A_BB [border of the block]"
+
 
 class Coarse:
     """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops and n m kernel entries once."""
@@ -63,7 +65,8 @@ class Block:
         side = torch.addmm(A[:, self.rows], W_new, W.T, alpha=-1.0).to(dtype)  # [c, q]
         border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T
         inner = torch.addmm(A[:, new], W_new, W_new.T, alpha=-1.0).to(dtype) - border @ border.T
-        L = cholesky(inner, "A_BB [border of the block]", largest=1e-2).L
+        name = "A_BB [border of the block, of float32 columns: set mixed=False]" if self.system.mixed else BORDER
+        L = cholesky(inner, name, largest=1e-2).L
         self.L[q:to, :q], self.L[q:to, q:to] = border, L
         right = W_new.to(dtype) @ self.h - self.g[new] - border @ self.u[:q]
         self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]

@@ -79,7 +79,8 @@ def mixed() -> Any:
     """Precision of the kernel columns."""
     return param.Boolean(
         False,
-        doc="Compute and keep kernel columns in float32, at half the cost; gradients from scratch stay exact.",
+        doc="Kernel columns in float32, at half the cost; gradients from scratch stay exact. Not where the signal's "
+        "variance is more than 10^4 times the noise's: rounding is then what a block solves for.",
     )
 
 
