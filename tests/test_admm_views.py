@@ -96,3 +96,17 @@ def test_the_surface_is_the_error_that_cholesky_gives_and_paths_end_where_the_fo
     assert corner["value"] == pytest.approx(np.log10(total / len(run.problem.train)), abs=1e-3)
     for k, local in enumerate(at.state.folds):
         assert np.allclose(layers[f"fold {k + 1}"].iloc[-1], local.theta[[1, -1]])
+
+
+def test_steps_taken_back_are_crosses_on_the_penalty_that_they_raise():
+    rows = {"name": "hypercube", "n": 40, "d": 1, "noise": 0.2, "seed": 3}
+    run = gpx.Spec("gpcv-admm-holdout", {"largest_gap": 1e-9, "max_iterations": 3, "rank": 10}, data=rows).open()
+    run.finish()
+
+    layers = view(run, "admm-residuals").data(run, len(run.trace) - 1)
+    back, rho = layers["taken back"], layers["rho"]
+
+    assert back["x"].tolist() == [2, 3, 4]
+    np.testing.assert_allclose(back["y"], np.log10(20.0 * 4.0 ** np.array([1, 2, 3])))
+    assert set(back["y"]) <= set(rho["y"])
+    assert "3 steps taken back" in layers["primal"].attrs["title"]

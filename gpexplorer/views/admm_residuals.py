@@ -28,7 +28,7 @@ def series(run: Run, at: int, name: str, log: bool = False) -> pd.DataFrame:
 
 
 class Residuals(View):
-    """How far Cz is from y, how steep L still is, how far folds are apart, and rho."""
+    """How far Cz is from y, how steep L still is, how far folds are apart, rho, and the steps taken back."""
 
     key: ClassVar[str] = "admm-residuals"
     title: ClassVar[str] = "Primal and dual residuals"
@@ -44,19 +44,24 @@ class Residuals(View):
         """log10 of each, against steps."""
         layers = {name: series(run, at, field, log=True) for name, (field, _) in SHOWN.items()}
         layers["rho"] = series(run, at, "rho", log=True)
+        back = series(run, at, "rolled_back")
+        layers["taken back"] = layers["rho"][layers["rho"]["x"].isin(back["x"][back["y"] > 0])].reset_index(drop=True)
         rho = 10.0 ** float(layers["rho"]["y"].iloc[-1]) if len(layers["rho"]) else math.nan
-        title = f"rho is {rho:.3g}" if math.isfinite(rho) else "not started"
+        taken = f", {len(layers['taken back'])} steps taken back" if len(layers["taken back"]) else ""
+        title = f"rho is {rho:.3g}{taken}" if math.isfinite(rho) else "not started"
         layers["primal"].attrs |= {"xlabel": "step", "ylabel": "log10 of the residual", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """A line each, the penalty dashed."""
+        """A line each, the penalty dashed, a cross on it where a step was taken back."""
         parts = [
             layer(hv.Curve(layers[name], "x", "y", label=name), name, color=ROLES[role], line_width=2)
             for name, (_, role) in SHOWN.items()
         ]
         rho = hv.Curve(layers["rho"], "x", "y", label="rho")
         parts.append(layer(rho, "rho", color=ROLES["reference"], line_dash="dashed"))
+        back = hv.Scatter(layers["taken back"], "x", "y", label="taken back")
+        parts.append(layer(back, "taken back", color=ROLES["removed"], marker="x", size=9, line_width=2))
         return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=4, responsive=True, show_grid=True, **labels(layers["primal"])
+            legend_position="top", legend_cols=5, responsive=True, show_grid=True, **labels(layers["primal"])
         )
