@@ -17,6 +17,7 @@ import typer
 from .. import data, kernels
 from ..linalg.randomness import generator
 from ..methods.base import registry
+from ..methods.cholqr.cholqr import CholQR
 from ..objectives import nystrom
 from ..problem import Dataset, Problem
 from ..runs.run import Run
@@ -36,10 +37,9 @@ class Entrant(NamedTuple):
 
 def entrants(m: int) -> dict[str, Entrant]:
     """The race, by name."""
-    sweeps = {"swaps_per_epoch": m, "tolerance": 0.0, "max_epochs": 2}
+    paper = CholQR.published | {"swaps_per_epoch": m, "tolerance": 0.0, "max_epochs": 2}
     moving = {"evaluations": 100, "max_epochs": 1}
-    scored = {"num_proposals": 0, "pivot_policy": "scored", "removal": "least loss", "num_pivots": 64}
-    scored |= {"pivot_refresh": 16, "max_epochs": 1, "tolerance": 0.0}
+    tries = {"max_epochs": 1, "tolerance": 0.0}
     return {
         "random": Entrant("random", FIXED),
         "greedy-variance": Entrant("greedy-variance", FIXED),
@@ -47,9 +47,9 @@ def entrants(m: int) -> dict[str, Entrant]:
         "kmeans": Entrant("kmeans", {**FIXED, "iterations": 50}),
         "titsias-16": Entrant("titsias", {**FIXED, "num_candidates": 16}),
         "titsias-512": Entrant("titsias", {**FIXED, "num_candidates": 512}),
-        "cholqr": Entrant("cholqr", {**FIXED, **sweeps}),
-        "cholqr-scored": Entrant("cholqr", {**FIXED, **scored, "swaps_per_epoch": 4 * m}),
-        "cholqr-polished": Entrant("cholqr", {**FIXED, **scored, "swaps_per_epoch": 3 * m, "polish": 100}),
+        "cholqr-paper": Entrant("cholqr", {**FIXED, **paper}),
+        "cholqr": Entrant("cholqr", {**FIXED, **tries, "swaps_per_epoch": 4 * m}),
+        "cholqr-polished": Entrant("cholqr", {**FIXED, **tries, "swaps_per_epoch": 3 * m, "polish": 100}),
         "sgpr": Entrant("sgpr", {**FIXED, **moving}),
         "sgpr-gpytorch": Entrant("sgpr", {**FIXED, **moving, "engine": "gpytorch"}),
         "subset-of-data": Entrant("subset-of-data", {**FIXED, "num_rows": 8 * m}),
