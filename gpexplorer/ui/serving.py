@@ -5,10 +5,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import warnings
 from typing import Any
 
 import panel as pn
 import torch
+from bokeh.util.warnings import BokehUserWarning
 from tornado.web import RequestHandler
 
 HEADERS = {
@@ -37,6 +39,8 @@ def serve(
     allowed = hosts(address, port, origins)
     guard(allowed)
     warm(held)
+    # The browser names a table's style sheets anew when it sends them back, which harms nothing.
+    warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     pn.serve(
         {"explorer": lambda: app(held)},

@@ -23,7 +23,7 @@ def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
         drawn.append(layer(curve, name, color=colour, line_dash=dash, line_width=2))
     named = labels(next(iter(layers.values()))) if layers else {}
     return hv.Overlay(drawn or [hv.Curve([], "x", "y")]).opts(
-        logy=log, legend_position="right", responsive=True, show_grid=True, **named
+        logy=log, legend_position="top", legend_cols=2, responsive=True, show_grid=True, **named
     )
 
 

@@ -45,5 +45,5 @@ class Hyperparameters(View):
         ]
         first = next(iter(layers.values()))
         return hv.Overlay(lines).opts(
-            logy=True, legend_position="right", responsive=True, show_grid=True, **labels(first)
+            logy=True, legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(first)
         )

@@ -56,4 +56,9 @@ def paint(figure: Any, theme: str) -> None:
             border_line_color=None,
             label_text_color=ink["text"],
             label_text_font_size="12px",
+            stylesheets=[".bk-label { font-size: 12px; }"],  # Bokeh 3.9 sets its own only when drawn a second time
+            glyph_height=16,
+            label_height=16,
+            spacing=2,
+            margin=4,
         )

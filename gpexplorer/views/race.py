@@ -37,6 +37,6 @@ class Lanes:
             for name in self.names
         ]
         return hv.Overlay(curves).opts(
-            logy=self.metric == "smse", legend_position="right", responsive=True, show_grid=True,
+            logy=self.metric == "smse", legend_position="top", legend_cols=2, responsive=True, show_grid=True,
             **labels(layers[self.names[0]]),
         )  # fmt: skip

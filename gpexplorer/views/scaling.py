@@ -43,7 +43,7 @@ def plot(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Overlay:
     dots = hv.Points(layers["measured"], ["x", "y"], label="measured")
     drawn.append(layer(dots, "measured", color=ROLES["data"], size=8, tools=["hover"]))
     return hv.Overlay(drawn).opts(
-        logx=True, logy=True, responsive=True, show_grid=True, legend_position="right",
+        logx=True, logy=True, responsive=True, show_grid=True, legend_position="top", legend_cols=2,
         xlabel=axis, ylabel=LABELS.get(of, of),
     )  # fmt: skip
 

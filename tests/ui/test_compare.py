@@ -23,6 +23,12 @@ def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen
     assert "1: CholQR swaps" in kept
     assert f"{seen.number('SMSE'):.4f}" in kept
 
+    seen.page.get_by_text("Link, code and files").click()
+    note = seen.page.get_by_label("Note on this run")
+    note.fill("<i>four</i> points are too few")
+    note.blur()
+    until(lambda: "<i>four</i> points are too few" in rows.first.inner_text())
+
     seen.page.get_by_label("over", exact=True).first.fill("3, 5")
     seen.page.get_by_label("steps each").fill("4")
     seen.page.get_by_label("steps each").press("Enter")

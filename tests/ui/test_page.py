@@ -52,6 +52,19 @@ def test_m_changes_while_it_runs(seen: Seen):
     until(lambda: seen.step >= 3)
 
 
+def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
+    said = seen.page.get_by_text("k = se + periodic")
+    seen.press("Combine with another kernel")
+    expect(said).to_be_visible()
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+
+    seen.press("Take out kernel 2")
+
+    expect(said).to_be_hidden()
+    until(lambda: seen.step == 0)
+
+
 def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
     seen.press("One step")
     until(lambda: seen.step == 1)
