@@ -56,7 +56,7 @@ def paint(figure: Any, theme: str) -> None:
             border_line_color=None,
             label_text_color=ink["text"],
             label_text_font_size="12px",
-            stylesheets=[".bk-label { font-size: 12px; }"],  # Bokeh 3.9 sets its own only when drawn a second time
+            stylesheets=[".bk-label { font-size: 12px !important; }"],  # Bokeh 3.9 heeds its own size when drawn again
             glyph_height=16,
             label_height=16,
             spacing=2,
