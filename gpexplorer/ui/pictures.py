@@ -20,6 +20,7 @@ from .steps import Steps
 from .weakly import weakly
 
 ON_TOP = 2
+EMPTY = '<span style="font-size:12.5px;opacity:.75">Nothing to draw at this step yet: take the next one.</span>'
 ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
 
 
@@ -82,6 +83,9 @@ class Picture(pn.viewable.Viewer):
         self.build()
         named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         self.layers = layers
+        if not any(len(frame) for frame in layers.values()):
+            self._say_empty()
+            return
         meant = (self._of, named, tuple(_options(self.view).items()), self.hands and self.hands.mode.value)
         if self._live is not None and meant == self._drawn:
             self._live.update(layers)
@@ -99,6 +103,12 @@ class Picture(pn.viewable.Viewer):
         self._place[:] = [
             pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
         ]
+
+    def _say_empty(self) -> None:
+        """A sentence in place of axes without a mark."""
+        if self._live is not None or not len(self._place):
+            self._live = self._drawn = None
+            self._place[:] = [pn.pane.HTML(EMPTY, margin=(24, 14))]
 
     def _clicked(self, event: Any) -> None:
         self._asked.click(self.view.key, event.x, event.y)
