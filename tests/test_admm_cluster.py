@@ -27,7 +27,7 @@ def client() -> Iterator[Any]:
     from distributed import LocalCluster
 
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
         connected(cluster.scheduler_address) as found,
     ):
         yield found

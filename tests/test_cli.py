@@ -166,7 +166,8 @@ def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
 
     assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show") == 0
 
-    assert seen == {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",)}
+    expected = {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",), "store": None}
+    assert seen == expected
 
 
 def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -24,7 +24,7 @@ from oracles_gbcd import SHIFTS, gram, quick, wavy
 def client() -> Iterator[Any]:
     """A scheduler and two workers in this process."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client

@@ -97,7 +97,7 @@ def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool)
     for solver in chosen:
         peak = high_water()
         run = _finished(solver, problem, split, held)
-        yield _row(solver, run, sum(floor), peak() - run.memory)
+        yield _row(solver, run, sum(floor), max(peak() - run.memory, 0.0))
         if run.outcome and run.outcome.reason == "converged":
             best = min(best, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
     if crossing and best[0]:
