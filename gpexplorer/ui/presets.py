@@ -31,7 +31,7 @@ PRESETS = {
         "Can sixteen pivots see the best swap of a rough function?",
         "Hardly: watch the rank correlation in the landscape's title, then choose the squared exponential and compare.",
         "v=1&method=cholqr&data=friedman1&data.n=500&kernel=matern12-ard&set.num_inducing=30&set.num_pivots=16"
-        "&view=landscape",
+        "&set.pivot_policy=random&set.num_proposals=1&set.removal=random&view=landscape",
     ),
     "low-objective": Preset(
         "Two methods, two objectives: is the lower one the better fit?",

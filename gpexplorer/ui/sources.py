@@ -128,7 +128,7 @@ def _name_select() -> pmui.Select:
     groups: dict[str, dict[str, str]] = {"Drawn from a formula": {}, "On this machine": {}, "To download": {}}
     for name, row in table.iterrows():
         kind = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
-        inputs = "molecules" if pd.isna(row["d"]) else f"× {row['d']}"
+        inputs = "molecules" if pd.isna(row["d"]) else f"× {int(row['d'])}"
         groups[list(groups)[kind]][f"{name} · {row['n']:,} {inputs}"] = str(name)
     return pmui.Select(
         label="Data (rows × inputs)", groups={k: v for k, v in groups.items() if v}, value=None, searchable=True,

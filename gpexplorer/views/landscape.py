@@ -30,7 +30,7 @@ class SwapLandscape(View):
 
     key: ClassVar[str] = "landscape"
     title: ClassVar[str] = "Swap landscape"
-    help: ClassVar[str] = "The proposal is the highest approximate score; is the exact one highest there too?"
+    help: ClassVar[str] = "Where the pivots guess the largest fall, is the exact one largest too?"
     family: ClassVar[str] = "cholqr"
     order: ClassVar[int] = 20
     click: ClassVar[str] = "Click a row to force its swap."

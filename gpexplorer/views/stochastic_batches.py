@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -33,7 +34,10 @@ class Batches(View):
     minibatches = param.Integer(
         100, bounds=(POINTS, 5000), softbounds=(30, 500), doc="Minibatches that each method takes in each panel."
     )
-    _held: tuple[Any, Layers] | None = None  # the study does not depend on the record: it is made once
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._studied: WeakKeyDictionary[Run, dict[int, Layers]] = WeakKeyDictionary()
 
     def applies(self, run: Run) -> bool:
         """Methods of the family, SVGP apart, with features few enough for a study beside the run."""
@@ -50,13 +54,13 @@ class Batches(View):
         if not at:
             empty = pd.DataFrame({"x": np.empty(0), "y": np.empty(0)})
             return self._titled({**{key: empty.copy() for key in METHODS}, "walls": walls, "panels": panels}, "")
-        asked = (id(run), self.minibatches)
-        if self._held is None or self._held[0] != asked:
+        studied = self._studied.setdefault(run, {})  # the study does not depend on the record: it is made once
+        if self.minibatches not in studied:
             problem = few(run.problem)
             lines = {key: self._line(run.method, key, problem, sizes) for key in METHODS}
             title = f"{self.minibatches} minibatches a panel, {len(problem.train)} rows"
-            self._held = asked, self._titled({**lines, "walls": walls, "panels": panels}, title)
-        return self._held[1]
+            studied[self.minibatches] = self._titled({**lines, "walls": walls, "panels": panels}, title)
+        return studied[self.minibatches]
 
     def _line(self, method: Any, key: str, problem: Any, sizes: list[int]) -> pd.DataFrame:
         rows = list[tuple[float, float]]()

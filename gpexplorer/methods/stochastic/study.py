@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ...errors import NotPositiveDefinite
-from ...linalg.randomness import generator
+from ...linalg.randomness import generator, some
 from ...problem import Problem
 from .exact import exact
 from .model import Model
@@ -18,8 +16,8 @@ ROWS = 1000  # learned from, at most
 def few(problem: Problem) -> Problem:
     """The same problem with at most 1000 of its rows, drawn once."""
     n = len(problem.train)
-    order = torch.randperm(n, generator=generator(0, "study"))[:ROWS].sort().values
-    return problem if n <= ROWS else Problem(problem.train.rows(order), problem.kernel, problem.theta)
+    rows = some(n, ROWS, generator(0, "study")).sort().values
+    return problem if n <= ROWS else Problem(problem.train.rows(rows), problem.kernel, problem.theta)
 
 
 def course(method: Any, problem: Problem, minibatches: int, points: int) -> list[tuple[int, float]]:
