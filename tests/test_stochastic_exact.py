@@ -69,3 +69,18 @@ def test_objects_are_refused_before_any_work():
 
     with pytest.raises(SettingError, match="SCGD needs columns of numbers"):
         next(method("scgd").steps(words))
+
+
+def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
+    """n / s2 is 10^8 here: no float32 matrix holds both ends of F, and jitter would take the place of the noise."""
+    task = problem(n=2000, noise=0.001)
+    short = Problem(task.train.to("cpu", torch.float32), task.kernel, task.theta.float())
+    wide, narrow = (model(at=at, kernel="gaussian", layers=0, num_features=60) for at in (task, short))
+    theta = wide.start()
+    theta[-1] = -5.5
+
+    want, found = exact(wide, theta), exact(narrow, theta.float())
+
+    assert found.jitter == 0.0
+    assert found.value == pytest.approx(want.value, rel=1e-4)
+    assert found.w.dtype == found.gram.dtype == torch.float32
