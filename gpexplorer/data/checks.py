@@ -13,6 +13,7 @@ from .wording import count, listing, quote
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
+LARGEST = 1e150  # its square is a number of 64 bits too
 
 
 class Survey:
@@ -53,7 +54,7 @@ class Survey:
         """Infinities, and columns that never change or only count."""
         if not len(values):
             return
-        infinite = np.isinf(values)
+        infinite = np.abs(values) > LARGEST
         if infinite.any():
             many, first = self._infinite.get(column, (0, self.kept + int(np.argmax(infinite))))
             self._infinite[column] = many + int(infinite.sum()), first
@@ -90,18 +91,19 @@ class Survey:
         )
 
     def _refuse_infinite(self, name: str) -> None:
-        """Infinities, among them numbers too large for 64 bits."""
+        """Infinities, and numbers too large to be squared."""
         for column, (many, first) in self._infinite.items():
             raise DataError(
                 f"{name} has {count(many, 'infinite value')} in column {quote(column)}, the first in "
-                f"row {first + 1} (infinite, or larger than the 1.8e308 a 64-bit number holds): "
+                f"row {first + 1} (infinite, or beyond {LARGEST:g}, whose square no 64-bit number holds): "
                 "correct or remove those rows."
             )
 
     @property
     def dropped(self) -> tuple[str, ...]:
         """A note on rows left out, where there are any."""
-        note = f"{count(self.incomplete, 'row')} of {self.rows:,} had a missing value and were left out."
+        verb = "was" if self.incomplete == 1 else "were"
+        note = f"{count(self.incomplete, 'row')} of {self.rows:,} had a missing value and {verb} left out."
         return (note,) if self.incomplete else ()
 
     def notes_on(self, inputs: tuple[str, ...]) -> tuple[str, ...]:

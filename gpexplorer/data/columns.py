@@ -130,6 +130,8 @@ def parse(column: pa.ChunkedArray) -> Column:
         cast = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
         values = cast.cast(pa.float64(), safe=False)
         return Column(np.array(pc.fill_null(values, float("nan")).to_numpy()), 0, None)
+    if pa.types.is_null(kind):
+        return Column(np.full(len(column), np.nan), 0, None)
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         first = next((str(v) for v in column[:1].to_pylist()), "")
         return Column(np.full(len(column), np.nan), len(column), (0, first))
@@ -156,7 +158,8 @@ def default_target(name: str, parsed: dict[str, Column], choice: Choice) -> str:
     taken = choice.inputs or ()
     numbers = [c for c, column in parsed.items() if column.is_number and c not in taken]
     if not numbers:
-        raise DataError(f"{name} has no column of numbers to be the target; it has {listing(parsed)}.")
+        _refuse_decimal_comma(name, parsed)
+        raise DataError(f"{name} has no column of numbers to be the target; it has {_contents(parsed)}.")
     return numbers[-1]
 
 
@@ -172,15 +175,27 @@ def _inputs(
     else:
         inputs = tuple(c for c, column in parsed.items() if column.is_number and c != target)
         left = [c for c, column in parsed.items() if not column.is_number and c != target]
-        for c in left:
-            if _has_decimal_comma(parsed[c]):
-                _numbers(name, c, parsed[c])  # says so
+        _refuse_decimal_comma(name, {c: parsed[c] for c in left})
     if not inputs:
+        held = f" (it has {_contents({c: parsed[c] for c in left})})" if left else ""
         raise DataError(
-            f"{name} has no input column of numbers beside the target {quote(target)}: "
+            f"{name} has no input column of numbers beside the target {quote(target)}{held}: "
             "add one, or choose another target."
         )
     return inputs, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
+
+
+def _refuse_decimal_comma(name: str, parsed: dict[str, Column]) -> None:
+    """A column of decimal commas was meant as numbers, whatever else the table has."""
+    for column, found in parsed.items():
+        if _has_decimal_comma(found):
+            refuse_text(name, column, found)
+
+
+def _contents(parsed: dict[str, Column]) -> str:
+    """Columns with the first text in each, which says more than their names: "price" ("$3.50")."""
+    shown = [f"{quote(c)} ({quote(found.first[1])})" if found.first else quote(c) for c, found in parsed.items()]
+    return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
 
 
 def _has_decimal_comma(parsed: Column) -> bool:

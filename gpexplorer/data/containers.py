@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def parquet(name: str) -> Iterator[None]:
     """What goes wrong in reading a Parquet file, as a sentence."""
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{name} is not a Parquet file that can be read: {quote(error, 120)}. Save it again.") from None
 
 
@@ -76,12 +77,28 @@ def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
     """Columns of an NPZ archive: `X` [n, d] and `y` [n], or any number of one-dimensional arrays of one length."""
-    try:
+    with _npz(name):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
             limits.check_unpacked(name, sum(m.file_size for m in archive.infolist()))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"{name} is not an NPZ archive: {quote(error)}. Save it with numpy.savez.") from None
+        return _npz_table(name, data, shapes, limits)
+
+
+@contextmanager
+def _npz(name: str) -> Iterator[None]:
+    """What goes wrong in reading an archive, damage to its bytes included, as a sentence."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        what = quote(str(error) or type(error).__name__)
+        raise DataError(f"{name} is not an NPZ archive that can be read: {what}. Save it with numpy.savez.") from None
+
+
+def _npz_table(
+    name: str, data: bytes, shapes: dict[str, tuple[int, ...]], limits: Limits
+) -> tuple[pa.Table, tuple[str, ...]]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         lower = {key.lower(): key for key in shapes}
         if "x" in lower and "y" in lower:
@@ -91,6 +108,12 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
         flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
         limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))
         return _flat_table(name, {key: np.asarray(arrays[key]) for key in flat}, [k for k in shapes if k not in flat])
+
+
+def native(values: np.ndarray) -> np.ndarray:
+    """The same numbers in this machine's order of bytes, and no wider than 64 bits: all that Arrow takes."""
+    wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
+    return values.astype(np.float64 if wide else values.dtype.newbyteorder("="), copy=False)
 
 
 def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, ...]:
@@ -126,6 +149,7 @@ def _xy_table(name: str, X: np.ndarray, y: np.ndarray, columns: int) -> pa.Table
         raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row a case: X [n, d], y [n].")
     X = X.reshape(len(X), columns)
     names = [f"x{i}" for i in range(columns)] + ["y"]
+    X, y = native(X), native(y)
     return pa.table([np.ascontiguousarray(X[:, i]) for i in range(columns)] + [y.reshape(-1)], names=names)
 
 
@@ -137,4 +161,4 @@ def _flat_table(name: str, columns: dict[str, np.ndarray], left: list[str]) -> t
         told = ", ".join(f"{quote(k)} {n}" for k, n in list(lengths.items())[:8])
         raise DataError(f"{name} holds columns of different lengths ({told}): give each as many rows.")
     note = (f"Arrays that are not columns were left out: {listing(left)}.",) if left else ()
-    return pa.table(columns), note
+    return pa.table({key: native(column) for key, column in columns.items()}), note

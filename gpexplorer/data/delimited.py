@@ -23,6 +23,11 @@ DELIMITERS = ",;\t|"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # a decimal comma counts while guessing the delimiter
 _header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
+_SIGNS = {  # first bytes of files that are often called .csv
+    b"PK\3\4": "a spreadsheet or a zip archive, whatever its name says: save its table as CSV",
+    b"\x1f\x8b": "compressed by gzip: add .gz to its name",
+    b"PAR1": "a Parquet file: give it a name that ends in .parquet",
+}
 _WINDOW = 50  # lines looked at to guess the delimiter
 
 
@@ -46,6 +51,8 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     first = _head(data, 1)
     if not first:
         raise DataError(f"{name} holds only blank lines: choose a file with a header and at least 3 rows.")
+    if len(_head(data, 2)) == 1 and not data.endswith((b"\n", b"\r")):
+        data += b"\n"  # Arrow takes a lone line without an end for none
     limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
 
     cells = _cells(name, data, delimiter)
@@ -78,6 +85,9 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
 def _utf8(name: str, data: bytes) -> bytes:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{name} is encoded as UTF-16: save it as UTF-8.")
+    for sign, what in _SIGNS.items():
+        if data.startswith(sign):
+            raise DataError(f"{name} is {what}.")
     data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in data[:4096]:
         raise DataError(f"{name} is not text (it has zero bytes): save the table as UTF-8 CSV, Parquet or NPZ.")

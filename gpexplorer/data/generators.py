@@ -148,8 +148,12 @@ def _check_theta(name: str, theta: object) -> None:
     if theta is None:
         return
     given = isinstance(theta, Sequence) and not isinstance(theta, str)
-    if not given or not all(isinstance(t, int | float) and math.isfinite(t) for t in theta):  # type: ignore[attr-defined]
-        raise DataError(f"{name}: theta={quote(theta)} must be a list of finite log-hyperparameters.")
+    if not given or not all(map(_is_log, theta)):  # type: ignore[attr-defined]
+        raise DataError(f"{name}: theta={quote(theta)} must be a list of log-hyperparameters, each from -100 to 100.")
+
+
+def _is_log(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 100
 
 
 def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None) -> Tensor:

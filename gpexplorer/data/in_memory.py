@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import DataError
+from .containers import native
 from .reading import Raw
 from .wording import quote
 
@@ -35,6 +37,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     """Inputs X [n, d], [n] or n texts, and targets y [n] or [n, 1]: a table, its target, and its column of objects.
 
     NumPy arrays, tensors, lists, DataFrames and Series; column names are kept where there are any, else x0, x1, ...
+    What a masked array hides is missing.
     """
     target = str(getattr(y, "name", None) or "y")
     named = [str(name) for name in getattr(X, "columns", ())]
@@ -46,7 +49,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
         inputs = {name: as_column(ARRAYS, name, matrix[:, i]) for i, name in enumerate(named)}
         if len(inputs) < matrix.shape[1]:
             raise DataError(f"{ARRAYS}: X has a column name more than once: give each its own name.")
-    values = _array(y)
+    values = _array("y", y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     rows = len(next(iter(inputs.values()))) if inputs else 0
@@ -62,7 +65,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
     """One column: numbers stay numbers, anything else becomes text that the column picker can name."""
-    kind = values.dtype.kind
+    values, kind = native(values), values.dtype.kind
     if kind == "c":
         raise DataError(
             f"{name}: column {quote(column)} holds complex numbers: give real and imaginary parts as columns."
@@ -71,31 +74,41 @@ def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
         return pa.array(values)
     if kind == "f":
         return pa.array(values.astype(np.float64, copy=False))
+    if kind in "mM":  # as dates: tolist would make numbers of some of them
+        return pa.array(values.astype(str), pa.string())
     return pa.array([None if _is_missing(value) else str(value) for value in values.tolist()], pa.string())
 
 
 def _is_missing(value: object) -> bool:
-    return value is None or value != value or type(value).__name__ in ("NAType", "NaTType")
+    not_a_number = isinstance(value, Number) and bool(value != value)
+    return value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_texts(X: Any) -> bool:
-    return isinstance(X, Sequence) and len(X) > 0 and all(isinstance(text, str) for text in X)
+    """Whether X is one text a row: a sequence, an array [n] or a Series of them."""
+    listed = isinstance(X, Sequence) or getattr(X, "ndim", 0) == 1
+    return listed and len(X) > 0 and all(isinstance(text, str) for text in X)
 
 
 def _matrix(X: Any) -> NDArray[Any]:
-    matrix = _array(X)
+    matrix = _array("X", X)
     matrix = matrix[:, None] if matrix.ndim == 1 else matrix
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise DataError(f"{ARRAYS}: X has shape {matrix.shape}; it must be [n, d] with at least one column, or [n].")
     return matrix
 
 
-def _array(values: Any) -> NDArray[Any]:
+def _array(name: str, values: Any) -> NDArray[Any]:
     if hasattr(values, "detach"):
-        values = values.detach().cpu()
+        values = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
+        values = values.double() if values.is_floating_point() else values
     try:
-        return np.asarray(values)
+        array = values.astype(float).filled(np.nan) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     except ValueError as error:
         raise DataError(
             f"{ARRAYS}: rows of different lengths? {quote(error, 120)}. Give every row as many numbers."
         ) from None
+    if array.ndim == 0:
+        dense = ", say its toarray()" if hasattr(values, "toarray") else ""
+        raise DataError(f"{ARRAYS}: {name} is a {type(values).__name__}, not rows of numbers: give an array{dense}.")
+    return array

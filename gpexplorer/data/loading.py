@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
@@ -121,14 +121,16 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
     asked = {key: value for key, value in options.items() if value is not None}
     for key in ("inputs", "drop"):
         if key in asked:
-            asked[key] = (asked[key],) if isinstance(asked[key], str) else tuple(map(str, asked[key]))
+            one = isinstance(asked[key], str) or not isinstance(asked[key], Iterable)
+            asked[key] = (str(asked[key]),) if one else tuple(map(str, asked[key]))
+    asked |= {key: str(asked[key]) for key in ("target", "objects") if key in asked}  # a frame may number its columns
     if asked.get("missing", "refuse") not in ("refuse", "drop"):
         raise DataError(f'{name}: missing={quote(asked["missing"])} is not known: choose "refuse" or "drop".')
     return Choice(**asked)
 
 
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
-    if not kind_of(path.name) and not path.exists() and path.parent == Path():
+    if not kind_of(path.name) and path.parent == Path() and not _exists(path):
         raise DataError(f"There is no data set or file {quote(path)}. {nearest(path, (*GENERATORS, POSES, *names()))}")
     memory = options.pop("memory", None)
     if memory not in (None, "whole", "mapped"):
@@ -140,6 +142,13 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.name != "" and path.exists()
+    except OSError:  # a name too long for any file, say
+        return False
 
 
 def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str = "data") -> Split:

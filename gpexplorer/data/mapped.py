@@ -32,6 +32,7 @@ from .columns import Choice, Column, parse, refuse_choice, refuse_text, roles
 from .containers import number_columns, parquet
 from .limits import LOCAL
 from .npy import Rows, created, mapped, safe_name, scratch
+from .reading import there
 from .scaling import Moments, moments
 from .splits import Given, How, Mask, Parts, Split, key_of, part
 from .wording import display_name, quote
@@ -70,7 +71,8 @@ def load_mapped(
     """
     name = display_name(path.name)
     _refuse(path, name, how, choice, dtype)
-    key = key_of(path.stem, [_content(path), asdict(choice), dtype], how)
+    with there(path):
+        key = key_of(path.stem, [_content(path), asdict(choice), dtype], how)
     folder = scratch() / safe_name(key)
     if not folder.exists():
         table = _table(path, name, choice)
@@ -90,8 +92,6 @@ def _told(progress: Progress | None, total: int, done: int) -> None:
 
 
 def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None:
-    if not path.is_file():
-        raise DataError(f"There is no file {quote(path, 200)}: check the path, or see gpexplorer.data.available().")
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise DataError(f'{name}: memory="mapped" reads Parquet; save it as .parquet, or load it without.')
     if choice.objects is not None:

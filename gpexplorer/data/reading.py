@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,13 +47,24 @@ def kind_of(name: str) -> str:
 def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, also: Collection[str] = ()) -> Raw:
     """Read a file on this machine; its size is checked first."""
     name = display_name(path.name)
-    if not path.exists():
-        raise DataError(f"There is no file {quote(path, 200)}: check the path, or see gpexplorer.data.available().")
-    if not path.is_file():
-        raise DataError(f"{quote(path, 200)} is not a file: give the path of a {', '.join(KINDS[:2])} or similar.")
-    _refuse_unknown(name)
-    limits.check_file(name, path.stat().st_size)
-    return read_bytes(path.name, path.read_bytes(), limits, header, also)
+    with there(path):
+        _refuse_unknown(name)
+        limits.check_file(name, path.stat().st_size)
+        data = path.read_bytes()
+    return read_bytes(path.name, data, limits, header, also)
+
+
+@contextmanager
+def there(path: Path) -> Iterator[None]:
+    """Reading of a file, once it is one; a path that leads nowhere or may not be read gets its sentence."""
+    try:
+        if not path.exists():
+            raise DataError(f"There is no file {quote(path, 200)}: check the path, or see gpexplorer.data.available().")
+        if not path.is_file():
+            raise DataError(f"{quote(path, 200)} is not a file: give the path of a {', '.join(KINDS[:2])} or similar.")
+        yield
+    except OSError as error:
+        raise DataError(f"{quote(path, 200)} cannot be read ({error.strerror or error}): check its path.") from None
 
 
 def read_bytes(

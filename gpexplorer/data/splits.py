@@ -159,7 +159,9 @@ def _asked(data: Dataset, how: dict[str, Any], name: str) -> Parts:
     if "before" in how and words <= {"before", "until"} and data.d == 1 and isinstance(data.X, Tensor):
         x, before = data.X[:, 0].numpy(), _number(how["before"], name, "before")
         return Parts(x < before, (x >= before) & (x < _number(how.get("until", math.inf), name, "until")))
-    raise DataError(f"{name}: a split by {listing(sorted(words))} is not known; choose one of {_FORMS}.")
+    raise DataError(
+        f"{name}: a split by {listing(sorted(map(str, words))) or 'nothing'} is not known; choose one of {_FORMS}."
+    )
 
 
 def _number(value: object, name: str, word: str) -> float:

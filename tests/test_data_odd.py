@@ -1,0 +1,165 @@
+"""Odd files and arrays: each is read as it was meant, or refused with a sentence that says what to do."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.errors import DataError
+
+ROWS = 12
+A = 0.5 * np.arange(ROWS) + 3.0
+Y = np.sin(A)
+X = np.random.default_rng(0).normal(size=(ROWS, 3)) + 5.0
+WORDS = ["CC", "CCO"] * (ROWS // 2)
+CSV = "a,y\n" + "\n".join(f"{a},{y}" for a, y in zip(A, Y, strict=True))
+
+
+def column(cell: Callable[[int], str], between: str = ",") -> str:
+    return f"a{between}y\n" + "\n".join(f"{cell(i)}{between}{i % 3}" for i in range(ROWS))
+
+
+def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
+    held = io.BytesIO()
+    save(held, **arrays)
+    return held.getvalue()
+
+
+FILES = {
+    "zip.csv": (archive(X=X, y=Y), "a spreadsheet or a zip archive, whatever its name says"),
+    "packed.csv": (gzip.compress(CSV.encode()), "compressed by gzip: add .gz to its name"),
+    "named.csv": (b"PAR1...", "ends in .parquet"),
+    "header.csv": ("a,b,y", "a header and no rows below it"),
+    "commas.csv": ("a;y\n" + "\n".join(f"{i},5;{i % 3},1" for i in range(ROWS)), 'decimal comma .* row 1: "0,5"'),
+    "money.csv": (column(lambda i: f"${i}"), 'no input column of numbers .* "a" \\("\\$0"\\)'),
+    "days.csv": (column(lambda i: f"2020-01-{i + 1:02d}"), '"a" \\("2020-01-01"\\)'),
+    "large.csv": (column(lambda i: f"{i + 1}e200"), "beyond 1e\\+150, whose square no 64-bit number holds"),
+    "a" * 300 + ".csv": (None, "cannot be read \\(File name too long\\)"),
+    "b" * 300: (None, "no data set or file"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_not_what_it_seems_gets_a_sentence(tmp_path: Path, name: str) -> None:
+    held, says = FILES[name]
+    if held is not None:
+        (tmp_path / name).write_bytes(held if isinstance(held, bytes) else held.encode())
+    with pytest.raises(DataError, match=says):
+        gpx.load(tmp_path / name if held is not None or name.endswith(".csv") else name)
+
+
+def test_damaged_archives_never_end_in_another_error(tmp_path: Path) -> None:
+    path, rng, refused = tmp_path / "t.npz", np.random.default_rng(1), 0
+    held = archive(np.savez_compressed, X=X, y=Y)
+    for _ in range(150):
+        damaged = bytearray(held)
+        for place in rng.integers(len(held), size=3):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        try:
+            gpx.load(path)
+        except DataError as error:
+            refused += "t.npz" in str(error)
+    assert refused > 100
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(CSV)
+
+    def locked(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", locked)
+    with pytest.raises(DataError, match=r'mine.csv" cannot be read \(Permission denied\)'):
+        gpx.load(path)
+
+
+MEANT = {
+    "other order of bytes": (X.astype(">f8"), Y.astype(">f4")),
+    "longer than 64 bits": (X.astype(np.longdouble), Y),
+    "bfloat16": (torch.tensor(X).bfloat16(), torch.tensor(Y)),
+    "with a gradient": (torch.tensor(X, requires_grad=True), torch.tensor(Y, requires_grad=True)),
+    "negated lazily": (torch._neg_view(torch.tensor(-X)), torch.tensor(Y)),
+    "sparse": (torch.tensor(X).to_sparse(), torch.tensor(Y)),
+    "every other, backwards": (np.repeat(X, 2, 0)[::2, ::-1][:, ::-1], Y),
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_numbers_are_read_whatever_holds_them(name: str) -> None:
+    split = gpx.load(MEANT[name], split={"test": 0.25})
+    same = gpx.load((X, Y), split={"test": 0.25})
+    assert torch.allclose(split.train.X, same.train.X, rtol=1e-2 if name == "bfloat16" else 1e-12)
+    assert torch.allclose(split.train.y, same.train.y, rtol=1e-6)
+
+
+def test_an_archive_in_another_order_of_bytes(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(archive(X=X.astype(">f8"), y=np.arange(ROWS).astype(">i4")))
+    (tmp_path / "columns.npz").write_bytes(archive(a=A.astype(np.longdouble), y=Y.astype(">f8")))
+    assert set(gpx.load(tmp_path / "x.npz").train.y.tolist()) <= set(range(ROWS))
+    assert set(gpx.load(tmp_path / "columns.npz").train.X[:, 0].tolist()) <= set(A.tolist())
+
+
+@pytest.mark.parametrize("texts", [WORDS, tuple(WORDS), np.array(WORDS), pd.Series(WORDS)], ids=type)
+def test_texts_are_objects_in_any_container(texts: Any) -> None:
+    split = gpx.load((texts, Y))
+    assert set(split.train.X) == {"CC", "CCO"}
+    assert split.train.names == ("object",)
+
+
+def test_what_a_masked_array_hides_is_missing() -> None:
+    hidden = np.ma.masked_less(X, 4.5)
+    with pytest.raises(DataError, match=f"has {int(hidden.mask.sum())} missing values"):
+        gpx.load((hidden, Y))
+    kept = gpx.load((hidden, Y), missing="drop")
+    assert len(kept.train) + len(kept.test) == int((~hidden.mask.any(1)).sum())
+
+
+@pytest.mark.parametrize(
+    ("pair", "says"),
+    [
+        ((scipy.sparse.csr_matrix(X), Y), "X is a csr_matrix, not rows of numbers: give an array, say its toarray"),
+        ((X, None), "y is a NoneType, not rows of numbers"),
+        (((v for v in A), Y), "X is a generator"),
+        ((pd.date_range("2020", periods=ROWS).to_numpy(), Y), '"x0" \\("2020-01-01T00'),
+        ((X, 1e200 * Y), "beyond 1e\\+150"),
+    ],
+)
+def test_a_pair_of_something_else_gets_a_sentence(pair: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        gpx.load(pair)
+
+
+def test_frames_of_odd_columns() -> None:
+    frame = pd.DataFrame({"a": A, "y": Y})
+    days = pd.date_range("2020", periods=ROWS)
+    for odd in (days.astype("datetime64[ns]"), [np.arange(3)] * ROWS, pd.Series(WORDS, dtype="str")):
+        split = gpx.load(frame.assign(odd=odd), target="y")
+        assert split.train.names == ("a",), odd  # dates in nanoseconds are no numbers
+        assert 'left out: "odd"' in split.notes[0]
+    numbered = pd.DataFrame(np.c_[A, A % 2, Y])
+    assert gpx.load(numbered, target=2, inputs=0).train.names == ("0",)
+    assert gpx.load(numbered, drop=0).train.names == ("1",)
+
+
+@pytest.mark.parametrize("theta", [[1e9, 0.0, 0.0], [True, True, True], [float("nan")] * 3, "x"])
+def test_a_draw_refuses_what_is_no_log(theta: Any) -> None:
+    with pytest.raises(DataError, match="each from -100 to 100"):
+        gpx.load("gp-draw", theta=theta)
+
+
+@pytest.mark.parametrize(("split", "says"), [({}, "a split by nothing"), ({1: 2, "a": 3}, 'a split by "1", "a"')])
+def test_a_split_that_is_none(split: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        gpx.load("snelson-like", split=split)
