@@ -148,7 +148,7 @@ def _check_theta(name: str, theta: object) -> None:
     if theta is None:
         return
     given = isinstance(theta, Sequence) and not isinstance(theta, str)
-    if not given or not all(map(_is_log, theta)):  # type: ignore[attr-defined]
+    if not given or not all(_is_log(t) for t in theta):  # type: ignore[attr-defined]
         raise DataError(f"{name}: theta={quote(theta)} must be a list of log-hyperparameters, each from -100 to 100.")
 
 

@@ -103,7 +103,8 @@ def _array(name: str, values: Any) -> NDArray[Any]:
         values = values.detach().cpu().to_dense().resolve_conj().resolve_neg()
         values = values.double() if values.is_floating_point() else values
     try:
-        array = values.astype(float).filled(np.nan) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+        masked = isinstance(values, np.ma.MaskedArray)
+        array = np.ma.filled(values.astype(np.float64), np.nan) if masked else np.asarray(values)
     except ValueError as error:
         raise DataError(
             f"{ARRAYS}: rows of different lengths? {quote(error, 120)}. Give every row as many numbers."
