@@ -21,6 +21,10 @@ class StoreError(GPExplorerError, OSError):
     """A stored run cannot be read or written."""
 
 
+class OutOfMemory(GPExplorerError, MemoryError):
+    """There is less memory than the answers asked for need."""
+
+
 class RecordError(GPExplorerError, IndexError):
     """A run has no such record."""
 

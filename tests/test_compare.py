@@ -56,9 +56,17 @@ def test_only_what_differs_is_shown(runs: dict[str, Finished]):
 
     assert set(found) == {"num_inducing", "learn"}
     assert found.index[0] == "fast"
-    mixed = compare.differences({"a": Spec("gbcd", data=ROWS), "b": Spec("cholqr", data=ROWS, seed=4)})
-    assert {"method", "seed", "block", "num_inducing"} <= set(mixed)
-    assert "data" not in mixed
+    assert found.loc["slow", "num_inducing"] == 40
+    assert isinstance(found.loc["slow", "num_inducing"], int)
+
+
+def test_settings_differ_among_runs_of_one_method_only():
+    pair = {f"a{m}": Spec("cholqr", {"num_inducing": m}, data=ROWS) for m in (4, 8)}
+    mixed = compare.differences(pair | {"b": Spec("gbcd", data=ROWS, seed=4)})
+
+    assert set(mixed) == {"method", "seed", "num_inducing"}
+    assert [mixed.loc[name, "num_inducing"] for name in pair] == [4, 8]
+    assert math.isnan(mixed.loc["b", "num_inducing"])
 
 
 def test_best_by_each_metric(runs: dict[str, Finished]):

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from gpexplorer import data, kernels
-from gpexplorer.errors import DataError, RecordError
+from gpexplorer.errors import DataError, OutOfMemory, RecordError
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run, meters
 from gpexplorer.runs.budget import Budget
@@ -129,6 +129,19 @@ def test_a_record_that_is_not_there_is_refused_by_its_number():
     run.finish(steps=3)
     with pytest.raises(IndexError, match="no record 9; it has 4, from 0 to 3"):
         run.posterior(9)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_answers_that_need_more_memory_than_there_is_say_so(late: bool, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000000000 bytes.")
+
+    run = toy_run()
+    run.finish(steps=2)
+    monkeypatch.setattr(Toy, "posterior", (lambda *_: full) if late else full)
+
+    with pytest.raises(OutOfMemory, match="Memory ran out for the answers of step 1: use fewer points"):
+        run.scores(1)
 
 
 def test_a_run_without_test_rows_has_no_scores(split: data.Split):

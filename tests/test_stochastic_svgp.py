@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from gpexplorer import Spec
 from gpexplorer.features.deep import views
 from gpexplorer.methods.stochastic.gpytorch_svgp import covariance, variance
 from gpexplorer.methods.stochastic.svgp import shapes
@@ -70,3 +71,13 @@ def test_predictions_are_those_of_gpytorch(settings: dict):
     torch.testing.assert_close(mean, theirs.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, theirs.variance, rtol=1e-3, atol=1e-4)
     assert [part.shape for part in views(state.w, shapes(here, 10))] == [(10, 3), (10,), (10, 10)]
+
+
+def test_rows_set_aside_leave_fewer_inducing_inputs():
+    chosen = {"validation": 0.5, "batch_size": 64, "num_features": 8, "layers": 1, "width": 4, "search": 0}
+    run = Spec("svgp", chosen, {"name": "friedman1", "n": 60}).open()
+    run.finish(steps=2)
+
+    mean, var = run.posterior()(run.problem.train.X[:3])
+    assert torch.isfinite(mean).all()
+    assert (var >= 0).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .trace import Trace
 
 SCORES = ("smse", "snlp", "rmse", "nlpd")
 SPENT = ("seconds", "memory", "entries")
+FIELDS = tuple(field.name for field in fields(Spec))
 AXES = {"step": "index", "seconds": "seconds", "kernel entries": "entries"}
 
 
@@ -75,14 +76,15 @@ def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
 def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:
     """One row a run, the best by this column first (unscored ones last): method, outcome, spent, scores, `differs`.
 
-    `differs` names what of the spec is not the same in all of the runs shown. Where one has a note, `note` holds them.
+    `differs` names what of the spec is not the same in the runs shown, settings among those of one method; the method
+    has its own column. Where one has a note, `note` holds them.
     """
     rows = {name: {"method": run.spec.method, "outcome": run.outcome, **run.last} for name, run in runs.items()}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     if not len(frame):
         return frame
     frame = frame.sort_values(_column(frame, by), kind="stable").head(len(frame) if top is None else top)
-    changed = differences({name: runs[name].spec for name in frame.index})
+    changed = differences({name: runs[name].spec for name in frame.index}).drop(columns="method", errors="ignore")
     frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
     if any(run.note for run in runs.values()):
         frame["note"] = [runs[name].note for name in frame.index]
@@ -90,15 +92,16 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
 
 
 def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.DataFrame:
-    """One row a run, one column a field or setting in which they differ; nan where a method has no such setting.
+    """One row a run, one column a field in which they differ, or a setting in which runs of one method do.
 
-    The row of the `baseline`, where there is one, comes first.
+    A cell is nan where a method has no such setting. The row of the `baseline`, where there is one, comes first.
     """
     if baseline is not None and baseline not in specs:
         raise SettingError(f"The baseline {quoted(baseline)} is not among the runs: {', '.join(specs)}.")
-    flat = pd.DataFrame.from_dict({name: _flat(spec) for name, spec in specs.items()}, orient="index", dtype=object)
+    flat = {name: _flat(spec) for name, spec in specs.items()}
     order = sorted(specs, key=lambda name: name != baseline)
-    return flat.reindex(order)[[name for name in map(str, flat) if flat[name].map(_said).nunique() > 1]]
+    rows = {column: [flat[name].get(column, np.nan) for name in order] for column in _changed(flat)}
+    return pd.DataFrame(rows, index=order, dtype=object)  # as they are written: 10 stays a whole number
 
 
 def best(runs: Mapping[str, Finished], metrics: Iterable[str] = SCORES) -> dict[str, str]:
@@ -159,6 +162,16 @@ def channels(runs: Mapping[str, Finished]) -> list[str]:
 def _flat(spec: Spec) -> dict[str, Any]:
     held = asdict(spec)
     return {**{name: held[name] for name in held if name != "settings"}, **held["settings"]}
+
+
+def _changed(flat: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Fields that differ, and settings that do among the runs of one method."""
+    said: dict[str, dict[str, set[str]]] = {}
+    for held in flat.values():
+        for column, value in held.items():
+            method = "" if column in FIELDS else held["method"]
+            said.setdefault(column, {}).setdefault(method, set()).add(_said(value))
+    return [column for column, values in said.items() if any(len(found) > 1 for found in values.values())]
 
 
 def _listed(row: pd.Series[Any]) -> str:

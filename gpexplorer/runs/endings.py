@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
-from ..errors import GPExplorerError
+from ..errors import GPExplorerError, OutOfMemory
 from ..problem import Outcome
 
 FINAL = ("converged", "diverged", "failed")  # no further step can follow
+WAY_OUT = "use fewer points, rows or features, or float32"
 
 
 def stopped(steps: int) -> Outcome:
@@ -20,13 +24,24 @@ def failed(error: Exception, steps: int) -> Outcome:
     kept = f"The {steps} steps before it are kept."
     if isinstance(error, GPExplorerError):
         return Outcome("failed", str(error))
-    if _memory(error):
-        way_out = "use fewer points, rows or features, or float32"
-        return Outcome("failed", f"Memory ran out at step {steps + 1}: {way_out}. {kept}")
+    if is_memory(error):
+        return Outcome("failed", f"Memory ran out at step {steps + 1}: {WAY_OUT}. {kept}")
     name = type(error).__name__
     return Outcome("failed", f"An unexpected {name} ended the method at step {steps + 1}; the log has it. {kept}")
 
 
-def _memory(error: Exception) -> bool:
+@contextmanager
+def enough_memory(step: int) -> Iterator[None]:
+    """OutOfMemory, with a way out, where the answers of this step need more than there is."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, GPExplorerError) or not is_memory(error):
+            raise
+        raise OutOfMemory(f"Memory ran out for the answers of step {step}: {WAY_OUT}.") from error
+
+
+def is_memory(error: BaseException) -> bool:
+    """Whether this says that there is no memory left: torch has a RuntimeError of its own for it."""
     allocation = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     return allocation or isinstance(error, (MemoryError, torch.OutOfMemoryError))

@@ -17,7 +17,7 @@ from . import meters
 from .budget import Budget, Progress, scheduled
 from .clock import read
 from .counting import Counted, Counter
-from .endings import FINAL, failed, stopped
+from .endings import FINAL, enough_memory, failed, stopped
 from .trace import Record, Spent, Trace
 from .units import Of, in_units, inputs, targets
 
@@ -210,10 +210,13 @@ class Run:
         """From scaled inputs to answers in the units of the file."""
         if of not in ("f", "y"):
             raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
-        state = self.trace[at].step.state
+        at, state = self.trace[at].index, self.trace[at].step.state
         theta = getattr(state, "theta", self.problem.theta)
         noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0
-        return in_units(self.method.posterior(self.problem, state), self.problem.train, noise_var)
+        with enough_memory(at):
+            return enough_memory(at)(
+                in_units(self.method.posterior(self.problem, state), self.problem.train, noise_var)
+            )
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended; the budget alone leaves the method's memory for going on at once."""

@@ -6,6 +6,7 @@ import logging
 import secrets
 
 from ..errors import GPExplorerError
+from ..runs.endings import WAY_OUT, is_memory
 
 log = logging.getLogger("gpexplorer.ui")
 
@@ -15,8 +16,8 @@ def sentence(error: BaseException, doing: str) -> str:
     if isinstance(error, GPExplorerError):
         return str(error)
     number = record(error, doing)
-    if isinstance(error, MemoryError):
-        return f"Memory ran out while {doing}: use fewer rows or fewer inducing points. The log has it as {number}."
+    if is_memory(error):
+        return f"Memory ran out while {doing}: {WAY_OUT}. The log has it as {number}."
     return (
         f"Something unexpected went wrong while {doing}. The log has it as {number}; reset, or choose other settings."
     )

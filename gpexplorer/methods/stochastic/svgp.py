@@ -48,7 +48,8 @@ class SVGP(Minibatches):
         model = Model(self, problem)
         if not state.batches:
             return exact_posterior(model, state.theta)
-        Z, m, S = views(state.w, shapes(model, min(self.batch_size, model.n)))
+        learned = Model(self, problem, self.validation).n  # rows; there are no more inducing inputs than these
+        Z, m, S = views(state.w, shapes(model, min(self.batch_size, learned)))
         K, like = covariance(model, state.theta, Z, Z), state.theta
         K.diagonal().add_(JITTER[K.dtype])
         L, S = cholesky(K, "K_mm").L, S.tril()
