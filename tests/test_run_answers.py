@@ -137,7 +137,8 @@ def test_answers_that_need_more_memory_than_there_is_say_so(late: bool, monkeypa
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000000000 bytes.")
 
     run = toy_run()
-    run.finish(steps=2)
+    run.advance()
+    run.advance()
     monkeypatch.setattr(Toy, "posterior", (lambda *_: full) if late else full)
 
     with pytest.raises(OutOfMemory, match="Memory ran out for the answers of step 1: use fewer points"):

@@ -210,13 +210,11 @@ class Run:
         """From scaled inputs to answers in the units of the file."""
         if of not in ("f", "y"):
             raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
-        at, state = self.trace[at].index, self.trace[at].step.state
+        at, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
         theta = getattr(state, "theta", self.problem.theta)
         noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0
         with enough_memory(at):
-            return enough_memory(at)(
-                in_units(self.method.posterior(self.problem, state), self.problem.train, noise_var)
-            )
+            return enough_memory(at)(in_units(self.method.posterior(self.problem, state), train, noise_var))
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended; the budget alone leaves the method's memory for going on at once."""
