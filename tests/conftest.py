@@ -1,5 +1,5 @@
-"""What every test shares: checked shapes, two torch threads (one where tests run side by side), a browser found here,
-and data that need no network.
+"""What every test shares: one torch thread (matrices here are small), a browser found here, and data that need no
+network. Shapes in signatures are checked where tests run one after another: a fifth more time (test_shapes.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from jaxtyping import install_import_hook
 
 SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors")
-install_import_hook(SHAPED, "beartype.beartype")  # shapes in signatures hold whenever a test runs
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    install_import_hook(SHAPED, "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parent.parent
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -29,9 +30,14 @@ QUIET = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of half a minute and more come first, so that no worker is left with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _threads() -> None:
-    torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

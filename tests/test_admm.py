@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -22,15 +21,6 @@ SHIFTS = [0.0, 1000.0]
 KERNELS = ["se-ard", "se", "lp", "se + lp", "rq-ard * periodic", "matern32"]
 SCHEMES = ["gpcv-admm-holdout", "gpcv-admm", "gpcv-admm-naive"]
 QUICK = {"max_iterations": 25, "cg_iterations": 200, "cg_tolerance": 1e-8, "rank": 30}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def fold_of(task: Problem, budget: float = 1e9) -> Fold:

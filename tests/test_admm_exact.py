@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -22,15 +21,6 @@ from oracles_admm import covariance, one_at_a_time, problem, slope
 
 SHIFTS = [0.0, 1000.0]
 KERNELS = ["se-ard", "rq", "se * periodic", "se + lp", "se + matern32-ard", "linear"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

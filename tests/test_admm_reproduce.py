@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import holoviews as hv
 import pandas as pd
 import pytest
@@ -12,15 +10,6 @@ import torch
 from gpexplorer.data.splits import Split
 from gpexplorer.problem import Dataset
 from gpexplorer.reproduce import admm_co2, admm_synthetic, find, names
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_all_four_are_there_and_say_what_the_paper_printed():

@@ -20,15 +20,6 @@ SCHEMES = ["gpcv-admm", "gpcv-admm-holdout", "gpcv-admm-naive"]
 FACTORS = ("cholesky", "lu", "inv", "solve", "qr", "svd", "eigh", "lstsq", "pinv")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Operations(TorchDispatchMode):
     """The largest matrix product in multiplications, the largest factorisation in rows, the largest array made."""
 

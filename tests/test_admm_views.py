@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,6 @@ from gpexplorer.views.live import Live
 from oracles_admm import held_out
 
 QUICK = {"max_iterations": 5, "rank": 20, "cg_tolerance": 1e-7}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def played(method: str, d: int = 2) -> Run:

@@ -26,6 +26,7 @@ from gpexplorer.runs import Run, codec
 from steps_of import STEPS, alike, moved, small_run, small_spec, trail
 from toy import Toy, same
 
+pytestmark = pytest.mark.long
 METHODS = sorted({*methods, "toy"})
 
 

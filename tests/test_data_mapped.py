@@ -20,6 +20,8 @@ from gpexplorer.data import mapped as mapping
 from gpexplorer.data.npy import safe_name
 from gpexplorer.errors import DataError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -22,17 +21,7 @@ from gpexplorer.errors import NotPositiveDefinite, SettingError
 from gpexplorer.methods.base import registry
 from toy import Toy
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """Matrices this small are slower on two threads, and far slower on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-# The one on other array libraries runs only where SciPy was told to expect them before it was imported.
+pytestmark = pytest.mark.long
 CHECKS = [check for _, check in estimator_checks_generator(Estimator()) if "array_api" not in check.func.__name__]
 
 

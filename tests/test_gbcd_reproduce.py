@@ -13,6 +13,7 @@ import pytest
 from gpexplorer.reproduce import find, gbcd_tasks, names
 
 hv.extension("bokeh")
+pytestmark = pytest.mark.long
 ALL = [*(f"gbcd-fig{k}" for k in range(1, 5)), *(f"gbcd-table{k}" for k in range(2, 5))]
 TINY = {"rows": 120, "block": 40, "points": 9, "regressors": 20, "seconds": 100.0}
 QUICK = ("GBCD", "CG", "GBCD, coarse", "PCG", "Cholesky")  # the others end late

@@ -11,6 +11,7 @@ from nbclient import NotebookClient
 
 from standins import FILES
 
+pytestmark = pytest.mark.long
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 

@@ -14,6 +14,8 @@ from gpexplorer.reproduce import cholqr_continuous, cholqr_discrete, cholqr_fig1
 
 hv.extension("bokeh")
 
+pytestmark = pytest.mark.long
+
 
 def wiggles() -> Dataset:
     """In the place of Snelson's set, which is not in every checkout."""

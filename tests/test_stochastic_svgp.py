@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,16 +12,6 @@ from gpexplorer.features.deep import views
 from gpexplorer.methods.stochastic.gpytorch_svgp import covariance, variance
 from gpexplorer.methods.stochastic.svgp import shapes
 from oracles_stochastic import begun, dense, method, model, problem
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Matrices of 10 x 10: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
 
 KINDS: list[dict[str, Any]] = [{}, {"kernel": "gaussian"}]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
@@ -21,15 +20,6 @@ from gpexplorer.views.live import Live
 from oracles_stochastic import method, problem
 
 SETTINGS = {"width": 8, "batch_size": 16, "minibatches": 4, "evaluate_every": 2, "epochs": 6}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small matrices: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache

@@ -1,0 +1,30 @@
+"""Shapes written in signatures hold at every call, in a process where each call is checked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FILES = ("kernels", "objectives", "tall", "reduction", "grief", "rivals_inputs")
+PROGRAM = """
+import sys, pytest
+code = pytest.main(sys.argv[1:])  # conftest.py has calls checked from here on
+import torch
+from jaxtyping import TypeCheckError
+from gpexplorer.linalg.tall import times_rows
+with pytest.raises(TypeCheckError):
+    times_rows(torch.ones(3, 2), torch.ones(4, 5))
+sys.exit(code)
+"""
+
+
+def test_shapes_hold_at_every_call_and_a_wrong_one_is_seen(root: Path):
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    files = [f"tests/test_{name}.py" for name in FILES]
+
+    program = [sys.executable, "-c", PROGRAM, "-q", "-x", *files]
+    done = subprocess.run(program, cwd=root, env=env, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
