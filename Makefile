@@ -17,12 +17,7 @@ app: .venv/.app ## install and serve the explorer at http://localhost:5006/explo
 	$(BIN)/python -m gpexplorer serve --port $(PORT)
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
-ifeq ($(ARGS),)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not ui"
-	$(BIN)/python -m pytest -m ui
-else
-	$(BIN)/python -m pytest $(ARGS)
-endif
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --no-loadscope-reorder)
 
 lint: .venv/.test ## ruff, the types and the import contract
 	$(BIN)/ruff check .

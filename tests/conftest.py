@@ -30,9 +30,16 @@ QUIET = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of half a minute and more come first, so that no worker is left with one at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Side by side, a file stays with one worker, and so do all that open the page; what takes longest comes first."""
+
+    def marked(item: pytest.Item, name: str) -> bool:
+        return item.get_closest_marker(name) is not None
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("page" if marked(item, "ui") else item.path.stem))
+    items.sort(key=lambda item: (not marked(item, "ui"), not marked(item, "long")))
 
 
 @pytest.fixture(scope="session", autouse=True)

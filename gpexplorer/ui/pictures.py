@@ -149,8 +149,9 @@ class Pictures(pn.viewable.Viewer):
     def visible(self) -> list[str]:
         """Keys of the views on the screen: those on top, and the one in the open tab."""
         keys = list(self.pictures)
-        under = [] if self._hurried else keys[ON_TOP:]
-        return keys[:ON_TOP] + under[self.tabs.active : self.tabs.active + 1]
+        if self._hurried:
+            return keys[:1]
+        return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
 
     @property
     def shown(self) -> str:
@@ -159,7 +160,7 @@ class Pictures(pn.viewable.Viewer):
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Only the pictures on top are drawn meanwhile; the one in the tab follows."""
+        """Only the first picture is drawn meanwhile; the others follow."""
         self._hurried = True
         yield
         self._hurried = False
