@@ -85,9 +85,14 @@ class Explorer(pn.viewable.Viewer):
         return [self.presets, self.sources, self.choices]
 
     @property
-    def main(self) -> list[Any]:
-        """What goes beside it."""
-        return [self.title, self.transport, self.status, self.pictures, self.below, self.pulse]
+    def top(self) -> list[Any]:
+        """What goes beside it, and is looked at first."""
+        return [self.title, self.transport, self.status, self.pictures.top]
+
+    @property
+    def rest(self) -> list[Any]:
+        """What goes under that."""
+        return [self.pictures.tabs, self.below, self.pulse]
 
     def adopt(self, asking: Asking) -> None:
         """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""
@@ -217,4 +222,5 @@ class Explorer(pn.viewable.Viewer):
     def __panel__(self) -> Any:
         self.start()
         side = pn.Column(*self.controls, width=330)
-        return pn.Row(side, pn.Column(*self.main, sizing_mode="stretch_width"), sizing_mode="stretch_width")
+        main = pn.Column(*self.top, *self.rest, sizing_mode="stretch_width")
+        return pn.Row(side, main, sizing_mode="stretch_width")

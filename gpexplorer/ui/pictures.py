@@ -128,11 +128,10 @@ def _options(view: Any) -> dict[str, Any]:
     return {k: v for k, v in view.param.values().items() if not (held[k].constant or held[k].readonly)}
 
 
-class Pictures(pn.viewable.Viewer):
-    """All pictures of the open run."""
+class Pictures:
+    """All pictures of the open run: those on `top`, and under it the `tabs`."""
 
-    def __init__(self, asked: Asked, **params: Any) -> None:
-        super().__init__(**params)
+    def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
@@ -143,7 +142,6 @@ class Pictures(pn.viewable.Viewer):
         self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
         self.tabs.param.watch(lambda _: self._tell(), "active")
-        self._layout = pn.Column(self.top, self.tabs, sizing_mode="stretch_width")
 
     @property
     def visible(self) -> list[str]:
@@ -225,6 +223,3 @@ class Pictures(pn.viewable.Viewer):
     def _tell(self) -> None:
         self._asked.show(self.visible)
         self._asked.again()
-
-    def __panel__(self) -> Any:
-        return self._layout

@@ -66,12 +66,12 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
 
     tour = Tour(welcome=controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
-    side = pn.Column(sizing_mode="stretch_width")
+    side, rest = pn.Column(sizing_mode="stretch_width"), pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
-        main=[pn.Column(Mending(), *explorer.main, Keys(explorer.key), tour, sizing_mode="stretch_width")],
+        main=[pn.Column(Mending(), *explorer.top, rest, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],
@@ -81,17 +81,18 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
-    pn.state.onload(lambda: _complete(explorer, side if controls else None))
+    under = [*explorer.rest, Keys(explorer.key), tour]
+    pn.state.onload(lambda: _complete(explorer, [(rest, under), *([(side, explorer.controls)] if controls else [])]))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
     return page
 
 
-def _complete(explorer: Explorer, side: pn.Column | None) -> None:
-    """What can wait until the first pictures are on the screen: the controls, and to follow the run."""
+def _complete(explorer: Explorer, later: list[tuple[pn.Column, list[Any]]]) -> None:
+    """What can wait until the first picture is on the screen: the tabs, the controls, and to follow the run."""
     with together():
-        if side is not None:
-            side[:] = explorer.controls
+        for place, parts in later:
+            place[:] = parts
         explorer.start()
     shelf.later()
 
