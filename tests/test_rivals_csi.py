@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from gpexplorer import kernels, methods
+from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.cholqr.lookahead import Lookahead
 from gpexplorer.problem import Dataset, Problem
+from oracles import projected_prediction
 from oracles_rivals import conditional_variances
 from test_rivals import SHIFTS, problem
 
@@ -96,6 +98,41 @@ def test_the_grid_is_searched_by_rows_held_out_and_the_best_is_fitted(shift: flo
     assert torch.allclose(steps[-1].state.theta, expected.double())
     mean, _ = method.posterior(task, steps[-1].state)(task.train.X)
     assert float((mean - task.train.y).square().mean()) < 0.1 * float(task.train.y.square().mean())
+
+
+def test_rows_held_out_have_no_say_in_what_judges_them() -> None:
+    task = problem()
+    method = methods["csi"](num_inducing=12, num_ahead=10)
+    order = torch.randperm(len(task.train), generator=generator(method.seed, "held out"))
+    held, fitting = order[:14], order[14:]
+    other = task.train.y.clone()
+    other[held] += 3.0
+    twin = Problem(Dataset(task.train.X, other), task.kernel, task.theta)
+
+    (rows, error), (again, worse) = (method._judged(at, task.theta) for at in (task, twin))
+
+    assert rows.tolist() == again.tolist()
+    assert set(rows.tolist()) <= set(fitting.tolist())
+    X, y, Z = task.train.X[fitting], task.train.y[fitting], task.train.X[rows]
+    mean, _ = projected_prediction(task.kernel, task.theta, X, y, Z, task.train.X[held])
+    for at, found in ((task, error), (twin, worse)):
+        off, spread = at.train.y[held] - mean, at.train.y[held] - y.mean()
+        assert found == pytest.approx(float(off.square().mean() / spread.square().mean()), rel=1e-5)
+
+
+def test_a_column_that_the_basis_nearly_holds_leaves_it_orthogonal() -> None:
+    """Once through Gram and Schmidt would leave nine digits of sixteen."""
+    task = problem()
+    factor = Lookahead(task.kernel, task.theta, task.train, 8, 4)
+    for row in (3, 40, 17, 60):
+        factor.add(row)
+    Q, noise = factor.Q[:4], torch.randn(70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    found = factor._orthonormal(Q.sum(0) + 1e-7 * noise)
+
+    assert float((Q @ found).abs().max()) < 1e-14
+    assert float(found.norm()) == pytest.approx(1.0, rel=1e-14)
+    assert not bool(factor._orthonormal(Q.sum(0)).any())
 
 
 def test_strings_have_a_noise_to_search_alone() -> None:

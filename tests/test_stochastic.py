@@ -197,8 +197,9 @@ def test_the_bias_of_a_minibatch_vanishes_as_it_grows_to_all_rows():
     model, learner = begun(method("bsgd", batch_size=40), at)
     theta = learner.point.theta.clone()
 
-    learner.gradient(torch.arange(40), 0)
+    value = learner.gradient(torch.arange(40), 0)
 
+    assert 20 * value == pytest.approx(float(dense(model, theta)))
     want = exact_gradient(model, theta, exact(model, theta)) / 40
     torch.testing.assert_close(learner.point.g[model.D :], want, rtol=1e-6, atol=1e-8)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)

@@ -77,6 +77,34 @@ def test_constraints_hold_after_every_minibatch(settings: dict):
         torch.testing.assert_close(learner.A, learner.A.T)
 
 
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: float):
+    model, learner = begun(method("minimax", batch_size=16, mu=3.0, rate_matrix=0.1), problem(shift=shift))
+    off_the_saddle(learner)
+    A, B, mu, n, eye = learner.A.clone(), learner.B.clone(), 3.0, model.n, torch.eye(model.D, dtype=torch.float64)
+    index, other = learner.rows(0), learner.other(0)
+    assert not torch.equal(index, other)
+
+    def per_row(rows: Tensor) -> Tensor:
+        """F / n by these rows, with the noise of now."""
+        Phi = model.features(learner.point.parts, model.rows(rows)[0]).Phi
+        return Phi.T @ Phi / len(rows) + learner.point.s2() / n * eye
+
+    learner.gradient(index, 0)
+    F, s2 = per_row(index), learner.point.s2()
+    learner.point.theta[-1] += 0.2
+    moved = (learner.point.s2() - s2) / n * eye
+    learner.after(0)
+
+    M = -mu * B / A.norm()
+    down = 2.0 * torch.linalg.inv(torch.linalg.inv(A) + M) - A
+    wanted = A - 0.1 * down - 0.1 * learner.kappa * (A - F) + moved
+    torch.testing.assert_close(learner.A, wanted)
+    inverse = torch.linalg.inv(wanted)
+    up = inverse @ (wanted - per_row(other)) @ inverse
+    torch.testing.assert_close(learner.B, within_ball(B + learner.b * wanted.norm() / mu * up))
+
+
 def test_projections_are_the_nearest_points():
     A = symmetric(6)
     floor = 0.5

@@ -44,6 +44,18 @@ def test_the_bound_stays_below_the_evidence_and_nears_it():
 
 
 @pytest.mark.parametrize("settings", KINDS)
+def test_the_mean_over_minibatches_is_the_bound_of_all_rows_and_so_is_the_slope(settings: dict):
+    _, learner = begun(method("svgp", batch_size=10, **settings), problem(n=50, shift=0.6))
+    parts = torch.randperm(50, generator=torch.Generator().manual_seed(1)).view(5, 10)
+
+    value, slope = learner.gradient(torch.arange(50), 0), learner.point.g.clone()
+    values = [(learner.gradient(rows, 0), learner.point.g.clone()) for rows in parts]
+
+    assert sum(one for one, _ in values) / 5 == pytest.approx(value)
+    torch.testing.assert_close(torch.stack([g for _, g in values]).mean(0), slope, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("settings", KINDS)
 def test_predictions_are_those_of_gpytorch(settings: dict):
     at = problem(n=40)
     small = method("svgp", batch_size=10, rate=0.01, **settings)
