@@ -58,6 +58,10 @@ class Dataset:
     target: str = "y"
     scale: Scale | None = None
 
+    def __repr__(self) -> str:
+        named = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+        return f"<Dataset of {len(self):,} rows: {self.target} from {named or f'{self.d} inputs'}>"
+
     def __len__(self) -> int:
         return len(self.y)
 

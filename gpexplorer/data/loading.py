@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -73,6 +74,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     `progress(done, total)`, which may raise to cancel; its rows come back scaled, as tensors over files in a cache.
     Raises DataError with one sentence, before anything runs.
     """
+    split, options = _own(split), {key: _own(value) for key, value in options.items()}
     if isinstance(source, Mapping) and "edits" in source:
         return edited(load({k: v for k, v in source.items() if k != "edits"}, split, **options), source["edits"])
     if isinstance(source, Mapping):
@@ -142,6 +144,11 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
+
+
+def _own(value: Any) -> Any:
+    """A number of NumPy's as Python's own, so that it is checked and hashed as that."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _exists(path: Path) -> bool:

@@ -12,7 +12,10 @@ from pathlib import PurePosixPath
 
 def quote(value: object, width: int = 40) -> str:
     """The value in double quotes, control characters replaced, at most `width` characters of it."""
-    text = "".join(c if c.isprintable() else "�" for c in str(value))
+    try:
+        text = "".join(c if c.isprintable() else "�" for c in str(value))
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = f"a {type(value).__name__} too long to write"
     return f'"{text[:width]}…"' if len(text) > width else f'"{text}"'
 
 

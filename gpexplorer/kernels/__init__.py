@@ -32,11 +32,16 @@ def make(text: str, d: int = 1) -> Covariance:
         raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
     if len(text) > LONGEST:
         raise KernelError(f"A kernel's text may have {LONGEST} characters; this one has {len(text)}.")
+    if not isinstance(d, int) or isinstance(d, bool):
+        raise KernelError(f"Kernel {text!r}: d is {d!r}; give the number of inputs, such as 8.")
 
     def atom(key: str) -> Covariance:
         if key not in registry:
-            close = difflib.get_close_matches(key, registry, n=3) or sorted(registry)
-            raise KernelError(f"Kernel {key!r} is not known; did you mean {', '.join(close)}?")
+            close = difflib.get_close_matches(key.lower(), registry, n=3)
+            way_out = (
+                f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(registry))}."
+            )
+            raise KernelError(f"Kernel {key!r} is not known; {way_out}")
         return registry[key](d)
 
     return parse(text, atom)

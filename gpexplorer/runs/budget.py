@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from .settings import number
 
 NAN = float("nan")
 
@@ -23,11 +26,17 @@ class Budget:
     steps: int | None = None
     seconds: float | None = None
 
+    def __post_init__(self) -> None:
+        """SettingError where a limit is no number of at least 0; infinitely many seconds are no limit."""
+        if self.steps is not None:
+            object.__setattr__(self, "steps", number("The budget's steps", self.steps, whole=True, low=0))
+        if self.seconds is not None and self.seconds != math.inf:
+            number("The budget's seconds", self.seconds, whole=False, low=0)
+
     @classmethod
-    def of(cls, limits: Mapping[str, float]) -> Budget:
+    def of(cls, limits: Mapping[str, Any]) -> Budget:
         """The budget a spec holds."""
-        steps = limits.get("steps")
-        return cls(None if steps is None else int(steps), limits.get("seconds"))
+        return cls(limits.get("steps"), limits.get("seconds"))
 
     def spent(self, steps: int, seconds: float) -> str:
         """Why a run that took this much must end, as a sentence; empty while it may go on."""

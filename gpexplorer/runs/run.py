@@ -19,7 +19,7 @@ from .clock import read
 from .counting import Counted, Counter
 from .endings import FINAL, enough_memory, failed, stopped
 from .trace import Record, Spent, Trace
-from .units import Of, in_units, inputs, targets
+from .units import Of, in_units, inputs, noise_var, targets
 
 if TYPE_CHECKING:
     from ..data import Split
@@ -58,6 +58,10 @@ class Run:
         self._clock, self._journal = clock, store
         self._steps: Steps | None = None
         self._halt, self._busy = threading.Event(), threading.RLock()
+
+    def __repr__(self) -> str:
+        reason = self.outcome.reason if self.outcome else "open"
+        return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps, {reason}>"
 
     def advance(self, score: bool = False) -> Record | None:
         """Take one step and return its record, or None when the run is over (`outcome` says why).
@@ -208,13 +212,10 @@ class Run:
 
     def _predictive(self, at: int, of: Of) -> Posterior:
         """From scaled inputs to answers in the units of the file."""
-        if of not in ("f", "y"):
-            raise ValueError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
         at, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
-        theta = getattr(state, "theta", self.problem.theta)
-        noise_var = float((2 * theta[-1]).exp()) if of == "y" else 0.0
+        noise = noise_var(of, getattr(state, "theta", self.problem.theta))
         with enough_memory(at):
-            return enough_memory(at)(in_units(self.method.posterior(self.problem, state), train, noise_var))
+            return enough_memory(at)(in_units(self.method.posterior(self.problem, state), train, noise))
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended; the budget alone leaves the method's memory for going on at once."""

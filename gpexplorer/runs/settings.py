@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import param
 
 from ..errors import SettingError
@@ -39,14 +40,27 @@ def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, An
 
 
 def number(owner: str, value: Any, *, whole: bool, low: float, high: float = math.inf, above: bool = False) -> Any:
-    """`value` if it is a finite (whole) number from `low` to `high`; SettingError otherwise."""
-    kind = "a whole number" if whole else "a number"
+    """`value` if it is a finite (whole) number from `low` to `high`, NumPy's too; SettingError otherwise."""
+    value = plain(value)
+    kind, form = ("a whole number", ",") if whole else ("a number", "g")
     right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    span = f"above {low:g}" if above else f"of at least {low:g}"
-    span += "" if math.isinf(high) else f" and at most {high:g}"
-    if not right or not math.isfinite(value) or value > high or (value <= low if above else value < low):
+    span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
+    span += "" if math.isinf(high) else f" and at most {high:{form}}"
+    if not right or not _is_finite(value) or value > high or (value <= low if above else value < low):
         raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
     return value
+
+
+def plain(value: Any) -> Any:
+    """A number of NumPy's as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond any float
+        return False
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -58,12 +72,16 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 def quoted(value: Any) -> str:
     """A value as text for a message, cut to a length that cannot fill a screen."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        text = f"a {type(value).__name__} too long to write"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
     """This value as JSON would hold it, once the parameter takes it."""
+    value = plain(value)
     _finite(owner, setting, value)
     given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
     try:
@@ -80,7 +98,7 @@ def _finite(owner: str, setting: param.Parameter[Any], value: Any) -> None:
     """Refuse what a bounds check lets through: true for 1, nan, infinity, and objects that JSON cannot hold."""
     numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
     for part in value if isinstance(value, (list, tuple)) else [value]:
-        odd = isinstance(part, float) and not math.isfinite(part)
+        odd = isinstance(part, (int, float)) and not _is_finite(part)
         strange = not isinstance(part, (bool, int, float, str, type(None)))
         if odd or strange or (numeric and isinstance(part, bool)):
             raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.")

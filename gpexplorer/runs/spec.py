@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from .. import data as data_sets
@@ -87,6 +88,8 @@ class Spec:
 
         The run's own spec then records what those data held, so that its name still says what was computed.
         """
+        if not (store is None or hasattr(store, "take_up")):
+            raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
         spec, split = self._read(data)
         problem, split = spec._problem(split)
         method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
@@ -154,9 +157,10 @@ class Spec:
         return number("split", split, whole=True, low=0, high=LARGEST_INTEGER)
 
     def _check_kernel(self, kernel: Any) -> str | dict[str, Any]:
-        named = {"name": kernel} if isinstance(kernel, str) else _plain("kernel", dict(_mapping("kernel", kernel)))
-        if not set(named) <= {"name", "theta"} or not isinstance(named.get("name"), str):
+        held = dict(kernel) if isinstance(kernel, Mapping) else {"name": kernel}
+        if not set(held) <= {"name", "theta"} or not isinstance(held.get("name"), str):
             raise SettingError(f'kernel is {quoted(kernel)}; give a key, or {{"name": key, "theta": [...]}}.')
+        named = _plain("kernel", held)
         named["name"] = kernels.make(named["name"], 1).key  # "se * linear" and "se*linear" are one kernel
         if "theta" in named:
             theta = named["theta"] if isinstance(named["theta"], list) else [named["theta"]]
@@ -190,6 +194,8 @@ class Spec:
 
 def parsed(text: str | bytes) -> dict[str, Any]:
     """The object in this text, its fields not looked at yet; SettingError where it is none, or too long."""
+    if not isinstance(text, (str, bytes, bytearray)):
+        raise SettingError(f"The spec is {quoted(text)}; give its JSON as text.")
     if len(text) > LARGEST:
         raise SettingError(f"The spec is longer than {LARGEST} characters, the most that are read.")
     try:
@@ -202,7 +208,14 @@ def parsed(text: str | bytes) -> dict[str, Any]:
 
 
 def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, default=_listed)
+
+
+def _listed(value: Any) -> Any:
+    """Numbers and arrays of NumPy and torch as JSON holds them, such as a theta that was learned."""
+    if not isinstance(value, (np.generic, np.ndarray, torch.Tensor)):
+        raise TypeError(f"JSON holds no {type(value).__name__}.")
+    return value.tolist()
 
 
 def _plain(name: str, value: Any) -> Any:

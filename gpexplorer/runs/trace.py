@@ -47,10 +47,10 @@ class Trace(Sequence[Record]):
     def __getitem__(self, at: int | slice) -> Record | list[Record]:
         try:
             return self._records[at]
-        except IndexError:
+        except (IndexError, TypeError):
             count = len(self._records)
             has = f"it has {count}, from 0 to {count - 1}" if count else "it has none yet: advance it first"
-            raise RecordError(f"The run has no record {at}; {has}.") from None
+            raise RecordError(f"The run has no record {at!r}; {has}.") from None
 
     def __len__(self) -> int:
         return len(self._records)

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..errors import DataError
+from ..errors import DataError, SettingError
 from ..problem import Dataset, Posterior, Prediction
 
 BLOCK = 8192  # rows predicted at once: a [BLOCK, m] cross-covariance is what a prediction holds in memory
@@ -24,16 +24,43 @@ def inputs(X: Any, train: Dataset) -> Any:
     """
     if not isinstance(train.X, Tensor):
         return X
-    if isinstance(X, pd.DataFrame) and set(train.names) <= set(X.columns):
-        X = X[list(train.names)]
-    if not isinstance(X, Tensor):
-        X = torch.from_numpy(np.array(X, dtype=np.float64))  # a copy: frames lend memory that torch must not share
-    X = X.to(train.X.device, torch.float64)
+    X = _named(X, train.names) if isinstance(X, pd.DataFrame) else X
+    X = _numbers(X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
+    if not bool(X.isfinite().all()):
+        rows = int((~X.isfinite()).any(1).sum())
+        raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
     if train.scale is not None:
         X = (X - train.scale.x_mean.to(X)) / train.scale.x_sd.to(X)
     return X.to(train.X.dtype)
+
+
+def _named(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+    """The training columns by name, in their order; a frame that shares no name with them is taken by place."""
+    missing = [name for name in names if name not in X.columns]
+    if missing and len(missing) < len(names):
+        held = ", ".join(map(repr, X.columns[:12]))
+        raise DataError(f"Inputs have no column {missing[0]!r} but {held}: give every column trained on, or an array.")
+    return X if missing else X[list(names)]
+
+
+def _numbers(X: Any) -> Tensor:
+    try:
+        # a copy: frames lend memory that torch must not share
+        numbers = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns].") from None
+    if numbers.is_complex():
+        raise DataError("Inputs are complex numbers: give real and imaginary parts as columns.")
+    return numbers
+
+
+def noise_var(of: Of, theta: Tensor) -> float:
+    """What an observation has beyond f, in the scaled space: exp(2 theta_p), and 0 for f itself."""
+    if of not in ("f", "y"):
+        raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
+    return float((2 * theta[-1]).exp()) if of == "y" else 0.0
 
 
 def targets(y: Tensor, train: Dataset) -> Tensor:

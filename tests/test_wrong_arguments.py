@@ -1,0 +1,113 @@
+"""Wrong arguments on the public shelf: a sentence that names the object, the number and the way out, and no work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError
+from gpexplorer.methods.base import registry
+from gpexplorer.runs import Run
+from toy import Toy
+
+ROWS = {"name": "friedman1", "n": 40}
+HUGE = 10**400
+LONGER = 10**5000  # more digits than Python writes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _toy() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry, "toy", Toy)
+        yield
+
+
+def spec(**fields: Any) -> gpx.Spec:
+    return gpx.Spec("toy", **{"data": ROWS, "kernel": "se", **fields})
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    opened = spec().open()
+    opened.finish(steps=2)
+    return opened
+
+
+CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
+    (
+        lambda: spec(seed=HUGE),
+        SettingError,
+        "seed is 1000.*give a whole number .* at most 9,007,199,254",
+    ),
+    (lambda: spec(seed=LONGER), SettingError, "seed is a int too long to write; give a whole number"),
+    (lambda: spec(budget={"seconds": HUGE}), SettingError, "budget's seconds is 1000.*give a number above 0"),
+    (lambda: spec(settings={"block": HUGE}), SettingError, "toy's block is 1000"),
+    (lambda: spec(kernel=3), SettingError, 'kernel is 3; give a key, or {"name": key'),
+    (lambda: spec(kernel=gpx.kernels.make("se", 2)), SettingError, "kernel is <kernel se, d=2.*give a key"),
+    (lambda: gpx.Spec.from_json(None), SettingError, "The spec is None; give its JSON as text"),  # type: ignore[arg-type]
+    (lambda: spec().open(store="here"), SettingError, r"give a Store, say gpexplorer.Store\('here'\)"),  # type: ignore[arg-type]
+    (lambda: gpx.kernels.make("SE-ARD"), KernelError, "'SE-ARD' is not known; did you mean se-ard"),
+    (lambda: gpx.kernels.make("nothing"), KernelError, "not known; choose one of histogram, "),
+    (lambda: gpx.load("friedman1", n=LONGER), DataError, 'n="a int too long to write" must be a whole number'),
+    (lambda: spec().open().finish(steps=-1), SettingError, "budget's steps is -1; give a whole number of at least 0"),
+    (lambda: spec().open().finish(seconds=float("nan")), SettingError, "budget's seconds is nan"),
+    (lambda: spec().open().progress({"steps": "x"}), SettingError, "budget's steps is 'x'"),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "says"), CALLS, ids=[says[:30] for _, _, says in CALLS])
+def test_a_wrong_argument_is_answered_with_a_sentence(
+    call: Callable[[], object], kind: type[GPExplorerError], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        call()
+
+
+INPUTS = {
+    "not rows of numbers .*could not convert": [["a"] * 10],
+    "not rows of numbers .*inhomogeneous": [[1.0], [2.0, 3.0]],
+    "are complex numbers: give real and imaginary parts": torch.zeros(2, 10, dtype=torch.complex128),
+    "missing or infinite values in 1 of 3 rows": np.vstack([np.zeros((2, 10)), np.full((1, 10), np.nan)]),
+    r"shape \[10\]; the training data need \[rows, 10\]": np.zeros(10),
+    "have no column 'x2' .*'x1'": pd.DataFrame(np.zeros((2, 10)), columns=["x1", *"bcdefghij"]),
+}
+
+
+@pytest.mark.parametrize("says", INPUTS)
+def test_predictions_are_asked_with_rows_of_numbers(run: Run, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        run.posterior()(INPUTS[says])
+
+
+@pytest.mark.parametrize("at", ["x", 1.5, 99, float("nan")])
+def test_a_record_that_is_not_there(run: Run, at: Any) -> None:
+    with pytest.raises(RecordError, match=r"has no record .*; it has 3, from 0 to 2"):
+        run.posterior(at=at)
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    theta = np.array([0.1, 0.2, -1.0])
+    mine = spec(seed=3, settings={"block": 7}, data={"name": "friedman1", "n": 40}, split=1, budget={"steps": 2})
+    theirs = spec(
+        seed=np.int64(3), settings={"block": np.int32(7)}, data={"name": "friedman1", "n": np.int64(40)},
+        split=np.int8(1), budget={"steps": np.uint8(2)},
+    )  # fmt: skip
+    assert mine.to_json() == theirs.to_json()
+    for learned in (theta, torch.tensor(theta, requires_grad=True), theta.tolist()):
+        assert spec(kernel={"name": "se", "theta": learned}).kernel == {"name": "se", "theta": theta.tolist()}
+    mine_rows, their_rows = (
+        gpx.load("friedman1", n=40, split=1),
+        gpx.load("friedman1", n=np.int64(40), split=np.int8(1)),
+    )  # type: ignore[arg-type]
+    assert mine_rows.key == their_rows.key
+
+
+def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
+    assert repr(run) == "<Run of toy on 36 rows: 2 steps, budget>"
+    assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"
