@@ -109,5 +109,5 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
 
 
 def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
-    assert repr(run) == "<Run of toy on 36 rows: 2 steps, budget>"
+    assert repr(run) == "<Run of toy on 36 rows: 2 steps>"
     assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"

@@ -60,8 +60,7 @@ class Run:
         self._halt, self._busy = threading.Event(), threading.RLock()
 
     def __repr__(self) -> str:
-        reason = self.outcome.reason if self.outcome else "open"
-        return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps, {reason}>"
+        return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps>"
 
     def advance(self, score: bool = False) -> Record | None:
         """Take one step and return its record, or None when the run is over (`outcome` says why).
