@@ -72,7 +72,7 @@ def report(name: str, p: int, rows: int, chains: int, iterations: int, large: in
 
 def _setup(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, gemm: float) -> Iterator[str]:
     n, p = len(train), len(index)
-    basis, strips = Eigenfunctions(grid, theta, index), list(row_blocks(n, 3 * train.y.element_size() * p))
+    basis, strips = Eigenfunctions(grid, theta, index), list(row_blocks(n, 3 * train.y.element_size() * p // 2))
     phi = median_seconds(lambda: [basis(train.X[rows]) for rows in strips], 3)
     F, A, floor = basis(train.X[strips[0]]), train.y.new_zeros(p, p), 1.0 * n * p * p / gemm
     half = median_seconds(lambda: _added(A, F, len(strips)), 3) * n / (len(strips) * F.shape[1])

@@ -20,11 +20,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..errors import KernelError, SettingError
+from ..linalg.blocks import row_blocks
 from ..problem import Kernel
 
 MARGIN = 0.1  # of an input's range, beyond it on each side
 SORTED = 100_000  # rows that quantiles are taken of, at most about twice
 LEAST = 1e-10  # of the largest 1-D eigenvalue: below it eigenvectors, and their slopes in theta, are rounding
+TILE_BYTES = 2**20  # of products made at once: they are still near when they are multiplied
 
 
 class Spectrum(NamedTuple):
@@ -130,6 +132,7 @@ class Eigenfunctions:
     Products over few axes are shared by many eigenfunctions: they are formed once, in a balanced tree over the axes,
     so that a call costs about 3 n p multiplications and copies instead of n p d. A row of T_i is no longer than the
     i-th factor's standard deviation: plain products cannot overflow, and agree with sums of logarithms to rounding.
+    The last product, by far the largest, is made a few functions at a time, which are still near when they are read.
     """
 
     def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"]) -> None:
@@ -143,7 +146,14 @@ class Eigenfunctions:
 
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "p n"]:
         """Phi' [p, n]: eigenfunctions are rows here, so that a product of two of them runs along memory."""
-        return self._grown(self._tree, X)
+        node, left = self._tree, self._grown(self._tree.left, X)
+        if node.right is None or left.requires_grad:
+            return self._joined(node, left, X)
+        right, out = self._grown(node.right, X), left.new_empty(len(node.of_left), len(X))
+        for part in row_blocks(len(out), out.element_size() * max(len(X), 1), TILE_BYTES):
+            torch.index_select(left, 0, node.of_left[part], out=out[part])
+            out[part] *= right.index_select(0, node.of_right[part])
+        return out
 
     def table(self, values: Tensor, vectors: Tensor) -> Tensor:
         """What of an axis does not depend on x [mbar, k]."""
@@ -156,7 +166,11 @@ class Eigenfunctions:
     def _grown(self, node: Branch | int, X: Tensor) -> Tensor:
         if isinstance(node, int):
             return self.tables[node].T @ self.left(node, X[:, node])
-        left = self._grown(node.left, X).index_select(0, node.of_left)
+        return self._joined(node, self._grown(node.left, X), X)
+
+    def _joined(self, node: Branch, left: Tensor, X: Tensor) -> Tensor:
+        """The products of a branch, those of its left half given."""
+        left = left.index_select(0, node.of_left)
         if node.right is None:
             return left
         right = self._grown(node.right, X).index_select(0, node.of_right)

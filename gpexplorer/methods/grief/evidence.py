@@ -58,7 +58,7 @@ def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> 
     A, c = y.new_zeros(p, p), y.new_zeros(p)
     with torch.no_grad():
         basis = choice(theta)
-        for rows in row_blocks(len(y), _row_bytes(choice, X)):
+        for rows in row_blocks(len(y), _row_bytes(choice, X, 1.5)):
             F = basis(X[rows])  # [p, block]
             add_gram_(A, F)
             c.addmv_(F, y[rows])
@@ -81,7 +81,7 @@ def gradient(choice: Choice, theta: Tensor, train: Dataset, now: Gram, apply: Ma
 def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]) -> Sums:
     """The part of dNLML/dtheta that goes through Phi, of one strip of rows."""
     (X, y), (middle, w), total = strip, outer, torch.zeros_like(theta)
-    for rows in row_blocks(len(y), _row_bytes(choice, X)):
+    for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0)):
         at = theta.clone().requires_grad_(True)
         with torch.enable_grad():
             F = choice(at)(X[rows])  # [p, block]
@@ -91,6 +91,6 @@ def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], str
     return (total,)
 
 
-def _row_bytes(choice: Choice, X: Tensor) -> int:
-    """What a row takes: its functions with their slopes, and some covariances with each axis and theirs."""
-    return X.element_size() * (3 * len(choice) + ON_AXES * X.shape[1])
+def _row_bytes(choice: Choice, X: Tensor, times: float) -> int:
+    """What a row takes: its functions, so many `times` with what they are made of, and covariances with each axis."""
+    return int(X.element_size() * (times * len(choice) + ON_AXES * X.shape[1]))
