@@ -96,7 +96,7 @@ def test_a_missing_record_is_noticed(tmp_path: Path):
     rows = journal(store, spec).read_bytes().splitlines(keepends=True)
     journal(store, spec).write_bytes(b"".join(rows[:3] + rows[4:]))
 
-    with pytest.raises(StoreError, match="goes from record 1 to 3: records are missing"):
+    with pytest.raises(StoreError, match="has record 3 where 2 is due: lines are missing"):
         store.open(spec)
 
 

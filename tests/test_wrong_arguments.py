@@ -11,9 +11,12 @@ import pytest
 import torch
 
 import gpexplorer as gpx
-from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError
+from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
 from gpexplorer.methods.base import registry
 from gpexplorer.runs import Run
+from gpexplorer.runs.race import Race
+from gpexplorer.runs.scaling import Scaling
+from gpexplorer.runs.sweep import around, grid
 from toy import Toy
 
 ROWS = {"name": "friedman1", "n": 40}
@@ -57,6 +60,22 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.load("friedman1", n=LONGER), DataError, 'n="a int too long to write" must be a whole number'),
     (lambda: spec().open().finish(steps=-1), SettingError, "budget's steps is -1; give a whole number of at least 0"),
     (lambda: spec().open().finish(seconds=float("nan")), SettingError, "budget's seconds is nan"),
+    (lambda: grid(spec(), {"block": 3}), SettingError, "sweep over block is 3; give a list of values"),  # type: ignore[dict-item]
+    (lambda: grid(spec(), {"kernel": "se"}), SettingError, "sweep over kernel is 'se'; give a list of values"),
+    (lambda: grid(spec(), None), SettingError, "over is None; give names with lists"),  # type: ignore[arg-type]
+    (lambda: around(spec(), "blok"), SettingError, "no setting 'blok'; did you mean 'block'"),
+    (lambda: Race({"toy": spec()}, a_turn=0), SettingError, "a_turn is 0; give a number above 0"),
+    (lambda: Race({"toy": spec()}).finish(float("nan")), SettingError, "seconds is nan; give a number of at least 0"),
+    (lambda: Race({"toy": spec()}).scoreboard("smes"), SettingError, "keeps no 'smes'; did you mean 'smse'"),
+    (lambda: Race({"toy": spec()}).stop("tot"), SettingError, "no lane 'tot'; did you mean 'toy'"),
+    (lambda: Race([spec()]), SettingError, 'give {"its name": Spec'),  # type: ignore[arg-type]
+    (lambda: Scaling(spec(), "n", []), SettingError, "The sizes are "),
+    (lambda: Scaling(spec(), "n", 5), SettingError, "The sizes are 5; give whole numbers"),  # type: ignore[arg-type]
+    (lambda: Scaling(spec(), "n", [8]).slope("time"), SettingError, "There is no slope of 'time'"),
+    (lambda: gpx.Store(None), StoreError, "A store is a directory, not None"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("here\0there"), StoreError, "A store is a directory, not 'here"),
+    (lambda: gpx.Store("nowhere").open("toy"), SettingError, "opens a Spec, not 'toy'"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("nowhere").spec(None), StoreError, "has no run None; it has none"),  # type: ignore[arg-type]
     (lambda: spec().open().progress({"steps": "x"}), SettingError, "budget's steps is 'x'"),  # type: ignore[dict-item]
 ]
 
@@ -106,6 +125,10 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
         gpx.load("friedman1", n=np.int64(40), split=np.int8(1)),
     )  # type: ignore[arg-type]
     assert mine_rows.key == their_rows.key
+
+
+def test_a_sweep_over_an_array() -> None:
+    assert list(grid(spec(), {"block": np.arange(3, 5)})) == ["block=3", "block=4"]  # type: ignore[dict-item]
 
 
 def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:

@@ -115,5 +115,5 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
 
 def _record(line: dict[str, Any], due: int, classes: Classes) -> Record:
     if line["index"] != due:
-        raise StoreError(f"The journal goes from record {due - 1} to {line['index']}: records are missing.")
+        raise StoreError(f"The journal has record {line['index']} where {due} is due: lines are missing or doubled.")
     return Record(due, float(line["seconds"]), Spent(int(line["entries"])), decode(line, classes))

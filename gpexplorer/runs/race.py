@@ -16,8 +16,10 @@ import pandas as pd
 
 from ..errors import GPExplorerError, SettingError
 from .run import Run
+from .settings import closest, number, quoted
 from .spec import Spec
 
+SCORED = ("smse", "snlp", "rmse")
 METRICS = {"smse": "SMSE", "snlp": "SNLP"}
 
 
@@ -51,8 +53,9 @@ class Race:
 
         Raises SettingError where the specs do not share data, split, seed, kernel, device and precision.
         """
-        if not specs:
-            raise SettingError("A race needs a lane: give one Spec at least.")
+        if not isinstance(specs, Mapping) or not specs:
+            raise SettingError('A race needs a lane: give {"its name": Spec(...)}, one at least.')
+        a_turn = number("a_turn", a_turn, whole=False, low=0, above=True)
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
         if len(shared) > 1:
             raise SettingError("The lanes of a race must share data, split, seed, kernel, device and dtype.")
@@ -87,12 +90,15 @@ class Race:
 
     def finish(self, seconds: float) -> None:
         """Turns until every lane has worked this long, or is over."""
+        seconds = math.inf if seconds == math.inf else number("seconds", seconds, whole=False, low=0)
         while (lane := self.advance()) is not None:
             if lane.seconds >= seconds:
                 self.stop(lane.name, f"Its {seconds:g} seconds are used.")
 
     def stop(self, name: str, why: str = "Stopped.") -> None:
         """Take one lane out; what it has reached stays on the board."""
+        if name not in self.lanes:
+            raise SettingError(f"The race has no lane {quoted(name)}{closest(name, self.lanes)}")
         self.lanes[name].sentence = self.lanes[name].sentence or why
 
     def close(self) -> None:
@@ -108,8 +114,7 @@ class Race:
 
     def scoreboard(self, metric: str = "smse", at: Iterable[float] = (1, 3, 10, 30)) -> pd.DataFrame:
         """The metric each lane had after so many seconds of its own work; nan where it has not worked that long."""
-        board = self.board()
-        moments = list(at)
+        board, metric, moments = self.board(), _known(metric), list(at)
         cells = {
             name: [_by(board[board["lane"] == name], metric, moment, lane) for moment in moments]
             for name, lane in self.lanes.items()
@@ -118,7 +123,7 @@ class Race:
 
     def time_to_reach(self, metric: str = "smse") -> pd.DataFrame:
         """Seconds until the lane of the row was as good as the best of the column's lane; nan where it never was."""
-        board = self.board()
+        board, metric = self.board(), _known(metric)
         best = board.groupby("lane")[metric].min()
         found = {}
         for name in self.lanes:
@@ -145,9 +150,15 @@ class Race:
         if run.outcome is not None and run.outcome.reason != "budget":
             lane.sentence = run.outcome.message
         if len(run.trace) and not (run.outcome and run.outcome.reason == "failed"):
-            scores = {name: run.scores()[name] for name in ("smse", "snlp", "rmse")}
+            scores = {name: run.scores()[name] for name in SCORED}
             memory = run.method.cost(run.problem).memory
             lane.scored.append({"seconds": lane.seconds, "step": run.done, **scores, "memory": memory})
+
+
+def _known(metric: str) -> str:
+    if metric not in SCORED:
+        raise SettingError(f"A race keeps no {quoted(metric)}{closest(metric, SCORED)}")
+    return metric
 
 
 def _by(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:

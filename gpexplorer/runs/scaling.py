@@ -7,7 +7,7 @@ A size is measured in a process of its own (`measuring.in_child`); formulas are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from ..methods.base import registry
 from ..problem import Cost, Dataset, Problem
 from . import slopes, speed
 from .measuring import Measured, in_child
-from .settings import arguments, number
+from .settings import arguments, closest, number, quoted
 from .spec import DTYPES, Spec
 
 SETTINGS = {
@@ -115,6 +115,8 @@ class Scaling:
             why = f"it has {', '.join(known)}" if known else "its rows are in memory or a file, and cannot be redrawn"
             raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {why}.")
         self.spec, self.axis = spec, known[axis]
+        if not isinstance(values, Iterable) or not list(values):
+            raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")
         self.values = sorted({number("A size", value, whole=True, low=1) for value in values})
         self._measure, self._machine = measure, machine
         self.points: list[dict[str, Any]] = []
@@ -153,6 +155,8 @@ class Scaling:
     def slope(self, of: str = "seconds") -> slopes.Slope:
         """The fitted power of one column: "seconds" and "memory" as measured, or either with " predicted"."""
         frame = self.table()
+        if of not in frame:
+            raise SettingError(f"There is no slope of {quoted(of)}{closest(of, COLUMNS)}")
         return slopes.fit(frame["value"].tolist(), frame[of].astype(float).tolist())
 
     def formula(self, value: int, n: int, d: int) -> Cost:

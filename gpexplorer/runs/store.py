@@ -14,6 +14,7 @@ from .codec import classes_of
 from .journal import FILE, Journal, Kept, restored
 from .lines import read, read_whole, write_whole
 from .run import Run
+from .settings import quoted
 from .spec import Spec
 from .trace import Trace
 
@@ -25,13 +26,18 @@ class Store:
     """A directory of runs. Any number may read, and different runs be written, at once; a run has one writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).expanduser().resolve()
+        try:
+            self.path = Path(path).expanduser().resolve()
+        except (TypeError, ValueError, OSError) as error:
+            raise StoreError(f"A store is a directory, not {quoted(path)} ({error}): give its path.") from None
 
     def open(self, spec: Spec, data: Any = None) -> Run:
         """The run of this spec, going on from its last stored record; `data` as in `Spec.open`.
 
         StoreError where the run is being written elsewhere, is damaged, or the disk refuses.
         """
+        if not isinstance(spec, Spec):
+            raise SettingError(f"A store opens a Spec, not {quoted(spec)}: give Spec(...) or Spec.from_json(text).")
         return spec.open(store=self, data=data)
 
     def names(self) -> list[str]:
@@ -129,7 +135,7 @@ class Store:
 
     def directory(self, name: str) -> Path:
         """Where this run is kept; StoreError for a name that leads anywhere else."""
-        found = (self.path / name).resolve()
+        found = (self.path / str(name)).resolve()
         if found.parent != self.path:
             raise StoreError(f"{name!r} is not the name of a run: it leads out of {self.path}.")
         return found

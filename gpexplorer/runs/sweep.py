@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ..methods.base import registry
 from .cluster import connected
 from .compare import Finished
 from .run import Run
+from .settings import closest, plain, quoted
 from .spec import Spec
 
 MOST = 200  # runs of one sweep
@@ -34,9 +36,8 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
 
     A name is a field of the spec, or else a setting of its method. SettingError before anything runs.
     """
-    count = 1
-    for values in over.values():
-        count *= len(values)
+    over = _lists(over)
+    count = math.prod(map(len, over.values()))
     if not over or not 1 <= count <= MOST:
         raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
     found = {}
@@ -50,6 +51,8 @@ def around(spec: Spec, name: str) -> list[Any]:
     """A few values of a setting, or of "seed" or "split", to begin a sweep with: what it is now, and beside it."""
     if name in ("seed", "split"):
         return list(range(COUNT))
+    if name not in spec.settings:
+        raise SettingError(f"{spec.method} has no setting {quoted(name)}{closest(name, spec.settings)}")
     setting = registry[spec.method].param.objects()[name]
     if isinstance(setting, param.Boolean):
         return [False, True]
@@ -99,6 +102,16 @@ def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None 
         return Swept(name, Finished.of(run), outcome.message)
     finally:
         run.close()
+
+
+def _lists(over: Any) -> dict[str, list[Any]]:
+    """The values of each name as a list; a text or a single number is none."""
+    if not isinstance(over, Mapping):
+        raise SettingError(f'over is {quoted(over)}; give names with lists of values, such as {{"seed": [0, 1]}}.')
+    for name, values in over.items():
+        if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
+            raise SettingError(f"The sweep over {name} is {quoted(values)}; give a list of values.")
+    return {name: [plain(value) for value in values] for name, values in over.items()}
 
 
 def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
