@@ -84,3 +84,8 @@ def test_every_policy_and_start_lowers_the_objective_and_replays(policy: str, st
     assert torch.equal(again.inducing, last.inducing)
     assert torch.equal(again.pivots, last.pivots)
     assert again.objective == pytest.approx(last.objective, rel=1e-9)
+
+
+def test_an_epoch_is_sixty_swaps_or_one_for_each_point():
+    assert [CholQR()._limit(m) for m in (7, 60, 512)] == [7, 60, 60]
+    assert CholQR(swaps_per_epoch=90)._limit(512) == 90

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from gpexplorer.linalg import preconditioners
+from gpexplorer.linalg.preconditioners import sketched_root
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.gbcd.system import System
 from oracles_gbcd import SHIFTS, ended, gram, noise, quick, system, wavy
 
 
@@ -41,6 +43,23 @@ def test_sampled_blocks_follow_the_published_recursion(shift: float):
         z = a * v + (1 - a) * x
         torch.testing.assert_close(step.state.alpha, x, rtol=1e-8, atol=1e-9)
         assert step.info.active.tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_direction_of_a_sketched_block_is_the_published_one(shift: float):
+    """M = Khat + (s2 + lambda_r) I, and a pace that makes the largest eigenvalue of M^-1 A_BB one."""
+    task, rows, g = wavy(shift), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
+    A_BB, method = system(task)[rows][:, rows], quick("block-nystrom", rank=4)
+
+    found = method._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
+
+    drawn = torch.randn(30, 5, generator=generator(0, "sketch", 3), dtype=torch.float64)
+    root = sketched_root(A_BB - noise(task) * torch.eye(30, dtype=g.dtype), drawn[:, 1:])
+    least = torch.linalg.svdvals(root)[-1].square()
+    M = root @ root.T + (noise(task) + least) * torch.eye(30, dtype=g.dtype)
+    largest = torch.linalg.eigvals(torch.linalg.solve(M, A_BB)).real.max()
+    torch.testing.assert_close(found, torch.linalg.solve(M, g) / largest.clamp_min(1.0), rtol=0.05, atol=0.0)
+    torch.testing.assert_close(found / found.norm(), torch.nn.functional.normalize(torch.linalg.solve(M, g), dim=0))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -82,6 +82,14 @@ def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
     assert worth == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
 
 
+def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_chains():
+    draws = ar1(0.5, draws=500)
+
+    assert bulk_ess(np.exp(3.0 * draws)) == pytest.approx(bulk_ess(draws), rel=1e-9)
+    halves = np.where(np.arange(500) < 250, 0.0, 3.0)
+    assert bulk_ess(draws + halves) < 0.02 * bulk_ess(draws)
+
+
 def test_r_hat_sees_chains_apart_in_place_in_width_and_in_time():
     same = ar1(0.3, draws=500)
     assert rhat(same) < 1.01

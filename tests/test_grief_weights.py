@@ -14,9 +14,10 @@ from gpexplorer.linalg.krylov import begin, cg
 from gpexplorer.linalg.preconditioners import woodbury
 from gpexplorer.methods.grief.chains import Target
 from gpexplorer.methods.grief.grief import Grief
+from gpexplorer.methods.grief.mala import Density
 from gpexplorer.methods.grief.priors import log_normal
 from gpexplorer.methods.grief.rotated import Rotated, halves, likelihood
-from gpexplorer.methods.grief.weights import FLAT, FLOOR, chosen
+from gpexplorer.methods.grief.weights import FLAT, FLOOR, ascend, chosen
 from oracles_grief import predicted, problem
 
 
@@ -41,6 +42,17 @@ def test_by_likelihood_alone_each_weight_is_what_its_formula_says_and_the_rest_a
     assert float(z.min()) >= FLOOR
     lost = basis.rest + float(basis.u.square()[formula < 0].sum())
     assert s2 == pytest.approx(lost / (basis.n - int((formula > 0).sum())), rel=1e-2)
+
+
+def test_an_ascent_without_end_is_held_at_the_floor():
+    """Where a density rises for ever as weights vanish, no number is lost to e^-1000."""
+
+    def falling(z: torch.Tensor) -> Density:
+        return Density(-z.sum(1), -torch.ones_like(z))
+
+    found = ascend(falling, torch.zeros(3, dtype=torch.float64), torch.ones_like)
+
+    assert found.tolist() == [FLOOR] * 3
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

@@ -1,0 +1,41 @@
+"""Low-rank roots of a kernel matrix: what they equal, and that they stop where nothing is left to explain."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer.linalg.preconditioners import nystrom_root, pivoted_root, woodbury
+from oracles_gbcd import SHIFTS, gram, wavy
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_pivoted_root_is_the_nystrom_approximation_of_rows_that_were_explained_least(shift: float):
+    K, asked = gram(wavy(shift)), list[int]()
+
+    def columns(rows: torch.Tensor) -> torch.Tensor:
+        asked.extend(rows.tolist())
+        return K[:, rows]
+
+    L = pivoted_root(columns, K.diagonal(), 9)
+
+    Khat = K[:, asked] @ torch.linalg.solve(K[asked][:, asked], K[asked])
+    torch.testing.assert_close(L @ L.T, Khat, rtol=1e-7, atol=1e-9)
+    for k in range(1, 9):
+        left = K.diagonal() - L[:, :k].square().sum(1)
+        assert float(left[asked[k]]) == pytest.approx(float(left.max()))
+    other = nystrom_root(lambda rows: K[:, rows].clone(), torch.tensor(asked))
+    torch.testing.assert_close(other @ other.T, Khat, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_rows_that_repeat_end_a_pivoted_root_before_it_divides_by_rounding(shift: float):
+    K = gram(wavy(shift))[:6, :6].repeat(5, 5)
+
+    L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 20)
+
+    assert L.shape == (30, 6)
+    torch.testing.assert_close(L @ L.T, K, rtol=1e-9, atol=1e-10)
+    v = torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
+    s2 = 0.1
+    torch.testing.assert_close(woodbury(L, s2)(v), torch.linalg.solve(K + s2 * torch.eye(30).double(), v))
