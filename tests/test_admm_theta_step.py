@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.linalg.descent import Evaluated
 from gpexplorer.methods.admm import consensus, local
 from gpexplorer.methods.admm.folds import split
+from gpexplorer.methods.admm.learning import steepest
 from gpexplorer.methods.admm.theta_step import FIRST, LONGEST, Ground, Pull, bfgs, direction
 from gpexplorer.methods.base import registry
 from oracles_admm import covariance, problem
@@ -133,3 +136,44 @@ def test_the_scale_put_into_theta_is_that_of_highest_evidence(shift: float):
         rows += len(T)
 
     assert energy == pytest.approx(rows, rel=1e-6)
+
+
+def test_an_iteration_that_finds_nothing_better_keeps_the_theta_there_is():
+    method, task = registry["gpcv-admm-holdout"](rank=10), problem()
+    state = next(islice(method.steps(task), 1, None)).state
+    setup = consensus._setup(method, task)
+
+    after, _ = consensus._iterated(setup, state._replace(best=1e-9))
+    better, info = consensus._iterated(setup, state._replace(best=1e9))
+
+    assert after.best == 1e-9
+    torch.testing.assert_close(after.theta, state.theta, rtol=0, atol=0)
+    assert better.best == info.objective
+    torch.testing.assert_close(better.mean, after.mean, rtol=0, atol=0)
+    assert not torch.equal(better.theta, state.theta)
+
+
+def test_it_has_converged_only_where_theta_rests_and_the_constraint_holds():
+    method, task = registry["gpcv-admm-holdout"](rank=10), problem()
+    state = next(islice(method.steps(task), 1, None)).state._replace(still=method.patience, gap=0.5 * method.tolerance)
+
+    assert consensus._ending(method, state).reason == "converged"  # type: ignore[union-attr]
+    assert consensus._ending(method, state._replace(gap=2.0 * method.tolerance)) is None
+    assert consensus._ending(method, state._replace(still=method.patience - 1)) is None
+
+
+def test_steepest_descent_takes_no_step_that_falls_too_little():
+    """Eq 3 on a narrow valley whose first step leads far up the other side."""
+    scale, seen = np.array([1.0, 400.0]), list[np.ndarray]()
+
+    def valley(x: np.ndarray) -> Evaluated:
+        seen.append(x)
+        return Evaluated(float(0.5 * scale @ x**2), scale * x, None)
+
+    found = list(steepest(valley, np.array([1.0, 0.1]), "", 60))
+
+    values = [best.value for best in found]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.2 * values[0]
+    assert any(valley(x).value > values[0] for x in seen[:60])  # tried, and refused
+    assert all(best.value == pytest.approx(0.5 * scale @ best.point**2) for best in found)

@@ -189,6 +189,17 @@ def test_drift_over_two_thousand_swaps_is_small_and_reported() -> None:
     assert s.rebuild() < 1e-6
 
 
+def test_a_rebuild_says_how_far_the_objective_was_off_and_puts_it_right() -> None:
+    task = problem()
+    s = swapper(task, "vfe")
+    right = s.factor.total
+    s.factor.logdet += 0.02 * abs(right)
+    s.factor.terms = s.factor._terms()
+
+    assert s.rebuild() == pytest.approx(0.01, rel=1e-6)
+    assert s.factor.total == pytest.approx(right, rel=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_both_precisions_reach_the_same_objective(dtype: torch.dtype) -> None:
     task = problem()

@@ -13,6 +13,7 @@ from gpexplorer.methods.grief.chains import Target
 from gpexplorer.methods.grief.diagnostics import bulk_ess, rhat
 from gpexplorer.methods.grief.mala import Density, randomness, tuned, tuning, walk
 from gpexplorer.methods.grief.mcmc import GriefMCMC
+from gpexplorer.methods.grief.priors import log_normal
 from gpexplorer.methods.grief.rotated import halves, likelihood
 from oracles_grief import problem
 
@@ -80,6 +81,27 @@ def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
     worth = np.mean([bulk_ess(ar1(rho, seed=seed)) for seed in range(4)])
 
     assert worth == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("chains", [1, 3])
+def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_value(chains: int, shift: float):
+    method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, weight_variance=2.0)
+    basis = method.basis(problem(shift), problem(shift).theta)[0]
+    target = Target(basis, method.weight_prior, log_normal(0.3, 0.04))
+    q, rng = len(basis.e) + 1, torch.Generator().manual_seed(3)
+    z = torch.randn(chains, q, generator=rng, dtype=torch.float64)
+
+    found = target.density()(z.clone())
+
+    mu, tau = target.prior
+    prior = -0.5 * ((z - mu) / tau).square().sum(1)
+    torch.testing.assert_close(found.value, likelihood(halves(basis), z).value + prior)
+    for j in range(q):
+        move = torch.zeros_like(z)
+        move[:, j] = 1e-5
+        up, down = (target.density()(z + sign * move).value for sign in (1, -1))
+        torch.testing.assert_close(found.slope[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
 def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_chains():
