@@ -62,9 +62,18 @@ def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
     for name in race.lanes:
         own = board[board["lane"] == name]
         assert matrix.loc[name, name] == own.loc[own["snlp"].idxmin(), "seconds"]
-    best = race.winners()["snlp"]
-    assert matrix.loc[best].notna().all()
-    assert board["snlp"].min() == board.loc[board["lane"] == best, "snlp"].min()
+    now = {name: board.loc[board["lane"] == name, "snlp"].iloc[-1] for name in race.lanes}
+    assert race.winners()["snlp"] == min(now, key=lambda name: now[name])
+
+
+def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
+    race = Race(specs())
+    first, second, *others = race.lanes
+    scored = {first: [0.1, 0.3], second: [0.5, 0.2], **dict.fromkeys(others, [0.9])}
+    for name, lane in race.lanes.items():
+        lane.scored = [{"seconds": t, "smse": smse, "snlp": smse} for t, smse in enumerate(scored[name])]
+
+    assert race.winners() == {"smse": second, "snlp": second}
 
 
 def test_a_lane_that_fails_says_why_and_the_race_goes_on():

@@ -90,6 +90,18 @@ def test_gpytorch_computes_the_same_bound_and_gradient(key: str, shift: float) -
     assert torch.allclose(our_slopes.Z, their_slopes.Z, rtol=1e-3, atol=1e-3)
 
 
+def test_gpytorch_says_what_jitter_it_needed() -> None:
+    task = problem()
+    kernel, Z = kernels.make("se", 2), free_points(task).repeat(2, 1)  # every point twice: K_mm is singular
+    theta = kernel.start(task.train)
+
+    theirs, slopes = gpytorch_bound.gradient(kernel, theta, task.train, Z)
+
+    assert 0.0 < theirs.jitter < 1e-6
+    assert theirs.terms == pytest.approx(sparse(kernel, theta, task.train, Z, "vfe").terms, rel=1e-3)
+    assert torch.isfinite(slopes.Z).all()
+
+
 def test_both_engines_go_the_same_way() -> None:
     settings = {"num_inducing": 6, "max_epochs": 1, "evaluations": 8}
     ours = trajectory("sgpr", problem(), **settings)[-1]

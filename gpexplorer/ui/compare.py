@@ -122,7 +122,9 @@ class ComparePanel(pn.viewable.Viewer):
         said = [
             f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in compare.best(self.runs, SCORES[:2]).items()
         ]
-        self.note.object = "Best in " + ", in ".join(said) + "." if said else ""
+        beside = {(repr(run.spec.data), repr(run.spec.split)) for run in self.runs.values()}
+        apart = f" They are on {len(beside)} sets of rows: compare scores within one." if len(beside) > 1 else ""
+        self.note.object = "Best in " + ", in ".join(said) + "." + apart if said else ""
 
     def update(self) -> None:
         """Take the runs of a sweep that have ended since, and notes that were written."""

@@ -14,6 +14,7 @@ from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs import Spec
 from ..runs.race import METRICS, Race
+from ..views.base import legend_cols
 from ..views.live import Live
 from ..views.race import Lanes
 from .escape import text
@@ -21,7 +22,8 @@ from .racer import Racer, Standing
 from .wording import nbytes, number
 
 FIRST = ("cholqr", "greedy-variance", "pcg", "grief")
-HEIGHT = 300
+HEIGHT = 260
+LINE = 18  # pixels of a line of the legend
 ENGINE, AT = "engine", "@"
 CSS = """
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
@@ -56,9 +58,10 @@ class RacePanel(pn.viewable.Viewer):
         )
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
-        self.pictures = pn.Row(sizing_mode="stretch_width", min_height=HEIGHT, visible=False)
+        self.reach = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
+        self.pictures = pmui.FlexBox(sizing_mode="stretch_width", min_height=HEIGHT, flex_wrap="wrap", visible=False)
         head = pmui.FlexBox(self.methods, self.seconds, self.go, self.again, align_items="center", gap="4px")
-        self._layout = pn.Column(head, self.note, self.table, self.pictures, sizing_mode="stretch_width")
+        self._layout = pn.Column(head, self.note, self.table, self.pictures, self.reach, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
         """Begin, pause, go on."""
@@ -73,7 +76,7 @@ class RacePanel(pn.viewable.Viewer):
     def reset(self) -> None:
         """Give up this race; the next one may have other lanes."""
         self.close()
-        self.table.object, self.note.object, self.pictures.visible = "", "", False
+        self.table.object, self.note.object, self.reach.object, self.pictures.visible = "", "", "", False
         self._show_playing()
 
     def update(self) -> None:
@@ -81,7 +84,7 @@ class RacePanel(pn.viewable.Viewer):
         standing = self._racer.take() if self._racer is not None else None
         if standing is None:
             return
-        self.table.object = _table(standing)
+        self.table.object, self.reach.object = _table(standing), _reach(standing)
         self.note.object = _note(standing)
         for metric, live in self._live.items():
             live.update(self._lanes[metric].data(standing.board))
@@ -118,9 +121,11 @@ class RacePanel(pn.viewable.Viewer):
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
         self._live = {m: Live(lanes, lanes.data(empty), self._theme) for m, lanes in self._lanes.items()}
+        tall = HEIGHT + LINE * len(names) // legend_cols(names)
         for live in self._live.values():
-            live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
-        self.pictures[:] = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width") for live in self._live.values()]
+            live.figure.update(sizing_mode="stretch_width", height=tall, output_backend="canvas")
+        panes = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=tall) for live in self._live.values()]
+        self.pictures[:] = [pn.Column(pane, styles={"flex": "1 1 330px", "min-width": "0"}) for pane in panes]
         self.pictures.visible = True
 
     def _show_playing(self) -> None:
@@ -167,3 +172,21 @@ def _table(standing: Standing) -> str:
         row = "".join(f"<td>{text(cell)}</td>" for cell in [name, *cells])
         lines.append(f'<tr{ahead}>{row}<td class="why">{text(standing.sentences[name], 200)}</td></tr>')
     return f"<table>{''.join(lines)}</table>"
+
+
+def _reach(standing: Standing) -> str:
+    """Seconds until the lane of a row was as good as the best of the lane of a column."""
+    reach = standing.reach
+    if len(reach) < 2 or not reach.notna().to_numpy().any():
+        return ""
+    heads = "".join(f"<th>{text(name)}</th>" for name in reach.columns)
+    lines = [
+        f"<tr><td>{text(name)}</td>" + "".join(f"<td>{_after(value)}</td>" for value in row) + "</tr>"
+        for name, row in zip(reach.index, reach.to_numpy(float), strict=True)
+    ]
+    said = "Seconds of its own work until the lane of a row had an SMSE as low as the lowest of the lane of a column"
+    return f"<p>{said}; — where it never had.</p><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
+
+
+def _after(seconds: float) -> str:
+    return "—" if seconds != seconds else f"{seconds:.2g}"

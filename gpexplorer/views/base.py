@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import param
 from ..problem import Step
 from ..runs.run import Run
 
+SHORT = 18  # letters of a name that fits twice into a picture on a telephone
 Layers = dict[str, pd.DataFrame]
 registry: dict[str, type[View]] = {}
 
@@ -66,6 +68,11 @@ def _tag(name: str, plot: Any, element: hv.Element) -> None:
     source = plot.handles.get("source")
     if source is not None:
         source.update(name=name, tags=[type(element).__name__])
+
+
+def legend_cols(names: Iterable[str]) -> int:
+    """Columns of a legend that a narrow picture does not cut: two for short names, else one."""
+    return 2 if max(map(len, names), default=0) <= SHORT else 1
 
 
 def labels(frame: pd.DataFrame) -> dict[str, Any]:

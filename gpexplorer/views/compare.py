@@ -8,7 +8,7 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 
-from .base import Layers, labels, layer
+from .base import Layers, labels, layer, legend_cols
 from .palette import CYCLE, ROLES
 
 
@@ -23,8 +23,8 @@ def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
         drawn.append(layer(curve, name, color=colour, line_dash=dash, line_width=2))
     named = labels(next(iter(layers.values()))) if layers else {}
     return hv.Overlay(drawn or [hv.Curve([], "x", "y")]).opts(
-        logy=log, legend_position="top", legend_cols=2, responsive=True, show_grid=True, **named
-    )
+        logy=log, legend_position="top", legend_cols=legend_cols(layers), responsive=True, show_grid=True, **named
+    )  # fmt: skip
 
 
 def colours(names: Sequence[str], baseline: str = "") -> dict[str, str]:

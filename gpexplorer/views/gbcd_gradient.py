@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import holoviews as hv
@@ -45,7 +46,9 @@ class Gradient(View):
         lit = torch.isin(shown, step.info.active.to(shown.device)).cpu().numpy()
         frame = self._placed(run, shown, size)
         layers = {"rows": frame, "active": frame[lit]}
-        layers["rows"].attrs["title"] = f"largest of all rows: {step.info.largest:.2g}" if at else "nothing solved yet"
+        largest = step.info.largest  # nan before the weights are solved for: at the start, and while theta is learned
+        known = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "nothing solved yet"
+        layers["rows"].attrs["title"] = known
         return layers
 
     def _placed(self, run: Run, shown: torch.Tensor, size: np.ndarray) -> pd.DataFrame:

@@ -41,6 +41,7 @@ class Live:
         plot = hv.renderer("bokeh").get_plot(view.plot(layers))
         self.figure = plot.state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
+        self.figure.toolbar_inner = True  # over the picture, where a pointer is: no empty line above the legend
         self.figure.toolbar.update(logo=None, autohide=True, styles=WIDE)
         self.figure.add_tools(svg_tool(self.figure))
         brush(self.figure, layers)

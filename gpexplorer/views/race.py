@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..runs.race import METRICS
-from .base import Layers, labels, layer
+from .base import Layers, labels, layer, legend_cols
 from .palette import CYCLE
 
 
@@ -37,6 +37,6 @@ class Lanes:
             for name in self.names
         ]
         return hv.Overlay(curves).opts(
-            logy=self.metric == "smse", legend_position="top", legend_cols=2, responsive=True, show_grid=True,
-            **labels(layers[self.names[0]]),
+            logy=self.metric == "smse", legend_position="top", legend_cols=legend_cols(self.names),
+            responsive=True, show_grid=True, **labels(layers[self.names[0]]),
         )  # fmt: skip

@@ -15,10 +15,10 @@ from .base import Layers, View, labels, layer
 from .palette import ROLES
 
 SIZES = (16, 32, 64, 128, 256, 512)
-METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["mean"], "bsgd": ROLES["inducing"]}
+METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["removed"], "bsgd": ROLES["inducing"]}
 DASHES: dict[str, dict[str, Any]] = {
-    "minimax": {"line_width": 3},
-    "scgd": {"line_width": 2, "line_dash": "dashed"},  # it often lies on MINIMAX
+    "minimax": {"line_width": 7, "line_alpha": 0.5},
+    "scgd": {"line_width": 2, "line_dash": "dashed"},  # it often lies on MINIMAX, which shows between the dashes
     "bsgd": {"line_width": 2},
 }
 SHARED = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")

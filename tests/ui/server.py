@@ -1,6 +1,6 @@
 """The explorer as users get it, in a process of its own; a line on stdin is answered with what is alive in it.
 
-`server.py PORT FOLDER` serves with kin40k in that folder, made up where this machine does not have it.
+`server.py PORT FOLDER` serves with kin40k in that folder, made up where this machine does not have it, and a store.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ if __name__ == "__main__":
     os.environ["GPEXPLORER_DATA_DIR"] = str(files or folder)
     threading.Thread(target=answer, daemon=True).start()
     with nullcontext() if files else believed(write_like(card("kin40k"), folder)):
-        serve(port)
+        serve(port, store=folder / "store")

@@ -38,3 +38,25 @@ def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen
 
     seen.page.get_by_label("Small multiples").check()
     until(lambda: seen.page.get_by_text("num_inducing=5").count() >= 1)
+
+
+def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(open_page: Callable[..., Seen]):
+    for method, at in (("ml", 3), ("rff", 2)):
+        seen = open_page(query=f"?v=1&method={method}&data=snelson-like&data.n=50&at={at}")
+        until(lambda seen=seen, at=at: seen.step == at)
+        seen.page.get_by_text("Compare: runs you keep").click()
+        seen.press("Keep this run")
+        until(lambda seen=seen: "In the store as" in seen.page.inner_text("body"))
+        kept = seen.number("SMSE")
+
+    seen = open_page()
+    seen.page.get_by_text("Compare: runs you keep").click()
+    seen.page.get_by_text("Stored runs").click()
+    rows = seen.page.locator(".tabulator-row")
+    for title in ("Maximum likelihood", "Random Fourier features"):
+        until(lambda title=title: rows.filter(has_text=title).count() == 1)
+
+    rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]").check()
+    seen.page.get_by_text("Open the ticked").click()
+    until(lambda: seen.fact("step") == "2")
+    until(lambda: seen.number("SMSE") == kept)
