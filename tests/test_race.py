@@ -69,7 +69,7 @@ def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
 def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
     race = Race(specs())
     first, second, *others = race.lanes
-    scored = {first: [0.1, 0.3], second: [0.5, 0.2], **dict.fromkeys(others, [0.9])}
+    scored = {name: [0.9] for name in others} | {first: [0.1, 0.3], second: [0.5, 0.2]}
     for name, lane in race.lanes.items():
         lane.scored = [{"seconds": t, "smse": smse, "snlp": smse} for t, smse in enumerate(scored[name])]
 

@@ -46,7 +46,7 @@ def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(open_
         until(lambda seen=seen, at=at: seen.step == at)
         seen.page.get_by_text("Compare: runs you keep").click()
         seen.press("Keep this run")
-        until(lambda seen=seen: "In the store as" in seen.page.inner_text("body"))
+        seen.page.get_by_text("In the store as").wait_for()
         kept = seen.number("SMSE")
 
     seen = open_page()
