@@ -47,6 +47,10 @@ class Removal(NamedTuple):
     kappa: float
     terms: Terms  # of the model without it
 
+    def PLv(self, s2: float) -> Tensor:
+        """P L'v [m], for L'v = P^-1 w - s2 w."""
+        return self.w - s2 * self.q
+
     def solve(self, P: Tensor, B: Tensor) -> Tensor:
         """N B [m, k], the inverse of the model without the point."""
         NB = (B.T @ P).T  # P is symmetric, and this order reads it once
@@ -174,9 +178,8 @@ class Factor:
         product = self.times(torch.cat([W, also]))
         return K.sub_(product[: len(index)]), product[len(index) :]
 
-    def exact(self, removal: Removal, D: Tensor, uu: Tensor, yu: Tensor, B: Tensor) -> Addition:
-        """Exact effect of c candidates from unnormalised columns r: D, r'r, y'r [c] and B = L'r [m, c]. O(m^2 c)."""
-        Nb = removal.solve(self.P, B)
+    def exact(self, D: Tensor, uu: Tensor, yu: Tensor, B: Tensor, Nb: Tensor) -> Addition:
+        """Exact effect of c candidates from unnormalised columns r: D, r'r, y'r [c], B = L'r and N B [m, c]. O(m c)."""
         s = (uu - (B * Nb).sum(0)) / D + self.s2
         e = (yu - self.c @ Nb) / D.sqrt()
         reduction = reductions(e, s, uu / D, self.s2, self.objective)

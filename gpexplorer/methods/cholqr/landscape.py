@@ -73,5 +73,6 @@ def _exact(factor: Factor, removal: Removal, rows: Tensor) -> Tensor:
     """Exact falls of the objective for these candidates, the removal's loss not counted: [c]."""
     R, _ = factor.residual_columns(removal, rows, factor.directions([]))
     D = R.gather(1, rows[:, None])[:, 0]
-    found = factor.exact(removal, D, R.square().sum(1), R @ factor.train.y, factor.transposed_times(R))
+    B = factor.transposed_times(R)
+    found = factor.exact(D, R.square().sum(1), R @ factor.train.y, B, removal.solve(factor.P, B))
     return torch.where(factor.least[rows] < D, found.reduction, math.nan)

@@ -195,7 +195,7 @@ class Swapper:
         D = R.gather(1, rows[:, None])[:, 0]
         explained = D <= f.least[rows]
         D = torch.where(explained, torch.ones_like(D), D)
-        found = f.exact(removal, D, R.square().sum(1), R @ f.train.y, B)
+        found = f.exact(D, R.square().sum(1), R @ f.train.y, B, removal.solve(f.P, B))
         return found._replace(reduction=found.reduction.masked_fill(explained, -math.inf))
 
     def _column(self, view: View, best: int, at_pivots: Addition, tested: Addition, R: Tensor, B: Tensor) -> Column:
@@ -215,5 +215,5 @@ class Swapper:
         removed, lengths = int(f.inducing[removal.position]), ahead.lengths(removal.position)
 
         a, beta = f.accept(removal, row, new)
-        view.pivots.accepted(view, new.u, new.b, a, row, removed)
+        view.pivots.accepted(view, new, row, removed)
         ahead.follow(removal, lengths, a, beta)
