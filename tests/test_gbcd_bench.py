@@ -26,6 +26,13 @@ def test_every_solver_gets_a_line_and_the_best_is_set_against_cholesky():
     assert "Cholesky" in lines[-1] or "no crossing in sight" in lines[-1]
 
 
+def test_cholesky_may_be_left_out_and_the_report_says_so() -> None:
+    lines = list(report("hypercube", 240, Held(0.2, 1e-4, 0.0, lapack=False), ["gbcd"], False))
+
+    assert lines[1].endswith("not run (--no-lapack); it would take 0.00 GB")
+    assert lines[-1].split()[0] == "gbcd"
+
+
 @pytest.mark.parametrize(
     ("ours", "said"),
     [

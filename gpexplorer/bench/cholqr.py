@@ -56,6 +56,7 @@ def report(name: str, m: int, sweeps: int, dtype: torch.dtype, device: str, **se
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
     train = split.train.rows(order[:ROWS])
     kernel = kernels.make("se-ard", train.d)
+    yield f"{name}: learning theta by an exact GP on {min(LEARN_ROWS, len(train))} rows, some tens of seconds"
     theta = learned(train.rows(torch.arange(min(LEARN_ROWS, len(train)))), kernel)
     split = replace(split, train=train.to(device, dtype), test=split.test.to(device, dtype))
     problem = Problem(split.train, kernel, theta.to(device, dtype))

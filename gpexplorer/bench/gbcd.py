@@ -55,27 +55,31 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def command(
+def command(  # noqa: PLR0913 - one argument an option
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
     n: Annotated[int, typer.Option(help="Training rows.", min=40)] = 5000,
     seconds: Annotated[float, typer.Option(help="Most for each solver.")] = 30.0,
     tolerance: Annotated[float, typer.Option(help="Of the largest gradient.")] = 1e-4,
     cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept; 0 computes them anew.")] = 0.0,
     only: Annotated[str, typer.Option(help="Solvers to run, joined by commas; all where empty.")] = "",
+    lapack: Annotated[bool, typer.Option(help="The dense Cholesky beside them: 8 n^2 bytes, n^3 / 3 flops.")] = True,
     crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4: where is Cholesky passed?")] = False,
 ) -> None:
     """Seconds, iterations, kernel entries and memory to the tolerance; test error; the floor of an iteration."""
+    if crossing and not lapack:
+        raise typer.BadParameter("--crossing is where Cholesky is passed, which --no-lapack leaves out; drop one.")
     chosen = [name for name in SOLVERS if not only or name in only.split(",")]
-    for line in report(data, n, Held(seconds, tolerance, cache), chosen, crossing):
+    for line in report(data, n, Held(seconds, tolerance, cache, lapack), chosen, crossing):
         typer.echo(line)
 
 
 class Held(NamedTuple):
-    """What all solvers are held to."""
+    """What all solvers are held to, and whether LAPACK is beside them."""
 
     seconds: float
     tolerance: float
     cache: float
+    lapack: bool = True
 
 
 def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool) -> Iterator[str]:
@@ -86,8 +90,9 @@ def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool)
     n, threads = len(problem.train), torch.get_num_threads()
     known = f"theta from {min(LEARN_ROWS, n)} rows"
     yield f"{name}: n = {n}, d = {problem.train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, {known}"
-    lapack = _lapack(problem)
-    yield f"LAPACK Cholesky and solve: {lapack:.2f} s and {8e-9 * n * n:.2f} GB, with the kernel matrix"
+    lapack, memory = _lapack(problem) if held.lapack else math.nan, f"{8e-9 * n * n:.2f} GB"
+    took = f"{lapack:.2f} s and {memory}" if held.lapack else f"not run (--no-lapack); it would take {memory}"
+    yield f"LAPACK Cholesky and solve, with the kernel matrix: {took}"
     floor = _floor(problem)
     parts = f"columns {floor[0]:.1f} + update {floor[1]:.1f} + factor {floor[2]:.1f}"
     yield f"floor of an iteration over {min(BLOCK, n)} rows: {sum(floor):.1f} ms = {parts}"

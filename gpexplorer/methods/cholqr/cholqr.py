@@ -246,4 +246,4 @@ class CholQR(Method):
         return nystrom_posterior(problem.kernel, state.theta, Z, now)
 
     def cost(self, problem: Problem) -> Cost:
-        return swap_cost(problem, self.num_inducing, self.num_pivots, self.num_proposals, self.pivot_refresh)
+        return swap_cost(self, problem)
