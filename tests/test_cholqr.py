@@ -78,6 +78,7 @@ def test_rank_one_updates_keep_pivots_and_the_next_column(shift: float) -> None:
         pivots, L = s.pivots, s.factor.times(torch.eye(8, dtype=torch.float64)).T
         assert torch.allclose(pivots.E, residual[pivots.rows], atol=1e-8)
         assert torch.allclose(pivots.H, L.T @ pivots.E.T, atol=1e-8)
+        assert torch.allclose(pivots.PH, s.factor.P @ pivots.H, atol=1e-8)
         assert torch.allclose(pivots.EE, pivots.E @ pivots.E.T, atol=1e-8)
         assert torch.allclose(s.factor.D, residual.diagonal(), atol=1e-8)
         (position,), (column,) = s.ahead.slots, s.ahead.V
