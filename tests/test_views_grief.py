@@ -122,3 +122,22 @@ def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
     grief_growth.measured(run, 3, 10_000)
 
     assert len(set(sizes)) == 1
+
+
+def test_rows_beyond_the_grid_are_counted_over_the_predictions():
+    for method, d, name in (("grief", 3, "points"), ("grief-mcmc", 3, "points"), ("grief", 1, "mean")):
+        run = played(method, d)
+        fit = view(run, "fit")
+        assert run.split is not None
+        assert "title" not in fit.data(run, 1)[name].attrs
+
+        test, near = run.split.test, run.split.test.X.clone()
+        try:
+            test.X[:2] += 40.0
+            layers = fit.data(run, 1)
+        finally:
+            test.X.copy_(near)
+
+        told = f"2 of {len(test)} rows lie beyond the grid: there the prior answers"
+        assert layers[name].attrs["title"] == told
+        assert fit.plot(layers) is not None

@@ -69,7 +69,7 @@ def axes(
     if spacing == "quantile":
         some = X[:: max(n // SORTED, 1)]
         for q, U in enumerate(found):
-            U[1:-1] = torch.quantile(some[:, q], torch.linspace(0, 1, len(U)).to(X)[1:-1])
+            U[1:-1] = torch.quantile(some[:, q], torch.linspace(0, 1, len(U), dtype=torch.float64).to(X)[1:-1])
     return found
 
 

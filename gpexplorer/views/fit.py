@@ -12,6 +12,7 @@ import torch
 
 from ..data.generators import truth
 from ..runs.run import Run
+from ..runs.units import inputs
 from . import rows
 from .base import Layers, View, labels, layer
 from .brushing import beside
@@ -81,6 +82,7 @@ def _curve(run: Run, at: int) -> Layers:
     if known is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": known(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": train.target}
+    layers["mean"].attrs |= _reached(run, layers["test"][["x"]].to_numpy())
     return layers
 
 
@@ -129,10 +131,18 @@ def _against(run: Run, at: int) -> Layers:
         "xlabel": f"{data.target}, observed on held-out rows" if data is not run.problem.train else data.target,
         "ylabel": f"{data.target}, predicted ± 2 sd of y",
     }
+    frame.attrs |= _reached(run, X)
     # The bars may leave the axes: the cloud is what is looked at.
     bars = pd.DataFrame({"x0": observed, "y0": mean - 2 * sd, "x1": observed, "y1": mean + 2 * sd})
     bars.attrs["loose"] = True
     return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
+
+
+def _reached(run: Run, X: Any) -> dict[str, str]:
+    """A title that says how many of these rows the method cannot reach, where it is one that knows."""
+    beyond = getattr(run.method, "beyond", None)
+    count = 0 if beyond is None else int(beyond(run.problem, inputs(X, run.problem.train)).sum())
+    return {"title": f"{count} of {len(X)} rows lie beyond the grid: there the prior answers"} if count else {}
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:

@@ -12,6 +12,7 @@ from ...linalg.blocks import row_blocks
 from ...linalg.reduction import Map, sum_of_squares
 from ...problem import Posterior, Prediction, Problem
 from .evidence import Gram, products
+from .laid import grid_of
 from .rotated import Rotated, rotate
 
 
@@ -28,6 +29,11 @@ def basis_of(problem: Problem, choice: Choice, theta: Tensor, apply: Map) -> Rot
     y = problem.train.y
     A, c = products(choice, theta, problem.train, apply)
     return rotate(A, c, sum_of_squares(y), len(y), torch.finfo(y.dtype).eps)
+
+
+def beyond(points: int, problem: Problem, X: Tensor) -> Tensor:
+    """Which rows [t] lie beyond a grid of so many points an input, where the prior answers. O(n d + t d)."""
+    return grid_of(problem, points).outside(X)
 
 
 def answers(problem: Problem, choice: Choice, theta: Tensor, V: Tensor, known: Known) -> Posterior:

@@ -20,7 +20,7 @@ from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .answers import Known, answers, basis_of, plain_answers
+from .answers import Known, answers, basis_of, beyond, plain_answers
 from .evidence import gram
 from .laid import grid_of, leading
 from .learning import CHANNELS, cost, on_subset, opened, rounds
@@ -102,6 +102,10 @@ class Grief(Method):
             return answers(problem, choice, state.theta, basis.V, Known(m[0], v[0], torch.zeros_like(m[0])))
         choice = self._choice(problem, state.theta)
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
+
+    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
+        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
+        return beyond(self.grid_points, problem, X)
 
     def cost(self, problem: Problem) -> Cost:
         return cost(problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)))

@@ -23,7 +23,7 @@ from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
 from ..subset import learn_on_subset
 from . import settings
-from .answers import Known, answers, basis_of
+from .answers import Known, answers, basis_of, beyond
 from .chains import Info as Report
 from .chains import State as At
 from .chains import Target, opened, report, stretch
@@ -140,6 +140,10 @@ class GriefMCMC(Method):
             seen = moments(basis, z)
         known = Known(seen.m, *spread(seen))
         return answers(problem, choice, state.theta, basis.V, known)
+
+    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
+        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
+        return beyond(self.grid_points, problem, X)
 
     def cost(self, problem: Problem) -> Cost:
         """Of a stretch; the pass over the rows before the first one takes n p^2 flops more."""

@@ -14,7 +14,7 @@ from ...features.choices import Interpolated
 from ...problem import Channel, Cost, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .answers import plain_answers
+from .answers import beyond, plain_answers
 from .evidence import gram
 from .laid import grid_of
 from .learning import CHANNELS, cost, on_subset, opened, rounds
@@ -62,6 +62,10 @@ class SKI(Method):
     def posterior(self, problem: Problem, state: At) -> Posterior:
         choice = self._choice(problem, state.theta)
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
+
+    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
+        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
+        return beyond(self.grid_points, problem, X)
 
     def cost(self, problem: Problem) -> Cost:
         return cost(problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)))
