@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 LEVEL = 0.95
 FEWEST = 4  # points: two degrees of freedom for the interval
@@ -92,7 +92,7 @@ def _usable(value: float) -> bool:
 
 
 def _t(count: int) -> float:
-    return float(stats.t.ppf(0.5 + LEVEL / 2, count - 2))
+    return float(stdtrit(count - 2, 0.5 + LEVEL / 2))
 
 
 def _exp(value: float) -> float:

@@ -10,11 +10,11 @@ import math
 from typing import NamedTuple
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
+from ...linalg.ranks import rank_correlation
 from ...problem import Problem
 from .cholqr import CholQR
 from .factor import Factor, Removal
@@ -58,7 +58,7 @@ def landscape(method: CholQR, problem: Problem, state: State, position: int | No
     known = torch.isfinite(approx) & torch.isfinite(exact)
     correlation = math.nan
     if int(known.sum()) > 2:
-        correlation = float(stats.spearmanr(approx[known].cpu().numpy(), exact[known].cpu().numpy()).statistic)
+        correlation = rank_correlation(approx[known].cpu().numpy(), exact[known].cpu().numpy())
     return Landscape(rows, approx, exact, removed, correlation, pivots.rows.clone())
 
 

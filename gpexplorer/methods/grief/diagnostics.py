@@ -7,7 +7,9 @@ Buerkner (2021), eqs 3, 4 and 14; bulk effective sample size: eqs 10 to 13, with
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
+
+from ...linalg.ranks import ranks
 
 Draws = np.ndarray  # [chains, draws]
 
@@ -20,8 +22,7 @@ def split(draws: Draws) -> Draws:
 
 def normalised(draws: Draws) -> Draws:
     """Normal scores of the ranks over all chains."""
-    ranks = stats.rankdata(draws, axis=None).reshape(draws.shape)
-    return stats.norm.ppf((ranks - 0.375) / (draws.size + 0.25))
+    return ndtri((ranks(draws) - 0.375) / (draws.size + 0.25))
 
 
 def plain_rhat(draws: Draws) -> float:
