@@ -6,7 +6,8 @@ import shlex
 import signal
 import sys
 import textwrap
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,12 +88,15 @@ def sweep(
     from .runs.sweep import sweep as swept
 
     specs, done = sweep_of(source), dict[str, Any]()
-    for run in swept(specs, scheduler):
-        typer.echo(f"{len(done) + 1} of {len(specs)} · {run.name} · {run.sentence}", err=True)
+    runs = swept(specs, scheduler)
+    with _writable(out):
+        out.open("ab").close()  # before an hour of work, not after it
+    for count, run in enumerate(runs, 1):
+        typer.echo(f"{count} of {len(specs)} · {run.name} · {run.sentence}", err=True)
         done |= {run.name: run.finished} if run.finished else {}
-    frame = table(done)
-    frame.to_parquet(out)
-    typer.echo(frame.to_string())
+        with _writable(out):
+            table(done).to_parquet(out)  # after each: an interrupt leaves what was done
+    typer.echo(table(done).to_string())
 
 
 @app.command()
@@ -163,7 +167,9 @@ def serve(
     try:
         serving.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
     except OSError as error:
-        raise SettingError(f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port.") from None
+        raise SettingError(
+            f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address."
+        ) from None
 
 
 @app.command(
@@ -190,8 +196,20 @@ def reproduce(
         for known in figures.names():
             typer.echo(f"{known}: {figures.find(known).title}")
         return
-    for line in figures.find(name).run(out / ("full" if full else "quick"), full):
+    figure, folder = figures.find(name), out / ("full" if full else "quick")
+    with _writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for line in figure.run(folder, full):
         typer.echo(line)
+
+
+@contextmanager
+def _writable(out: Path) -> Iterator[None]:
+    """Writing to --out; a disk that refuses is a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another --out.") from None
 
 
 def _finish(opened: Run, again: str) -> None:

@@ -179,13 +179,33 @@ def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(serving, "serve", taken)
 
     assert call("serve") == 2
-    assert "Cannot listen on localhost:5006 (Address already in use): choose another --port." in capsys.readouterr().err
+    assert (
+        "Cannot listen on localhost:5006 (Address already in use): choose another --port or --address."
+        in capsys.readouterr().err
+    )
 
 
 def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
     assert call("bench", "cholqr", "--help") == 0
 
     assert "--pivots" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("out", ["there.json", "nowhere/sweep.parquet", "."])
+def test_an_out_that_cannot_be_written_is_said_before_any_work(out: str, capsys: pytest.CaptureFixture[str]):
+    Path("there.json").write_text("")
+    spec = json.loads(Path(write(budget={"steps": 2})).read_text())
+    Path("grid.json").write_text(json.dumps({"spec": spec, "over": {"block": [3, 4]}}))
+
+    if out == "there.json":
+        assert call("reproduce", "cholqr-fig1", "--out", out) == 2
+        assert call("run", "spec.json", "--out", out) == 2
+    else:
+        assert call("sweep", "grid.json", "--out", out) == 2
+    said = capsys.readouterr().err
+    assert "Error: " in said
+    assert out.partition("/")[0] in said
+    assert "1 of 2" not in said
 
 
 def test_a_sweep_runs_every_combination_and_keeps_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
