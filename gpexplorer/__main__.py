@@ -6,10 +6,9 @@ import shlex
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -84,19 +83,11 @@ def sweep(
 ) -> None:
     """Run a Spec at every combination of some values, here or on a cluster, and keep the best first."""
     from .runs.changed import sweep_of
-    from .runs.compare import table
     from .runs.sweep import sweep as swept
+    from .runs.written import kept_table
 
-    specs, done = sweep_of(source), dict[str, Any]()
-    runs = swept(specs, scheduler)
-    with _writable(out):
-        out.open("ab").close()  # before an hour of work, not after it
-    for count, run in enumerate(runs, 1):
-        typer.echo(f"{count} of {len(specs)} · {run.name} · {run.sentence}", err=True)
-        done |= {run.name: run.finished} if run.finished else {}
-        with _writable(out):
-            table(done).to_parquet(out)  # after each: an interrupt leaves what was done
-    typer.echo(table(done).to_string())
+    specs = sweep_of(source)
+    typer.echo(kept_table(swept(specs, scheduler), len(specs), out, _say).to_string())
 
 
 @app.command()
@@ -191,25 +182,17 @@ def reproduce(
 ) -> None:
     """Compute a figure or table of a paper anew, ours beside theirs; the same command goes on where it was stopped."""
     from . import reproduce as figures
+    from .runs.written import writable
 
     if not name:
         for known in figures.names():
             typer.echo(f"{known}: {figures.find(known).title}")
         return
     figure, folder = figures.find(name), out / ("full" if full else "quick")
-    with _writable(folder):
+    with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for line in figure.run(folder, full):
         typer.echo(line)
-
-
-@contextmanager
-def _writable(out: Path) -> Iterator[None]:
-    """Writing to --out; a disk that refuses is a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another --out.") from None
 
 
 def _finish(opened: Run, again: str) -> None:

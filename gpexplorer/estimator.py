@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .data import Split
+from .data.checks import LARGEST
+from .errors import DataError, SettingError
 from .methods.base import registry
 from .problem import Dataset
 from .runs import Spec
+from .runs.settings import number, quoted
 
 SEEDS = 2**31 - 1
 
@@ -84,11 +88,11 @@ class Estimator(RegressorMixin, BaseEstimator):
         return (mean, np.sqrt(var)) if return_std else mean
 
     def _spec(self, n: int) -> Spec:
-        settings = dict(self.settings or {})
+        settings = _mapping("settings", self.settings)
         has_inducing = self.method in registry and "num_inducing" in registry[self.method].param
         if has_inducing and self.num_inducing is not None:
             settings.setdefault("num_inducing", self.num_inducing)
-        if isinstance(settings.get("num_inducing"), (int, np.integer)):
+        if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
             settings["num_inducing"] = min(int(settings["num_inducing"]), n)
         return Spec(
             self.method,
@@ -97,18 +101,26 @@ class Estimator(RegressorMixin, BaseEstimator):
             seed=_seed(self.random_state),
             device=self.device,
             dtype=self.dtype,
-            budget=dict(self.budget or {}),
+            budget=_mapping("budget", self.budget),
         )
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(SEEDS))
-    return 0 if random_state is None else int(random_state)
+    return int(number("random_state", 0 if random_state is None else random_state, whole=True, low=0, high=SEEDS))
+
+
+def _mapping(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(given, (Mapping, NoneType)):
+        raise SettingError(f"{name} is {quoted(given)}; give names with their values, or None.")
+    return dict(given or {})
 
 
 def _everything(X: NDArray[np.float64], y: NDArray[np.float64], names: tuple[str, ...]) -> Split:
     """All rows to train on and none to test on, named by what they hold."""
+    if max(np.abs(X).max(), np.abs(y).max()) > LARGEST:
+        raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
     content = hashlib.sha256(np.ascontiguousarray(X).tobytes() + y.tobytes()).hexdigest()[:16]
     train = Dataset(torch.tensor(X), torch.tensor(y), names or tuple(f"x{i}" for i in range(X.shape[1])))
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")

@@ -180,8 +180,7 @@ def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
 
     assert call("serve") == 2
     assert (
-        "Cannot listen on localhost:5006 (Address already in use): choose another --port or --address."
-        in capsys.readouterr().err
+        "Cannot listen on localhost:5006 (Address already in use): choose another --port or" in capsys.readouterr().err
     )
 
 
@@ -203,8 +202,7 @@ def test_an_out_that_cannot_be_written_is_said_before_any_work(out: str, capsys:
     else:
         assert call("sweep", "grid.json", "--out", out) == 2
     said = capsys.readouterr().err
-    assert "Error: " in said
-    assert out.partition("/")[0] in said
+    assert "Error: Cannot write" in said or "Error: The store cannot keep" in said
     assert "1 of 2" not in said
 
 

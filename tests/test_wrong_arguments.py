@@ -134,3 +134,21 @@ def test_a_sweep_over_an_array() -> None:
 def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
     assert repr(run) == "<Run of toy on 36 rows: 2 steps>"
     assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"
+
+
+ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
+ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
+    ({"settings": 3}, 1.0, "settings is 3; give names with their values, or None"),
+    ({"budget": 3}, 1.0, "budget is 3; give names with their values"),
+    ({"random_state": "x"}, 1.0, "random_state is 'x'; give a whole number of at least 0"),
+    ({"random_state": np.random.default_rng(0)}, 1.0, r"random_state is Generator\(PCG64\)"),
+    ({"num_inducing": True}, 1.0, "num_inducing is True; give a whole number"),
+    ({}, 1e200, "X or y holds numbers beyond 1e\\+150"),
+]
+
+
+@pytest.mark.parametrize(("settings", "times", "says"), ESTIMATORS, ids=[says[:20] for _, _, says in ESTIMATORS])
+def test_an_estimator_says_what_is_wrong(settings: dict[str, Any], times: float, says: str) -> None:
+    model = gpx.Estimator(**{"method": "random", **settings})
+    with pytest.raises((SettingError, DataError), match=says):
+        model.fit(ROWS_OF_TWO, times * ROWS_OF_TWO[:, 0])
