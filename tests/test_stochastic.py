@@ -15,6 +15,7 @@ from gpexplorer.methods.stochastic.exact import exact, exact_gradient
 from gpexplorer.methods.stochastic.learner import Rows
 from gpexplorer.methods.stochastic.optimisers import OPTIMISERS
 from gpexplorer.methods.stochastic.scgd import inverse
+from gpexplorer.methods.stochastic.walking import _best, _judged
 from gpexplorer.problem import Problem
 from oracles_stochastic import begun, dense, method, mixed, problem
 
@@ -125,9 +126,30 @@ def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
     tried = [step.info.objective for step in steps[1:4]]
     rates = [step.info.rate for step in steps[1:4]]
     assert steps[4].info.rate == rates[tried.index(min(tried))]
-    assert rates[2] == pytest.approx(10 * rates[0])
+    assert rates == pytest.approx([0.03 / 10**0.5, 0.03, 0.03 * 10**0.5])
     assert (phases[-1], outcome.reason) == ("best", "budget")
     assert steps[-1].info.objective == min(value for value in values if value == value)
+
+
+def test_the_best_theta_is_kept_and_waiting_begins_anew_with_a_better_one():
+    begin = next(method("scgd").steps(problem())).state
+
+    first = _judged(begin._replace(theta=begin.theta + 1.0), 3.0)
+    worse = _judged(_judged(first._replace(theta=begin.theta + 2.0), 4.0), 3.5)
+
+    assert (first.waited, worse.waited, _judged(worse, 2.9).waited) == (0, 2, 0)
+    assert worse.best_value == 3.0
+    torch.testing.assert_close(_best(worse).theta, begin.theta + 1.0)
+
+
+def test_a_full_batch_moves_theta_and_solves_for_the_weights():
+    model, learner = begun(method("full-batch"), problem())
+    theta = learner.point.theta.clone()
+
+    learner.move(0)
+
+    torch.testing.assert_close(learner.point.w, exact(model, theta).w)
+    assert not torch.equal(learner.point.theta, theta)
 
 
 def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_method_alone():
