@@ -104,6 +104,16 @@ def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_val
         torch.testing.assert_close(found.slope[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
+def test_once_sampling_begins_the_step_size_is_the_average_of_the_warm_up_and_stays():
+    method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, warm_up=3, samples=3, per_step=20)
+
+    states = [step.state for step in method.steps(problem())]
+
+    warm = [state for state in states if state.phase == "warm-up"][-1].tuning
+    assert warm.log_eps != warm.average
+    assert {state.tuning.log_eps for state in states if state.phase == "sample"} == {warm.average}
+
+
 def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_chains():
     draws = ar1(0.5, draws=500)
 

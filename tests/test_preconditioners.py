@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from gpexplorer.linalg.preconditioners import nystrom_root, pivoted_root, woodbury
-from oracles_gbcd import SHIFTS, gram, wavy
+from gpexplorer.methods.gbcd.system import System
+from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -39,3 +40,14 @@ def test_rows_that_repeat_end_a_pivoted_root_before_it_divides_by_rounding(shift
     v = torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
     s2 = 0.1
     torch.testing.assert_close(woodbury(L, s2)(v), torch.linalg.solve(K + s2 * torch.eye(30).double(), v))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_solver_takes_the_noise_off_the_diagonal_before_it_chooses_pivots(shift: float):
+    task = wavy(shift)
+    K, v = gram(task), torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
+
+    found = quick("pcg", rank=7, root="pivoted")._preconditioner(System(task, task.theta, 1e9))(v)  # type: ignore[attr-defined]
+
+    L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 7)
+    torch.testing.assert_close(found, woodbury(L, noise(task))(v))
