@@ -152,3 +152,9 @@ def test_an_estimator_says_what_is_wrong(settings: dict[str, Any], times: float,
     model = gpx.Estimator(**{"method": "random", **settings})
     with pytest.raises((SettingError, DataError), match=says):
         model.fit(ROWS_OF_TWO, times * ROWS_OF_TWO[:, 0])
+
+
+@pytest.mark.parametrize("wrong", [{"spec": "cholqr"}, {"spec": 3}, {"store": "a directory"}])
+def test_an_explorer_takes_a_spec_and_a_store(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="takes a Spec and a Store"):
+        gpx.Explorer(**wrong)

@@ -20,7 +20,6 @@ from .wording import quote
 
 MOST = 60  # edits of one data set: a link must hold them
 LARGEST = 1e12  # of a number in the units of the file
-Edits = Sequence[Sequence[float]]
 
 
 def checked(edits: Any) -> list[list[float]]:

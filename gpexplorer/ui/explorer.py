@@ -13,7 +13,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..errors import GPExplorerError
+from ..errors import GPExplorerError, SettingError
 from ..runs import Spec, Store
 from .asking import Asking, read
 from .changing import Changing
@@ -55,6 +55,8 @@ class Explorer(pn.viewable.Viewer):
 
         With a `store`, runs that are kept stay there with their notes, and those in it can be looked at.
         """
+        if not isinstance(spec, Spec | None) or not isinstance(store, Store | None):
+            raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or of a run its run.spec.")
         super().__init__(**params)
         resources()
         self.spec = spec or Spec(**START)
