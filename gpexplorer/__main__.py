@@ -122,7 +122,7 @@ def list_data() -> None:
 
     table = available().drop(columns="notes")
     table["licence"] = [textwrap.shorten(text, 40, placeholder=" ...") for text in table["licence"]]
-    table["d"] = table["d"].astype("string").fillna("molecules")
+    table["d"] = table["d"].astype("Int64").astype("string").fillna("molecules")
     table["cached"] = table["cached"].map({True: "here", False: "to fetch"})
     rows = [["name", *table.columns], *table.reset_index().astype(str).to_numpy().tolist()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

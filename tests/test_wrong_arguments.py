@@ -75,6 +75,7 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.Store(None), StoreError, "A store is a directory, not None"),  # type: ignore[arg-type]
     (lambda: gpx.Store("here\0there"), StoreError, "A store is a directory, not 'here"),
     (lambda: gpx.Store("nowhere").open("toy"), SettingError, "opens a Spec, not 'toy'"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("nowhere").annotate("toy", 3), StoreError, "note on run toy is 3; give text"),  # type: ignore[arg-type]
     (lambda: gpx.Store("nowhere").spec(None), StoreError, "has no run None; it has none"),  # type: ignore[arg-type]
     (lambda: spec().open().progress({"steps": "x"}), SettingError, "budget's steps is 'x'"),  # type: ignore[dict-item]
 ]

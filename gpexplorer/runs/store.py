@@ -74,6 +74,8 @@ class Store:
 
         It is plain text to be escaped where it is shown. StoreError where it is too long, or the disk refuses.
         """
+        if not isinstance(note, str):
+            raise StoreError(f"The note on run {name} is {quoted(note)}; give text.")
         if len(note) > LONGEST_NOTE:
             raise StoreError(f"The note on run {name} has {len(note)} characters; shorten it to {LONGEST_NOTE}.")
         if name not in self.names():
