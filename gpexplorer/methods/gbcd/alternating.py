@@ -113,7 +113,7 @@ class Factors:
         """L [b, b] in `dtype`, from the rows A_B [b, n] of the block where it is not kept."""
         if place in self.kept:
             return self.kept[place]
-        L = cholesky(A_B[:, rows].to(dtype), "A_BB [block of the partition]").L
+        L = cholesky(A_B.index_select(1, rows).to(dtype), "A_BB [block of the partition]").L
         if L.nbytes <= self.left:
             self.kept[place] = L
             self.left -= L.nbytes

@@ -6,6 +6,7 @@ M t = -(g_B - W_B h),   v = h + W_B't,   t_C = -L_C^-T v,   e = g + A_:B t - W v
 
 W takes the place of A_C: a block reads its share of it instead of solving for it. Products are in the precision of the
 columns, factors in that of the data: the step may be off by a rounding of the columns, the gradient after it is not.
+Few columns of many are picked by index_select, which takes a third of the time that brackets do.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import rows_of
+from ...linalg.tall import times_vector
 from ...problem import take
 from .system import System, moved
 
@@ -62,9 +64,9 @@ class Block:
         A, W, W_new = self.system.rows(new, self.A[q:to]), self.W[:q], self.coarse.W[new]
         self.W[q:to] = W_new
 
-        side = torch.addmm(A[:, self.rows], W_new, W.T, alpha=-1.0).to(dtype)  # [c, q]
+        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0).to(dtype)  # [c, q]
         border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T
-        inner = torch.addmm(A[:, new], W_new, W_new.T, alpha=-1.0).to(dtype) - border @ border.T
+        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0).to(dtype) - border @ border.T
         name = "A_BB [border of the block, of float32 columns: set mixed=False]" if self.system.mixed else BORDER
         L = cholesky(inner, name, largest=1e-2).L
         self.L[q:to, :q], self.L[q:to, q:to] = border, L
@@ -92,7 +94,7 @@ class Block:
         """e after this step, for all rows [n], or for those at which it is asked: (b + m) flops times 2 a row."""
         g, A, W = self.g, self.A[: len(self.rows)], self.coarse.W
         if at is not None:
-            g, A, W = g[at], A[:, at], W[at]
-        for columns, moves in ((W.T, -reach.v), (A, reach.t)):
-            g = moved(g, columns, moves) if bool(moves.any()) else g
-        return g
+            g, A, W = g[at], A.index_select(1, at), W[at]
+        if bool(reach.v.any()):
+            g = g - times_vector(W, reach.v.to(W.dtype)).to(g.dtype)
+        return moved(g, A, reach.t) if bool(reach.t.any()) else g

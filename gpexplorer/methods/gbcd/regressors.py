@@ -73,7 +73,7 @@ class Fit:
         V = self.V[:m]
         K = self.columns(new)  # [c, n]
         l = V[:, new].T  # noqa: E741 - [c, m], the border of L_mm
-        L, jitter = cholesky(K[:, new] - l @ l.T, "K_mm of the regressors [border]", largest=1e-2)
+        L, jitter = cholesky(K.index_select(1, new) - l @ l.T, "K_mm of the regressors [border]", largest=1e-2)
         self.L_mm[m:to, :m], self.L_mm[m:to, m:to] = l, L
         self.V[m:to] = torch.linalg.solve_triangular(L, K.addmm_(l, V, alpha=-1.0), upper=False)
 

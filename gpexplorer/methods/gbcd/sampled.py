@@ -79,7 +79,7 @@ class SampledBlocks(Method):
             order = torch.randperm(system.n, generator=generator(self.seed, "block", iteration))
             rows = order[:b].to(at.device)
             A_B = system.lent(rows)  # [b, n]
-            direction = self._direction(system, A_B[:, rows].to(at.dtype), iteration)
+            direction = self._direction(system, A_B.index_select(1, rows).to(at.dtype), iteration)
 
             for ahead in (a, 0.0):  # a rise is not taken: once more from x itself, where it cannot rise
                 mix = at.new_tensor([1.0 - ahead, ahead])

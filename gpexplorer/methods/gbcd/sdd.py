@@ -101,7 +101,7 @@ class StochasticDual(Method):
         random = generator(self.seed, "pace")
         rows = torch.randperm(system.n, generator=random)[:b].to(system.y.device)
         start = torch.randn(b, generator=random, dtype=torch.float64).to(system.y)
-        A_SS = system.lent(rows)[:, rows].to(start.dtype)
+        A_SS = system.lent(rows).index_select(1, rows).to(start.dtype)
         largest = largest_eigenvalue(A_SS, lambda x: x, start, turns=20)
         return b, self.rate / largest
 

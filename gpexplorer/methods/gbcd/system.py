@@ -98,6 +98,6 @@ def moved(g: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
 def solved(system: System, rows: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """The exact step [b] for a block, and the gradient [n] after it: n b kernel entries, b^3 / 3 flops."""
     A_B = system.lent(rows)  # [b, n]
-    L = cholesky(A_B[:, rows].to(g.dtype), "A_BB [block]").L
+    L = cholesky(A_B.index_select(1, rows).to(g.dtype), "A_BB [block]").L
     step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
     return step, moved(g, A_B, step)
