@@ -26,6 +26,7 @@ HEIGHT = 260
 LINE = 18  # pixels of a line of the legend
 ENGINE, AT = "engine", "@"
 CSS = """
+:host { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
 td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }

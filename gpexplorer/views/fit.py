@@ -182,7 +182,7 @@ def _plot_against(layers: Layers) -> hv.Overlay:
         layer(bars, "bars", color=ROLES["band"], alpha=0.5),
         layer(equal, "equal", color=ROLES["reference"], line_dash="dashed"),
         _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="held-out rows"),
-    ]).opts(**_LEGEND, **labels(layers["points"]))  # fmt: skip
+    ]).opts(**{**_LEGEND, "legend_cols": 2}, **labels(layers["points"]))  # fmt: skip
 
 
 def _points(layers: Layers, name: str, marker: str, size: int, color: str, label: str, **style: Any) -> hv.Element:
