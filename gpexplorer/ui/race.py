@@ -25,6 +25,7 @@ FIRST = ("cholqr", "greedy-variance", "pcg", "grief")
 HEIGHT = 260
 LINE = 18  # pixels of a line of the legend
 ENGINE, AT = "engine", "@"
+NONE = {"—": ""}
 CSS = """
 :host { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
@@ -57,11 +58,16 @@ class RacePanel(pn.viewable.Viewer):
         self.again = pmui.Button(
             label="New race", icon="replay", variant="outlined", on_click=lambda _: self.reset(), **wide
         )
+        self.out = pmui.Select(
+            label="Stop one lane", options=NONE, value="", width=220, visible=False,
+            description="It ends after the step under way; what it has reached stays on the board.", **wide,
+        )  # fmt: skip
+        self.out.param.watch(lambda event: self._stop(event.new), "value")
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.reach = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.pictures = pmui.FlexBox(sizing_mode="stretch_width", min_height=HEIGHT, flex_wrap="wrap", visible=False)
-        head = pmui.FlexBox(self.methods, self.seconds, self.go, self.again, align_items="center", gap="4px")
+        head = pmui.FlexBox(self.methods, self.seconds, self.go, self.again, self.out, align_items="center", gap="4px")
         self._layout = pn.Column(head, self.note, self.table, self.pictures, self.reach, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
@@ -78,6 +84,7 @@ class RacePanel(pn.viewable.Viewer):
         """Give up this race; the next one may have other lanes."""
         self.close()
         self.table.object, self.note.object, self.reach.object, self.pictures.visible = "", "", "", False
+        self._offer({})
         self._show_playing()
 
     def update(self) -> None:
@@ -87,6 +94,7 @@ class RacePanel(pn.viewable.Viewer):
             return
         self.table.object, self.reach.object = _table(standing), _reach(standing)
         self.note.object = _note(standing)
+        self._offer(standing.sentences)
         for metric, live in self._live.items():
             live.update(self._lanes[metric].data(standing.board))
         self._show_playing()
@@ -116,7 +124,18 @@ class RacePanel(pn.viewable.Viewer):
         self.note.object = text(race.policy)
         self._draw(list(race.lanes))
         self._racer = Racer(race, float(self.seconds.value))
+        self._offer({name: "" for name in race.lanes})
         self._racer.play()
+
+    def _offer(self, sentences: dict[str, str]) -> None:
+        """The lanes that still run can be stopped."""
+        running = {name: name for name, why in sentences.items() if not why}
+        if list(running.values()) != list(self.out.options.values())[1:]:
+            self.out.param.update(options=NONE | running, value="", visible=bool(running))
+
+    def _stop(self, name: str) -> None:
+        if name and self._racer is not None:
+            self._racer.stop(name)
 
     def _draw(self, names: list[str]) -> None:
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}

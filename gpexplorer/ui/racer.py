@@ -50,6 +50,13 @@ class Racer:
         """Stop after the turn under way."""
         self._playing.clear()
 
+    def stop(self, name: str) -> None:
+        """Take one lane out after the step under way; the others go on, and get its turns."""
+        self.race.stop(name, "Stopped by hand.")
+        run = self.race.lanes[name].run
+        if run is not None:
+            run.stop()
+
     def take(self) -> Standing | None:
         """The newest standing, if there is one since the last call."""
         standing, self._standing = self._standing, None
