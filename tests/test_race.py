@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 
 import pytest
 
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.race import Race
+from gpexplorer.ui.race import RacePanel
 
 ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
 
@@ -103,3 +105,24 @@ def test_lanes_must_share_what_is_compared():
         Race(unlike)
     with pytest.raises(SettingError, match="needs a lane"):
         Race({})
+
+
+def test_on_the_page_one_lane_is_stopped_and_the_other_goes_on():
+    spec = Spec("random", data={"name": "hypercube", "n": 300, "d": 2})
+    panel = RacePanel(lambda: (spec, None), lambda: None)
+    panel.methods.value, panel.seconds.value = ["scgd", "minimax"], 600
+    assert panel.out.disabled
+    panel.toggle()
+    assert list(panel.out.options) == ["—", "SCGD", "MINIMAX"]
+
+    panel.out.value = "SCGD"
+    end = time.monotonic() + 60
+    while list(panel.out.options) != ["—", "MINIMAX"] and time.monotonic() < end:
+        time.sleep(0.05)
+        panel.update()
+
+    assert list(panel.out.options) == ["—", "MINIMAX"]
+    assert panel.out.value == ""
+    assert "Stopped" in panel.table.object
+    panel.reset()
+    assert panel.out.disabled

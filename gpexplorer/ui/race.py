@@ -59,7 +59,7 @@ class RacePanel(pn.viewable.Viewer):
             label="New race", icon="replay", variant="outlined", on_click=lambda _: self.reset(), **wide
         )
         self.out = pmui.Select(
-            label="Stop one lane", options=NONE, value="", width=220, visible=False,
+            label="Stop one lane", options=NONE, value="", width=220, disabled=True,
             description="It ends after the step under way; what it has reached stays on the board.", **wide,
         )  # fmt: skip
         self.out.param.watch(lambda event: self._stop(event.new), "value")
@@ -131,7 +131,7 @@ class RacePanel(pn.viewable.Viewer):
         """The lanes that still run can be stopped."""
         running = {name: name for name, why in sentences.items() if not why}
         if list(running.values()) != list(self.out.options.values())[1:]:
-            self.out.param.update(options=NONE | running, value="", visible=bool(running))
+            self.out.param.update(options=NONE | running, value="", disabled=not running)
 
     def _stop(self, name: str) -> None:
         if name and self._racer is not None:
