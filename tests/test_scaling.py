@@ -193,10 +193,10 @@ def test_what_ends_a_measurement_is_a_sentence():
 
 def test_watching_memory_sees_what_was_held_and_let_go():
     peak = measuring.high_water()
-    held = np.ones(8_000_000)
+    held = np.ones(32_000_000)
     del held
 
-    assert peak() >= 60e6
+    assert peak() >= 200e6  # of 256 MB: what earlier tests left may be let go meanwhile
 
 
 def test_this_machine_has_a_speed():

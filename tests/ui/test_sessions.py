@@ -14,20 +14,24 @@ from ui.pages import ON_PAGE, Seen, Served, until
 pytestmark = pytest.mark.ui
 
 
+ANSWERED = """(button, word) => new Promise((done) => {
+  const begin = performance.now()
+  const look = () => button.textContent.includes(word) ? done(performance.now() - begin) : requestAnimationFrame(look)
+  button.click()
+  look()
+})"""  # milliseconds, by the browser's clock: Playwright looks every quarter of a second
+
+
 def test_widgets_answer_while_a_run_goes_on(seen: Seen):
     seen.press("Play or pause")
     until(lambda: seen.step >= 3)
     button = seen.page.get_by_role("button", name="Play or pause")
     took = []
     for k in range(10):
-        want = "Pause" if k % 2 else "Play"
-        begin = time.monotonic()
-        button.click()
-        expect(button).to_contain_text(want)
-        took.append(time.monotonic() - begin)
+        took.append(1e-3 * button.evaluate(ANSWERED, "Pause" if k % 2 else "Play"))
         time.sleep(0.3)
     print(f"\nwidget latency while running: median {statistics.median(took):.3f} s, worst {max(took):.3f} s")
-    assert statistics.median(took) < 1.0  # 0.18 s on two quiet cores; a busy machine is no fault of the page
+    assert statistics.median(took) < 1.0  # 0.07 to 0.21 s on two quiet cores; a busy machine is no fault of the page
 
 
 def test_keys_and_the_dark_theme(seen: Seen):
