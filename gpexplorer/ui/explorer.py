@@ -94,7 +94,7 @@ class Explorer(pn.viewable.Viewer):
     @property
     def rest(self) -> list[Any]:
         """What goes under that."""
-        return [self.pictures.tabs, self.below, self.pulse]
+        return [self.pictures.tabs, self.below]
 
     def adopt(self, asking: Asking) -> None:
         """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""
@@ -224,5 +224,5 @@ class Explorer(pn.viewable.Viewer):
     def __panel__(self) -> Any:
         self.start()
         side = pn.Column(*self.controls, width=330)
-        main = pn.Column(*self.top, *self.rest, sizing_mode="stretch_width")
+        main = pn.Column(*self.top, *self.rest, self.pulse, sizing_mode="stretch_width")
         return pn.Row(side, main, sizing_mode="stretch_width")

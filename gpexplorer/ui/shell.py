@@ -66,12 +66,13 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
 
     tour = Tour(welcome=controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
+    ears = [explorer.pulse, Keys(explorer.key), tour]  # from the beginning: one added later may be drawn and dropped
     side, rest = pn.Column(sizing_mode="stretch_width"), pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
-        main=[pn.Column(Mending(), *explorer.top, rest, sizing_mode="stretch_width")],
+        main=[pn.Column(Mending(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],
@@ -81,8 +82,8 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
-    under = [*explorer.rest, Keys(explorer.key), tour]
-    pn.state.onload(lambda: _complete(explorer, [(rest, under), *([(side, explorer.controls)] if controls else [])]))
+    later = [(rest, explorer.rest), *([(side, explorer.controls)] if controls else [])]
+    pn.state.onload(lambda: _complete(explorer, later))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
     return page
