@@ -74,7 +74,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     `progress(done, total)`, which may raise to cancel; its rows come back scaled, as tensors over files in a cache.
     Raises DataError with one sentence, before anything runs.
     """
-    split, options = _own(split), {key: _own(value) for key, value in options.items()}
+    split, options = plain(split), {key: plain(value) for key, value in options.items()}
     if isinstance(source, Mapping) and "edits" in source:
         return edited(load({k: v for k, v in source.items() if k != "edits"}, split, **options), source["edits"])
     if isinstance(source, Mapping):
@@ -146,7 +146,7 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
 
 
-def _own(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A number of NumPy's as Python's own, so that it is checked and hashed as that."""
     return value.item() if isinstance(value, np.generic) else value
 

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 import param
 
+from ..data.loading import plain
 from ..errors import SettingError
 from ..methods.base import Method
 
@@ -49,11 +49,6 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
     if not right or not _is_finite(value) or value > high or (value <= low if above else value < low):
         raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
     return value
-
-
-def plain(value: Any) -> Any:
-    """A number of NumPy's as Python's own; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_finite(value: float) -> bool:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import param
 
+from ..data.loading import plain
 from ..errors import GPExplorerError, SettingError
 from ..methods.base import registry
 from .cluster import connected
 from .compare import Finished
 from .run import Run
-from .settings import closest, plain, quoted
+from .settings import closest, quoted
 from .spec import Spec
 
 MOST = 200  # runs of one sweep

@@ -30,11 +30,9 @@ class Keys(JSComponent):
         for (const page of window.Bokeh?.documents.flatMap((held) => held.roots()) ?? [])
           if (page.data?.sidebar_open) page.data.sidebar_open = false
       }
-      window.gpexplorer_keys?.abort()  // drawn anew, it must not listen twice: a key would undo itself
-      const ends = window.gpexplorer_keys = new AbortController()
-      document.addEventListener("keydown", listen, { signal: ends.signal })
+      document.addEventListener("keydown", listen)
       if (window.innerWidth < 900) setTimeout(shut, 400)  // the controls would lie over the pictures
-      model.on("remove", () => ends.abort())
+      model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """
 

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...linalg import ranks
+
 POLICIES = ("random", "optimised", "adaptive", "scored")
 POOL = 4  # candidates to each pivot of the optimised policy
 FIRST = 8  # pivots that the adaptive policy begins with
@@ -62,5 +64,4 @@ def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:
     """Spearman's, between the approximate and the exact falls of the candidates tested; nan for fewer than four."""
     if len(tested) < WINDOW // 8:
         return float("nan")
-    ranks = tested.argsort(0).argsort(0).double()
-    return float(torch.corrcoef(ranks.T)[0, 1])
+    return ranks.rank_correlation(*tested.cpu().numpy().T)
