@@ -82,6 +82,7 @@ def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(open_pa
     until(lambda: seen.page.locator("input[type=file]").count() == 2)
     spec_file.set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b'{"method": "nope"}'})
     until(lambda: seen.page.get_by_text("Method 'nope' is not known").count() == 1)
+    until(lambda: seen.page.get_by_text("Uploaded a.json").count() == 1)  # the name is shown by an input made anew
 
     text = Spec("random", {"num_inducing": 5}, "sin-product", seed=3).to_json().encode()
     spec_file.set_input_files({"name": "b.json", "mimeType": "application/json", "buffer": text})
