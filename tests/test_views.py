@@ -44,11 +44,35 @@ def test_every_view_draws_its_start_and_follows_without_redrawing(d: int, theme:
         named = {source.name: source for source in sources if source.name}
         assert set(last) <= set(named)
         for name, frame in last.items():
-            if {"x", "y"} <= set(frame) and not named[name].data.get("image"):
+            if len(frame) and {"x", "y"} <= set(frame) and not named[name].data.get("image"):
                 assert np.array_equal(named[name].data["x"], frame["x"])
                 assert np.array_equal(named[name].data["y"], frame["y"])
         assert figure.xaxis[0].axis_label
         assert figure.yaxis[0].axis_label
+
+
+def test_a_layer_without_rows_keeps_its_mark_in_the_legend() -> None:
+    run = played()
+    fit = view(run, "fit")
+    layers = fit.data(run, 0)
+    assert layers["proposed"].empty  # nothing is swapped at the start
+
+    live = Live(fit, layers)
+
+    source = next(s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "proposed")
+    assert np.isnan(source.data["x"]).tolist() == [True]
+    live.update(next(found for found in (fit.data(run, at) for at in range(26)) if len(found["proposed"])))
+    assert np.isfinite(source.data["x"]).all()
+    live.update(layers)
+    assert np.isnan(source.data["x"]).tolist() == [True]
+
+
+def test_steps_are_counted_in_whole_numbers() -> None:
+    run = played()
+    shown = view(run, "convergence")
+    assert Live(shown, shown.data(run, 3)).figure.xaxis[0].ticker.min_interval == 1
+    shown.against = "seconds"
+    assert Live(shown, shown.data(run, 3)).figure.xaxis[0].ticker.min_interval == 0
 
 
 def test_the_curve_is_in_the_units_of_the_file() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -36,7 +36,12 @@ class Sources(pn.viewable.Viewer):
         self._chosen, self._say, self._busy = chosen, say, busy
         self._file: tuple[str, bytes] | None = None
         self._quiet = False
-        self.names = _name_select()
+        self._table = data_sets.available()
+        self.names = pmui.Select(
+            label="Data (rows × inputs)", groups=_groups(self._table, {}), value=None, searchable=True, size="small",
+            sizing_mode="stretch_width", margin=(10, 10, 4, 10),
+            description="Sets to download are fetched once, checked against their checksum, and kept.",
+        )  # fmt: skip
         self.names.param.watch(self._named, "value")
         self.adopt(spec)
         self.upload = pmui.FileInput(
@@ -71,10 +76,12 @@ class Sources(pn.viewable.Viewer):
     def adopt(self, spec: Spec) -> None:
         """Name the data of this spec; nobody is told."""
         self._quiet = True
-        name = spec.data if isinstance(spec.data, str) else spec.data.get("name")
-        self.names.value = (
-            name if name in {key for group in self.names.groups.values() for key in group.values()} else None
-        )
+        asked = {"name": spec.data} if isinstance(spec.data, str) else spec.data
+        groups = _groups(self._table, asked)
+        if groups != self.names.groups:
+            self.names.groups = groups
+        known = {key for group in groups.values() for key in group.values()}
+        self.names.value = asked["name"] if asked.get("name") in known else None
         self._quiet = False
 
     def _named(self, event: Any) -> None:
@@ -123,15 +130,14 @@ class Sources(pn.viewable.Viewer):
         return self._layout
 
 
-def _name_select() -> pmui.Select:
-    table = data_sets.available()
+def _groups(table: pd.DataFrame, asked: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Title -> name of every set, by where it comes from; the one that is open has the size that was asked for."""
     groups: dict[str, dict[str, str]] = {"Drawn from a formula": {}, "On this machine": {}, "To download": {}}
     for name, row in table.iterrows():
         kind = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
-        inputs = "molecules" if pd.isna(row["d"]) else f"× {int(row['d'])}"
-        groups[list(groups)[kind]][f"{name} · {row['n']:,} {inputs}"] = str(name)
-    return pmui.Select(
-        label="Data (rows × inputs)", groups={k: v for k, v in groups.items() if v}, value=None, searchable=True,
-        size="small", sizing_mode="stretch_width", margin=(10, 10, 4, 10),
-        description="Sets to download are fetched once, checked against their checksum, and kept.",
-    )  # fmt: skip
+        sizes = {word: row[word] for word in ("n", "d")}
+        if asked.get("name") == name:
+            sizes |= {word: asked[word] for word in sizes if isinstance(asked.get(word), int)}
+        inputs = "molecules" if pd.isna(sizes["d"]) else f"× {int(sizes['d'])}"
+        groups[list(groups)[kind]][f"{name} · {int(sizes['n']):,} {inputs}"] = str(name)
+    return {title: group for title, group in groups.items() if group}

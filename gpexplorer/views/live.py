@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import holoviews as hv
 import numpy as np
 import pandas as pd
-from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, LogScale, Range1d
+from bokeh.models import BasicTicker, ColorBar, ColumnDataSource, LinearColorMapper, LogScale, Range1d
 
 from .base import Layers
 from .brushing import brush
@@ -25,6 +25,7 @@ WIDE = {
     "justify-self": "end",
 }  # of the toolbar: Bokeh hides the last button of one that just fits
 SMALL = 0.35  # of an axis: data that use less of it rescale it
+COUNTED = ("step", "rank")  # axes without halves
 
 
 class Plotted(Protocol):
@@ -46,6 +47,11 @@ class Live:
         self.figure.add_tools(svg_tool(self.figure))
         brush(self.figure, layers)
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
+        for source in self._sources.values():
+            source.data = _kept(source.data)
+        for axis in self.figure.axis:
+            if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
+                axis.ticker.min_interval = 1
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         for word in ("x_range", "y_range"):
             setattr(self.figure, word, Range1d(*self._ends(getattr(self.figure, word))))
@@ -57,7 +63,7 @@ class Live:
         for name, source in self._sources.items():
             frame = layers.get(name)
             if frame is not None:
-                source.data = _SHAPES.get(source.tags[0], _columns)(frame, source.data)
+                source.data = _kept(_SHAPES.get(source.tags[0], _columns)(frame, source.data))
         title = next((f.attrs["title"] for f in layers.values() if "title" in f.attrs), None)
         if title is not None:
             self.figure.title.text = title
@@ -89,6 +95,11 @@ class Live:
     def _ends(held: Any) -> tuple[Any, Any]:
         ends = (held.start, held.end)
         return ends if all(isinstance(e, int | float) and np.isfinite(e) for e in ends) else (0.0, 1.0)
+
+
+def _kept(columns: Any) -> dict[str, Any]:
+    """These columns; one row that is nowhere where there is none, or the layer would lose its mark in the legend."""
+    return {key: held if len(held) else np.array([np.nan]) for key, held in columns.items()}
 
 
 def _columns(frame: pd.DataFrame, held: dict[str, Any]) -> dict[str, Any]:
