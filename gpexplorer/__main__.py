@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import __version__
-from .errors import GPExplorerError, SettingError
+from .errors import GPExplorerError, SettingError, closest
 
 if TYPE_CHECKING:
     import param
@@ -94,7 +94,6 @@ def sweep(
 def methods(key: Annotated[str, typer.Argument(help="One method; all of them if left out.")] = "") -> None:
     """List the methods: title, family, paper, and every setting with its bounds."""
     from .methods.base import registry
-    from .runs.settings import closest
 
     if key and key not in registry:
         raise SettingError(f"Method {key!r} is not known{closest(key, registry)}")

@@ -1,5 +1,18 @@
 """Errors a person can act on: each names the object, the number and the way out."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(name: object, known: Iterable[str]) -> str:
+    """The end of a refusal: what was probably meant, then all there is."""
+    known = sorted(known)
+    near = difflib.get_close_matches(str(name), known, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else "."
+    return f"{meant} Choose one of {', '.join(known)}."
+
 
 class GPExplorerError(Exception):
     """Base of every error this package raises on purpose; its text is a sentence for the user."""

@@ -89,8 +89,8 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _spec(self, n: int) -> Spec:
         settings = _mapping("settings", self.settings)
-        has_inducing = self.method in registry and "num_inducing" in registry[self.method].param
-        if has_inducing and self.num_inducing is not None:
+        method = registry.get(self.method) if isinstance(self.method, str) else None
+        if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
             settings.setdefault("num_inducing", self.num_inducing)
         if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
             settings["num_inducing"] = min(int(settings["num_inducing"]), n)

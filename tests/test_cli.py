@@ -79,6 +79,7 @@ def test_set_changes_fields_entries_and_settings():
     [
         (["run", "nowhere.json"], "Error: Cannot read the spec 'nowhere.json': No such file"),
         (["run", "spec.json", "--set", "blok=3"], "did you mean 'block'?"),
+        (["run", "spec.json", "--set", 'split={"test": 0.5, "test": 0.2}'], "says 'test' twice"),
         (["run", "spec.json", "--set", "block"], "names no value: write key=value"),
         (["run", "spec.json", "--set", "kernel.theta=1"], "which has no entries"),
         (["run", "spec.json", "--set", "data=no-such-set"], "Error: "),

@@ -60,6 +60,7 @@ def test_a_link_reads_like_a_sentence_and_stays_short():
         ("v=1&data.n=5", "names no data set for n"),
         ("v=1&seed=true", "seed is True"),
         ("v=1&seed=1&seed=2", "'seed' twice"),
+        ('v=1&split={"test":0.5,"test":0.2}', "'split' was left out. The JSON says 'test' twice"),
         ("v=1&device=cuda:99;rm", "device is 'cuda:99;rm'"),
         ("v=1&dtype=float16", "dtype is 'float16'"),
         ("v=1&kernel=__import__('os')", "Kernel '__import__'"),

@@ -16,7 +16,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.runs import Run
 from gpexplorer.runs.race import Race
 from gpexplorer.runs.scaling import Scaling
-from gpexplorer.runs.sweep import around, grid
+from gpexplorer.runs.sweep import around, grid, sweep
 from toy import Toy
 
 ROWS = {"name": "friedman1", "n": 40}
@@ -68,7 +68,28 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: Race({"toy": spec()}).finish(float("nan")), SettingError, "seconds is nan; give a number of at least 0"),
     (lambda: Race({"toy": spec()}).scoreboard("smes"), SettingError, "keeps no 'smes'; did you mean 'smse'"),
     (lambda: Race({"toy": spec()}).stop("tot"), SettingError, "no lane 'tot'; did you mean 'toy'"),
-    (lambda: Race([spec()]), SettingError, 'give {"its name": Spec'),  # type: ignore[arg-type]
+    (lambda: Race([spec()]), SettingError, r'A race takes {"its name": Spec\(...\)}'),  # type: ignore[arg-type]
+    (lambda: Race({"toy": "toy"}), SettingError, "A race: 'toy' is 'toy'; give a Spec, of a run its run.spec"),  # type: ignore[dict-item]
+    (lambda: Race({"toy": spec()}).scoreboard(at=3), SettingError, "at is 3; give seconds in a list"),  # type: ignore[arg-type]
+    (lambda: Race({"toy": spec()}).scoreboard(at=["x"]), SettingError, "moment of the scoreboard is 'x'"),  # type: ignore[list-item]
+    (lambda: Race({"toy": spec()}).stop([]), SettingError, "has no lane"),  # type: ignore[arg-type]
+    (lambda: sweep([spec()]), SettingError, r'A sweep takes {"its name": Spec\(...\)}, one at least'),  # type: ignore[arg-type]
+    (lambda: sweep({}), SettingError, "A sweep takes .* and not {}"),
+    (lambda: sweep({"a": "toy"}), SettingError, "A sweep: 'a' is 'toy'; give a Spec"),  # type: ignore[dict-item]
+    (
+        lambda: list(sweep({"a": spec(budget={"steps": 1})}, scheduler=3)),
+        SettingError,
+        "No Dask scheduler answers at 3",
+    ),  # type: ignore[arg-type]
+    (lambda: grid("toy", {"seed": [1]}), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
+    (lambda: around("toy", "block"), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
+    (lambda: Run("toy", None), SettingError, "this is 'toy'; give both, or open a Spec"),  # type: ignore[arg-type]
+    (lambda: spec().open(store=gpx.Store), SettingError, "give a Store"),  # type: ignore[arg-type]
+    (lambda: gpx.methods["cholqrr"], SettingError, "Method 'cholqrr' is not known; did you mean 'cholqr'"),
+    (lambda: gpx.methods[["cholqr"]], SettingError, r"Method \['cholqr'\] is not known"),  # type: ignore[index]
+    (lambda: gpx.data.fetch("kin40"), DataError, 'Did you mean "kin40k"'),
+    (lambda: gpx.Spec.from_json('{"method": "toy", "method": "cg"}'), SettingError, "says 'method' twice; leave one"),
+    (lambda: gpx.Spec.from_json('{"method": "toy", "settings": {"a": 1, "a": 1}}'), SettingError, "says 'a' twice"),
     (lambda: Scaling(spec(), "n", []), SettingError, "The sizes are "),
     (lambda: Scaling(spec(), "n", 5), SettingError, "The sizes are 5; give whole numbers"),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", [8]).slope("time"), SettingError, "There is no slope of 'time'"),
@@ -77,6 +98,8 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.Store("nowhere").open("toy"), SettingError, "opens a Spec, not 'toy'"),  # type: ignore[arg-type]
     (lambda: gpx.Store("nowhere").annotate("toy", 3), StoreError, "note on run toy is 3; give text"),  # type: ignore[arg-type]
     (lambda: gpx.Store("nowhere").spec(None), StoreError, "has no run None; it has none"),  # type: ignore[arg-type]
+    (lambda: spec().open().progress(3), SettingError, "budget is 3; give names with their values"),  # type: ignore[arg-type]
+    (lambda: spec().open().progress({"step": 3}), SettingError, "budget has no 'step'; did you mean 'steps'"),
     (lambda: spec().open().progress({"steps": "x"}), SettingError, "budget's steps is 'x'"),  # type: ignore[dict-item]
 ]
 
@@ -128,6 +151,11 @@ def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     assert mine_rows.key == their_rows.key
 
 
+def test_a_kernel_takes_a_number_of_numpy() -> None:
+    assert gpx.kernels.make("se-ard", np.int64(3)).names == gpx.kernels.make("se-ard", 3).names
+    assert [1] not in gpx.methods
+
+
 def test_a_sweep_over_an_array() -> None:
     assert list(grid(spec(), {"block": np.arange(3, 5)})) == ["block=3", "block=4"]  # type: ignore[dict-item]
 
@@ -140,6 +168,7 @@ def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
 ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
 ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
     ({"settings": 3}, 1.0, "settings is 3; give names with their values, or None"),
+    ({"method": ["cholqr"]}, 1.0, r"Method \['cholqr'\] is not known"),
     ({"budget": 3}, 1.0, "budget is 3; give names with their values"),
     ({"random_state": "x"}, 1.0, "random_state is 'x'; give a whole number of at least 0"),
     ({"random_state": np.random.default_rng(0)}, 1.0, r"random_state is Generator\(PCG64\)"),

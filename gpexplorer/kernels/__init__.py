@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
+from typing import SupportsIndex
 
 from ..errors import KernelError
 from .base import Covariance, registry
@@ -26,13 +27,13 @@ def available() -> dict[str, str]:
     return {key: registry[key].title for key in sorted(registry)}
 
 
-def make(text: str, d: int = 1) -> Covariance:
+def make(text: str, d: SupportsIndex = 1) -> Covariance:
     """The kernel named by a key, or by keys joined with + and *, for d inputs. KernelError says what is wrong."""
     if not isinstance(text, str) or not text.strip():
         raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
     if len(text) > LONGEST:
         raise KernelError(f"A kernel's text may have {LONGEST} characters; this one has {len(text)}.")
-    if not isinstance(d, int) or isinstance(d, bool):
+    if not hasattr(d, "__index__") or isinstance(d, bool):
         raise KernelError(f"Kernel {text!r}: d is {d!r}; give the number of inputs, such as 8.")
 
     def atom(key: str) -> Covariance:
@@ -42,6 +43,6 @@ def make(text: str, d: int = 1) -> Covariance:
                 f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(registry))}."
             )
             raise KernelError(f"Kernel {key!r} is not known; {way_out}")
-        return registry[key](d)
+        return registry[key](int(d))
 
     return parse(text, atom)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 
-from ..errors import SettingError
+from ..errors import SettingError, closest
 from .base import Method, registry
 
 __all__ = ["Method"]
@@ -23,13 +23,12 @@ for _found in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
 
 class _Catalogue(ModuleType, Mapping[str, type[Method]]):
     def __getitem__(self, key: str) -> type[Method]:
-        try:
-            return registry[key]
-        except KeyError:
-            raise SettingError(f"Method {key!r} is not known; choose one of {', '.join(sorted(registry))}.") from None
+        if key not in self:
+            raise SettingError(f"Method {key!r} is not known{closest(key, registry)}")
+        return registry[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in registry
+        return isinstance(key, str) and key in registry
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(registry))

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .settings import number
+from ..errors import SettingError, closest
+from .settings import number, of_kind, quoted
 
+LIMITS = ("steps", "seconds")
 NAN = float("nan")
 
 
@@ -35,8 +37,8 @@ class Budget:
 
     @classmethod
     def of(cls, limits: Mapping[str, Any]) -> Budget:
-        """The budget a spec holds."""
-        return cls(limits.get("steps"), limits.get("seconds"))
+        """The budget a spec holds; SettingError where it names another limit."""
+        return cls(**named_limits(limits))
 
     def spent(self, steps: int, seconds: float) -> str:
         """Why a run that took this much must end, as a sentence; empty while it may go on."""
@@ -55,6 +57,15 @@ class Budget:
         if self.seconds is not None:
             found.append(Progress(min(seconds / self.seconds, 1.0), max(self.seconds - seconds, 0.0)))
         return max(found, key=lambda progress: progress.fraction, default=Progress(NAN, NAN))
+
+
+def named_limits(limits: Any) -> dict[str, Any]:
+    """The limits by name, their values not looked at; SettingError where one is not known."""
+    held = of_kind("budget", limits, Mapping, "names with their values")
+    for name in held:
+        if name not in LIMITS:
+            raise SettingError(f"A budget has no {quoted(name)}{closest(name, LIMITS)}")
+    return dict(held)
 
 
 def scheduled(index: int) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import SettingError
+from .settings import once
 from .spec import LARGEST, Spec, parsed
 from .sweep import grid
 
@@ -46,7 +47,9 @@ def _set(held: dict[str, Any], change: str) -> None:
     if not equals or not path:
         raise SettingError(f"--set {change!r} names no value: write key=value, such as seed=3.")
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=once)
+    except SettingError:
+        raise
     except ValueError:
         value = text
     field, dot, entry = path.partition(".")

@@ -31,7 +31,7 @@ def connected(address: str) -> Iterator[Any]:
         raise SettingError("Dask is not installed: pip install gpexplorer[cluster].") from None
     try:
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
-    except (OSError, ValueError, TimeoutError):
+    except (OSError, TypeError, ValueError, TimeoutError):
         raise SettingError(f"No Dask scheduler answers at {address!r} within {TIMEOUT} s; is it running?") from None
     with client:
         yield client

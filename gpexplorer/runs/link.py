@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -19,8 +19,8 @@ import torch
 from .. import data as data_sets
 from ..data.edits import checked
 from ..data.generators import GENERATORS, complete
-from ..errors import GPExplorerError, SettingError
-from .settings import closest, quoted
+from ..errors import GPExplorerError, SettingError, closest
+from .settings import once, quoted
 from .spec import Spec
 
 VERSION = 1
@@ -113,9 +113,11 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _value(text: str) -> Any:
+def _value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=pairs)
+    except SettingError:
+        raise
     except (ValueError, RecursionError):
         return text
 
@@ -131,8 +133,16 @@ def _parts(query: str, said: list[str]) -> dict[str, Any]:
         if name in found:
             said.append(f"The link says {quoted(name)} twice; the first was kept.")
         else:
-            found[name] = _value(text)
+            _keep(found, name, text, said)
     return found
+
+
+def _keep(found: dict[str, Any], name: str, text: str, said: list[str]) -> None:
+    """One part of a link, unless its value says two things at once."""
+    try:
+        found[name] = _value(text, once)
+    except SettingError as error:
+        said.append(f"The link's {quoted(name)} was left out. {error}")
 
 
 def _view(view: Any, views: tuple[str, ...], said: list[str]) -> str:

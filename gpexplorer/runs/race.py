@@ -14,10 +14,10 @@ from typing import Any
 
 import pandas as pd
 
-from ..errors import GPExplorerError, SettingError
+from ..errors import GPExplorerError, SettingError, closest
 from .run import Run
-from .settings import closest, number, quoted
-from .spec import Spec
+from .settings import number, of_kind, quoted
+from .spec import Spec, named_specs
 
 SCORED = ("smse", "snlp", "rmse")
 METRICS = {"smse": "SMSE", "snlp": "SNLP"}
@@ -53,8 +53,7 @@ class Race:
 
         Raises SettingError where the specs do not share data, split, seed, kernel, device and precision.
         """
-        if not isinstance(specs, Mapping) or not specs:
-            raise SettingError('A race needs a lane: give {"its name": Spec(...)}, one at least.')
+        specs = named_specs("A race", specs)
         a_turn = number("a_turn", a_turn, whole=False, low=0, above=True)
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
         if len(shared) > 1:
@@ -97,7 +96,7 @@ class Race:
 
     def stop(self, name: str, why: str = "Stopped.") -> None:
         """Take one lane out; what it has reached stays on the board."""
-        if name not in self.lanes:
+        if not isinstance(name, str) or name not in self.lanes:
             raise SettingError(f"The race has no lane {quoted(name)}{closest(name, self.lanes)}")
         self.lanes[name].sentence = self.lanes[name].sentence or why
 
@@ -114,7 +113,7 @@ class Race:
 
     def scoreboard(self, metric: str = "smse", at: Iterable[float] = (1, 3, 10, 30)) -> pd.DataFrame:
         """The metric each lane had after so many seconds of its own work; nan where it has not worked that long."""
-        board, metric, moments = self.board(), _known(metric), list(at)
+        board, metric, moments = self.board(), _known(metric), _moments(at)
         cells = {
             name: [_by(board[board["lane"] == name], metric, moment, lane) for moment in moments]
             for name, lane in self.lanes.items()
@@ -158,6 +157,11 @@ def _known(metric: str) -> str:
     if metric not in SCORED:
         raise SettingError(f"A race keeps no {quoted(metric)}{closest(metric, SCORED)}")
     return metric
+
+
+def _moments(at: Any) -> list[float]:
+    held = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
+    return [number("A moment of the scoreboard", moment, whole=False, low=0) for moment in held]
 
 
 def _by(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:

@@ -18,6 +18,7 @@ from .budget import Budget, Progress, scheduled
 from .clock import read
 from .counting import Counted, Counter
 from .endings import FINAL, enough_memory, failed, stopped
+from .settings import of_kind
 from .trace import Record, Spent, Trace
 from .units import Of, in_units, inputs, noise_var, targets
 
@@ -47,11 +48,12 @@ class Run:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """`problem` and `split` are in the scaled space; `resume` holds the records of an earlier run to go on from."""
+        for given, kind in ((method, Method), (problem, Problem)):
+            of_kind("A run takes a Method and a Problem; this", given, kind, "both, or open a Spec: spec.open()")
         self.method, self.problem, self.split, self.spec = method, problem, split, spec
         self.trace = Trace(resume)
-        self.outcome = outcome
+        self.outcome, self.closed = outcome, False
         self.error: Exception | None = None  # what the method raised, for the log
-        self.closed = False
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
         self._counter = Counter(last.cost.entries if last else 0)
@@ -89,8 +91,7 @@ class Run:
         """
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         while True:
-            spent = budget.spent(self.done, self._seconds)
-            if spent and not self._final:
+            if (spent := budget.spent(self.done, self._seconds)) and not self._final:
                 self._end(Outcome("budget", spent))
                 break
             if self.advance(score=scheduled(len(self.trace))) is None:
@@ -120,8 +121,7 @@ class Run:
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy has the trace and the answers, and goes on by itself; the store and the method's memory stay here."""
-        live = ("_steps", "_journal", "_halt", "_busy", "error")
-        return {name: value for name, value in self.__dict__.items() if name not in live}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_steps", "_journal", "_halt", "_busy", "error")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _steps=None, _journal=None, error=None)

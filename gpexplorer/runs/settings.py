@@ -5,15 +5,15 @@ Bounds shown by a slider exist in the browser alone, so they are checked again h
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import param
 
 from ..data.loading import plain
 from ..errors import SettingError
+from ..errors import closest as closest
 from ..methods.base import Method
 
 LONGEST = 60  # characters of a refused value that its message repeats
@@ -51,18 +51,28 @@ def number(owner: str, value: Any, *, whole: bool, low: float, high: float = mat
     return value
 
 
+def of_kind(owner: str, value: Any, kind: type[Any], way_out: str) -> Any:
+    """`value` if it is a `kind`; SettingError naming the owner and the way out otherwise."""
+    if not isinstance(value, kind):
+        raise SettingError(f"{owner} is {quoted(value)}; give {way_out}.")
+    return value
+
+
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object (an object_pairs_hook) ; of a name said twice, readers disagree on which holds."""
+    held: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in held:
+            raise SettingError(f"The JSON says {quoted(name)} twice; leave one of them out.")
+        held[name] = value
+    return held
+
+
 def _is_finite(value: float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:  # a whole number beyond any float
         return False
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """The end of a refusal: what was probably meant, then all there is."""
-    near = difflib.get_close_matches(str(name), list(known), n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{meant} Choose one of {', '.join(sorted(known))}."
 
 
 def quoted(value: Any) -> str:

@@ -15,11 +15,12 @@ import torch
 
 from .. import data as data_sets
 from .. import kernels
-from ..errors import DataError, SettingError
+from ..errors import DataError, SettingError, closest
 from ..methods.base import registry
 from ..problem import Problem
+from .budget import named_limits
 from .run import Run
-from .settings import arguments, closest, number, quoted, resolve
+from .settings import arguments, number, of_kind, once, quoted, resolve
 
 if TYPE_CHECKING:
     from ..data import Split
@@ -29,6 +30,7 @@ VERSION = 1
 LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 LARGEST_INTEGER = 2**53  # what every reader of JSON holds exactly
+A_SPEC = "a Spec, of a run its run.spec, of text Spec.from_json(text)"
 DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 
 
@@ -88,7 +90,7 @@ class Spec:
 
         The run's own spec then records what those data held, so that its name still says what was computed.
         """
-        if not (store is None or hasattr(store, "take_up")):
+        if not (store is None or hasattr(store, "take_up")) or isinstance(store, type):
             raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
         spec, split = self._read(data)
         problem, split = spec._problem(split)
@@ -142,7 +144,7 @@ class Spec:
         return key
 
     def _check_settings(self, settings: Any) -> dict[str, Any]:
-        return resolve(registry[self.method], _mapping("settings", settings))
+        return resolve(registry[self.method], of_kind("settings", settings, Mapping, "names with their values"))
 
     def _check_data(self, data: Any) -> str | dict[str, Any]:
         if isinstance(data, (str, PurePath)) and str(data):
@@ -181,15 +183,19 @@ class Spec:
         return dtype
 
     def _check_budget(self, budget: Any) -> dict[str, Any]:
-        budget = dict(_mapping("budget", budget))
-        for name in budget:
-            if name not in ("steps", "seconds"):
-                raise SettingError(f"A budget has no {quoted(name)}{closest(str(name), ('steps', 'seconds'))}")
+        budget = named_limits(budget)
         if "steps" in budget:
             budget["steps"] = number("The budget's steps", budget["steps"], whole=True, low=0, high=LARGEST_INTEGER)
         if "seconds" in budget:
             budget["seconds"] = float(number("The budget's seconds", budget["seconds"], whole=False, low=0, above=True))
         return budget
+
+
+def named_specs(owner: str, specs: Any) -> dict[str, Spec]:
+    """Several specs by their names, such as the lanes of a race; SettingError where these are none."""
+    if not isinstance(specs, Mapping) or not specs:
+        raise SettingError(f'{owner} takes {{"its name": Spec(...)}}, one at least, and not {quoted(specs)}.')
+    return {name: of_kind(f"{owner}: {quoted(name)}", spec, Spec, A_SPEC) for name, spec in specs.items()}
 
 
 def parsed(text: str | bytes) -> dict[str, Any]:
@@ -199,7 +205,9 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     if len(text) > LARGEST:
         raise SettingError(f"The spec is longer than {LARGEST} characters, the most that are read.")
     try:
-        held = json.loads(text)
+        held = json.loads(text, object_pairs_hook=once)
+    except SettingError:
+        raise
     except (ValueError, RecursionError):
         raise SettingError("The spec is not JSON: it must be one object in braces.") from None
     if not isinstance(held, dict):
@@ -227,9 +235,3 @@ def _plain(name: str, value: Any) -> Any:
     if len(text) > LARGEST:
         raise SettingError(f"{name} is {len(text)} characters of JSON; at most {LARGEST} are taken.")
     return json.loads(text)
-
-
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise SettingError(f"{name} is {quoted(value)}; give names with their values.")
-    return value

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import param
 
 from ..data.loading import plain
-from ..errors import GPExplorerError, SettingError
+from ..errors import GPExplorerError, SettingError, closest
 from ..methods.base import registry
 from .cluster import connected
 from .compare import Finished
 from .run import Run
-from .settings import closest, quoted
-from .spec import Spec
+from .settings import of_kind, quoted
+from .spec import A_SPEC, Spec, named_specs
 
 MOST = 200  # runs of one sweep
 COUNT = 4  # values proposed for one name
@@ -37,7 +37,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
 
     A name is a field of the spec, or else a setting of its method. SettingError before anything runs.
     """
-    over = _lists(over)
+    spec, over = of_kind("The spec of a sweep", spec, Spec, A_SPEC), _lists(over)
     count = math.prod(map(len, over.values()))
     if not over or not 1 <= count <= MOST:
         raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
@@ -50,6 +50,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
 
 def around(spec: Spec, name: str) -> list[Any]:
     """A few values of a setting, or of "seed" or "split", to begin a sweep with: what it is now, and beside it."""
+    of_kind("The spec of a sweep", spec, Spec, A_SPEC)
     if name in ("seed", "split"):
         return list(range(COUNT))
     if name not in spec.settings:
@@ -74,6 +75,7 @@ def sweep(
     Without a `scheduler` they run here, in order, and `opened` is given each before its first step, so that it can be
     stopped; with a scheduler's address on Dask's workers, which read named data themselves.
     """
+    specs = named_specs("A sweep", specs)
     endless = [name for name, spec in specs.items() if not spec.budget]
     if endless:
         raise SettingError(f'The run "{endless[0]}" has no budget: give steps or seconds, so that the sweep ends.')

@@ -8,10 +8,11 @@ from urllib.parse import parse_qs, urlencode
 
 import panel as pn
 
+from ..errors import closest
 from ..runs import Spec
 from ..runs import link as links
 from ..runs.link import Link
-from ..runs.settings import closest, quoted
+from ..runs.settings import quoted
 from ..views.base import registry as pictures
 from .presets import PRESETS
 
