@@ -41,12 +41,12 @@ def serve(
     warm(held)
     # The browser names a table's style sheets anew when it sends them back, which harms nothing.
     warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
-    print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
-    pn.serve(
+    server = pn.serve(
         {"explorer": lambda: app(held)},
         port=port,
         address=address,
         show=show,
+        start=False,
         title="gpexplorer",
         websocket_origin=list(allowed),
         num_procs=1,
@@ -57,6 +57,9 @@ def serve(
         check_unused_sessions_milliseconds=2000,
         verbose=False,
     )
+    print(f"Explorer: http://{allowed[0]}/explorer", flush=True)  # it listens: OSError was raised if it cannot
+    server.start()
+    server.io_loop.start()
 
 
 def hosts(address: str, port: int, more: tuple[str, ...] = ()) -> tuple[str, ...]:
