@@ -8,12 +8,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from gpexplorer import Spec, Store, __version__, data, methods
 from gpexplorer.__main__ import main
@@ -159,49 +157,6 @@ def test_data_lists_every_set(capsys: pytest.CaptureFixture[str]):
 
     assert call("data", "fetch", "friedman1") == 0
     assert "friedman1 is generated" in capsys.readouterr().out
-
-
-def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
-    from gpexplorer.ui import serving
-
-    seen: dict[str, Any] = {}
-    monkeypatch.setattr(serving, "serve", lambda **options: seen.update(options))
-
-    assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show") == 0
-
-    expected = {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",), "store": None}
-    assert seen == expected
-
-
-def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    from gpexplorer.ui import serving
-
-    def taken(**_: Any) -> None:
-        raise OSError(98, "Address already in use")
-
-    monkeypatch.setattr(serving, "serve", taken)
-
-    assert call("serve") == 2
-    assert (
-        "Cannot listen on localhost:5006 (Address already in use): choose another --port or" in capsys.readouterr().err
-    )
-
-
-def test_serve_names_its_address_once_it_listens(monkeypatch: pytest.MonkeyPatch):
-    from gpexplorer.ui import serving, shell
-
-    order: list[str] = []
-    monkeypatch.setattr(serving, "guard", lambda _: None)
-    monkeypatch.setattr(shell, "warm", lambda _: None)
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    loop = SimpleNamespace(start=lambda: order.append("answers"))
-    server = SimpleNamespace(start=lambda: None, io_loop=loop)
-    monkeypatch.setattr("panel.serve", lambda *_, start, **__: order.append(f"listens, started: {start}") or server)
-    monkeypatch.setattr("builtins.print", lambda text, **_: order.append(text))
-
-    assert call("serve", "--port", "5099") == 0
-
-    assert order == ["listens, started: False", "Explorer: http://localhost:5099/explorer", "answers"]
 
 
 def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
