@@ -76,6 +76,12 @@ def test_the_shelf_below_the_views_imports_no_drawing_library():
     assert not loaded & DRAWING
 
 
+def test_the_page_and_the_figures_start_without_scipys_statistics():
+    begin = "from gpexplorer.ui import shell\nfrom gpexplorer import reproduce\nreproduce.names()"
+
+    assert "scipy.stats" not in fresh(f"import sys\n{begin}\nprint(*sys.modules)").split()
+
+
 def test_the_shelf_holds_what_it_names():
     assert [name for name in gpx.__all__ if not hasattr(gpx, name)] == []
     assert set(dir(gpx)) >= {"Spec", "Run", "Estimator", "Explorer", "data", "kernels", "methods"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import holoviews as hv
 import pandas as pd
 import torch
-from scipy import stats
 
 from .. import data, kernels
+from ..linalg.ranks import ranks
 from ..methods.cholqr.cholqr import CholQR
 from ..methods.cholqr.landscape import landscape
 from ..methods.cholqr.subset_of_data import SubsetOfData
@@ -52,7 +52,6 @@ def work(unit: Unit) -> Rows:
     found = landscape(method, problem, state)
     known = torch.isfinite(found.approx) & torch.isfinite(found.exact)
     approx, exact = (values[known].numpy() / len(train) for values in (found.approx, found.exact))
-    ranks = [stats.rankdata(values) for values in (approx, exact)]
     return [
         {
             "seed": unit["seed"],
@@ -62,7 +61,7 @@ def work(unit: Unit) -> Rows:
             "rank of approx": ra,
             "rank of exact": re,
         }
-        for a, e, ra, re in zip(approx, exact, *ranks, strict=True)
+        for a, e, ra, re in zip(approx, exact, ranks(approx), ranks(exact), strict=True)
     ]
 
 

@@ -8,7 +8,7 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
+from scipy.special import ndtri
 
 from ..runs.run import Run
 from . import rows
@@ -58,4 +58,4 @@ class Calibration(View):
 def coverage(y: np.ndarray, mean: np.ndarray, var: np.ndarray) -> pd.DataFrame:
     """x: the promised share of each central Gaussian interval; y: the share of targets inside it."""
     distance = np.abs(y - mean) / np.sqrt(var)
-    return pd.DataFrame({"x": LEVELS, "y": [(distance <= stats.norm.ppf(0.5 + p / 2)).mean() for p in LEVELS]})
+    return pd.DataFrame({"x": LEVELS, "y": [(distance <= ndtri(0.5 + p / 2)).mean() for p in LEVELS]})

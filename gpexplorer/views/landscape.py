@@ -8,8 +8,8 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 import param
-from scipy import stats
 
+from ..linalg.ranks import ranks
 from ..methods.cholqr.forced import forced
 from ..methods.cholqr.landscape import Landscape, landscape
 from ..problem import Step
@@ -82,7 +82,7 @@ class SwapLandscape(View):
     def _against(self, held: pd.DataFrame) -> Layers:
         shown, word = held.assign(x=held["approx"], y=held["exact"]), FALL
         if self.show == RANKS:
-            shown["x"], shown["y"] = (stats.rankdata(-held[c]) for c in ("approx", "exact"))
+            shown["x"], shown["y"] = (ranks(-held[c].to_numpy()) for c in ("approx", "exact"))
             word = "rank among the candidates, 1 the best"
         ends = [float(shown["y"].min()), float(shown["y"].max())] if len(shown) else [0.0, 1.0]
         shown.attrs = {"xlabel": f"predicted {word}", "ylabel": f"exact {word}"}
