@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 import gpexplorer as gpx
@@ -134,10 +136,28 @@ def test_rows_beyond_the_grid_are_counted_over_the_predictions():
         test, near = run.split.test, run.split.test.X.clone()
         try:
             test.X[:2] += 40.0
-            layers = fit.data(run, 1)
+            layers = view(run, "fit").data(run, 1)
         finally:
             test.X.copy_(near)
 
         told = f"2 of {len(test)} rows lie beyond the grid: there the prior answers"
         assert layers[name].attrs["title"] == told
         assert fit.plot(layers) is not None
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_reach_of_the_grid_is_asked_for_once_a_run(d: int, monkeypatch: pytest.MonkeyPatch):
+    run, asked = played("grief", d), []
+    known = type(run.method).beyond
+
+    def beyond(method: Any, problem: Any, X: Any) -> Any:
+        asked.append(len(X))
+        return known(method, problem, X)
+
+    monkeypatch.setattr(type(run.method), "beyond", beyond)
+    fit = view(run, "fit")
+    for at in (0, 1, 1):
+        fit.data(run, at)
+
+    assert run.split is not None
+    assert asked == [len(run.split.test)]

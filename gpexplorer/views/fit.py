@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import holoviews as hv
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 
 from ..data.generators import truth
 from ..runs.run import Run
-from ..runs.units import inputs
 from . import rows
 from .base import Layers, View, labels, layer
 from .brushing import beside
@@ -32,10 +32,19 @@ class Fit(View):
 
     show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
 
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._reach: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
+
     def data(self, run: Run, at: int) -> Layers:
-        """Layers by dimension; bands are two standard deviations."""
+        """Layers by dimension; bands are two standard deviations. A grid's reach is asked for once a run."""
         d = run.problem.train.d if rows.numeric(run) else 0
-        return (_curve if d == 1 else _map if d == 2 else _against)(run, at)
+        layers = (_curve if d == 1 else _map if d == 2 else _against)(run, at)
+        if d != 2 and run not in self._reach:
+            self._reach[run] = _reached(run, rows.SHOWN if d == 1 else POINTS)
+        if d != 2:
+            layers["mean" if d == 1 else "points"].attrs |= self._reach[run]
+        return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """The picture for the layers there are."""
@@ -82,7 +91,6 @@ def _curve(run: Run, at: int) -> Layers:
     if known is not None:
         layers["truth"] = pd.DataFrame({"x": grid, "y": known(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": rows.input_name(run, 0), "ylabel": train.target}
-    layers["mean"].attrs |= _reached(run, layers["test"][["x"]].to_numpy())
     return layers
 
 
@@ -131,17 +139,20 @@ def _against(run: Run, at: int) -> Layers:
         "xlabel": f"{data.target}, observed on held-out rows" if data is not run.problem.train else data.target,
         "ylabel": f"{data.target}, predicted ± 2 sd of y",
     }
-    frame.attrs |= _reached(run, X)
     # The bars may leave the axes: the cloud is what is looked at.
     bars = pd.DataFrame({"x0": observed, "y0": mean - 2 * sd, "x1": observed, "y1": mean + 2 * sd})
     bars.attrs["loose"] = True
     return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
 
 
-def _reached(run: Run, X: Any) -> dict[str, str]:
-    """A title that says how many of these rows the method cannot reach, where it is one that knows."""
+def _reached(run: Run, most: int) -> dict[str, str]:
+    """A title that says how many held-out rows shown the method cannot reach, where it is one that knows. O(n d)."""
     beyond = getattr(run.method, "beyond", None)
-    count = 0 if beyond is None else int(beyond(run.problem, inputs(X, run.problem.train)).sum())
+    if beyond is None or run.split is None or not len(run.split.test):
+        return {}
+    test = run.split.test
+    X = test.X[rows.sampled(len(test), most).to(test.y.device)]
+    count = int(beyond(run.problem, X).sum())
     return {"title": f"{count} of {len(X)} rows lie beyond the grid: there the prior answers"} if count else {}
 
 
