@@ -20,7 +20,12 @@ from .steps import Steps
 from .weakly import weakly
 
 ON_TOP = 2
-EMPTY = '<span style="font-size:12.5px;opacity:.75">Nothing to draw at this step yet: take the next one.</span>'
+SAID = '<span style="font-size:12.5px;opacity:.75">{}</span>'
+SOON, EMPTY = SAID.format("Drawing …"), SAID.format("Nothing to draw at this step yet: take the next one.")
+CARD = {
+    "border": "1px solid rgba(127,140,153,.35)", "border-radius": "8px", "padding-bottom": "6px",
+    "height": "auto", "align-self": "stretch",  # as tall as the card beside it
+}  # fmt: skip
 ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
 
 
@@ -46,7 +51,7 @@ class Picture(pn.viewable.Viewer):
         self._height, self._inputs = height, opened.inputs
         self.hands = Hands(opened, asked.drag, asked.edit, asked.again) if view.hands else None
         self.adopt(view, opened)
-        self.card = pn.Column(sizing_mode="stretch_width", margin=0)
+        self.card = pn.Column(sizing_mode="stretch_width", margin=6, styles=CARD)
 
     def build(self) -> None:
         """Put title, options and figure on the card, once: most pictures of a run are never looked at."""
@@ -61,14 +66,13 @@ class Picture(pn.viewable.Viewer):
         )
         chosen = options(lambda: self.view, self._inputs, self._asked.again)
         self._height += 0 if chosen else ROW
-        self._place = pn.Column(sizing_mode="stretch_width", min_height=self._height, margin=0)
+        self._sentence = pn.pane.HTML(SOON, margin=(24, 14))
+        self._place = pn.Column(self._sentence, sizing_mode="stretch_width", min_height=self._height, margin=0)
         if self.hands is not None:
             title.param.update(sizing_mode=None, styles={"flex": "1 1 180px"})
             title = pn.FlexBox(title, self.hands.mode, justify_content="space-between", sizing_mode="stretch_width")
         parts = [title, chosen, self.hands, self._place]
-        self.card[:] = [
-            pmui.Paper(*(part for part in parts if part is not None), sizing_mode="stretch_width", margin=6)
-        ]
+        self.card[:] = [part for part in parts if part is not None]
 
     def adopt(self, view: Any, opened: Opened) -> None:
         """Show this view of a run; options chosen before stay."""
@@ -106,9 +110,10 @@ class Picture(pn.viewable.Viewer):
 
     def _say_empty(self) -> None:
         """A sentence in place of axes without a mark."""
-        if self._live is not None or not len(self._place):
+        self._sentence.object = EMPTY
+        if self._live is not None:
             self._live = self._drawn = None
-            self._place[:] = [pn.pane.HTML(EMPTY, margin=(24, 14))]
+            self._place[:] = [self._sentence]
 
     def _clicked(self, event: Any) -> None:
         self._asked.click(self.view.key, event.x, event.y)
@@ -139,7 +144,7 @@ class Pictures:
         self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
-        self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
+        self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap", align_items="stretch")
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
         self.tabs.param.watch(lambda _: self._tell(), "active")
 
@@ -174,8 +179,6 @@ class Pictures:
         if frame.opened is not None and frame.opening != self._opening:
             self._opening = frame.opening
             self._adopt(frame.opened)
-        for key in self.visible:
-            self.pictures[key].build()
         for key, layers in frame.layers.items():
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
@@ -209,7 +212,7 @@ class Pictures:
         shown = list(self.pictures.values())
         grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
         for picture, style in zip(shown, grow, strict=False):
-            picture.card.styles = style
+            picture.card.styles = {**CARD, **style}
         self.top[:] = shown[:ON_TOP]
         self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
         self._turn_to(self.first, 0)
@@ -221,5 +224,8 @@ class Pictures:
         self.tabs.active = under.index(key) if key in under else otherwise
 
     def _tell(self) -> None:
+        """Ask for what is on the screen; its cards stand while it is being drawn."""
+        for key in self.visible:
+            self.pictures[key].build()
         self._asked.show(self.visible)
         self._asked.again()
