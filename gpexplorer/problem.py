@@ -143,11 +143,16 @@ def channel(name: str, label: str, unit: str = "", *, log: bool = False, monoton
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step is expected to cost: floating-point operations, bytes moved, and bytes held by each array."""
+    """What one step is expected to cost: floating-point operations, bytes moved, and bytes held by each array.
+
+    `calls` is how many tensor operations Python asks for, one after another: each takes a few microseconds however
+    small it is, on top of its arithmetic. Views, which compute nothing, do not count.
+    """
 
     flops: float
     bytes: float
     arrays: Mapping[str, float] = field(default_factory=dict)
+    calls: float = 0.0
 
     @property
     def memory(self) -> float:

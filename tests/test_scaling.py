@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from gpexplorer import Spec, methods
 from gpexplorer.errors import SettingError
@@ -15,7 +16,8 @@ from gpexplorer.runs import measuring, scaling, slopes
 from gpexplorer.runs.budget import Budget
 from gpexplorer.runs.measuring import Measured
 from gpexplorer.runs.scaling import Scaling
-from gpexplorer.runs.speed import Speed, machine
+from gpexplorer.runs.speed import CALLS, Speed, machine, tiny_step
+from work import Work
 
 SPEC = Spec("cholesky", {"learn": False}, {"name": "friedman1", "n": 100, "d": 6})
 GB = 1e9
@@ -202,5 +204,20 @@ def test_watching_memory_sees_what_was_held_and_let_go():
 def test_this_machine_has_a_speed():
     assert machine() is machine()
     assert machine().flops > 1e8
+    assert 1e-7 < machine().call < 1e-2
     assert Speed(10.0, 100.0).seconds(Cost(20.0, 900.0)) == 9.0
     assert Speed(10.0, 100.0).seconds(Cost(50.0, 100.0)) == 5.0
+    assert Speed(10.0, 100.0, 0.5).seconds(Cost(50.0, 100.0, calls=8.0)) == 9.0
+
+
+def test_the_small_step_that_is_timed_descends_in_as_many_operations_as_it_is_divided_by():
+    A = torch.full((64, 64), 0.1, dtype=torch.float64).fill_diagonal_(3.0)
+    y = torch.linspace(1.0, 2.0, 64, dtype=torch.float64)
+
+    with Work() as work:
+        alpha, g, _ = tiny_step(A, torch.zeros_like(y), y)
+    made = work.calls - 1  # the zeros
+
+    assert made == CALLS
+    assert torch.allclose(g, y - A @ alpha)
+    assert g @ g < y @ y

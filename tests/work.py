@@ -1,4 +1,4 @@
-"""The work of a step as torch is asked for it: operations, bytes read and written, and the most bytes alive at once."""
+"""The work of a step as torch is asked for it: operations, calls, bytes, and the most bytes alive at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Work(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.flops = self.bytes = self.memory = 0.0
+        self.flops = self.bytes = self.memory = self.calls = 0.0
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -34,6 +34,7 @@ class Work(TorchDispatchMode):
         made = tensors(out if isinstance(out, tuple | list) else [out])
         if name.strip("_") not in LOOKS and name not in LOOKS:
             given = tensors(args) + [part for some in args if isinstance(some, tuple | list) for part in tensors(some)]
+            self.calls += 1
             self.flops += operations(name, given, made)
             self.bytes += sum(map(traffic, (*given, *made)))
         self._keep(made)
