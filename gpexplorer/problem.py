@@ -158,3 +158,8 @@ class Cost:
     def memory(self) -> float:
         """Bytes held at once."""
         return float(sum(self.arrays.values()))
+
+    def plus(self, flops: float = 0.0, bytes: float = 0.0, calls: float = 0.0, **arrays: float) -> Cost:
+        """This and so much more."""
+        held = {**self.arrays, **arrays}
+        return Cost(self.flops + flops, self.bytes + bytes, held, self.calls + calls)

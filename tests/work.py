@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 ENTRY = 40.0  # operations of an exponential, a logarithm, a root or a power, at a matrix product's rate
 CACHE = 4 * 2**20  # bytes
 CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
+GATHERS = ("index", "index_select", "gather")
 # fmt: off
 LOOKS = {
     "view", "t", "transpose", "expand", "slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided",
@@ -36,7 +37,8 @@ class Work(TorchDispatchMode):
             given = tensors(args) + [part for some in args if isinstance(some, tuple | list) for part in tensors(some)]
             self.calls += 1
             self.flops += operations(name, given, made)
-            self.bytes += sum(map(traffic, (*given, *made)))
+            read = made if name in GATHERS else given  # of a matrix, the rows alone that are taken
+            self.bytes += sum(map(traffic, (*read, *made)))
         self._keep(made)
         return out
 

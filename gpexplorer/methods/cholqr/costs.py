@@ -7,6 +7,8 @@ from typing import Any
 from ...problem import Cost, Problem
 from .factor import QUEUE
 
+SWAP, PROPOSING = 220.0, 130.0  # calls of a swap: pivots are kept up to date; and of looking at proposals beside them
+
 
 def swap_cost(method: Any, problem: Problem) -> Cost:
     """One swap with z pivots, drawn anew every few swaps, and c proposals beside them.
@@ -29,4 +31,4 @@ def swap_cost(method: Any, problem: Problem) -> Cost:
         "m x m factors": (6 if ranked else 4) * s * m * m,
         "K_mn while L is built": s * n * m,
     }
-    return Cost(flops, reads, arrays)
+    return Cost(flops, reads, arrays, SWAP + (PROPOSING if c else 0.0))

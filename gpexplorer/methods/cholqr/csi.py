@@ -26,6 +26,7 @@ from .lookahead import Lookahead
 from .sets import entry_flops
 
 HELD_OUT = 0.2  # share of the rows that judge
+A_POINT, AHEAD = 125.0, 45.0  # calls: a point joins and the look-ahead follows; a row is looked ahead at
 
 
 class Trial(NamedTuple):
@@ -159,7 +160,8 @@ class CSI(Method):
         m, a = min(self.num_inducing, int(n)), min(self.num_ahead, int(n))
         a_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m + 2.0 * n * entry_flops(problem)
         arrays = {"factors L and Q": 2.0 * s * n * m, "look-ahead W": 3.0 * s * n * a}
-        return Cost(m * a_point + 2.0 * n * m * m, 8.0 * s * n * (m + a) * m, arrays)
+        calls = A_POINT * m + AHEAD * a
+        return Cost(m * a_point + 2.0 * n * m * m, 8.0 * s * n * (m + a) * m, arrays, calls)
 
 
 def _lengthscales(problem: Problem) -> list[int]:

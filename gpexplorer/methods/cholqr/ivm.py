@@ -25,6 +25,8 @@ from .sets import CHANNELS, choose_and_learn, choosing_cost, entry_flops, plan, 
 from .sets import Info as Report
 from .sets import State as At
 
+NOISY = 35.0  # calls: the noisy factor grows too
+
 
 class IVM(Method):
     """The row whose noisy observation lowers the entropy of the posterior most, one after another."""
@@ -61,10 +63,8 @@ class IVM(Method):
     def cost(self, problem: Problem) -> Cost:
         one, n, s = choosing_cost(problem, self.num_inducing, 0), len(problem.train), problem.train.y.element_size()
         m = min(self.num_inducing, n)
-        return Cost(
-            one.flops + n * (m + entry_flops(problem)),
-            one.bytes + s * n * (0.5 * m + 12.0),
-            {**one.arrays, "noisy factor U": 1.0 * s * n * m},
+        return one.plus(
+            n * (m + entry_flops(problem)), s * n * (0.5 * m + 12.0), NOISY, **{"noisy factor U": 1.0 * s * n * m}
         )
 
 

@@ -18,9 +18,10 @@ from .inputs import CHANNELS, START, begun, prior, report
 from .inputs import Info as Report
 from .inputs import State as At
 from .learning import descend
-from .sets import converged, entry_flops
+from .sets import EVALUATION, converged, entry_flops
 
 Phase = Generator[Step, None, At]
+LLOYD = 35.0  # calls of one of Lloyd's iterations
 UNKNOWN = Terms(math.nan, math.nan, math.nan)
 
 
@@ -117,6 +118,6 @@ class KMeans(Method):
         m = min(self.num_inducing, n)
         arrays = {"block": 3.0 * s * min(n * m, 3e6), "m x m factors": 6.0 * s * m * m, "rows": 1.0 * s * n * d}
         if not self.learn:
-            return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays)
+            return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays, LLOYD)
         flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
-        return Cost(flops, s * (12.0 * n * m + n * d), arrays)
+        return Cost(flops, s * (12.0 * n * m + n * d), arrays, EVALUATION)

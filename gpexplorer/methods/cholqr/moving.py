@@ -21,10 +21,11 @@ from ...problem import Cost, Outcome, Problem, Step
 from ..base import Steps
 from .inputs import START, State, begun, report
 from .moved import BLOCK, Slopes, total
-from .sets import converged, entry_flops
+from .sets import EVALUATION, converged, entry_flops
 from .starts import start_inputs
 
 Gradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Slopes]]  # kernel, theta, train, Z
+A_BLOCK = 50.0  # calls of the rows that are differentiated together
 PER_EPOCH = 40  # evaluations before SciPy's memory is begun anew
 
 
@@ -141,4 +142,4 @@ def moving_cost(problem: Problem, m: int) -> Cost:
     block = min(1.0 * s * n * m, BLOCK / 3)
     arrays = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
     arrays["m x m factors"] = 8.0 * s * m * m
-    return Cost(flops, 16.0 * s * n * m, arrays)
+    return Cost(flops, 16.0 * s * n * m, arrays, EVALUATION + A_BLOCK * 3.0 * s * n * m / BLOCK)

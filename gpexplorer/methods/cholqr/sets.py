@@ -28,6 +28,8 @@ Chooser = Callable[[Growing, int], int]  # the model grown so far, the epoch -> 
 Beginning = Callable[[Problem, Tensor], Chooser]  # a rule made ready for these rows and this theta
 
 ENTRY = 150.0  # flops of a product that take as long as a kernel entry's exponential and its passes over memory
+CHOICE, TRIALS = 85.0, 60.0  # calls: a point joins two factors; a block of candidates is tried before
+EVALUATION = 230.0  # calls: a sparse objective with its gradient
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat"),
     channel("fit", "data fit, E_D / 2", "nat"),
@@ -185,7 +187,7 @@ def choosing_cost(problem: Problem, m: int, tests: float) -> Cost:
     moved = s * n * (m + 8.0 * (tests + 1.0)) + 12.0 * s * n
     tried = 3.0 * min(s * n * tests, 1.0 * BLOCK_BYTES)
     arrays = {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n, "candidates' columns": tried}
-    return Cost(flops, moved, arrays)
+    return Cost(flops, moved, arrays, CHOICE + (TRIALS * (1.0 + s * n * tests / BLOCK_BYTES) if tests else 0.0))
 
 
 def entry_flops(problem: Problem) -> float:

@@ -20,10 +20,12 @@ from ...problem import Channel, Cost, Dataset, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .learning import descend
+from .sets import EVALUATION, converged, entry_flops, set_posterior
 from .sets import Info as Report
 from .sets import State as At
-from .sets import converged, entry_flops, set_posterior
 from .starts import start, start_rows
+
+TAKEN = 7.0  # calls for each row, that it is not explained by those before it
 
 
 class SubsetOfData(Method):
@@ -109,7 +111,8 @@ class SubsetOfData(Method):
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
         flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
-        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 5.0 * s * m * m})
+        calls = EVALUATION if self.learn else TAKEN * m
+        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 5.0 * s * m * m}, calls)
 
 
 def _report(phase: str, terms: Terms, jitter: float = 0.0) -> Report:

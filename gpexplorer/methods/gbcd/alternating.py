@@ -100,7 +100,7 @@ class AlternatingProjections(Method):
             flops=made + 2.0 * n * b + 2.0 * b * b,
             columns=b + 2 * self.conjugate,
         )
-        return Cost(found.flops, found.bytes, {**found.arrays, "factors of blocks": kept})
+        return found.plus(**{"factors of blocks": kept})
 
 
 class Factors:

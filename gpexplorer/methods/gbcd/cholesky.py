@@ -12,7 +12,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
-from .costs import cost
+from .costs import ENTRY, cost, filling
 from .solving import ONE_STEP, solve
 from .solving import Info as Report
 from .solving import State as At
@@ -56,4 +56,6 @@ class CholeskyGP(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)
-        return cost(problem, self.cache, entries=1.0 * n * n, flops=n**3 / 3.0, columns=2 * n)
+        d, s = problem.train.d, problem.train.y.element_size()
+        found = cost(problem, self.cache, entries=1.0 * n * n, flops=n**3 / 3.0, columns=2 * n)
+        return found.plus((ENTRY + 2.0 * d) * n * n, 2.0 * s * n * n, filling(s * n * n))

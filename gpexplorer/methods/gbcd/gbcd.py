@@ -25,7 +25,7 @@ from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
 from .conjugate import Point, conjugated
-from .costs import CALLS, cost
+from .costs import CONJUGATED, JOINING, cost
 from .growing import Block, Coarse
 from .solving import CHANNELS, solve
 from .solving import Info as Report
@@ -140,7 +140,7 @@ class GBCD(Method):
         seen = min(n, self.pool * self.chunk) if self.pool else n
         looks = (rounds - 1) * seen  # the first rows to join are seen in the gradient as it is
         flops = looks * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
-        flops += rounds * (CALLS + 2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
+        flops += rounds * (2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
         found = cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m + 2 * self.conjugate)
         read = problem.train.y.element_size() * (looks * (0.5 * b + m) + n * (b + m))
-        return Cost(found.flops, found.bytes + read, found.arrays)
+        return found.plus(bytes=read, calls=CONJUGATED + JOINING * rounds)

@@ -20,7 +20,7 @@ from ...objectives import noise_variance, nystrom
 from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel, take
 from ..base import Steps
-from .costs import ENTRY
+from .costs import ENTRY, GAINS, REGRESSORS, filling
 from .solving import learning
 
 CHANNELS: tuple[Channel, ...] = (
@@ -157,4 +157,5 @@ def regressors_cost(problem: Problem, most: int, growth: int, chunk: int, candid
     entries = 1.0 * n * (c + candidates * turns)
     flops = 2.0 * n * m * c + turns * n * m + entries * (ENTRY + 2.0 * d + 4.0)
     arrays = {"V [m, n]": 1.0 * s * n * m, "m x m factors": 2.0 * s * m * m, "vectors": 6.0 * s * n}
-    return Cost(flops, s * (2.0 * entries + turns * n * m * 1.5), arrays)
+    calls = turns * (REGRESSORS + (GAINS if candidates else 0.0)) + filling(s * entries)
+    return Cost(flops, s * (2.0 * entries + turns * n * m * 1.5), arrays, calls)

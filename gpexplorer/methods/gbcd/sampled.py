@@ -26,7 +26,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
-from .costs import cost
+from .costs import SKETCH, cost
 from .solving import CHANNELS, solve
 from .solving import Info as Report
 from .solving import State as At
@@ -131,4 +131,5 @@ class SampledBlocks(Method):
         n = len(problem.train)
         b = min(self.block, n)
         inverted = b**3 / 3.0 if not 0 < self.rank < b else 2.0 * b * b * (self.rank + 12.0) + 4.0 * b * self.rank**2
-        return cost(problem, self.cache, entries=1.0 * n * b, flops=inverted + 2.0 * n * b + 12.0 * n, columns=b + 6)
+        found = cost(problem, self.cache, entries=1.0 * n * b, flops=inverted + 2.0 * n * b + 12.0 * n, columns=b + 6)
+        return found.plus(calls=SKETCH if 0 < self.rank < b else 0.0)

@@ -12,7 +12,7 @@ from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import settings
 from .answers import exact_posterior
-from .costs import CALLS, cost
+from .costs import LOOKS, PAIR, cost
 from .solving import CHANNELS, solve
 from .solving import Info as Report
 from .solving import State as At
@@ -61,4 +61,6 @@ class SMO(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)
-        return cost(problem, self.cache, entries=2.0 * n * self.pairs, flops=(4.0 * n + CALLS) * self.pairs, columns=2)
+        found = cost(problem, self.cache, entries=2.0 * n * self.pairs, flops=4.0 * n * self.pairs, columns=2)
+        looks = LOOKS * problem.train.y.element_size() * n * self.pairs
+        return found.plus(bytes=looks, calls=PAIR * self.pairs)

@@ -30,6 +30,8 @@ from .state import Info as Report
 from .state import State as At
 from .weights import FLAT, chosen
 
+AN_INPUT = 175.0  # calls: the eigenvectors of an axis, its part of Phi and their slopes
+
 
 class Grief(Method):
     """Regression on the leading eigenfunctions of a full grid, hyperparameters by marginal likelihood."""
@@ -108,4 +110,6 @@ class Grief(Method):
         return beyond(self.grid_points, problem, X)
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)))
+        return cost(
+            problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)), AN_INPUT * problem.train.d
+        )

@@ -15,11 +15,14 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.choices import Choice
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.descent import Evaluated, descend
 from ...problem import Channel, Cost, Outcome, Problem, Step, channel
 from ..subset import learn_on_subset
 from .evidence import gradient, gram
 from .state import Info, State
+
+EVALUATION, A_BLOCK = 100.0, 30.0  # calls: factors and the slope's matrices; a block of Phi, forward and back
 
 Phase = Generator[Step, None, State]
 Choose = Callable[[Tensor], Choice]  # theta -> basis functions
@@ -99,8 +102,9 @@ def share_kept(problem: Problem, theta: Tensor, choice: Choice) -> float:
     return float(carried / problem.kernel.diag(theta, X).sum())
 
 
-def cost(problem: Problem, p: float) -> Cost:
-    """Of one evaluation with its gradient, p basis functions."""
+def cost(problem: Problem, p: float, calls: float) -> Cost:
+    """Of one evaluation with its gradient, p basis functions; `calls` are those that make them and differentiate."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     arrays = {"Gram matrix and factors": 4.0 * s * p * p, "block of Phi": 8.0 * min(n * s * p, 24.0 * 2**20)}
-    return Cost(4.0 * n * p * p + 8.0 * n * p * d + p**3, 6.0 * s * n * p, arrays)
+    calls += EVALUATION + A_BLOCK * 4.5 * s * n * p / BLOCK_BYTES
+    return Cost(4.0 * n * p * p + 8.0 * n * p * d + p**3, 6.0 * s * n * p, arrays, calls)

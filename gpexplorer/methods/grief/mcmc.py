@@ -32,6 +32,8 @@ from .moments import Moments, cast, moments, spread
 from .priors import LogNormal, log_normal
 from .rotated import Rotated
 
+ITERATION, REPORT = 43.0, 90.0  # calls: a proposal of all chains, and what a stretch of them is judged by
+
 
 class GriefMCMC(Method):
     """Regression on the leading eigenfunctions of a full grid, averaged over the posterior of their weights."""
@@ -151,4 +153,5 @@ class GriefMCMC(Method):
         p = float(min(self.num_eigenfunctions, self.grid_points**d, len(problem.train)))
         size = self.chains * p
         arrays = {"chains": 80.0 * size, "normals": 12.0 * self.per_step * size, "Gram and its vectors": 3 * s * p * p}
-        return Cost(60.0 * self.per_step * size, 25 * 8.0 * self.per_step * size, arrays)
+        calls = ITERATION * self.per_step + REPORT
+        return Cost(60.0 * self.per_step * size, 25 * 8.0 * self.per_step * size, arrays, calls)

@@ -22,6 +22,8 @@ from .learning import CHANNELS, cost, on_subset, opened, rounds
 from .state import Info as Report
 from .state import State as At
 
+A_ROTATION = 2.0  # calls: as many frequencies as there are inputs are drawn together
+
 
 class RFF(Method):
     """Regression on random waves of the Gaussian kernel; hyperparameters by marginal likelihood."""
@@ -82,4 +84,4 @@ class RFF(Method):
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(problem, float(self.num_features))
+        return cost(problem, float(self.num_features), A_ROTATION * self.num_features / problem.train.d)

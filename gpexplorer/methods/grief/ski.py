@@ -21,6 +21,8 @@ from .learning import CHANNELS, cost, on_subset, opened, rounds
 from .state import Info as Report
 from .state import State as At
 
+AN_INPUT = 335.0  # calls: the weights of interpolation on an axis, its covariances and their slopes
+
 
 class SKI(Method):
     """Regression on the leading part of a kernel interpolated from a grid; hyperparameters by marginal likelihood."""
@@ -68,4 +70,6 @@ class SKI(Method):
         return beyond(self.grid_points, problem, X)
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)))
+        return cost(
+            problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)), AN_INPUT * problem.train.d
+        )

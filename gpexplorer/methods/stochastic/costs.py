@@ -14,8 +14,14 @@ def forward(model: Model) -> float:
     return 2.0 * model.map.size + (2.0 * model.waves.Omega.numel() if model.waves else 0.0)
 
 
-def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
+WAVES = 20.0  # calls of Fourier features, forward and back
+A_BLOCK = 15.0  # calls of a block of rows in the exact likelihood
+
+
+def cost(method: Any, model: Model, algebra: float, matrices: int, calls: float) -> Cost:
     """`algebra`: flops of a minibatch beside its features, once forward and back; `matrices` of D x D held.
+
+    `calls` are those of a minibatch, from its rows to the optimiser's step, with a network's features.
 
     A step is its minibatches, and its share of a pass over all rows for the exact likelihood.
     """
@@ -36,4 +42,7 @@ def cost(method: Any, model: Model, algebra: float, matrices: int) -> Cost:
         "order of the rows": 8.0 * model.n,
     }
     read = share * s * model.n * (D + model.problem.train.d)
-    return Cost(count * minibatch + whole, moved + read, arrays)
+    asked = count * (calls + (WAVES if model.waves else 0.0)) + A_BLOCK * share * (
+        1.0 + 4.0 * s * model.n * D / BLOCK_BYTES
+    )
+    return Cost(count * minibatch + whole, moved + read, arrays, asked)

@@ -36,7 +36,7 @@ class FullBatch(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         passes = model.n * (4.0 * model.D**2 + forward(model)) + model.D**3
-        return cost(self, model, passes, matrices=4)
+        return cost(self, model, passes, matrices=4, calls=90.0)
 
 
 class _Learner(Learner):

@@ -66,7 +66,7 @@ class SCGD(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         b = min(self.batch_size, model.n)
-        return cost(self, model, 1.0 * model.D**3 + 4.0 * b * model.D**2, matrices=3)
+        return cost(self, model, 1.0 * model.D**3 + 4.0 * b * model.D**2, matrices=3, calls=48.0)
 
 
 class _Learner(Learner):
