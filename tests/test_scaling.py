@@ -111,6 +111,18 @@ def test_measured_and_predicted_stand_side_by_side():
     assert found.formula(90, 90, 6) == run.method.cost(run.problem)
 
 
+def test_small_sizes_are_predicted_to_grow_slowly_and_large_ones_as_arithmetic_does():
+    spec = Spec("cg", {"learn": False, "cache": 8.0}, {"name": "friedman1", "n": 100, "d": 6})
+    powers = []
+    for values in ([25, 50, 100, 200], [12_500, 25_000, 50_000, 100_000]):
+        found = Scaling(spec, "n", values, cubic, lambda: Speed(50e9, 10e9, 8e-6))
+        assert all(row["seconds predicted"] > 50 * 8e-6 for row in found)
+        powers.append(found.slope("seconds predicted").power)
+
+    assert powers[0] < 0.3  # dispatching what an iteration asks for
+    assert 1.9 < powers[1] < 2.5
+
+
 def test_a_million_rows_are_forecast_without_taking_them():
     found = scaled([200, 400, 800, 1600])
 
