@@ -150,3 +150,9 @@ def test_swaps_are_the_accepted_ones() -> None:
     moves = view(run, "swaps").data(run, 25)["moves"]
     accepted = [r for r in run.trace if r.step.info.accepted]
     assert len(moves) == len(accepted) > 0
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    run = played()
+    shown = view(run, "hyperparameters")
+    assert Live(shown, shown.data(run, 3)).figure.yaxis[0].formatter.format == "%.3g"

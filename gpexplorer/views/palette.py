@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import BasicTickFormatter
+from bokeh.models import BasicTickFormatter, LogTickFormatter, PrintfTickFormatter
 
 ROLES = {
     "data": "#7f8c99",
@@ -46,6 +46,8 @@ def paint(figure: Any, theme: str) -> None:
         )
         if isinstance(axis.formatter, BasicTickFormatter):
             axis.formatter.use_scientific = False
+        if isinstance(axis.formatter, LogTickFormatter):  # 0.005 in place of 5.000e-3
+            axis.formatter = PrintfTickFormatter(format="%.3g")
     for grid in figure.grid:
         grid.grid_line_color = ink["grid"]
     figure.title.update(text_color=ink["text"], text_font_size="12.5px", text_font_style="normal")

@@ -29,14 +29,15 @@ def data(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> Layers:
 
 def plot(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Overlay:
     """Both axes logarithmic, so that a power law is a straight line and its power the slope."""
-    fitted = layers["fitted"]
-    drawn = [
-        layer(hv.Area(fitted, "x", ["lower", "upper"], label="95 % of new measurements"), "fitted",
-              color=ROLES["band"], fill_alpha=0.25, line_alpha=0),
-        layer(hv.Curve(fitted, "x", "y", label="fitted"), "fitted", color=ROLES["fit"], line_width=2),
-        layer(hv.Curve(layers["predicted"], "x", "y", label="by formula"), "predicted",
-              color=ROLES["complexity"], line_width=2),
-    ]  # fmt: skip
+    fitted, drawn = layers["fitted"], []
+    if len(fitted):
+        drawn += [
+            layer(hv.Area(fitted, "x", ["lower", "upper"], label="95 % of new measurements"), "fitted",
+                  color=ROLES["band"], fill_alpha=0.25, line_alpha=0),
+            layer(hv.Curve(fitted, "x", "y", label="fitted"), "fitted", color=ROLES["fit"], line_width=2),
+        ]  # fmt: skip
+    predicted = hv.Curve(layers["predicted"], "x", "y", label="by formula")
+    drawn.append(layer(predicted, "predicted", color=ROLES["complexity"], line_width=2))
     for name, power in POWERS.items():
         line = hv.Curve(layers[name], "x", "y", label=name.replace("n", axis))
         drawn.append(layer(line, name, color=ROLES["reference"], line_dash=DASHES[power], line_width=1))
