@@ -90,6 +90,20 @@ def test_optimisers_are_those_of_torch(name: str):
     torch.testing.assert_close(x, theirs.detach(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("shift", [0.0, 50.0])
+def test_adam_is_the_same_where_torch_has_no_pass_of_its_own(shift: float, monkeypatch: pytest.MonkeyPatch):
+    ends = []
+    for _ in range(2):
+        x = torch.linspace(-1.0, 2.0, 5, dtype=torch.float64) + shift
+        held = (torch.zeros_like(x), torch.zeros_like(x))
+        for t in range(30):
+            OPTIMISERS["adam"].move(x, 4.0 * (x - shift).pow(3) - 1.0, held, t, 0.05)
+        ends.append((x, *held))
+        monkeypatch.delattr(torch, "_fused_adam_", raising=False)
+
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
+
+
 def test_constraints_on_theta_hold_after_every_minibatch():
     at = problem(noise=0.0)
     _, learner = begun(method("scgd", batch_size=8, optimiser="sgd", noise_floor=0.3, largest=1.2), at)

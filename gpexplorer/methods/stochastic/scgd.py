@@ -8,6 +8,9 @@
 The paper moves theta by the F of the minibatch before; here F takes in its own minibatch first, as in Wang et al.
 (2017), so that b_t = 1 with all rows is steepest descent on l itself. The noise in F is not averaged: it is known.
 
+In single precision S and c lose some eps / b_t of their size, however many minibatches there are: 3e-6 by default. That
+is far below what drawing the rows costs, unless b_t < 1e-4, where float64 is for.
+
 The paper moves the weights w by their gradient, as part of theta (`head="descend"`). But l is as much a function of F
 and Phi'y alone, so that w can be solved for, which saves it from being learned.
 """
