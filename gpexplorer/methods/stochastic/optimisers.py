@@ -20,6 +20,7 @@ ADAM: dict[str, Any] = {
     "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "maximize": False,
 }  # fmt: skip
 MOMENTUM = 0.9
+FUSED = getattr(torch, "_fused_adam_", None)
 
 
 class Optimiser(NamedTuple):
@@ -44,13 +45,12 @@ def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
     The pass is torch's own and not promised: without it, its public function, which takes some 8 % longer a minibatch.
     """
     mean, squares = held
-    vectors: tuple[list[Tensor], ...] = ([x], [g], [mean], [squares], [])
+    vectors: Any = ([x], [g], [mean], [squares], [])
     factors = {**ADAM, "lr": rate}
-    fused = getattr(torch, "_fused_adam_", None)
-    if fused is None:
+    if FUSED is None:
         public_adam(*vectors, [x.new_full((), float(t), dtype=torch.float32)], fused=True, **factors)
     else:
-        fused(*vectors, [x.new_full((), t + 1.0, dtype=torch.float32)], **factors)
+        FUSED(*vectors, [x.new_full((), t + 1.0, dtype=torch.float32)], **factors)
 
 
 def sgd(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
