@@ -44,13 +44,12 @@ def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
 
     The pass is torch's own and not promised: without it, its public function, which takes some 8 % longer a minibatch.
     """
-    mean, squares = held
-    vectors: Any = ([x], [g], [mean], [squares], [])
-    factors = {**ADAM, "lr": rate}
+    (mean, squares), factors = held, {**ADAM, "lr": rate}
     if FUSED is None:
-        public_adam(*vectors, [x.new_full((), float(t), dtype=torch.float32)], fused=True, **factors)
+        before = x.new_full((), float(t), dtype=torch.float32)
+        public_adam([x], [g], [mean], [squares], [], [before], fused=True, **factors)
     else:
-        FUSED(*vectors, [x.new_full((), t + 1.0, dtype=torch.float32)], **factors)
+        FUSED([x], [g], [mean], [squares], [], [x.new_full((), t + 1.0, dtype=torch.float32)], **factors)
 
 
 def sgd(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
