@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gpexplorer.methods.admm.lagrangian import ENOUGH, solve
 from gpexplorer.methods.base import registry
 from gpexplorer.problem import Problem
 from oracles_admm import problem
@@ -168,3 +169,17 @@ def test_every_safeguard_has_its_effect():
     torch.testing.assert_close(3.0 * moved[0], moved[1], rtol=1e-6, atol=1e-9)
     tight = [s.info.rho for s in registry["gpcv-admm-holdout"](largest_gap=1e-4, **still).steps(task)][1:]
     assert tight[-1] > 2.0
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_a_solve_ends_where_rounding_does_whatever_is_asked(shift: float):
+    k = torch.arange(12.0, dtype=torch.float64)
+    A, products = 1.0 / (k[:, None] + k + 1.0 + shift), []
+
+    def product(v: torch.Tensor) -> torch.Tensor:
+        products.append(v)
+        return A @ v
+
+    solved = solve(product, k + shift, torch.zeros_like(k), None, (10**9, 0.0))
+
+    assert 12 < solved.iterations == len(products) <= ENOUGH * 12

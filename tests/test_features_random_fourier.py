@@ -86,3 +86,12 @@ def test_the_seed_decides():
 
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_orthogonal_frequencies_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch):
+    factored, qr = [], torch.linalg.qr
+    monkeypatch.setattr(torch.linalg, "qr", lambda A: factored.append(A.shape) or qr(A))
+
+    RandomFourier(3, 20_000, "orthogonal", seed=0)
+
+    assert factored == [(3334, 3, 3)]

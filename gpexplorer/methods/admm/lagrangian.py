@@ -22,6 +22,8 @@ from ...linalg.preconditioners import nystrom_root, woodbury
 from ...objectives import noise_variance
 from .cross import Cross, outer_gradient
 
+ENOUGH = 20  # conjugate gradient iterations a row: what an ill conditioned system takes, several times over
+
 
 class Fold(NamedTuple):
     """The rows of one fold, those trained on first; small enough to be sent to a worker."""
@@ -72,17 +74,18 @@ class Solved(NamedTuple):
 
 
 def solve(product: Product, b: Tensor, x: Tensor, precondition: Product | None, most: tuple[int, float]) -> Solved:
-    """From x, until `most[0]` iterations are done or the error is `most[1]`.
+    """From x, until `most[0]` iterations are done or the error is `most[1]`, and never beyond ENOUGH a row.
 
+    In exact arithmetic an iteration a row ends it; rounding may leave an error that no more of them remove.
     The error is measured behind the preconditioner: a share of |y| where that is C^-1 or its square.
     """
     norm = float(b @ precondition(b) if precondition else b @ b)
-    at, k = begin(product, b, x, precondition), 0
+    at, k, limit = begin(product, b, x, precondition), 0, min(most[0], ENOUGH * len(b))
     least = max(most[1] ** 2 * norm, torch.finfo(b.dtype).tiny)
     if float(at.rz) > least:
         for k, now in enumerate(cg(product, at, precondition), start=1):
             at = now
-            if k >= most[0] or float(at.rz) <= least:
+            if k >= limit or float(at.rz) <= least:
                 break
     return Solved(at.x, k, (float(at.rz) / norm) ** 0.5 if norm > 0.0 else 0.0)
 

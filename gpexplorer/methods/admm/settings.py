@@ -65,7 +65,7 @@ def calibrate() -> Any:
 def restarts() -> Any:
     """Starts beside the first."""
     return param.Integer(
-        0, bounds=(0, None), softbounds=(0, 10), doc="Random starts beside the first; the lowest objective wins."
+        0, bounds=(0, 100), softbounds=(0, 10), doc="Random starts beside the first; the lowest objective wins."
     )
 
 
@@ -148,7 +148,7 @@ def theta_method() -> Any:
 def theta_steps() -> Any:
     """Inner iterations."""
     return param.Integer(
-        2, bounds=(1, None), softbounds=(1, 10), doc="Gradient steps an iteration where z is held still."
+        2, bounds=(1, 100), softbounds=(1, 10), doc="Gradient steps an iteration where z is held still."
     )
 
 
