@@ -13,14 +13,14 @@ from ..runs import compare
 from ..runs.compare import Finished
 from .escape import text
 
-TITLES = {
-    "run": "run", "method": "method", "outcome": "ended", "steps": "steps", "seconds": "seconds", "memory": "MB",
-    "entries": "kernel entries", "smse": "SMSE", "snlp": "SNLP", "rmse": "RMSE", "nlpd": "NLPD",
-    "seconds ratio": "seconds ÷ baseline", "memory ratio": "memory ÷ baseline", "entries ratio": "entries ÷ baseline",
-    "smse less": "SMSE − baseline", "snlp less": "SNLP − baseline", "differs": "differs in",
-    "note": "note",
+TITLES = {  # from left to right: what is looked at first
+    "run": "run", "method": "method", "smse": "SMSE", "snlp": "SNLP", "differs": "differs in", "seconds": "seconds",
+    "steps": "steps", "memory": "MB", "entries": "kernel entries", "smse less": "SMSE − baseline",
+    "snlp less": "SNLP − baseline", "seconds ratio": "seconds ÷ baseline", "memory ratio": "memory ÷ baseline",
+    "entries ratio": "entries ÷ baseline", "rmse": "RMSE", "nlpd": "NLPD", "outcome": "ended", "note": "note",
 }  # fmt: skip
 WORDS = ("run", "method", "outcome", "differs", "note")
+FILTERED = WORDS[:3]
 FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
 
 
@@ -52,7 +52,7 @@ class Board(pn.viewable.Viewer):
             titles={field: text(TITLES[name]) for field, name in fields.items()},
             formatters={f: _format(name) for f, name in fields.items() if name not in WORDS},
             editors=dict.fromkeys(fields),
-            header_filters={f: {"type": "input", "func": "like"} for f, name in fields.items() if name in WORDS[:3]},
+            header_filters={f: {"type": "input", "func": "like"} for f, name in fields.items() if name in FILTERED},
         )
 
     def __panel__(self) -> Any:
@@ -64,12 +64,10 @@ def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str =
     frame = compare.table(runs, by, top)
     if baseline in runs:
         beside = compare.against(runs, baseline).rename(columns={"smse": "smse less", "snlp": "snlp less"})
-        at = list(frame).index("differs")
-        for name in ("seconds ratio", "memory ratio", "entries ratio", "smse less", "snlp less"):
-            frame.insert(at, name, beside[name].reindex(frame.index))
-            at += 1
+        frame = frame.join(beside[[name for name in beside if name not in frame]])
     frame["memory"] = frame["memory"] / 1e6
-    return frame.reset_index()
+    frame = frame.reset_index()
+    return frame[[name for name in TITLES if name in frame]]
 
 
 def _format(name: str) -> NumberFormatter:
