@@ -4,8 +4,8 @@ min over t, t_C of f(a + e_B t + e_C t_C)              C the coarse rows, always
 W = A_:C L_C^-T once, for all rows;   M = A_BB - W_B W_B',  h = L_C^-1 g_C
 M t = -(g_B - W_B h),   v = h + W_B't,   t_C = -L_C^-T v,   e = g + A_:B t - W v
 
-W takes the place of A_C: a block reads its share of it instead of solving for it. Products are in the precision of the
-columns, factors in that of the data: the step may be off by a rounding of the columns, the gradient after it is not.
+W takes the place of A_C: a block reads its share of it instead of solving for it. A block is in the precision of its
+columns, factor and all: its step may be off by their rounding, the gradient after it is that of the very step.
 Few columns of many are picked by index_select, which takes a third of the time that brackets do.
 """
 
@@ -54,23 +54,23 @@ class Block:
     def __init__(self, system: System, g: Tensor, coarse: Coarse, space: Tensor) -> None:
         self.system, self.g, self.coarse, self.A, most = system, g, coarse, space, len(space)
         self.rows = torch.zeros(0, dtype=torch.int64, device=g.device)
-        self.W, self.L = space.new_empty(most, len(coarse.rows)), g.new_zeros(most, most)
+        self.W, self.L = space.new_empty(most, len(coarse.rows)), space.new_zeros(most, most)
         self.h = torch.linalg.solve_triangular(coarse.L, g[coarse.rows][:, None], upper=False)[:, 0]
-        self.u = g.new_empty(most)  # L^-1 of the right-hand side
+        self.u = space.new_empty(most)  # L^-1 of the right-hand side
 
     def join(self, new: Tensor) -> None:
         """Rows [c] join: their columns, and a border of the factor."""
-        q, to, dtype = len(self.rows), len(self.rows) + len(new), self.g.dtype
+        q, to, dtype = len(self.rows), len(self.rows) + len(new), self.A.dtype
         A, W, W_new = self.system.rows(new, self.A[q:to]), self.W[:q], self.coarse.W[new]
         self.W[q:to] = W_new
 
-        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0).to(dtype)  # [c, q]
+        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q]
         border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T
-        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0).to(dtype) - border @ border.T
+        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0).addmm_(border, border.T, alpha=-1.0)
         name = "A_BB [border of the block, of float32 columns: set mixed=False]" if self.system.mixed else BORDER
         L = cholesky(inner, name, largest=1e-2).L
         self.L[q:to, :q], self.L[q:to, q:to] = border, L
-        right = W_new.to(dtype) @ self.h - self.g[new] - border @ self.u[:q]
+        right = W_new @ self.h.to(dtype) - self.g[new].to(dtype) - border @ self.u[:q]
         self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
         self.rows = torch.cat([self.rows, new])
 
@@ -88,7 +88,7 @@ class Block:
     def step(self, reach: Reach) -> Tensor:
         """What it adds to alpha [m + b], at the coarse rows and then at these. m^2 flops."""
         back = torch.linalg.solve_triangular(self.coarse.L.T, reach.v[:, None], upper=True)[:, 0]
-        return torch.cat([back.neg_(), reach.t])
+        return torch.cat([back.neg_(), reach.t.to(back.dtype)])
 
     def gradient(self, reach: Reach, at: Tensor | None = None) -> Tensor:
         """e after this step, for all rows [n], or for those at which it is asked: (b + m) flops times 2 a row."""
