@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.preconditioners import nystrom_root, pivoted_root, woodbury
+from gpexplorer.linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from gpexplorer.methods.gbcd.system import System
 from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
 
@@ -27,6 +27,33 @@ def test_a_pivoted_root_is_the_nystrom_approximation_of_rows_that_were_explained
         assert float(left[asked[k]]) == pytest.approx(float(left.max()))
     other = nystrom_root(lambda rows: K[:, rows].clone(), torch.tensor(asked))
     torch.testing.assert_close(other @ other.T, Khat, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize(("rank", "s2"), [(0, 0.1), (5, 0.1), (40, 0.1), (6, 0.0)])
+def test_drawn_pivots_are_different_rows_and_their_root_is_the_projection_on_them(shift: float, rank: int, s2: float):
+    K = gram(wavy(shift))
+    A = K + s2 * torch.eye(80, dtype=torch.float64)
+    W = K.new_empty(80, rank)
+
+    C = drawn_root(lambda rows: K[rows].clone(), K.diagonal(), W, 3, s2)
+
+    assert len(set(C.tolist())) == rank
+    torch.testing.assert_close(W @ W.T, A[:, C] @ torch.linalg.solve(A[C][:, C], A[C]), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_drawn_pivots_leave_less_than_rows_drawn_alike_where_data_cluster(shift: float):
+    rng = torch.Generator().manual_seed(1)
+    centres = torch.tensor([0.0] * 170 + [3.0, 6.0, 9.0] * 10, dtype=torch.float64)
+    X = shift + centres[:, None] + 0.1 * torch.randn(200, 1, generator=rng, dtype=torch.float64)
+    K, W = torch.exp(-0.5 * (X - X.T).square()), X.new_empty(200, 8)
+    alike = torch.randperm(200, generator=rng)[:8]
+
+    drawn_root(lambda rows: K[rows].clone(), K.diagonal(), W, 0)
+
+    other = nystrom_root(lambda rows: K[:, rows].clone(), alike)
+    assert float(K.trace() - W.square().sum()) < 0.5 * float(K.trace() - other.square().sum())
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from .blocks import row_blocks
 from .cholesky import cholesky
+from .randomness import generator
 
 Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], the caller's own
+PIVOTS, LOWER = "K_CC [drawn pivots]", "of float32 columns: set mixed=False"
+PIECES = 16  # in which rows are drawn: what one explains is known to those of the next
 
 
 def pivoted_root(columns: Columns, diag: Float[Tensor, " n"], rank: int) -> Float[Tensor, "n r"]:
@@ -39,6 +42,29 @@ def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
     for part in row_blocks(len(K), K.element_size() * len(rows)):
         K[part] = torch.linalg.solve_triangular(L_rr, K[part].T, upper=False).T
     return K
+
+
+def drawn_root(
+    rows: Columns, diag: Float[Tensor, " n"], W: Float[Tensor, "n r"], seed: int, shift: float = 0.0
+) -> Tensor:
+    """Pivots C [r], drawn by the variance that those before them leave; into W goes (K_nC + shift I_nC) L_CC^-T.
+
+    Randomly pivoted Cholesky by pieces (Chen, Epperly, Tropp and Webber 2023, alg. 4), L_CC that of K_CC + shift I.
+    `rows`: C -> K_Cn [c, n] in the precision of W. n r^2 flops, nearly all matrix products, and n r entries.
+    """
+    C, left, rank = torch.zeros(0, dtype=torch.int64, device=diag.device), diag.clone(), W.shape[1]
+    least, piece = 1e-12 * float(diag.max()) + torch.finfo(diag.dtype).tiny, max(-(-rank // PIECES), 1)
+    for k in range(0, rank, piece):
+        chance = left.nan_to_num(least).clamp_min_(least).index_fill_(0, C, 0.0).cpu()
+        draw = torch.multinomial(chance, min(piece, rank - k), generator=generator(seed, "pivots", k)).to(C.device)
+        K = rows(draw)
+        K[torch.arange(len(draw), device=C.device), draw] += shift
+        K.addmm_(W[draw, :k], W[:, :k].T, alpha=-1.0)
+        L = cholesky(K.index_select(1, draw), PIVOTS if W.dtype == diag.dtype else f"{PIVOTS[:-1]}, {LOWER}]").L
+        new = W[:, k : k + len(draw)].copy_(torch.linalg.solve_triangular(L, K, upper=False).T)
+        left -= torch.linalg.vector_norm(new, dim=1).to(left.dtype).square_()
+        C = torch.cat([C, draw])
+    return C
 
 
 def woodbury(L: Float[Tensor, "n r"], s2: float) -> Callable[[Tensor], Any]:

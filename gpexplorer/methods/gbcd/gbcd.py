@@ -67,7 +67,8 @@ class GBCD(Method):
         500,
         bounds=(0, None),
         softbounds=(0, 2000),
-        doc="Random rows solved for along with every block, n numbers each; 0 is published. They carry what is smooth.",
+        doc="Rows solved for along with every block, n numbers each: they carry what is smooth. Drawn by the variance "
+        "that those before them leave; 0 is published.",
     )
     conjugate = settings.conjugate(2)
     learn = settings.learn()
@@ -87,7 +88,7 @@ class GBCD(Method):
         """Iterations from alpha on; the gradient is the only thing carried, and is exact when taken up again."""
         at, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         if "coarse" not in system.made:
-            system.made["coarse"] = Coarse(system, self._coarse_rows(system))
+            system.made["coarse"] = Coarse(system, min(self.coarse, system.n // 2), self.seed)
         coarse = system.made["coarse"]
         space = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)
         while True:
@@ -99,11 +100,6 @@ class GBCD(Method):
             at, memory = conjugated(at, to, memory, self.conjugate, iteration)
             iteration += 1
             yield Move(at.alpha, at.gradient, memory, block.rows, gains)
-
-    def _coarse_rows(self, system: System) -> Tensor:
-        """Random rows, at most half of all."""
-        order = torch.randperm(system.n, generator=generator(self.seed, "coarse"))
-        return order[: min(self.coarse, system.n // 2)].to(system.y.device)
 
     def _joined(self, system: System, block: Block, iteration: int) -> Iterator[Tensor]:
         """Fill the block; what each row that joins would bring alone, as it joins. n b (b + 2 m) / chunk flops."""

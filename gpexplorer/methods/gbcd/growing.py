@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import rows_of
+from ...linalg.preconditioners import drawn_root
 from ...linalg.tall import times_vector
 from ...problem import take
 from .system import System, moved
@@ -27,18 +27,23 @@ BORDER = "A_BB [border of the block]"
 
 
 class Coarse:
-    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops and n m kernel entries once."""
+    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops and n m kernel entries once.
 
-    def __init__(self, system: System, rows: Tensor) -> None:
-        self.rows, m, dtype, columns = rows, len(rows), system.y.dtype, system.columns
-        X, numbers = take(columns.X, rows), columns.theta
-        A_CC = columns.kernel(numbers, X, X).to(dtype) if m else numbers.new_empty(0, 0, dtype=dtype)
+    Drawn by the variance that those before them leave: they explain more than as many drawn alike.
+    """
+
+    def __init__(self, system: System, most: int, seed: int) -> None:
+        def rows_of_K(rows: Tensor) -> Tensor:
+            return rows_of(columns.kernel, columns.theta, take(columns.X, rows), columns.X)
+
+        columns, exact = system.columns, system.exact
+        self.W = columns.theta.new_empty(system.n, most)
+        self.rows = drawn_root(rows_of_K, system.diag - system.s2, self.W, seed, system.s2)
+        X = take(exact.X, self.rows)
+        A_CC = exact.kernel(exact.theta, X, X) if most else system.diag.new_empty(0, 0)
         A_CC.diagonal().add_(system.s2)
-        self.L, self.W = cholesky(A_CC, "A_CC [coarse rows]").L, numbers.new_empty(system.n, m)
-        for part in row_blocks(system.n if m else 0, system.y.element_size() * m):
-            K = rows_of(columns.kernel, numbers, X, columns.X[part]).to(dtype)  # [m, part]
-            self.W[part] = torch.linalg.solve_triangular(self.L, K, upper=False).T
-        self.W[rows] = self.L.to(self.W.dtype)  # where A is K + s2 I
+        self.L = cholesky(A_CC, "A_CC [coarse rows]").L
+        self.W[self.rows] = self.L.to(self.W.dtype)  # where A is K + s2 I
 
 
 class Reach(NamedTuple):

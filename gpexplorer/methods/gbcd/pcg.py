@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...features.grid_root import grid_root
 from ...linalg.krylov import Iterate, cg, from_residual
-from ...linalg.preconditioners import nystrom_root, pivoted_root, woodbury
+from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
@@ -22,6 +22,8 @@ from .solving import CHANNELS, solve
 from .solving import Info as Report
 from .solving import State as At
 from .system import Move, System
+
+SHIFT = 0.1  # of the noise, on the diagonal of drawn pivots: well above the rounding of columns, and no iteration more
 
 
 class PreconditionedCG(Method):
@@ -44,8 +46,9 @@ class PreconditionedCG(Method):
     )
     root: Any = param.Selector(
         default="pivoted",
-        objects=["pivoted", "nystrom", "grief"],
-        doc="pivoted: rows of most residual variance in turn; nystrom: random rows; grief: eigenfunctions of a grid.",
+        objects=["pivoted", "nystrom", "drawn", "grief"],
+        doc="pivoted: rows of most residual variance in turn; nystrom: random rows; drawn: random, by the variance "
+        "that others leave; grief: eigenfunctions of a grid.",
     )
     learn = settings.learn()
     subset = settings.subset()
@@ -82,7 +85,10 @@ class PreconditionedCG(Method):
         if self.root == "grief":
             whole = system.exact
             return woodbury(grid_root(whole.kernel, whole.theta, whole.X, rank), system.s2)
-        if self.root == "pivoted":
+        if self.root == "drawn":
+            root, spare = system.y.new_empty(system.n, rank), system.diag - system.s2
+            drawn_root(lambda rows: system.columns(rows).to(root.dtype), spare, root, self.seed, SHIFT * system.s2)
+        elif self.root == "pivoted":
             root = pivoted_root(columns, system.diag - system.s2, rank)
         else:
             order = torch.randperm(system.n, generator=generator(self.seed, "preconditioner"))
