@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from bokeh.models import ColumnDataSource
@@ -124,7 +126,27 @@ def test_a_course_that_diverges_ends_there():
 
     found = course(wild, problem(), 12, 4)
 
-    assert [done for done, _ in found] == [0]
+    assert [done for done, value in found if value is not None] == [0]
+
+
+def test_a_study_can_be_left_after_any_minibatch_and_says_how_long_the_rest_takes():
+    run = played("scgd")
+    whole, parts = view(run, "stochastic-batches"), view(run, "stochastic-batches")
+    whole.minibatches = parts.minibatches = 6
+    wanted, parts.patience = whole.data(run, 5), 0.0
+
+    calls, titles = 0, []
+    while not calls or parts.unfinished(run, 5):
+        found, calls = parts.data(run, 5), calls + 1
+        titles.append(found["minimax"].attrs["title"])
+
+    assert calls == 3 * 2 * 7 + 1  # each method in each panel: the start and six minibatches
+    assert titles[0].startswith("0% of the minibatches done, about ")
+    assert re.match(r"50% of the minibatches done, about \d+ s to go", titles[calls // 2])
+    assert titles[-1] == wanted["minimax"].attrs["title"]
+    for key in ("minimax", "scgd", "bsgd"):
+        pd.testing.assert_frame_equal(found[key], wanted[key])
+    assert not parts.unfinished(run, 0)
 
 
 def test_the_microscope_finds_bias_only_where_it_is():

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from gpexplorer.runs import Spec
+from gpexplorer.ui import pictures, stage
 from gpexplorer.ui.explorer import Explorer
 
 
@@ -34,3 +36,33 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     follow(explorer, "convergence", drawn=True)
     assert not len(cards["calibration"].card)
     explorer.close()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(stage, "PATIENCE", 0.0)
+    settings = {"width": 4, "layers": 1, "batch_size": 16, "minibatches": 2, "epochs": 4, "evaluate_every": 1}
+    explorer = Explorer(Spec("scgd", settings, {"name": "hypercube", "n": 40, "d": 2}))
+    while not explorer.pictures.pictures:
+        explorer.settle()
+    keys = list(explorer.pictures.pictures)
+    explorer.pictures.tabs.active = keys.index("stochastic-batches") - pictures.ON_TOP
+    explorer.pictures.pictures["stochastic-batches"].view.minibatches = 6
+    explorer.player.step()
+    titles: list[str] = []
+
+    end = time.monotonic() + 30
+    while not titles or "to go" in titles[-1]:
+        assert time.monotonic() < end
+        explorer._drain(wait=0.5)
+        layers = explorer.pictures.pictures["stochastic-batches"].layers
+        said = layers["minimax"].attrs["title"] if layers else ""
+        if said and "take a step" not in said and said not in titles[-1:]:
+            titles.append(said)
+        if len(titles) == 3:
+            explorer.player.step()
+
+    explorer.close()
+    assert len(titles) > 5
+    assert "about" in titles[0]
+    assert titles[-1].startswith("6 minibatches a panel")

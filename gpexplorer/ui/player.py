@@ -210,6 +210,8 @@ class Player:
         if wrong:
             self._say(wrong)
         self._publish(facts=self._stage.facts(at), layers=layers, table=self._stage.table(at))
+        if self._stage.unfinished(at, visible):
+            self._order(redraw=True)
         took = time.monotonic() - begin
         self._drawn = time.monotonic() + max(0.0, took - self._pause_between)
 

@@ -21,6 +21,7 @@ from .sentences import sentence
 
 MOST_ROWS = 20_000  # of a run whose points may be dragged: the bound is computed at every move
 SCORING_SHARE = 0.25  # of the thread's time
+PATIENCE = 0.25  # seconds for a picture that can be drawn in parts: orders are looked at between them
 Layers = Mapping[str, pd.DataFrame]
 
 
@@ -136,6 +137,11 @@ class Stage:
                 wrong = sentence(error, f"drawing the picture “{view.title}”")
         return found, wrong
 
+    def unfinished(self, at: int, wanted: Collection[str]) -> bool:
+        """Whether one of these views was drawn in part, and has more to show."""
+        views, run = self.opened.views if self.opened else (), self._open_run()
+        return any(view.unfinished(run, at) for view in views if view.key in wanted and view.key not in self._failed)
+
     def facts(self, at: int) -> Facts:
         """The status of record `at`, with the newest scores taken up to it."""
         return facts(self._open_run(), at, self._limit, bool(self._changes))
@@ -203,6 +209,9 @@ def _opened(spec: Spec, run: Run) -> Opened:
     cost = run.method.cost(run.problem)
     train: Dataset = run.problem.train
     split = run.split
+    views = tuple(pictures.for_run(run))
+    for view in views:
+        view.patience = PATIENCE
     return Opened(
         spec,
         run.method.title,
@@ -212,7 +221,7 @@ def _opened(spec: Spec, run: Run) -> Opened:
         train.d,
         train.target,
         tuple(run.method.channels),
-        tuple(pictures.for_run(run)),
+        views,
         cost,
         speed.machine().seconds(cost),
         split.notes if split else (),

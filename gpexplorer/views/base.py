@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import partial
@@ -32,6 +33,7 @@ class View(param.ParameterizedABC):
     family: ClassVar[str] = ""  # "" is any
     order: ClassVar[int] = 100  # where it stands on the page
     hands: ClassVar[bool] = False  # whether it shows the data, for points to be moved and rows to be edited
+    patience: float = math.inf  # seconds after which `data` may return what there is so far, where it is drawn in parts
     click: ClassVar[str] = ""  # what a click does; empty where it does nothing
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -49,6 +51,10 @@ class View(param.ParameterizedABC):
     @abstractmethod
     def data(self, run: Run, at: int) -> Layers:
         """The frames of record `at`, in the units of the file."""
+
+    def unfinished(self, run: Run, at: int) -> bool:
+        """Whether `data` returned a part, and goes on with the rest when it is called again."""
+        return False
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
         """The step that a click at (x, y), in the units of the axes, asks for at record `at`; None for no step."""

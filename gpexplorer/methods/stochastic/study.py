@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ...errors import NotPositiveDefinite
@@ -20,22 +21,20 @@ def few(problem: Problem) -> Problem:
     return problem if n <= ROWS else Problem(problem.train.rows(rows), problem.kernel, problem.theta)
 
 
-def course(method: Any, problem: Problem, minibatches: int, points: int) -> list[tuple[int, float]]:
-    """Minibatches done and NLML a row, at equal distances; shorter where the method diverges.
+def course(method: Any, problem: Problem, minibatches: int, points: int) -> Iterator[tuple[int, float | None]]:
+    """After every minibatch, how many are done; NLML a row at `points` equal distances, None between.
 
-    The cost is that of the minibatches, and of a pass over the rows a point.
+    Ends where the method diverges. The cost is that of the minibatches, and of a pass over the rows a point.
     """
     model = Model(method, problem, method.validation)
     learner = method.learner(model, next(method.steps(problem)).state)
-    found = list[tuple[int, float]]()
-    for k in range(points + 1):
-        end = k * minibatches // points
-        try:
-            for t in range(found[-1][0] if found else 0, end):
+    ends = {k * minibatches // points for k in range(points + 1)}
+    try:
+        for t in range(minibatches + 1):
+            if t in ends and not learner.inside():
+                return
+            yield t, exact(model, learner.point.theta).value / model.n if t in ends else None
+            if t < minibatches:
                 learner.move(t)
-            if not learner.inside():
-                return found
-            found.append((end, exact(model, learner.point.theta).value / model.n))
-        except NotPositiveDefinite:
-            return found
-    return found
+    except NotPositiveDefinite:
+        return
