@@ -22,6 +22,7 @@ from .chart import Chart
 from .escape import text
 from .notes import Notes
 from .sweeps import Sweeps
+from .wording import named
 
 MOST = 60  # runs kept; the oldest go first
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
@@ -149,12 +150,14 @@ class ComparePanel(pn.viewable.Viewer):
             on_click=self.keep_open,
         )  # fmt: skip
         self.past = pmui.Button(
-            label="Stored runs", icon="history", variant="outlined", margin=(6, 10), on_click=self.look_back,
-            visible=self._notes.store is not None, description="Bring back the runs of earlier days.",
+            **named("Stored runs", "bring back the runs of earlier days."),
+            icon="history", variant="outlined", margin=(6, 10), on_click=self.look_back,
+            visible=self._notes.store is not None,
         )  # fmt: skip
         self.again = pmui.Button(
-            label="Open the ticked", icon="open_in_browser", variant="outlined", margin=(6, 8),
-            on_click=lambda _: self._open_again(), description="Run it again, to the step it had come to.",
+            **named("Open the ticked", "run it again, to the step it had come to."),
+            icon="open_in_browser", variant="outlined", margin=(6, 8),
+            on_click=lambda _: self._open_again(),
         )  # fmt: skip
         self.by = pmui.Select(label="Best by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
         self.top = pmui.Select(label="Show", options=list(TOPS), value="all", width=120, **SMALL)

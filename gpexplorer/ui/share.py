@@ -20,6 +20,7 @@ from ..runs.store import LONGEST_NOTE
 from .asking import HIDE, address
 from .escape import text
 from .notes import Notes
+from .wording import named
 
 WHERE = (
     "Stands in Compare while this page is open, and in the files you take along.",
@@ -74,8 +75,8 @@ class Share(pn.viewable.Viewer):
         )  # fmt: skip
         self.note.param.watch(lambda event: self._notes.write(self._look().key, event.new), "value")
         self.again = pmui.FileInput(
-            label="Open a spec.json", accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
-            description="A run's spec, saved here or by a script: opened as it was.",
+            **named("Open a spec.json", "a run's spec, saved here or by a script, opened as it was."),
+            accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
         )  # fmt: skip
         self.again.param.watch(self._opened, "value")
         self.wrong = pn.pane.HTML("", margin=(4, 12))

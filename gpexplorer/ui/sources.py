@@ -14,6 +14,7 @@ from .. import data as data_sets
 from ..runs import Spec
 from .escape import text
 from .sentences import sentence
+from .wording import named
 
 CAP = data_sets.UPLOAD.file_bytes
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
@@ -45,8 +46,9 @@ class Sources(pn.viewable.Viewer):
         self.names.param.watch(self._named, "value")
         self.adopt(spec)
         self.upload = pmui.FileInput(
-            label=f"Your own table (at most {CAP // 10**6} MB)", accept=ACCEPT, max_file_size=CAP, variant="outlined",
-            sizing_mode="stretch_width", margin=(6, 10), description="CSV, Parquet or NPZ, numbers with a header line",
+            **named(f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ, numbers with a header line"),
+            accept=ACCEPT, max_file_size=CAP, variant="outlined",
+            sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip
         self.upload.param.watch(self._uploaded, "value")
         self._picker()

@@ -11,6 +11,7 @@ import panel_material_ui as pmui
 from .frames import Frame
 from .player import Player
 from .scrub import Scrub
+from .wording import named
 
 SPEEDS = {
     "1 step a second": 1.0,
@@ -19,6 +20,7 @@ SPEEDS = {
     "As fast as it goes": float("inf"),
 }
 DEFAULT = 10.0
+PLAY = "play or pause (space)"
 
 
 class Transport(pn.viewable.Viewer):
@@ -47,8 +49,9 @@ class Transport(pn.viewable.Viewer):
 
     def _make_buttons(self) -> None:
         self.play = pmui.Button(
-            label="Play", icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
-            on_click=lambda _: self.toggle(), description="Play or pause (space)", description_delay=900,
+            **named("Play", PLAY),
+            icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
+            on_click=lambda _: self.toggle(), description_delay=900,
         )  # fmt: skip
         self.back = _icon("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon("skip_next", "One step (right arrow)", self._player.step)
@@ -82,8 +85,8 @@ class Transport(pn.viewable.Viewer):
     def _show_playing(self, playing: bool) -> None:
         if playing != self.playing:
             self.playing = playing
-            names = ("Pause", "pause") if playing else ("Play", "play_arrow")
-            self.play.param.update(label=names[0], icon=names[1])
+            name, icon = ("Pause", "pause") if playing else ("Play", "play_arrow")
+            self.play.param.update(icon=icon, **named(name, PLAY))
 
     def _undo(self) -> None:
         self._player.change(lambda stage: stage.undo())

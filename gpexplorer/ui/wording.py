@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Numbers as a person reads them, and names as a screen reader does."""
 
 from __future__ import annotations
 
@@ -30,3 +30,8 @@ def span(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def named(label: str, help_: str) -> dict[str, str]:
+    """Label and tooltip of a button or an upload: a screen reader reads the tooltip alone, so it begins as they do."""
+    return {"label": label, "description": f"{label}: {help_}"}
