@@ -137,8 +137,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from the list.")]) ->
     shown = sys.stderr.isatty()
     paths = download(name, progress=_downloaded if shown else None)
     typer.echo("\n" if shown and paths else "", err=True, nl=False)
-    for path in paths:
-        typer.echo(str(path))
+    typer.echo("".join(f"{path}\n" for path in paths), nl=False)
     if not paths:
         typer.echo(f"{name} is generated: there is nothing to fetch.")
 
@@ -215,9 +214,11 @@ def _finish(opened: Run, again: str) -> None:
 
 
 def _print_result(opened: Run, where: Path) -> None:
+    from .runs.jitters import told
+
     outcome = opened.outcome
     assert outcome is not None
-    typer.echo(f"{outcome.reason}: {outcome.message}", err=outcome.reason == "failed")
+    typer.echo(f"{outcome.reason}: {outcome.message} {told(opened.jitters)}".rstrip(), err=outcome.reason == "failed")
     if len(opened.trace):
         last = opened.trace[-1]
         typer.echo(f"{opened.done} steps, {last.seconds:.3g} s, {last.cost.entries} kernel entries")

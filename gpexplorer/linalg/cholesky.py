@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import torch
@@ -11,12 +14,24 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefinite
 
+_SEEN: ContextVar[dict[str, float] | None] = ContextVar("jitter", default=None)  # of one thread, while it is asked for
+
 
 class Cholesky(NamedTuple):
     """Lower factor of A + jitter I, and the jitter (0 where none was needed)."""
 
     L: Tensor  # [m, m]
     jitter: float
+
+
+@contextmanager
+def noticed(into: dict[str, float]) -> Iterator[None]:
+    """While this lasts, the largest jitter of every matrix that needs some here is written into `into`, by its name."""
+    token = _SEEN.set(into)
+    try:
+        yield
+    finally:
+        _SEEN.reset(token)
 
 
 def cholesky(A: Float[Tensor, "m m"], name: str, largest: float = 1e-4) -> Cholesky:
@@ -33,6 +48,8 @@ def cholesky(A: Float[Tensor, "m m"], name: str, largest: float = 1e-4) -> Chole
     while True:
         L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(size).to(A))
         if int(info) == 0:
+            if jitter and (seen := _SEEN.get()) is not None:
+                seen[name] = max(jitter, seen.get(name, 0.0))
             return Cholesky(L, jitter)
         jitter = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
         if jitter > largest * scale or scale <= 0.0:

@@ -18,6 +18,7 @@ from .budget import Budget, Progress, scheduled
 from .clock import read
 from .counting import Counted, Counter
 from .endings import FINAL, enough_memory, failed, stopped
+from .jitters import watched
 from .settings import of_kind
 from .trace import Record, Spent, Trace
 from .units import Of, in_units, inputs, noise_var, targets
@@ -57,9 +58,9 @@ class Run:
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
         self._counter = Counter(last.cost.entries if last else 0)
-        self._clock, self._journal = clock, store
+        self._clock, self._journal, self._halt, self._busy = clock, store, threading.Event(), threading.RLock()
         self._steps: Steps | None = None
-        self._halt, self._busy = threading.Event(), threading.RLock()
+        self.jitters: dict[str, float] = {}  # largest, of each matrix whose factor needed some since the run was opened
 
     def __repr__(self) -> str:
         return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps>"
@@ -178,10 +179,9 @@ class Run:
 
     def _over(self) -> bool:
         """Whether no step may be taken now."""
-        if self._halt.is_set():
+        if halted := self._halt.is_set():
             self._end(stopped(self.done))
-            return True
-        return self._final
+        return halted or self._final
 
     def _next(self, score: bool) -> Record | None:
         """Ask for one step, stamp it, keep it, write it."""
@@ -202,7 +202,7 @@ class Run:
 
     def _start(self) -> Steps:
         counted = replace(self.problem, kernel=Counted(self.problem.kernel, self._counter))
-        return self.method.steps(counted, resume=self.trace[-1].step.state if len(self.trace) else None)
+        return watched(self.method.steps(counted, self.trace[-1].step.state if len(self.trace) else None), self.jitters)
 
     def _measured(self, at: int, split: Split) -> dict[str, float]:
         train = self.problem.train

@@ -10,6 +10,7 @@ import pandas as pd
 from ..methods.cholqr.dragged import bound, movable
 from ..problem import Outcome
 from ..runs import Record, Run
+from ..runs.jitters import told
 
 TERMS = ("fit", "logdet", "trace", "objective")
 ROWS = 200  # newest steps in the table
@@ -32,6 +33,7 @@ class Facts(NamedTuple):
     undo: bool  # whether a person changed the run
     split: Mapping[str, tuple[float, float]]  # terms of the objective, and the change the last step brought
     outcome: Outcome | None
+    jitter: str = ""  # what factors needed, as a sentence
 
 
 def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
@@ -55,6 +57,7 @@ def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
         undo,
         _split(run, at),
         run.outcome,
+        told(run.jitters),
     )
 
 

@@ -78,7 +78,7 @@ class Status(pn.viewable.Viewer):
         most = f" (most in {arrays[0][0]}: {nbytes(arrays[0][1])})" if arrays else ""
         parts.append(f"memory {nbytes(opened.cost.memory)}{most}")
         if facts is not None:
-            parts.append(f"history {nbytes(facts.memory)}")
+            parts += [f"history {nbytes(facts.memory)}", *filter(None, [facts.jitter])]
             if not math.isnan(facts.eta) and facts.outcome is None:
                 parts.append(f"about {span(facts.eta)} of work until the pause")
         if since > PATIENCE:
