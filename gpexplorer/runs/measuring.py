@@ -2,12 +2,15 @@
 
 Memory is the resident set's high-water mark over the steps, less what was resident before them (Linux: VmHWM, reset
 before the first step; elsewhere the process's maximum, which can only grow). Everything counts that touches memory:
-tensors, LAPACK's workspaces, what the kernel function allocates in passing. Freed blocks go back to the system at
-once (MALLOC_MMAP_THRESHOLD_), so that a later step cannot hide in an earlier one's pages.
+tensors, LAPACK's workspaces, what the kernel function allocates in passing. While memory is watched freed blocks go
+back to the system at once (MALLOC_MMAP_THRESHOLD_), so that a later step cannot hide in an earlier one's pages. Pages
+asked for anew can double the time of a step, so the seconds are those of the steps after it, with memory kept for reuse
+as it is in any other process.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import statistics
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 STEPS, SECONDS = 6, 4.0  # after the first step, which sets up; the first limit reached ends the measurement
 TIMEOUT = 90.0  # seconds
 PAGE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+WATCHED = 2  # steps whose memory is watched: the one that sets up, and one like all others
+REUSE = {-3: 32 * 2**20, -1: 64 * 2**20}  # glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as far as they rise by use
 WARM = 64  # rows
 CHANGED = "measured rows"  # in the key of a split that was cut
 
@@ -74,15 +79,27 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
     except GPExplorerError as error:
         return Measured(0, 0, sentence=str(error))
     started, peak = run.advance(), high_water()
+    memory = 0.0
     while started and run.done <= limit and run.trace[-1].seconds < seconds:
         if run.advance() is None:
             break
-    memory = peak()
+        if run.done == min(WATCHED, limit):
+            memory = peak()
+            reuse_memory()
+    memory = memory or peak()
     if run.done == 0 or (run.outcome and run.outcome.reason == "failed"):
         return Measured(n, d, sentence=run.outcome.message if run.outcome else "It took no step.")
     stamps = run.trace.series("seconds")
     took = [after - before for before, after in pairwise(stamps)]
     return Measured(n, d, statistics.median(took[1:] or took), memory, took[0], len(took))
+
+
+def reuse_memory() -> None:
+    """Undo PAGE, where this process was started with it and its C library is glibc."""
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ and sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        for name, value in REUSE.items() if mallopt else ():
+            mallopt(name, value)
 
 
 def high_water() -> Callable[[], float]:

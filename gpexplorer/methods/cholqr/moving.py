@@ -25,6 +25,7 @@ from .sets import EVALUATION, converged, entry_flops
 from .starts import start_inputs
 
 Gradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Slopes]]  # kernel, theta, train, Z
+PASSES = 300.0  # flops of a product in the time of an entry's fifteen passes on the way back: a pass is a sum
 A_BLOCK = 50.0  # calls of the rows that are differentiated together
 PER_EPOCH = 40  # evaluations before SciPy's memory is begun anew
 
@@ -139,6 +140,7 @@ def moving_cost(problem: Problem, m: int) -> Cost:
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
     flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
+    flops += PASSES * n * m
     block = min(1.0 * s * n * m, BLOCK / 3)
     arrays = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
     arrays["m x m factors"] = 8.0 * s * m * m

@@ -6,6 +6,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost, Problem
 
 ENTRY = 100.0  # flops of a matrix product in the time of one entry, beside 2 d: 0.4 to 0.6 G entries/s at 50 GF/s
+KEPT = 100.0  # more, where it is copied into memory that nobody has touched before
 ITERATION = 60.0  # calls of an iteration as every solver makes it: rows are chosen, their system solved, alpha moves
 SKETCH = 130.0  # more, where a block is stood for by its leading eigenvectors
 CONJUGATED, JOINING = 80.0, 70.0  # more, where steps are taken together; and each time that rows join a block
@@ -32,7 +33,8 @@ def cost(problem: Problem, cache: float, entries: float, flops: float, columns: 
     }
     moved = s * (entries + 2.0 * fresh + 6.0 * n)
     calls = ITERATION + filling(s * fresh) * (STRIPS if entries >= n * n else 1.0)
-    return Cost(flops + fresh * (ENTRY + 2.0 * d), moved, arrays, calls)
+    each = ENTRY + 2.0 * d + (0.0 if entries >= n * n else KEPT)
+    return Cost(flops + fresh * each, moved, arrays, calls)
 
 
 def filling(fresh: float) -> float:
