@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.methods.base import registry
+from gpexplorer.methods.stochastic.costs import factored
 from oracles_stochastic import begun, problem
 
 
@@ -26,9 +27,9 @@ class Counting(TorchDispatchMode):
         if name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm"):
             self.flops += 2.0 * math.prod(held[-2]) * (held[-1][-1] if "mm" in name else 1)
         if name in ("linalg_cholesky_ex", "cholesky_inverse"):
-            self.flops += held[0][-1] ** 3 * (1.0 if name.endswith("ex") else 2.0) / 3.0
+            self.flops += factored(held[0][-1]) * (1.0 if name.endswith("ex") else 2.0) / 3.0
         if name.endswith("linalg_eigh"):
-            self.flops += 7.0 * held[0][-1] ** 3
+            self.flops += 7.0 * factored(held[0][-1])
         if name == "linalg_solve_triangular":
             self.flops += 1.0 * held[0][-1] * math.prod(held[1])
         return out

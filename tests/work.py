@@ -10,6 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ENTRY = 40.0  # operations of an exponential, a logarithm, a root or a power, at a matrix product's rate
+HALF_RATE = 512.0  # order at which a factor is made at half a product's rate
 CACHE = 4 * 2**20  # bytes
 CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
 GATHERS = ("index", "index_select", "gather")
@@ -74,11 +75,11 @@ def operations(name: str, given: list[Tensor], made: list[Tensor]) -> float:
         return 2.0 * max(float(part.numel()) for part in given)
     order = float(min(shapes[0][-2:])) if shapes and len(shapes[0]) > 1 else 0.0
     if "cholesky_inverse" in name:
-        return 2 * order**3 / 3
+        return 2 * order**2 * (order + HALF_RATE) / 3
     if "cholesky_solve" in name:
         return 2.0 * order * given[0].numel()
     if "cholesky" in name:
-        return order**3 / 3
+        return order**2 * (order + HALF_RATE) / 3
     if "triangular" in name:
         return float(shapes[0][-1]) * given[1].numel()
     if "eigh" in name or "svd" in name:

@@ -17,7 +17,7 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost
+from .costs import cost, factored
 from .exact import Exact
 from .head import Point
 from .learner import Learner
@@ -42,7 +42,7 @@ class BSGD(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model, b = Model(self, problem, self.validation), min(self.batch_size, len(problem.train))
-        return cost(self, model, 1.0 * b**3 + 4.0 * b * b * model.D, matrices=0, calls=42.0)
+        return cost(self, model, factored(b) + 4.0 * b * b * model.D, matrices=0, calls=42.0)
 
 
 class _Learner(Learner):

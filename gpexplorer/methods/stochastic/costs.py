@@ -8,6 +8,13 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost
 from .model import Model
 
+HALF_RATE = 512.0  # order at which LAPACK makes and inverts factors at half a product's rate
+
+
+def factored(order: float) -> float:
+    """order^3 flops of factors and their inverses, in flops of a product that take as long: small ones are slow."""
+    return order**3 * (1.0 + HALF_RATE / order)
+
 
 def forward(model: Model) -> float:
     """Flops of the features of one row."""

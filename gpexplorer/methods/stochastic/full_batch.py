@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost, forward
+from .costs import cost, factored, forward
 from .exact import Exact, exact, exact_gradient
 from .head import Point
 from .learner import Learner
@@ -35,7 +35,7 @@ class FullBatch(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        passes = model.n * (4.0 * model.D**2 + forward(model)) + model.D**3
+        passes = model.n * (4.0 * model.D**2 + forward(model)) + factored(model.D)
         return cost(self, model, passes, matrices=4, calls=90.0)
 
 

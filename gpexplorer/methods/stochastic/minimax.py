@@ -29,7 +29,7 @@ from torch import Tensor
 from ...problem import Cost, Problem
 from . import settings
 from .cones import above, inverted, within_ball
-from .costs import cost, forward
+from .costs import cost, factored, forward
 from .exact import Exact, exact
 from .head import Point
 from .learner import Learner, Rows
@@ -82,8 +82,10 @@ class Minimax(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         D, b = model.D, min(self.batch_size, model.n)
-        cubes, products = (13.0 / 3.0, 8.0) if self.metric == "affine" else (31.0 / 3.0, 6.0)  # A leaves the flat cone
-        algebra = cubes * D**3 + products * b * D**2 + b * forward(model)  # forward again for the ascent
+        cubes, products = (7.0 / 3.0, 8.0) if self.metric == "affine" else (25.0 / 3.0, 6.0)  # A leaves the flat cone
+        algebra = (
+            cubes * factored(D) + 2.0 * D**3 + products * b * D**2 + b * forward(model)
+        )  # forward again for the ascent
         return cost(self, model, algebra, matrices=6, calls=78.0)
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from ...problem import Cost, Problem
 from . import settings
 from .cones import inverted
-from .costs import cost
+from .costs import cost, factored
 from .exact import Exact, exact
 from .head import Point
 from .learner import Learner
@@ -69,7 +69,7 @@ class SCGD(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         b = min(self.batch_size, model.n)
-        return cost(self, model, 1.0 * model.D**3 + 4.0 * b * model.D**2, matrices=3, calls=48.0)
+        return cost(self, model, factored(model.D) + 4.0 * b * model.D**2, matrices=3, calls=48.0)
 
 
 class _Learner(Learner):

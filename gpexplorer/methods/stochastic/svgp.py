@@ -31,6 +31,8 @@ from .walking import Minibatches
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # GPyTorch's, on K_mm
 
+LAYERS = 2.0  # GPyTorch's Python between two operations takes as long as the operation
+
 
 class SVGP(Minibatches):
     """Stochastic variational inference with inducing inputs, on the same features."""
@@ -70,7 +72,7 @@ class SVGP(Minibatches):
         model = Model(self, problem, self.validation)
         b = min(self.batch_size, model.n)
         inducing = 3.0 * b * forward(model)  # forward and back once more
-        return cost(self, model, inducing + 20.0 * b**3 + 24.0 * b * b * model.D, matrices=0, calls=190.0)
+        return cost(self, model, inducing + 20.0 * b**3 + 24.0 * b * b * model.D, matrices=0, calls=LAYERS * 190.0)
 
 
 def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
