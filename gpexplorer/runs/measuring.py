@@ -96,9 +96,9 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
 
 def reuse_memory() -> None:
     """Undo PAGE, where this process was started with it and its C library is glibc."""
-    if "MALLOC_MMAP_THRESHOLD_" in os.environ and sys.platform == "linux":
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        for name, value in REUSE.items() if mallopt else ():
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and "MALLOC_MMAP_THRESHOLD_" in os.environ:
+        for name, value in REUSE.items():
             mallopt(name, value)
 
 
