@@ -37,6 +37,7 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
     "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "refresh": 120}),
     "gbcd-1500-mixed": ("gbcd", {"block": 1500, "coarse": 2000, "chunk": 300, "mixed": True, "refresh": 80}),
+    "gbcd-2000-wide": ("gbcd", {"block": 2000, "coarse": 2000, "chunk": 400, "mixed": True, "refresh": 45}),
     "gbcd-2000-thirds": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 334, "mixed": True, "refresh": 120}),
     "gbcd-plain-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "conjugate": 0}),
     "gbcd-published": ("gbcd", {"chunk": 1, "pool": 60, "coarse": 0, "conjugate": 0}),
