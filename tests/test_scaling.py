@@ -137,6 +137,18 @@ def test_a_million_rows_are_forecast_without_taking_them():
     assert "It fits" in found.forecast(1000, 16 * GB).sentence
 
 
+def test_a_forecast_far_from_the_formula_asks_for_larger_sizes():
+    def dispatched(spec: RunSpec, rows: int | None) -> Measured:
+        return Measured(rows or 90, 6, 2e-3, 1e6, 0.1, 5)  # seconds that no size tells apart
+
+    flat, cubed = (scaled([200, 400, 800, 1600], measure).forecast(10**6, GB) for measure in (dispatched, cubic))
+
+    assert flat.seconds == pytest.approx(2e-3)
+    assert "By the formula it is " in flat.sentence
+    assert "measure larger sizes" in flat.sentence
+    assert "By the formula" not in cubed.sentence
+
+
 def test_a_forecast_from_a_bad_fit_is_the_formulas_and_says_so():
     told = scaled([200, 400]).forecast(10**5, GB)
 

@@ -90,6 +90,7 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.data.fetch("kin40"), DataError, 'Did you mean "kin40k"'),
     (lambda: gpx.Spec.from_json('{"method": "toy", "method": "cg"}'), SettingError, "says 'method' twice; leave one"),
     (lambda: gpx.Spec.from_json('{"method": "toy", "settings": {"a": 1, "a": 1}}'), SettingError, "says 'a' twice"),
+    (lambda: Scaling("toy", "n", [8]), SettingError, "What is to grow is 'toy'; give a Spec and the sizes"),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", []), SettingError, "The sizes are "),
     (lambda: Scaling(spec(), "n", 5), SettingError, "The sizes are 5; give whole numbers"),  # type: ignore[arg-type]
     (lambda: Scaling(spec(), "n", [8]).slope("time"), SettingError, "There is no slope of 'time'"),

@@ -23,7 +23,7 @@ from ..methods.base import registry
 from ..problem import Cost, Dataset, Problem
 from . import slopes, speed
 from .measuring import Measured, in_child
-from .settings import arguments, closest, number, quoted
+from .settings import arguments, closest, number, of_kind, quoted
 from .spec import DTYPES, Spec
 
 SETTINGS = {
@@ -31,6 +31,7 @@ SETTINGS = {
     "p": ("num_eigenfunctions", "num_pivots", "rank"),
     "b": ("block", "batch", "batch_size", "pairs", "num_candidates", "num_ahead"),
 }
+APART = 3.0  # times: a forecast and a formula that are further from each other do not both hold
 SPARE = 1.15  # more rows are drawn than are trained on: a tenth goes to the test
 COLUMNS = (
     "value",
@@ -110,7 +111,7 @@ class Scaling:
         machine: Callable[[], speed.Speed] = speed.machine,
     ) -> None:
         """SettingError where the method has no such axis, or a value is not a whole number of at least 1."""
-        known = axes(spec)
+        known = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
         if axis not in known:
             why = f"it has {', '.join(known)}" if known else "its rows are in memory or a file, and cannot be redrawn"
             raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {why}.")
@@ -181,6 +182,8 @@ class Scaling:
             sentence += f" The time is the formula's alone: {fitted.refused}"
         elif value > 100 * known[-1]["value"]:
             sentence += f" That is {value / known[-1]['value']:,.0f} times the largest size measured."
+        if not fitted.refused and not values[1] / APART <= seconds <= values[2] * APART:
+            sentence += f" By the formula it is {seconds:.3g} s: measure larger sizes, where small calls hide less."
         return Forecast(value, *values, cost.memory, largest, fits, fitted.refused, sentence)
 
 
