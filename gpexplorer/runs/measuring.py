@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STEPS, SECONDS = 6, 4.0  # after the first step, which sets up; the first limit reached ends the measurement
 TIMEOUT = 90.0  # seconds
+WATCHED = Budget(60, 2.0)  # of the run whose memory is watched: until what it keeps has filled
 AGAIN = 25.0  # seconds: what took longer is not run twice
 PAGE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 REUSE = {-3: 32 * 2**20, -1: 64 * 2**20}  # glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as far as they rise by use
@@ -140,7 +141,7 @@ def _main() -> None:
     torch.set_num_threads(asked["threads"])
     spec = Spec.from_json(asked["spec"])
     measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's
-    found = measure(spec, asked["rows"])
+    found = measure(spec, asked["rows"], WATCHED)
     if not found.sentence and found.first + found.steps * found.seconds < AGAIN:
         reuse_memory()
         found = replace(measure(spec, asked["rows"]), memory=found.memory)

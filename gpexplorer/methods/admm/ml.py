@@ -70,4 +70,4 @@ class MaximumLikelihood(Method):
         return posterior(problem, state.theta, self.refit, self.memory)
 
     def cost(self, problem: Problem) -> Cost:
-        return dense_cost(problem, flops=1.0 * len(problem.train) ** 3, matrices=5)
+        return dense_cost(problem, flops=1.0 * len(problem.train) ** 3, matrices=4)

@@ -112,7 +112,7 @@ class SubsetOfData(Method):
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
         flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
         calls = EVALUATION if self.learn else TAKEN * m
-        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 5.0 * s * m * m}, calls)
+        return Cost(flops, 30.0 * s * m * m, {"m x m factors": 6.0 * s * m * m}, calls)
 
 
 def _report(phase: str, terms: Terms, jitter: float = 0.0) -> Report:

@@ -19,7 +19,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.descent import Evaluated, descend
 from ...problem import Channel, Cost, Outcome, Problem, Step, channel
 from ..subset import learn_on_subset
-from .evidence import gradient, gram
+from .evidence import ON_AXES, gradient, gram
 from .state import Info, State
 
 EVALUATION, A_BLOCK = 100.0, 30.0  # calls: factors and the slope's matrices; a block of Phi, forward and back
@@ -105,6 +105,7 @@ def share_kept(problem: Problem, theta: Tensor, choice: Choice) -> float:
 def cost(problem: Problem, p: float, calls: float) -> Cost:
     """Of one evaluation with its gradient, p basis functions; `calls` are those that make them and differentiate."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-    arrays = {"Gram matrix and factors": 4.0 * s * p * p, "block of Phi": 8.0 * min(n * s * p, 24.0 * 2**20)}
+    rows = min(n, BLOCK_BYTES / (s * (3.0 * p + ON_AXES * d)))  # of a block of the slope, the smaller one
+    arrays = {"Gram matrix and factors": 4.0 * s * p * p, "block of Phi": 8.0 * s * rows * p}
     calls += EVALUATION + A_BLOCK * 4.5 * s * n * p / BLOCK_BYTES
     return Cost(4.0 * n * p * p + 8.0 * n * p * d + p**3, 6.0 * s * n * p, arrays, calls)
