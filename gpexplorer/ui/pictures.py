@@ -167,7 +167,7 @@ class Pictures:
         self._hurried = True
         yield
         self._hurried = False
-        self._tell()
+        self._ask()
 
     def drawn(self) -> list[tuple[Any, Layers]]:
         """The views on the screen, with what they show."""
@@ -224,8 +224,11 @@ class Pictures:
         self.tabs.active = under.index(key) if key in under else otherwise
 
     def _tell(self) -> None:
-        """Ask for what is on the screen; its cards stand while it is being drawn."""
+        """Ask for what is on the screen now; its cards stand while it is being drawn."""
         for key in self.visible:
             self.pictures[key].build()
+        self._ask()
+
+    def _ask(self) -> None:
         self._asked.show(self.visible)
         self._asked.again()
