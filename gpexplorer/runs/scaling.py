@@ -18,12 +18,12 @@ import torch
 from .. import data as data_sets
 from .. import kernels
 from ..data.generators import GENERATORS
-from ..errors import GPExplorerError, SettingError
+from ..errors import GPExplorerError, SettingError, closest
 from ..methods.base import registry
 from ..problem import Cost, Dataset, Problem
 from . import slopes, speed
 from .measuring import Measured, in_child
-from .settings import arguments, closest, number, of_kind, quoted
+from .settings import arguments, number, of_kind, quoted
 from .spec import DTYPES, Spec
 
 SETTINGS = {

@@ -12,8 +12,7 @@ from typing import Any
 import param
 
 from ..data.loading import plain
-from ..errors import SettingError
-from ..errors import closest as closest
+from ..errors import SettingError, closest
 from ..methods.base import Method
 
 LONGEST = 60  # characters of a refused value that its message repeats
@@ -59,7 +58,7 @@ def of_kind(owner: str, value: Any, kind: type[Any], way_out: str) -> Any:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object (an object_pairs_hook) ; of a name said twice, readers disagree on which holds."""
+    """A JSON object (an object_pairs_hook); of a name said twice, readers disagree on which holds."""
     held: dict[str, Any] = {}
     for name, value in pairs:
         if name in held:

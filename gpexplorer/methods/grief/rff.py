@@ -22,7 +22,7 @@ from .learning import CHANNELS, cost, on_subset, opened, rounds
 from .state import Info as Report
 from .state import State as At
 
-A_ROTATION = 2.0  # calls: as many frequencies as there are inputs are drawn together
+DRAWN = 20.0  # calls: frequencies, all rotations of them at once, and the waves with their slopes
 
 
 class RFF(Method):
@@ -84,4 +84,4 @@ class RFF(Method):
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(problem, float(self.num_features), A_ROTATION * self.num_features / problem.train.d)
+        return cost(problem, float(self.num_features), DRAWN)
