@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 import torch
 
+from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.admm.cross import Cross
 from gpexplorer.methods.admm.folds import split
 from gpexplorer.methods.admm.gpcv import parts
@@ -52,7 +53,7 @@ def test_value_and_slope_are_those_of_the_definition(kernel: str, shift: float):
     (z, dual), rho = vectors(fold), 0.7
 
     at = terms(fold, fold.cross(task.theta), z, dual, rho)
-    g = slope(fold, task.theta, z, dual + rho * at.c, at.r)
+    g = slope(fold.cross(task.theta), z, dual + rho * at.c, at.r)
 
     assert at.total == pytest.approx(lagrangian(task, fold, task.theta, z, dual, rho), rel=1e-10)
     expected = differences(lambda theta: lagrangian(task, fold, theta, z, dual, rho), task.theta)
@@ -79,7 +80,10 @@ def test_the_z_step_is_the_minimiser(rank: int, shift: float):
 def test_rows_beyond_the_budget_are_computed_again_and_nothing_else_changes(budget: float):
     task = problem(1000.0)
     fold = fold_of(task)
-    M, full = Cross(task.kernel, task.theta, fold.X, 40, budget), task.kernel(task.theta, fold.X, fold.X[:40])
+    M, full = (
+        Cross(task.kernel, task.theta, fold.X, 40, Workspace(budget)),
+        task.kernel(task.theta, fold.X, fold.X[:40]),
+    )
     u = torch.linspace(-1, 2, 60, dtype=torch.float64)
     rows = torch.tensor([3, 39, 0])
 

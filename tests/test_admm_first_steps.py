@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpexplorer import kernels
+from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.admm import local
 from gpexplorer.methods.admm.lagrangian import Fold, Systems
 from gpexplorer.methods.admm.theta_step import Pull
@@ -41,7 +42,7 @@ def test_targets_of_little_noise_do_not_hold_the_folds_in_place(shift: float):
 def test_the_first_hessian_is_that_of_the_residuals_squared(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local, "PROBES", 150)
     task, n_T, p = problem(1000.0, n=24), 14, 4
-    fold = Fold(task.kernel, task.train.X, task.train.y, n_T, 1e9)
+    fold = Fold(task.kernel, task.train.X, task.train.y, n_T, Workspace(1e9))
     systems = Systems(fold, fold.cross(task.theta), 8)
 
     def held_out(theta: torch.Tensor) -> torch.Tensor:

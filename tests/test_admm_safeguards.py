@@ -59,8 +59,8 @@ def test_no_iteration_factors_or_multiplies_n_by_n_matrices(key: str, theta_meth
 
 def test_beyond_the_budget_no_array_of_n_by_n_is_made_and_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch):
     task, n = problem(n=160), 160
-    for module in ("gpexplorer.methods.admm.cross", "gpexplorer.kernels.stationary"):
-        monkeypatch.setattr(f"{module}.row_blocks", small_blocks)
+    for module in ("methods.admm.cross", "kernels.stationary", "kernels.exponential"):
+        monkeypatch.setattr(f"gpexplorer.{module}.row_blocks", small_blocks)
     settings: dict[str, Any] = {"rank": 25, "cg_iterations": 300, "cg_tolerance": 1e-10, "max_iterations": 2}
     whole = list(registry["gpcv-admm-holdout"](**settings).steps(task))
     steps = registry["gpcv-admm-holdout"](memory=8 * 80 * 30 / 1e9, **settings).steps(task)

@@ -41,7 +41,34 @@ def test_off_origin_twin(key: str) -> None:
     assert torch.allclose(shifted, kernel(theta, X, X[:4]), atol=1e-7)
 
 
-@pytest.mark.parametrize("key", [*REAL, "se+lp", "se-ard*(periodic+linear)", "se+se"])
+COMPOSITES = ["se+lp", "se-ard*periodic", "se-ard*(periodic+linear)", "se+se"]
+TOLD = ("se", "se-ard", "periodic", "lp", "se-ard*periodic")  # slopes that the covariances themselves tell
+
+
+@pytest.mark.parametrize("shift", [0.0, 1024.0])
+@pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
+def test_a_matrix_is_filled_with_the_same_numbers(key: str, shift: float) -> None:
+    kernel, theta, X = case(key, n=30, shift=shift)
+    room = torch.full((32, 9), torch.nan, dtype=torch.float64)
+    kernel.fill(theta, X, X[:9], room[1:31])
+    torch.testing.assert_close(room[1:31], kernel(theta, X, X[:9]), rtol=1e-8, atol=1e-10)
+    assert room[[0, 31]].isnan().all()
+
+
+@pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
+def test_a_gradient_told_by_the_covariances_alone_is_the_same(key: str) -> None:
+    kernel, theta, X = case(key, n=30)
+    u, z = torch.randn(2, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    known = kernel.contract_known(theta, X, X[:9], (u, z[:9]), kernel(theta, X, X[:9]))
+    outer = kernel.contract_outer(theta, X, X[:9], (u, z[:9]))
+    expected = kernel.contract(theta, X, X[:9], torch.outer(u, z[:9]))
+    torch.testing.assert_close(outer, expected)
+    assert (known is not None) == (key in TOLD)
+    if known is not None:
+        torch.testing.assert_close(known, expected)
+
+
+@pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
 def test_contract_is_the_gradient(key: str) -> None:
     kernel, theta, X = case(key, n=30)
     G = torch.randn(30, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -31,6 +31,10 @@ class Work(TorchDispatchMode):
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with self:  # in inference mode torch leaves it to us to take an operation apart
+            out = func.decompose(*args, **(kwargs or {}))
+        if out is not NotImplemented:
+            return out
         out = func(*args, **(kwargs or {}))
         name = func.__name__.split(".")[0].rstrip("_")
         made = tensors(out if isinstance(out, tuple | list) else [out])

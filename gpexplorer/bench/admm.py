@@ -21,6 +21,7 @@ from scipy import linalg
 
 from .. import kernels
 from ..linalg.randomness import generator
+from ..linalg.workspace import Workspace
 from ..methods.admm.cross import Cross
 from ..methods.base import registry
 from ..objectives import evidence, noise_variance
@@ -91,7 +92,7 @@ def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) 
 
 
 def _cross(task: Problem, half: int) -> Cross:
-    return Cross(task.kernel, task.theta, task.train.X, half, 1e12)
+    return Cross(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
 
 
 def _per_step(method: Any, task: Problem, iterations: int) -> float:

@@ -55,6 +55,10 @@ class Covariance(ABC):
     def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
 
+    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+        """Covariance into `out`, which may be a part of a larger matrix; not differentiable."""
+        out.copy_(self(theta, X, Z))
+
     @abstractmethod
     def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
         """k(x, x) [n]."""
@@ -93,15 +97,33 @@ class Covariance(ABC):
         """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij in theta, by autograd over row blocks."""
         total = torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
-            total += _slope(theta, partial(self._weighted, X[rows], Z, G[rows]))
+            total += slope_of(theta, partial(self._weighted, X[rows], Z, G[rows]))
         return total
 
     def _weighted(self, X: Any, Z: Any, G: Tensor, at: Tensor) -> Tensor:
         return (self(at, X, Z) * G).sum()
 
+    def contract_known(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Float[Tensor, "n m"]
+    ) -> Float[Tensor, " p"] | None:
+        """Gradient [p] of u'K z in theta from K = k(theta, X, Z) alone, sides = (u [n], z [m]).
+
+        None where the slope takes more than the covariances themselves; `contract_outer` computes what it takes.
+        """
+        return None
+
+    def contract_outer(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
+    ) -> Float[Tensor, " p"]:
+        """Gradient [p] of u'k(theta, X, Z) z in theta, sides = (u [n], z [m]); no n x m matrix is held."""
+        (u, z), total = sides, torch.zeros_like(theta)
+        for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1)):
+            total += self.contract(theta, X[rows], Z, torch.outer(u[rows], z))
+        return total
+
     def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_i g_i k(theta, x_i, x_i) in theta."""
-        return _slope(theta, lambda at: self.diag(at, X) @ g)
+        return slope_of(theta, lambda at: self.diag(at, X) @ g)
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
         """1-D covariance functions whose product over inputs is this kernel; None where it does not factor."""
@@ -121,7 +143,8 @@ class Covariance(ABC):
         return f"<kernel {self.key}, d={self.d}, theta: {', '.join(self.names)}>"
 
 
-def _slope(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+def slope_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+    """Gradient [p] of a value in theta, by autograd; zero where it depends on none."""
     with torch.enable_grad():
         at = theta.detach().clone().requires_grad_(True)
         total = value(at)

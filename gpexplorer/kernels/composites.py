@@ -12,8 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import KernelError
+from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, target_sd
+from .exponential import FILL_BYTES
 
 OneInput = Callable[[Tensor, Tensor], Tensor]
 DEEPEST = 20  # nested parentheses in a kernel's text
@@ -60,6 +62,13 @@ class Composite(Covariance):
         """Both diagonals [n], combined."""
         return self.combine(*(part.diag(at, X) for part, at in zip(self.parts, self._split(theta), strict=True)))
 
+    def _pairs(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
+        return list(zip(self.parts, self._split(theta), strict=True))
+
+    def _place(self, theta: Tensor, slopes: list[Tensor]) -> Tensor:
+        own = [slope[: part.size] for part, slope in zip(self.parts, slopes, strict=True)]
+        return torch.cat([*own, theta.new_zeros(len(theta) - self.size)])
+
     @abstractmethod
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum, or the product, of two matrices or diagonals."""
@@ -77,16 +86,24 @@ class Sum(Composite):
         """A sum's gradient is its parts' gradients, each by its own closed form."""
         return self._place(theta, [part.contract(at, X, Z, G) for part, at in self._pairs(theta)])
 
+    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+        """The first part, and the second block by block on top of it."""
+        (first, at_first), (second, at_second) = self._pairs(theta)
+        first.fill(at_first, X, Z, out)
+        for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), FILL_BYTES):
+            block = torch.empty_like(out[rows])
+            second.fill(at_second, X[rows], Z, block)
+            out[rows] += block
+
+    def contract_outer(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
+    ) -> Float[Tensor, " p"]:
+        """Likewise."""
+        return self._place(theta, [part.contract_outer(at, X, Z, sides) for part, at in self._pairs(theta)])
+
     def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
         """Likewise on the diagonal."""
         return self._place(theta, [part.contract_diag(at, X, g) for part, at in self._pairs(theta)])
-
-    def _pairs(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
-        return list(zip(self.parts, self._split(theta), strict=True))
-
-    def _place(self, theta: Tensor, slopes: list[Tensor]) -> Tensor:
-        own = [slope[: part.size] for part, slope in zip(self.parts, slopes, strict=True)]
-        return torch.cat([*own, theta.new_zeros(len(theta) - self.size)])
 
     def start_own(self, train: Dataset) -> list[float]:
         """Each part starts as if it shared the target's variance evenly."""
@@ -101,6 +118,14 @@ class Product(Composite):
 
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first * second
+
+    def contract_known(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Tensor
+    ) -> Float[Tensor, " p"] | None:
+        """Each part's logarithm has a slope of its own, and K is the product of both."""
+        slopes = [part.contract_known(at, X, Z, sides, K) for part, at in self._pairs(theta)]
+        told = [slope for slope in slopes if slope is not None]
+        return self._place(theta, told) if len(told) == len(slopes) else None
 
     def start_own(self, train: Dataset) -> list[float]:
         """Only the first part carries the target's variance."""

@@ -9,6 +9,7 @@ The centre c is Z's mean: without it, inputs near 1e4 would lose eight digits to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -37,14 +38,23 @@ def affine(
     Neither differentiable nor clamped: where r2 is 0 it may be a rounding below.
     """
     if X.shape[1] == 1:
-        line = Z.T.contiguous()
-        return lambda rows, out: torch.sub(X[rows], line, out=out).div_(lengthscale).square_().mul_(scale).add_(shift)
+        centre, unit = Z.mean(0), lengthscale / math.sqrt(abs(scale))
+        A, B, added = (X - centre) / unit, ((Z - centre) / unit).T.contiguous(), torch.as_tensor(shift).to(X)
+        sign = math.copysign(1.0, scale)
+        return lambda rows, out: torch.addcmul(added, torch.sub(A[rows], B, out=out), out, value=sign, out=out)
+    P, Q = halves(X, Z, lengthscale, scale, shift)
+    Q = Q.T.contiguous()
+    return lambda rows, out: torch.mm(P[rows], Q, out=out)
+
+
+def halves(
+    X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
+) -> tuple[Float[Tensor, "n d+2"], Float[Tensor, "m d+2"]]:
+    """P and Q with P Q' = scale r2 + shift; differentiable."""
     centre = Z.mean(0)
     A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
-    a, b = (side.square().sum(1, keepdim=True).mul_(scale) for side in (A, B))
-    P = torch.cat([A.mul_(-2.0 * scale), a.add_(shift), torch.ones_like(a)], 1)  # [n, d + 2]
-    Q = torch.cat([B, torch.ones_like(b), b], 1).T.contiguous()  # [d + 2, m]
-    return lambda rows, out: torch.mm(P[rows], Q, out=out)
+    a, b = (scale * side.square().sum(1, keepdim=True) for side in (A, B))
+    return torch.cat([-2.0 * scale * A, a + shift, torch.ones_like(a)], 1), torch.cat([B, torch.ones_like(b), b], 1)
 
 
 def root(r2: Tensor) -> Tensor:

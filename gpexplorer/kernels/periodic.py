@@ -16,13 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..problem import Dataset
-from .base import Covariance, input_sds, target_sd
-from .distances import squared
+from .base import input_sds, target_sd
+from .distances import halves, squared
+from .exponential import Exponential
 
 ROWS = 4096  # rows looked at for a first guess of the period
 
 
-class Periodic(Covariance):
+class Periodic(Exponential):
     """theta = [log sd, log lengthscale, log period, log noise sd]; inputs share period and lengthscale."""
 
     key, title = "periodic", "periodic"
@@ -40,6 +41,14 @@ class Periodic(Covariance):
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance, n times."""
         return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
+
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """log k = 2 log sd - S / l^2, S = d - cos a'cos b - sin a'sin b."""
+        weight, wave, centre = torch.exp(-2.0 * theta[1]), 2.0 * math.pi * torch.exp(-theta[2]), Z.mean(0)
+        a, b = wave * (X - centre), wave * (Z - centre)
+        top = (2.0 * theta[0] - self.d * weight).expand(len(X), 1)
+        A, B = [weight * a.cos(), weight * a.sin(), top], [b.cos(), b.sin(), Z.new_ones(len(Z), 1)]
+        return torch.cat(A, 1), torch.cat(B, 1)
 
     def start_own(self, train: Dataset) -> list[float]:
         """The period is the strongest in a periodogram of the first input (d = 1), else its sd."""
@@ -72,6 +81,12 @@ class LocallyPeriodic(Periodic):
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]."""
         return super().__call__(theta, X, Z) * torch.exp(-0.5 * squared(X, Z, theta[3].exp()))
+
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Those of a periodic kernel beside those of the distance."""
+        both = zip(super().features(theta, X, Z), halves(X, Z, theta[3].exp(), -0.5, 0.0), strict=True)
+        A, B = (torch.cat(sides, 1) for sides in both)
+        return A, B
 
     def start_own(self, train: Dataset) -> list[float]:
         """The width starts at sqrt(d) times twice the inputs' sd."""

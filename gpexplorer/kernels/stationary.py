@@ -23,9 +23,8 @@ from torch import Tensor
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
-from .distances import affine, root, squared
-
-FILL_BYTES, FILL_ROWS = 2**20, 8  # a block this small stays in cache while a distance becomes a covariance
+from .distances import affine, halves, root, squared
+from .exponential import FILL_BYTES, FILL_ROWS, Exponential
 
 
 class Stationary(Covariance):
@@ -68,7 +67,7 @@ class Stationary(Covariance):
         return out
 
     def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
-        """Covariance into `out`, which may be a part of a larger matrix; not differentiable."""
+        """By row blocks that stay in cache."""
         a_row = X.element_size() * max(len(Z), 1)
         bent = affine(X, Z, theta[self._scales].exp(), *self.bend(theta))
         for rows in row_blocks(len(X), a_row, max(FILL_BYTES, FILL_ROWS * a_row)):
@@ -104,7 +103,7 @@ class Stationary(Covariance):
         """Add the gradient in hyperparameters beyond sd and lengthscales, where there are any."""
 
 
-class SE(Stationary):
+class SE(Stationary, Exponential):
     """Squared exponential: infinitely smooth."""
 
     key, title = "se", "squared exponential"
@@ -122,6 +121,10 @@ class SE(Stationary):
 
     def slope(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-0.5 * r2)
+
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """log k = 2 log sd - r2 / 2."""
+        return halves(X, Z, theta[self._scales].exp(), -0.5, 2.0 * theta[0])
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One SE an input; the variance goes to the first."""

@@ -44,6 +44,15 @@ def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
     return K
 
 
+def enough(K: Float[Tensor, "r r"], left: float) -> int:
+    """How many rows, in their order: all behind them have a variance of at most `left` given those before them.
+
+    r^3 / 3 flops. For rows in random order, what is left by the few is hardly more than that.
+    """
+    more = cholesky(K, "K_rr of the preconditioner").L.diagonal().square() > left
+    return int(more.nonzero().max()) + 1 if bool(more.any()) else 1
+
+
 def drawn_root(
     rows: Columns, diag: Float[Tensor, " n"], W: Float[Tensor, "n r"], seed: int, shift: float = 0.0
 ) -> Tensor:

@@ -115,7 +115,9 @@ def plot(frame: pd.DataFrame) -> hv.Layout:
         area = hv.Area((year, mu - wide, mu + wide), "year", ["lower", "upper"], label=f"{title}, 2 sd of y")
         line = hv.Curve((year, mu), "year", "mean", label=f"{title}, RMSE {row['RMSE [ppm]']:.2f} ppm")
         parts += [area.opts(color=colour, alpha=0.15, line_alpha=0), line.opts(color=colour)]
-    drawn = hv.Overlay(parts).opts(width=800, height=420, xlabel="year", ylabel="CO2 [ppm]", legend_position="top_left")
+    drawn = hv.Overlay(parts).opts(
+        width=800, height=420, xlabel="year", ylabel="CO2 [ppm]", legend_position="bottom_left"
+    )
     shown = frame.assign(kept=frame.index.isin(kept.index)).drop(columns=_names(problem)).round(4)
     return hv.Layout([drawn, hv.Table(shown.sort_values(["method", "lowered"])).opts(width=800)]).cols(1)
 

@@ -2,12 +2,14 @@
 
 Inputs lie in [0, 10] for 500 rows, else in [0, 20]; 20 rows more are for testing. The paper does not print the noise
 of its draws: here it is 0.3 beside a signal of 1, so test errors compare the methods and not the papers. Eq 20 has one
-lengthscale for the sine and for the drift; the kernel here learns the two apart.
+lengthscale for the sine and for the drift; the kernel here learns the two apart. In table 1 both methods begin at the
+best of the same random starts, each by what it lowers itself (section 5.3 leaves restarts open).
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -17,12 +19,14 @@ import torch
 
 from .. import kernels
 from ..linalg.randomness import generator
+from ..methods.admm.learning import starts
 from ..methods.base import registry
+from ..objectives import evidence
 from ..problem import Dataset, Problem
 from ..views.palette import ROLES
 from .base import Figure, Rows, Unit
 
-NOISE, TESTS = 0.3, 20
+NOISE, TESTS, RESTARTS = 0.3, 20, 10
 
 
 class Truth(NamedTuple):
@@ -75,14 +79,25 @@ def estimate(unit: Unit) -> Rows:
     task, test = drawn(name, n, unit["trial"])
     rows = []
     for (label, (key, settings)), paper in zip(METHODS.items(), TRUTHS[name].paper[n], strict=True):
-        method, begin = registry[key](**settings), time.perf_counter()
-        *_, last = method.steps(task)
-        mean, _ = method.posterior(task, last.state)(test.X)
+        begin, problem = time.perf_counter(), task
+        if key == "ml":
+            problem, method = _likeliest(task), registry[key](**settings)
+        else:
+            method = registry[key](**settings, restarts=RESTARTS)
+        *_, last = method.steps(problem)
+        mean, _ = method.posterior(problem, last.state)(test.X)
         found = {word: float(last.state.theta[index].exp()) for word, index in TRUTHS[name].listed.items()}
         seconds = time.perf_counter() - begin
         error = float((test.y - mean).square().mean())
         rows.append({**unit, "method": label, "test MSE": error, "paper": paper, "seconds": seconds, **found})
     return rows
+
+
+def _likeliest(task: Problem) -> Problem:
+    """From the start of highest evidence: `restarts` of its own would descend from each."""
+    method = registry["ml"](restarts=RESTARTS)
+    best = min(starts(method, task.theta), key=lambda theta: evidence(task.kernel, theta, task.train)[0])
+    return replace(task, theta=best)
 
 
 def table(frame: pd.DataFrame) -> hv.Table:

@@ -12,9 +12,9 @@ from torch import Tensor
 from ..problem import Dataset, Kernel
 
 # What a kernel may offer beside its values, each computing every entry once: contract(theta, X, Z, G [n, m]),
-# contract_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), slope(theta, r2 [n, m]); and by_input(theta), 1-D
-# covariances to be called later.
-ARRAYS, SLOPES, FACTORS = ("contract", "contract_diag", "fill"), "slope", "by_input"
+# contract_outer(theta, X, Z, (u [n], z [m])), contract_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]),
+# slope(theta, r2 [n, m]); and by_input(theta), 1-D covariances to be called later.
+ARRAYS, SLOPES, FACTORS = ("contract", "contract_outer", "contract_diag", "fill"), "slope", "by_input"
 
 
 class Counter:

@@ -3,7 +3,7 @@
 M = [K_TT; K_VT]  [n, n_T],  the n_T rows trained on first, then the n_V validated on
 M z = (K z, K_VT z)             M'u = K u_T + K_VT' u_V             K = K_TT being symmetric
 
-Rows are kept while `budget` bytes last and computed again, block by block, beyond them.
+Rows are kept while the workspace's bytes last and computed again, block by block, beyond them.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import torch
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
+from ...linalg.workspace import Workspace
 from ...problem import take
 
 
 class Cross:
     """M at one theta. n n_T kernel entries once, or at every product where they are not kept."""
 
-    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, budget: float) -> None:
+    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, room: Workspace) -> None:
         self.kernel, self.theta, self.X, self.trained = kernel, theta, X, trained
         self.X_T = take(X, torch.arange(trained, device=theta.device))
-        self.kept = min(int(budget // (theta.element_size() * max(trained, 1))), len(X))
-        self._M = theta.new_empty(self.kept, trained)
+        self.kept = min(int(room.budget // (theta.element_size() * max(trained, 1))), len(X))
+        self._M = room.matrix(self, self.kept, trained, theta)
         for rows in row_blocks(self.kept, theta.element_size() * trained):
-            self._M[rows] = self._fresh(rows)
+            self._fill(rows, self._M[rows])
 
     def forward(self, z: Tensor) -> Tensor:
         """M z [n], for z [n_T]."""
@@ -46,22 +47,25 @@ class Cross:
             return self._M[rows].T
         return self.kernel(self.theta, self.X_T, take(self.X_T, rows))
 
+    def gradient(self, u: Tensor, z: Tensor) -> Tensor:
+        """Gradient [p] of u'M(theta) z in theta: products with the rows kept where they tell it, else n n_T slopes."""
+        kept, n = slice(0, self.kept), len(self.X)
+        told = self.kernel.contract_known(self.theta, self._rows(kept), self.X_T, (u[kept], z), self._M)
+        total, left = (torch.zeros_like(self.theta), slice(0, n)) if told is None else (told, slice(self.kept, n))
+        if left.start < n:
+            total += self.kernel.contract_outer(self.theta, self._rows(left), self.X_T, (u[left], z))
+        return total
+
     def _beyond(self) -> Iterator[tuple[slice, Tensor]]:
         """The rows that are not kept, a block at a time."""
         for block in row_blocks(len(self.X) - self.kept, self.theta.element_size() * self.trained):
             rows = slice(self.kept + block.start, self.kept + block.stop)
-            yield rows, self._fresh(rows)
+            K = self.theta.new_empty(rows.stop - rows.start, self.trained)
+            self._fill(rows, K)
+            yield rows, K
 
-    def _fresh(self, rows: slice) -> Tensor:
-        index = torch.arange(rows.start, rows.stop, device=self.theta.device)
-        return self.kernel(self.theta, take(self.X, index), self.X_T)
+    def _fill(self, rows: slice, out: Tensor) -> None:
+        self.kernel.fill(self.theta, self._rows(rows), self.X_T, out)
 
-
-def outer_gradient(kernel: Any, theta: Tensor, X: Any, trained: int, left_right: tuple[Tensor, Tensor]) -> Tensor:
-    """Gradient [p] of u'M(theta) z in theta, u [n] and z [n_T]: n n_T entries and O(n n_T) flops, no matrix held."""
-    (u, z), total = left_right, torch.zeros_like(theta)
-    X_T = take(X, torch.arange(trained, device=theta.device))
-    for rows in row_blocks(len(X), 4 * theta.element_size() * trained):
-        index = torch.arange(rows.start, rows.stop, device=theta.device)
-        total += kernel.contract(theta, take(X, index), X_T, torch.outer(u[rows], z))
-    return total
+    def _rows(self, rows: slice) -> Any:
+        return take(self.X, torch.arange(rows.start, rows.stop, device=self.theta.device))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
+from ...linalg.workspace import Workspace
 from ...problem import Problem
 from .exact import GIGABYTE
 from .lagrangian import Fold
@@ -18,10 +19,11 @@ def shuffled(n: int, seed: int) -> Tensor:
 
 def split(problem: Problem, held: list[slice], seed: int, gigabytes: float) -> list[Fold]:
     """One fold for each slice of the shuffled rows, that slice being validated on and all others trained on."""
+    room = Workspace(gigabytes * GIGABYTE)
     train, order = problem.train, shuffled(len(problem.train), seed).to(problem.train.y.device)
     folds = []
     for part in held:
         rest = torch.cat([order[: part.start], order[part.stop :]])
         rows = train.rows(torch.cat([rest, order[part]]))
-        folds.append(Fold(problem.kernel, rows.X, rows.y, len(rest), gigabytes * GIGABYTE))
+        folds.append(Fold(problem.kernel, rows.X, rows.y, len(rest), room))
     return folds

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from ...linalg.krylov import Product, begin, cg
-from ...linalg.preconditioners import nystrom_root, woodbury
+from ...linalg.preconditioners import enough, nystrom_root, woodbury
+from ...linalg.workspace import Workspace
 from ...objectives import noise_variance
-from .cross import Cross, outer_gradient
+from .cross import Cross
 
 ENOUGH = 20  # conjugate gradient iterations a row: what an ill conditioned system takes, several times over
 
@@ -32,11 +33,11 @@ class Fold(NamedTuple):
     X: Any  # [n, d]
     y: Tensor  # [n]
     trained: int  # n_T
-    budget: float  # bytes of kernel rows held
+    room: Workspace  # of the kernel rows held
 
     def cross(self, theta: Tensor) -> Cross:
         """M(theta)."""
-        return Cross(self.kernel, theta, self.X, self.trained, self.budget)
+        return Cross(self.kernel, theta, self.X, self.trained, self.room)
 
 
 class Terms(NamedTuple):
@@ -58,10 +59,10 @@ def terms(fold: Fold, M: Cross, z: Tensor, dual: Tensor, rho: float) -> Terms:
     return Terms(loss, gap2**0.5, loss + float(dual @ c) + 0.5 * rho * gap2, c, r)
 
 
-def slope(fold: Fold, theta: Tensor, z: Tensor, w: Tensor, r: Tensor) -> Tensor:
+def slope(M: Cross, z: Tensor, w: Tensor, r: Tensor) -> Tensor:
     """dL/dtheta [p] at w = lambda + rho c. One pass over the kernel."""
-    gradient = outer_gradient(fold.kernel, theta, fold.X, fold.trained, (torch.cat([w, -2.0 * r]), z))
-    gradient[-1] += 2.0 * noise_variance(theta) * (w @ z)
+    gradient = M.gradient(torch.cat([w, -2.0 * r]), z)
+    gradient[-1] += 2.0 * noise_variance(M.theta) * (w @ z)
     return gradient
 
 
@@ -95,9 +96,13 @@ class Systems:
 
     def __init__(self, fold: Fold, M: Cross, rank: int) -> None:
         self.fold, self.M, self.s2 = fold, M, noise_variance(M.theta)
-        n_T = fold.trained
-        rows = torch.linspace(0, n_T - 1, min(rank, n_T), device=fold.y.device).long()
-        self.inverse = woodbury(nystrom_root(M.columns, rows), self.s2) if rank else None  # ~ C^-1
+        self.inverse = woodbury(nystrom_root(M.columns, self._rows(rank)), self.s2) if rank else None  # ~ C^-1
+
+    def _rows(self, most: int) -> Tensor:
+        """Rows behind the preconditioner: no more than bring C's condition behind it to about 2."""
+        n_T = self.fold.trained
+        rows = torch.linspace(0, n_T - 1, min(most, n_T), device=self.fold.y.device).long()
+        return rows[: enough(self.M.columns(rows)[rows], self.s2 / n_T)]
 
     def C(self, v: Tensor) -> Tensor:
         """C v."""

@@ -101,7 +101,7 @@ def _bend(fold: Fold, systems: Systems, z: Tensor, g: Tensor, pull: Pull) -> Ten
     for k in range(PROBES):
         u = torch.randint(0, 2, (len(fold.y) - n_T,), generator=generator(k, "signs")).to(z).mul_(2.0).sub_(1.0)
         w = systems.constraint(systems.M.backward(torch.cat([zero, u])), zero, (100, 1e-3)).x
-        probes += pull.free(slope(fold, systems.M.theta, z, w, 0.5 * u)).square()
+        probes += pull.free(slope(systems.M, z, w, 0.5 * u)).square()
     bend = torch.maximum(probes.mul_(2.0 / PROBES), g.abs() / FIRST)
     return torch.diag(bend.clamp_min(LEAST * float(bend.max())))  # an input that is constant bends nothing
 

@@ -175,7 +175,8 @@ def rank() -> Any:
         300,
         bounds=(0, None),
         softbounds=(0, 1000),
-        doc="Rows behind the preconditioner of the z step, at n rank^2 an iteration; 0 is none, as published.",
+        doc="Most rows behind the preconditioner of the z step, at n rank^2 an iteration; a smooth kernel is "
+        "served by fewer. 0 is none, as published.",
     )
 
 

@@ -88,7 +88,7 @@ class Ground(NamedTuple):
 
     def slope(self, here: Trial) -> Tensor:
         """dL/dtheta [p], the pull left out."""
-        return self.pull.free(slope(self.fold, here.theta, here.z, self.dual + self.rho * here.at.c, here.at.r))
+        return self.pull.free(slope(here.systems.M, here.z, self.dual + self.rho * here.at.c, here.at.r))
 
     def pulled(self, theta: Tensor, g: Tensor) -> Tensor:
         """The slope with the pull."""
@@ -109,6 +109,7 @@ def armijo(ground: Ground, here: Here, d: Tensor, g: Tensor, follow: bool) -> tu
         there = ground.trial(here.theta + 0.5**k * d, follow)
         if there is not None and there.value <= here.value + 0.5**k * promised:
             return there, k + 1
+        there = None  # its kernel leaves room for the next
     return None, most
 
 

@@ -1,0 +1,44 @@
+"""One buffer serves matrix after matrix, and never two at once."""
+
+from __future__ import annotations
+
+import pickle
+
+import torch
+
+from gpexplorer.linalg.workspace import Workspace
+
+
+class Owner:
+    pass
+
+
+def test_a_buffer_goes_on_when_its_owner_is_gone_and_not_before():
+    room, like, first, second = Workspace(1e6), torch.zeros(1), Owner(), Owner()
+    one, other = room.matrix(first, 4, 3, like), room.matrix(second, 4, 3, like)
+    assert one.data_ptr() != other.data_ptr()
+    assert one.shape == (4, 3)
+    at = one.data_ptr()
+    del first, one
+    third = Owner()
+    smaller = room.matrix(third, 2, 5, like)
+    assert smaller.data_ptr() == at
+    assert smaller.shape == (2, 5)
+
+
+def test_another_precision_or_a_larger_matrix_gets_memory_of_its_own():
+    room, first = Workspace(1e6), Owner()
+    at = room.matrix(first, 4, 3, torch.zeros(1)).data_ptr()
+    del first
+    second, third = Owner(), Owner()
+    assert room.matrix(second, 4, 3, torch.zeros(1).double()).dtype == torch.float64
+    assert room.matrix(third, 40, 30, torch.zeros(1)).data_ptr() != at
+
+
+def test_a_copy_sent_away_is_empty():
+    room, owner = Workspace(5e5), Owner()
+    room.matrix(owner, 300, 300, torch.zeros(1))
+    del owner
+    sent = pickle.dumps(room)
+    assert len(sent) < 1000
+    assert pickle.loads(sent).budget == 5e5
