@@ -81,8 +81,13 @@ def test_rank_one_updates_keep_pivots_and_the_next_column(shift: float) -> None:
         assert torch.allclose(pivots.PH, s.factor.P @ pivots.H, atol=1e-8)
         assert torch.allclose(pivots.EE, pivots.E @ pivots.E.T, atol=1e-8)
         assert torch.allclose(s.factor.D, residual.diagonal(), atol=1e-8)
-        (position,), (column,) = s.ahead.slots, s.ahead.V
-        assert torch.allclose(column, L @ s.factor.direction(position), atol=1e-8)
+        G, T = L.T @ L + s.factor.s2 * torch.eye(8, dtype=torch.float64), s.factor.T
+        (position,), (Lt,), (Gt,), (Pt,) = s.ahead.slots, s.ahead.V, s.ahead.GT, s.ahead.PT
+        assert torch.allclose(Lt, L @ T[:, position], atol=1e-8)
+        assert torch.allclose(Gt, G @ T[:, position], atol=1e-7)
+        assert torch.allclose(G @ Pt, T[:, position], atol=1e-8)
+        assert torch.allclose(s.factor.TGT, (T.T @ G @ T).diagonal(), rtol=1e-8)
+        assert torch.allclose(s.factor.TPT, (T.T @ torch.linalg.solve(G, T)).diagonal(), rtol=1e-8)
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])

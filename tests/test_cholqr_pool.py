@@ -9,12 +9,13 @@ from itertools import islice
 import pytest
 import torch
 
+from gpexplorer import kernels
 from gpexplorer.methods.cholqr.cholqr import CholQR
 from gpexplorer.methods.cholqr.factor import Factor
 from gpexplorer.methods.cholqr.policies import by_variance, missed
 from gpexplorer.methods.cholqr.removals import least_loss
 from gpexplorer.methods.cholqr.swap import Swapper
-from gpexplorer.problem import Problem
+from gpexplorer.problem import Dataset, Problem
 from test_cholqr import SHIFTS, dense, problem, swapper
 
 POOL = {"num_proposals": 0, "pivot_policy": "scored", "removal": "least loss", "learn": False}
@@ -67,8 +68,8 @@ def test_the_best_pivot_is_taken_and_the_columns_ahead_stay_exact(shift: float, 
         assert s.ahead.slots == slots[1:]
         if len(slots) > 1:
             # w depends on the root chosen, and v = L w does up to its sign: compare v v'
-            V = fresh.times(fresh.directions(slots[1:]))
-            assert torch.allclose(s.ahead.V.abs(), V.abs(), atol=1e-7)
+            V = fresh.times(fresh.T[:, slots[1:]].T)
+            assert torch.allclose(s.ahead.V, V, atol=1e-7)
     assert moved > 1
 
 
@@ -147,5 +148,17 @@ def test_a_swap_says_what_the_best_score_alone_would_have_missed() -> None:
     assert all(info.regret >= 0.0 for info in told if math.isfinite(info.regret))
     assert sum(math.isfinite(info.regret) for info in told) > len(told) // 2
     assert all(math.isnan(info.approx) for info in told)  # nothing is predicted where everything is tested
-    assert missed(torch.tensor([3.0, 5.0, 1.0]), torch.tensor([9.0, math.nan, 2.0])) == 2.0
-    assert math.isnan(missed(torch.tensor([3.0]), torch.tensor([math.nan])))
+    assert missed(torch.tensor([3.0, 5.0, 1.0]), torch.tensor([9.0, -math.inf, 2.0])) == 2.0
+    assert math.isnan(missed(torch.tensor([3.0]), torch.tensor([-math.inf])))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_explained_to_rounding_end_the_swaps_with_a_sentence(dtype: torch.dtype):
+    X = torch.linspace(-1.0, 1.0, 60, dtype=dtype)[:, None]
+    train, kernel = Dataset(X, X[:, 0].sin()), kernels.make("se", 1)
+    theta = torch.tensor([10.0, 4.0, 0.3], dtype=dtype).log()
+    steps = CholQR(num_inducing=12, learn=False).steps(Problem(train, kernel, theta))
+    next(steps)
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert f"explain each to the rounding of {str(dtype)[6:]}" in end.value.value.message

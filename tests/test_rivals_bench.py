@@ -31,7 +31,7 @@ def test_the_bench_of_the_swap_counts_reads_for_either_settings(monkeypatch: pyt
     monkeypatch.setattr(cholqr, "learned", lambda rows, kernel: kernel.start(rows))
     reads = {}
     for name, settings in {"defaults": {"polish": 4}, "paper": CholQR.published}.items():
-        _, _, _, heads, *table, drift = cholqr.report("friedman1", 8, 2, torch.float64, "cpu", **settings)
+        _, _, _, heads, *table, drift = cholqr.report("friedman1", (10_000, 8), 2, torch.float64, "cpu", **settings)
         assert heads.split()[5:7] == ["products", "reads"]
         assert drift.startswith("after 16 tries the carried objective is off the recomputed one by")
         assert [row.split()[0] for row in table] == (["1", "2", "polish"] if name == "defaults" else ["1", "2"])

@@ -3,7 +3,7 @@
 The floor is one matrix-vector product with the factor L [n, m], s n m bytes; `products` is a try's time over it, and
 `reads` the passes over L that it made, counted. With proposals a swap does two products with L: one for the proposals'
 columns and the next removal's together, one for the proposals' inner products. Without, only drawing z pivots anew
-reads it, three times for many swaps. Both read and write it once every few accepted swaps. A polishing step is an
+reads it, twice for many swaps. Both read and write it once every few accepted swaps. A polishing step is an
 evaluation of the objective and its gradient in all points: 8 n m^2 flops.
 """
 
@@ -26,12 +26,13 @@ from ..runs.run import Run
 from ..runs.trace import Record
 from .limits import measure
 
-ROWS, LEARN_ROWS = 10_000, 1_000
+LEARN_ROWS = 1_000
 
 
 def command(  # noqa: PLR0913 - one argument an option
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
     m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 512,
+    rows: Annotated[int, typer.Option(help="Training rows, at most.", min=1)] = 10_000,
     sweeps: Annotated[int, typer.Option(help="Sweeps of m tries.", min=1)] = 4,
     paper: Annotated[bool, typer.Option(help="The paper's settings instead of the defaults.")] = False,
     proposals: Annotated[int | None, typer.Option(help="Candidates tested beside the pivots.", min=0)] = None,
@@ -46,15 +47,17 @@ def command(  # noqa: PLR0913 - one argument an option
         raise typer.BadParameter(f"{dtype!r} is no precision here; choose from {', '.join(kinds)}.")
     asked = {"num_proposals": proposals, "num_pivots": pivots, "polish": polish}
     settings = (CholQR.published if paper else {}) | {name: to for name, to in asked.items() if to is not None}
-    for line in report(data, m, sweeps, kinds[dtype], device, **settings):
+    for line in report(data, (rows, m), sweeps, kinds[dtype], device, **settings):
         typer.echo(line)
 
 
-def report(name: str, m: int, sweeps: int, dtype: torch.dtype, device: str, **settings: Any) -> Iterator[str]:
+def report(
+    name: str, size: tuple[int, int], sweeps: int, dtype: torch.dtype, device: str, **settings: Any
+) -> Iterator[str]:
     """Lines of the report, each as soon as it is known."""
     split = data.load(name).scaled()
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
-    train = split.train.rows(order[:ROWS])
+    train, m = split.train.rows(order[: size[0]]), size[1]
     kernel = kernels.make("se-ard", train.d)
     yield f"{name}: learning theta by an exact GP on {min(LEARN_ROWS, len(train))} rows, some tens of seconds"
     theta = learned(train.rows(torch.arange(min(LEARN_ROWS, len(train)))), kernel)

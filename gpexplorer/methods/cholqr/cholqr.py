@@ -20,13 +20,13 @@ from ..base import Method, Steps
 from . import settings
 from .costs import swap_cost
 from .factor import Factor
-from .inputs import may_move, movable
+from .inputs import movable
 from .learning import descend
-from .pivots import Pivots
 from .policies import POLICIES
-from .polish import BEYOND, polished
+from .polish import polished
 from .removals import ORDERS, least_loss, removal_order
 from .sets import random_order
+from .settled import settled
 from .starts import start, start_rows
 from .state import Info as Report
 from .state import State as At
@@ -151,7 +151,7 @@ class CholQR(Method):
 
             gain = state.epoch_begin - state.objective
             if gain <= self.tolerance * max(abs(state.objective), 1.0):
-                return state, Outcome("converged", self._converged(problem, state, gain))
+                return state, Outcome("converged", settled(self, problem, state, gain))
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
@@ -164,19 +164,19 @@ class CholQR(Method):
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
         swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, self.pivot_policy)
-        swapper.tested = state.tested.clone()
+        swapper.recall(state.tested.clone())
         if len(state.pivots):
-            swapper.pivots = Pivots(factor, state.pivots, state.oldest)
-            swapper.pivots.ranked = state.ranked.clone()
+            swapper.choose(state.pivots, state.oldest, ranked=state.ranked.clone())
         return swapper
 
     def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
         """The swapper as the next swap would find it, and the slot it would offer for removal."""
         swapper = self._swapper(problem, state)
         turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
+        slots = self._offers(swapper.factor, state, turn, min(position, self._limit(swapper.factor.m)))
         if swapper.pivots is None or position % self.pivot_refresh == 0:
-            swapper.refresh(state.step + 1)
-        return swapper, self._offers(swapper.factor, state, turn, min(position, self._limit(swapper.factor.m)))[0]
+            swapper.refresh(state.step + 1, slots)
+        return swapper, slots[0]
 
     def _limit(self, m: int) -> int:
         return self.swaps_per_epoch or min(60, m)
@@ -198,10 +198,10 @@ class CholQR(Method):
         for k in range(state.position, self._limit(factor.m)):
             step, factor.reads = state.step + 1, 0
             drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
-            if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step):
+            slots = self._offers(factor, state, state.epoch, k)
+            if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step, slots):
                 break  # every row is explained, or is inducing
 
-            slots = self._offers(factor, state, state.epoch, k)
             tried = swapper.swap(slots, step)
 
             assert swapper.pivots is not None
@@ -233,12 +233,6 @@ class CholQR(Method):
             state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, objective=objective)
             yield Step(state, Report("learn", objective, *halves(terms), jitter=jitter))
         return state
-
-    def _converged(self, problem: Problem, state: At, gain: float) -> str:
-        return (
-            f"Epoch {state.epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
-            f"{self.tolerance:g} of {abs(state.objective):.4g}."
-        ) + ("" if self.polish or not may_move(problem) else BEYOND)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z

@@ -24,7 +24,7 @@ def forced(method: CholQR, problem: Problem, state: State, row: int, slot: int |
     if bool(factor.is_inducing[row]):
         raise SettingError(f"Row {row} is an inducing point already; choose another row.")
     removal = factor.remove(slot, factor.times(factor.direction(slot)[None])[0])
-    left, _ = factor.residual_columns(removal, torch.tensor([row], device=factor.D.device), factor.directions([]))
+    left, _ = factor.residual_columns(torch.tensor([row], device=factor.D.device), [], removal)
     if float(left[0, row]) <= float(factor.least[row]):
         raise SettingError(f"Row {row} is explained by the inducing points to rounding; choose another row.")
     inducing = factor.inducing.clone()

@@ -20,7 +20,8 @@ from torch import Tensor
 from ...linalg.blocks import row_blocks
 from ...objectives import Terms, noise_variance
 from ...problem import Dataset, Kernel
-from .factor import reductions
+from .effects import reductions
+from .start import rounding
 
 
 class Effect(NamedTuple):
@@ -43,7 +44,7 @@ class Growing:
         n, y = len(train), train.y
         self.s2 = noise_variance(theta)
         self.D = kernel.diag(theta, train.X)  # [n]
-        self.least = 1e5 * torch.finfo(y.dtype).eps * self.D  # [n] below it a residual is rounding
+        self.least = rounding(y.dtype) * self.D  # [n] below it a residual is rounding
         self.Lt, self.R, self.h = y.new_zeros(most, n), y.new_zeros(most, most), y.new_zeros(most)
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
         yy, prior = float(y @ y), float(self.D.sum())

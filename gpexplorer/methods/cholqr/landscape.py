@@ -17,7 +17,8 @@ from ...linalg.randomness import generator
 from ...linalg.ranks import rank_correlation
 from ...problem import Problem
 from .cholqr import CholQR
-from .factor import Factor, Removal
+from .effects import Removal
+from .factor import Factor
 from .state import State
 
 ALL_ROWS = 500  # up to here every candidate is evaluated exactly
@@ -71,8 +72,6 @@ def _sample(candidates: Tensor, pivots: Tensor, seed: int, step: int) -> Tensor:
 
 def _exact(factor: Factor, removal: Removal, rows: Tensor) -> Tensor:
     """Exact falls of the objective for these candidates, the removal's loss not counted: [c]."""
-    R, _ = factor.residual_columns(removal, rows, factor.directions([]))
-    D = R.gather(1, rows[:, None])[:, 0]
-    B = factor.transposed_times(R)
-    found = factor.exact(D, R.square().sum(1), R @ factor.train.y, B, removal.solve(factor.P, B))
-    return torch.where(factor.least[rows] < D, found.reduction, math.nan)
+    R, _ = factor.residual_columns(rows, [], removal)
+    reduction = factor.propose(removal, rows, R).found.reduction
+    return reduction.where(reduction > -math.inf, math.nan)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ...problem import Dataset, Kernel
+from .start import rounding
 
 
 class Lookahead:
@@ -27,7 +28,7 @@ class Lookahead:
         self.kernel, self.theta, self.train = kernel, theta, train
         n, y = len(train), train.y
         self.D = kernel.diag(theta, train.X)  # [n] diag(K - L L')
-        self.least, self.trace = 1e5 * torch.finfo(y.dtype).eps * self.D, float(self.D.sum())
+        self.least, self.trace = rounding(y.dtype) * self.D, float(self.D.sum())
         self.Lt, self.Q = y.new_zeros(most, n), y.new_zeros(most, n)
         self.W, self.rows = y.new_zeros(0, n), torch.zeros(0, dtype=torch.int64, device=y.device)
         for _ in range(min(ahead, n)):

@@ -53,11 +53,10 @@ def by_variance(D: Float[Tensor, " k"], many: int, rng: torch.Generator) -> Int[
 
 
 def missed(exact: Float[Tensor, " c"], guesses: Float[Tensor, " c"]) -> float:
-    """By how much the best candidate beats the one guessed best; nan where nothing was guessed."""
-    known = torch.isfinite(exact) & torch.isfinite(guesses)
-    if not bool(known.any()):
-        return float("nan")
-    return float(exact.max() - exact[int(guesses.where(known, -torch.inf).argmax())])
+    """By how much the best candidate beats the one guessed best, -inf where unknown; nan if none was guessed."""
+    known = guesses.masked_fill(exact == -torch.inf, -torch.inf)
+    guessed = int(known.argmax())
+    return float(exact.max() - exact[guessed]) if float(known[guessed]) > -torch.inf else float("nan")
 
 
 def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:

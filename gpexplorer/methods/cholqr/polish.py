@@ -18,8 +18,6 @@ from .moved import sparse_gradient
 from .moving import Plan, life
 from .state import Info, State
 
-BEYOND = " Points that leave their rows may reach what no choice of rows does: setting polish lets them."
-
 
 def polished(problem: Problem, state: State, objective: str, learn: bool, limit: int) -> Steps:
     """Steps of the last phase, each one of at most `limit` evaluations of objective and gradient."""

@@ -17,10 +17,15 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
     for begin in range(0, len(order), m):
         pool = torch.cat([kept, order[begin : begin + m]])
         K = kernel(theta, train.rows(pool).X, train.rows(pool).X).double()
-        kept = pool[independent(K, 1e5 * torch.finfo(train.y.dtype).eps)][:m]
+        kept = pool[independent(K, rounding(train.y.dtype))][:m]
         if len(kept) == m:
             break
     return kept
+
+
+def rounding(dtype: torch.dtype) -> float:
+    """Share of a row's variance: what is left of it by others is rounding below. 2e-11 in float64, 1e-4 in float32."""
+    return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
 
 
 def independent(K: Tensor, least: float) -> Tensor:

@@ -10,14 +10,16 @@ of them and for the removals to come at once, in products that a BLAS does well.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
-from .ahead import Ahead
-from .factor import Addition, Column, Factor, Removal
+from .ahead import Ahead, Taken
+from .effects import Addition, Column, Proposals, Removal
+from .factor import Factor
 from .pivots import Pivots, View
 from .policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, by_variance, missed, rank_correlation
 
@@ -46,28 +48,50 @@ class Swapper:
         self.factor, self.num_pivots, self.num_proposals, self.seed = factor, num_pivots, num_proposals, seed
         self.policy = policy
         self.pivots: Pivots | None = None
-        self.tested = factor.D.new_zeros(0, 2)  # approximate and exact fall of the newest candidates tested
         self.ahead: Ahead | None = None
+        self.recall(factor.D.new_zeros(0, 2))
 
-    def refresh(self, step: int) -> bool:
+    def recall(self, tested: Tensor) -> None:
+        """Approximate and exact falls [<= WINDOW, 2] of the newest candidates tested, and how well they rank alike."""
+        self.tested, self.correlation = tested, rank_correlation(tested)
+
+    def refresh(self, step: int, slots: Sequence[int] = ()) -> bool:
         """Choose every pivot anew from the rows not yet explained; False when no such row is left.
 
-        The adaptive policy keeps those it has grown.
+        The adaptive policy keeps those it has grown. `slots` are those offered for removal until the next time.
         """
         if self.policy == "adaptive" and self.pivots is not None:
             return True
         eligible = torch.nonzero(self._eligible())[:, 0]
         order = torch.randperm(len(eligible), generator=generator(self.seed, "pivots", step)).to(eligible.device)
         if self.policy == "scored" and len(eligible):
-            return self._rescore(eligible, eligible[order[: self.num_pivots]], step)
+            self._rescore(eligible, eligible[order[: self.num_pivots]], step, slots)
+            return True
         wide = {"optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
         rows = eligible[order[: wide.get(self.policy, self.num_pivots)]]
         if self.policy == "optimised" and len(rows):
-            rows = best_of_pool(Pivots(self.factor, rows).E, rows, self.num_pivots)
-        self.pivots = Pivots(self.factor, rows) if len(rows) else None
+            rows = best_of_pool(self.factor.residual_columns(rows, [])[0], rows, self.num_pivots)
+        self.pivots = None
+        if len(rows):
+            self.choose(rows, 0, slots)
         return self.pivots is not None
 
-    def _rescore(self, eligible: Tensor, drawn: Tensor, step: int) -> bool:
+    def choose(self, rows: Tensor, oldest: int, slots: Sequence[int] = (), ranked: Tensor | None = None) -> None:
+        """These rows become the pivots; in the same product come the columns that remove the next points."""
+        f, wanted = self.factor, self._wanted(slots)
+        E, V = f.residual_columns(rows, wanted)
+        self.pivots = Pivots(f, rows, E, oldest, ranked)
+        if wanted:
+            self.ahead = Ahead(f, wanted, V)
+
+    def _wanted(self, slots: Sequence[int]) -> list[int]:
+        """Those of these slots whose columns are not at hand; proposals bring along the next one in every swap."""
+        if not self.num_proposals:
+            return list(slots)
+        held = self.ahead is not None and self.ahead.slots[:1] == slots[:1]
+        return [] if held else list(slots[:1])
+
+    def _rescore(self, eligible: Tensor, drawn: Tensor, step: int, slots: Sequence[int]) -> None:
         """Half the rows that the present pivots rank best, a quarter by residual variance, the rest of those drawn."""
         f, z = self.factor, self.num_pivots
         scores = torch.full_like(f.D, -math.inf)
@@ -78,16 +102,10 @@ class Swapper:
         apart = by_variance(f.D[eligible], z // 4, generator(self.seed, "variance", step))
         pool = [*best.tolist(), *eligible[apart].tolist(), *drawn.tolist()]
         rows = torch.tensor(list(dict.fromkeys(pool)), device=drawn.device)
-        self.pivots = Pivots(f, rows[:z])
-        self.pivots.ranked = best
+        self.choose(rows[:z], 0, slots, ranked=best)
+        assert self.pivots is not None
         exact = self.pivots.without(f.nothing()).exact().reduction
         self._remember(scores[self.pivots.rows], exact)
-        return True
-
-    @property
-    def correlation(self) -> float:
-        """Rank correlation of scores and exact falls over the newest candidates tested."""
-        return rank_correlation(self.tested)
 
     def rebuild(self) -> float:
         """Recompute the factor; return how far the carried objective had drifted, relative."""
@@ -96,7 +114,7 @@ class Swapper:
         f.build(f.inducing)
         self.ahead = None
         if self.pivots is not None:
-            self.pivots.choose(self.pivots.rows, self.pivots.oldest)
+            self.choose(self.pivots.rows, self.pivots.oldest, ranked=self.pivots.ranked)
         exact = f.total
         return abs(carried - exact) / max(abs(exact), 1e-300)
 
@@ -105,15 +123,15 @@ class Swapper:
         f, pivots, position = self.factor, self.pivots, slots[0]
         assert pivots is not None, "refresh() before swap()"
         removed = int(f.inducing[position])
-        removal = f.remove(position, self._removal_column(slots))
+        removal = f.remove(position, *self._taken(slots))
         view = pivots.without(removal)
         at_pivots = view.exact()  # [z]
         scores = view.approximate() if self.num_proposals else f.D.new_empty(0)  # [n]
 
         rows = self._proposals(scores, step) if self.num_proposals else pivots.rows[:0]
-        R, B, tested = self._columns(removal, rows, slots[1:])
+        tested = self._tested(removal, rows, slots[1:])
 
-        reduction = torch.cat([at_pivots.reduction, tested.reduction])
+        reduction = torch.cat([at_pivots.reduction, tested.found.reduction])
         best, guesses = int(reduction.argmax()), self._guesses(scores, rows)
         row = int(torch.cat([pivots.rows, rows])[best])
         kept = f.total
@@ -122,36 +140,33 @@ class Swapper:
         accepted = exact > LEAST_GAIN * abs(kept)
 
         if accepted:
-            self._accept(view, row, self._column(view, best, at_pivots, tested, R, B))
+            z = len(pivots.rows)
+            self._accept(view, row, view.pivot(best, at_pivots) if best < z else view.proposal(best - z, tested))
         elif len(rows):
-            pivots.recycle(removal, rows, R, B, room=self._room())
+            pivots.recycle(removal, tested, room=self._room())
         if len(rows):
-            self._remember(scores[rows], tested.reduction)
+            self._remember(scores[rows], tested.found.reduction)
         if not math.isfinite(exact):
             return Tried(removed, -1, False, math.nan, math.nan, math.nan)
         approx = float(scores[row]) - loss if len(rows) else math.nan
         return Tried(removed, row, accepted, approx, exact, missed(reduction, guesses))
 
     def _guesses(self, scores: Tensor, rows: Tensor) -> Tensor:
-        """What ranks the candidates tested, pivots first, nan where no score is known: [z + c]."""
+        """What ranks the candidates tested, pivots first, -inf where no score is known: [z + c]."""
         assert self.pivots is not None
-        held = scores[self.pivots.rows] if self.num_proposals else self.pivots.guesses()
-        found = torch.cat([held, scores[rows]])
-        return found.where(torch.isfinite(found), math.nan)
+        return scores[torch.cat([self.pivots.rows, rows])] if self.num_proposals else self.pivots.guesses()
 
-    def _columns(self, removal: Removal, rows: Tensor, following: list[int]) -> tuple[Tensor, Tensor, Addition]:
-        """The proposals' columns R [c, n], L'R' [m, c] and exact effects; the next removal's column comes along."""
+    def _tested(self, removal: Removal, rows: Tensor, following: list[int]) -> Proposals:
+        """The exact effects of the proposals; the next removal's column comes along with theirs."""
         f, held = self.factor, self.ahead is not None and bool(self.ahead.slots)
         if not len(rows):
-            none = f.D.new_empty(0)
-            R, B = f.D.new_empty(0, len(f.D)), f.c.new_empty(f.m, 0)
-            return R, B, Addition(none, none, none, none, B, none)
+            none, empty = f.D.new_empty(0), f.c.new_empty(f.m, 0)
+            return Proposals(rows, f.D.new_empty(0, len(f.D)), empty, empty, Addition(*(none,) * 5))
         also = [] if held else following[:1]
-        R, V = f.residual_columns(removal, rows, f.directions(also))
+        R, V = f.residual_columns(rows, also, removal)
         if also:
             self.ahead = Ahead(f, also, V)
-        B = f.transposed_times(R)
-        return R, B, self._test(removal, rows, R, B)
+        return f.propose(removal, rows, R)
 
     def _room(self) -> int:
         """By how many pivots a rejected swap may enlarge the set."""
@@ -161,17 +176,17 @@ class Swapper:
 
     def _remember(self, approx: Tensor, exact: Tensor) -> None:
         pairs = torch.stack([approx, exact], 1)
-        self.tested = torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:]
+        self.recall(torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:])
 
     def _eligible(self) -> Tensor:
         return ~self.factor.is_inducing & (self.factor.D > self.factor.least)
 
-    def _removal_column(self, slots: list[int]) -> Tensor:
-        """v of the first slot; where it is not at hand, those that follow come along in the same product."""
+    def _taken(self, slots: list[int]) -> Taken:
+        """The columns of the first slot; where they are not at hand, those that follow come along in one product."""
         found = self.ahead.take(slots[0]) if self.ahead is not None else None
         if found is None:
-            wanted = slots[:1] if self.num_proposals else slots
-            self.ahead = Ahead(self.factor, list(wanted), self.factor.times(self.factor.directions(wanted)))
+            wanted = self._wanted(slots)
+            self.ahead = Ahead(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
             found = self.ahead.take(slots[0])
         assert found is not None
         return found
@@ -190,30 +205,12 @@ class Swapper:
         pool = torch.cat([rows, draws]).tolist()
         return torch.tensor(list(dict.fromkeys(pool))[: self.num_proposals], dtype=torch.int64, device=rows.device)
 
-    def _test(self, removal: Removal, rows: Tensor, R: Tensor, B: Tensor) -> Addition:
-        f = self.factor
-        D = R.gather(1, rows[:, None])[:, 0]
-        explained = D <= f.least[rows]
-        D = torch.where(explained, torch.ones_like(D), D)
-        found = f.exact(D, R.square().sum(1), R @ f.train.y, B, removal.solve(f.P, B))
-        return found._replace(reduction=found.reduction.masked_fill(explained, -math.inf))
-
-    def _column(self, view: View, best: int, at_pivots: Addition, tested: Addition, R: Tensor, B: Tensor) -> Column:
-        """The winner, a pivot or a tested proposal, normalised."""
-        z = len(at_pivots.D)
-        if best < z:
-            (r, b), chosen, k = view.column(best), at_pivots, best
-        else:
-            r, b, chosen, k = R[best - z], B[:, best - z], tested, best - z
-        root = float(chosen.D[k]) ** 0.5
-        return Column(r / root, b / root, float(chosen.uu[k]), float(chosen.s[k]), chosen.Nb[:, k])
-
     def _accept(self, view: View, row: int, new: Column) -> None:
         """Make the swap; pivots and the next removals' columns follow it."""
         f, removal, ahead = self.factor, view.removal, self.ahead
         assert ahead is not None
-        removed, lengths = int(f.inducing[removal.position]), ahead.lengths(removal.position)
+        removed = int(f.inducing[removal.position])
 
-        a, beta = f.accept(removal, row, new)
+        change = f.accept(removal, row, new)
         view.pivots.accepted(view, new, row, removed)
-        ahead.follow(removal, lengths, a, beta)
+        ahead.follow(removal, change)
