@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.linalg.kernel_columns import KernelColumns
-from gpexplorer.methods.gbcd.answers import by_cg
+from gpexplorer.methods.gbcd.answers import by_cg, exact_posterior
 from gpexplorer.methods.gbcd.growing import Block, Coarse
 from gpexplorer.methods.gbcd.system import System
 from gpexplorer.problem import Dataset, Problem
@@ -196,3 +196,19 @@ def test_inputs_may_lie_in_a_file(tmp_path: Path):
     ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(one), 9))[-1].state.alpha for one in (task, mapped))
 
     torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+
+
+def test_the_mean_takes_entries_of_those_rows_alone_that_have_a_coefficient():
+    task = wavy()
+    state = next(quick("gbcd").steps(task)).state
+    alpha = torch.zeros_like(task.train.y)
+    alpha[[3, 17, 40]] = torch.tensor([0.5, -1.0, 2.0], dtype=alpha.dtype)
+    counter = Counter()
+    counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
+    for at, entries in ((state, 0), (state._replace(alpha=alpha), 3)):
+        predict = exact_posterior(counted, at, 10, 0)
+        counter.entries = 0
+        mean = predict(task.train.X[:7]).mean
+        assert counter.entries == 7 * (entries + 10 + 1)  # the mean, what 10 rows explain, the prior's variance
+        expected = task.kernel(at.theta, task.train.X[:7], task.train.X) @ at.alpha
+        torch.testing.assert_close(mean, expected)

@@ -21,6 +21,7 @@ from scipy import linalg
 from torch import Tensor
 
 from .. import data, kernels
+from ..data.generators import GENERATORS
 from ..linalg.randomness import generator
 from ..methods.base import registry
 from ..methods.gbcd.system import System
@@ -34,6 +35,7 @@ BLOCK, LEARN_ROWS = 500, 2000
 SAME = 1e-2  # slopes that differ by less meet nowhere that three sizes could tell
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
+    "gbcd-1000": ("gbcd", {"block": 1000, "coarse": 1000, "chunk": 200}),
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
     "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "refresh": 120}),
     "gbcd-1500-mixed": ("gbcd", {"block": 1500, "coarse": 2000, "chunk": 300, "mixed": True, "refresh": 80}),
@@ -60,7 +62,7 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def command(  # noqa: PLR0913 - one argument an option
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
-    n: Annotated[int, typer.Option(help="Training rows.", min=40)] = 5000,
+    n: Annotated[int, typer.Option(help="Training rows; as many as there are, where a set has fewer.", min=40)] = 5000,
     seconds: Annotated[float, typer.Option(help="Most for each solver.")] = 30.0,
     tolerance: Annotated[float, typer.Option(help="Of the largest gradient.")] = 1e-4,
     cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept; 0 computes them anew.")] = 0.0,
@@ -87,7 +89,7 @@ class Held(NamedTuple):
 
 def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool) -> Iterator[str]:
     """Lines of the report, each as soon as it is known."""
-    split = data.load(name).scaled()
+    split = data.load(name, **({"n": -(-10 * n // 9)} if name in GENERATORS else {})).scaled()
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
     problem = _problem(split, order[:n])
     n, threads = len(problem.train), torch.get_num_threads()

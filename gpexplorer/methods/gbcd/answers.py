@@ -35,15 +35,20 @@ Explained = Callable[[Any], Tensor]  # inputs [t, d] -> k' (K + s2 I)^-1 k [t], 
 
 
 def exact_posterior(problem: Problem, state: State, most: int, seed: int) -> Posterior:
-    """Of f. n kernel entries a point for the mean; with `most` 0 every variance is exact, else that of so many rows."""
+    """Of f. A kernel entry a point for the mean and each row whose alpha is not 0, as most are at the first steps.
+
+    With `most` 0 every variance is exact, else that of so many rows.
+    """
     kernel, theta, train = problem.kernel, state.theta, problem.train
     n = len(train)
+    used = state.alpha.nonzero()[:, 0]
+    rows_used, alpha = train.rows(used), state.alpha[used]
     explained = by_rows(problem, theta, min(most, n), seed) if most or n <= RANK else by_cg(problem, theta, seed)
 
     def predict(X: Any) -> Prediction:
-        mean, var = train.y.new_empty(len(X)), kernel.diag(theta, X)
-        for rows in few_rows(len(X), 2 * train.y.element_size() * n):
-            mean[rows] = rows_of(kernel, theta, X[rows], train.X) @ state.alpha
+        mean, var = train.y.new_zeros(len(X)), kernel.diag(theta, X)
+        for rows in few_rows(len(X), 2 * train.y.element_size() * len(used)):
+            mean[rows] = rows_of(kernel, theta, X[rows], rows_used.X) @ alpha
         var -= explained(X)
         return Prediction(mean, var.clamp_min_(0.0))
 
