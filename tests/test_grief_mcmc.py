@@ -19,7 +19,7 @@ from oracles_grief import problem
 
 
 def gaussian(mean: torch.Tensor, sd: torch.Tensor):
-    def density(z: torch.Tensor) -> Density:
+    def density(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
         off = (z - mean) / sd
         return Density(-0.5 * off.square().sum(1), -off / sd)
 
@@ -53,7 +53,7 @@ def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: 
 
 
 def test_a_step_where_there_is_no_density_is_never_taken():
-    def nowhere(z: torch.Tensor) -> Density:
+    def nowhere(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
         return Density(torch.where(z[:, 0] > 0, torch.nan, 0.0), torch.zeros_like(z))
 
     z = -torch.ones(3, 1, dtype=torch.float64)

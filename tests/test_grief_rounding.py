@@ -11,6 +11,7 @@ from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
 from gpexplorer.methods.grief.evidence import gradient, gram
 from gpexplorer.methods.grief.grief import Grief
+from gpexplorer.methods.grief.laid import leading
 from gpexplorer.methods.grief.learning import _round, opened
 from gpexplorer.methods.grief.rotated import halves, likelihood, rotate
 from gpexplorer.problem import Problem
@@ -72,7 +73,7 @@ def test_functions_that_repeat_others_are_rotated_away(shift: float):
 def test_a_round_that_finds_nothing_better_moves_nothing():
     task, method = problem(2.0), Grief(num_eigenfunctions=9, grid_points=6, evaluations=4)
     state = opened(task)._replace(phase="learn", round=1, objective=-1e9)
-    choice = method._choice(task, task.theta)
+    choice = leading(method, task, task.theta)
     moved = task.theta + 0.5
 
     for step in islice(_round(method, task, state._replace(theta=moved), choice), 4):

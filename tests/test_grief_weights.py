@@ -61,7 +61,7 @@ def test_chosen_weights_fit_better_and_predict_as_dense_algebra_does(weights: st
     task = problem(shift)
     method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, weights=weights)
     *_, before, last = method.steps(task)
-    basis, z, choice = method.chosen(task, task.theta)
+    basis, z, choice = method.chosen(task, last.state)
     X = task.train.X[:6] + 0.05
     grid_phi = [choice(task.theta)(Z).T for Z in (task.train.X, X)]
     Phi, at = (part @ basis.V for part in grid_phi)

@@ -53,7 +53,9 @@ def method(kind: str, n: int, samples: int) -> Method:
     shared: dict[str, Any] = {"grid_points": 10, "spacing": "by likelihood"}
     shared |= {"subset": SUBSET, "evaluations": EVALUATIONS}
     if kind == "II":
-        return registry["grief"](num_eigenfunctions=min(1000, 10 ** math.floor(math.log10(n))), max_rounds=3, **shared)
+        return registry["grief"](
+            num_eigenfunctions=min(1000, 10 ** math.floor(math.log10(n))), starts=3, max_rounds=4, **shared
+        )
     return registry["grief-mcmc"](num_eigenfunctions=1000, warm_up=10, samples=samples, per_step=100, **shared)
 
 
@@ -66,9 +68,15 @@ def work(unit: Unit) -> Rows:
     run = Run(method(unit["type"], n, unit["samples"]), Problem(split.train, kernel, kernel.start(split.train)), split)
     run.finish()
     mean, sd = PUBLISHED[unit["set"]][unit["type"]]
-    spacing = leading(run.method, run.problem, run.trace[-1].step.state.theta).grid.spacing
+    spacing = _spacing(run)
     scored = {"rmse": run.scores()["rmse"], "paper": mean, "paper sd": sd}
     return [{**unit, **scored, "seconds": run.trace[-1].seconds, "spacing": spacing}]
+
+
+def _spacing(run: Run) -> str:
+    """Of the grid that the run ended with."""
+    state = run.trace[-1].step.state
+    return leading(run.method, run.problem, state.theta, getattr(state, "spacing", "")).grid.spacing
 
 
 def plot(frame: pd.DataFrame) -> hv.Overlay:

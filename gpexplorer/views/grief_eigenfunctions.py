@@ -29,15 +29,21 @@ def on_grid(run: Run) -> bool:
 
 def grid_of(run: Run, at: int) -> Grid:
     """The grid of the run's method, as it lays it at a record."""
-    return leading(run.method, run.problem, run.trace[at].step.state.theta).grid
+    state = run.trace[at].step.state
+    return leading(run.method, run.problem, state.theta, getattr(state, "spacing", "")).grid
+
+
+def chosen_by(state: Any) -> Tensor:
+    """The theta whose largest eigenfunctions the basis is: the state's own, where the method keeps no other."""
+    return getattr(state, "chosen", state.theta)
 
 
 def basis_at(run: Run, at: int, most: int | None = None) -> tuple[Grid, Eigenfunctions, Tensor]:
-    """The grid, the eigenfunctions of theta at a record, and what [p, d] they are made of."""
+    """The grid, the eigenfunctions a record's answers are made of, and what [p, d] they are made of."""
     method: Any = run.method
-    theta = run.trace[at].step.state.theta
-    grid = grid_of(run, at)
-    index = grid.spectrum(theta, most or method.num_eigenfunctions).made_of
+    state = run.trace[at].step.state
+    theta, grid = state.theta, grid_of(run, at)
+    index = grid.spectrum(chosen_by(state), most or method.num_eigenfunctions).made_of
     return grid, Eigenfunctions(grid, theta, index), index
 
 

@@ -15,7 +15,7 @@ from ..objectives import noise_variance
 from ..runs.run import Run
 from . import rows
 from .base import Layers, View, labels, layer
-from .grief_eigenfunctions import grid_of, on_grid
+from .grief_eigenfunctions import basis_at, on_grid
 from .palette import CYCLE, ROLES
 
 SHOWN, POINTS, ROWS = 4, 160, 2000
@@ -48,11 +48,9 @@ class Mixer(View):
 
     def data(self, run: Run, at: int) -> Layers:
         """Eigenfunctions scaled by their weights, the mean as it is and as mixed; over at most 2000 rows."""
-        method: Any = run.method
         train, theta = run.problem.train, run.trace[at].step.state.theta
         part = train.rows(rows.sampled(len(train), ROWS).to(train.y.device))
-        grid = grid_of(run, at)
-        index = grid.spectrum(theta, method.num_eigenfunctions).made_of
+        grid, _, index = basis_at(run, at)
         q = min(self.column, train.d) - 1
         line = train.X.median(0).values.repeat(POINTS, 1)
         line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), POINTS).to(line)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..runs.run import Run
 from .base import Layers, View, labels, layer
-from .grief_eigenfunctions import grid_of, on_grid
+from .grief_eigenfunctions import chosen_by, grid_of, on_grid
 from .palette import ROLES
 
 BEYOND = 2  # times as many eigenvalues are drawn as are kept
@@ -32,12 +32,12 @@ class Spectrum(View):
     def data(self, run: Run, at: int) -> Layers:
         """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""
         method: Any = run.method
-        theta = run.trace[at].step.state.theta
-        grid = grid_of(run, at)
-        logs = grid.spectrum(theta, BEYOND * method.num_eigenfunctions).log.cpu().double().numpy() / np.log(10.0)
+        state, grid = run.trace[at].step.state, grid_of(run, at)
+        found = grid.spectrum(chosen_by(state), BEYOND * method.num_eigenfunctions)
+        logs = found.log.cpu().double().numpy() / np.log(10.0)
         frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
         kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)
-        noise = float(2 * theta[-1]) / np.log(10.0)
+        noise = float(2 * state.theta[-1]) / np.log(10.0)
         layers = {
             "kept": kept,
             "dropped": frame.iloc[method.num_eigenfunctions :].reset_index(drop=True),

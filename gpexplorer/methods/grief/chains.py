@@ -6,7 +6,6 @@ log p(z | y) = LML(z) + sum_j log N(z_j; mu_j, tau_j^2),  z = (log w, log s2)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 from ...linalg.randomness import generator
 from ...problem import Problem
 from .diagnostics import bulk_ess, rhat
-from .mala import Density, Tuning, randomness, tuned, tuning, walk
+from .mala import Density, Evaluate, Tuning, randomness, tuned, tuning, walk
 from .moments import Moments, cast, merged, moments
 from .priors import LogNormal
 from .rotated import Rotated, fisher, halves, likelihood
@@ -67,13 +66,17 @@ class Target(NamedTuple):
         mu[-1], tau[-1] = self.noise
         return mu, tau
 
-    def density(self) -> Callable[[Tensor], Density]:
-        """log p(z | y), without its constant, and its slope."""
+    def density(self) -> Evaluate:
+        """log p(z | y), without its constant, and its slope; one call at a time."""
         given, (mu, tau) = halves(self.basis), self.prior
-        precision = tau.square().reciprocal()
+        precision, off = tau.square().reciprocal(), mu[:0]
 
-        def density(z: Tensor) -> Density:
-            data, off = likelihood(given, z), z - mu
+        def density(z: Tensor, slope: Tensor | None = None) -> Density:
+            nonlocal off
+            if off.shape != z.shape:
+                off = torch.empty_like(z)
+            data = likelihood(given, z, slope)
+            torch.sub(z, mu, out=off)
             data.slope.addcmul_(off, precision, value=-1.0)
             return Density(data.value.addmv_(off.square_(), precision, alpha=-0.5), data.slope)
 

@@ -4,11 +4,12 @@
     2. the p largest of mbar^d eigenvalues, by algorithm 1
     3. Phi [n, p], then theta by marginal likelihood in the p-dimensional problem  section 3.2
 
-The eigenfunctions are chosen anew whenever the best theta moved; their number stays p.
+The eigenfunctions are chosen anew at the best theta as long as that makes the rows likelier; their number stays p.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import param
@@ -22,8 +23,8 @@ from ..base import Method, Steps
 from . import settings
 from .answers import Known, answers, basis_of, beyond, plain_answers
 from .evidence import gram
-from .laid import grid_of, leading
-from .learning import CHANNELS, cost, on_subset, opened, rounds
+from .laid import grid_of, leading, spacings
+from .learning import CHANNELS, cost, learned, opened
 from .priors import log_normal
 from .rotated import Rotated, coefficients, halves, likelihood
 from .state import Info as Report
@@ -56,6 +57,7 @@ class Grief(Method):
     spacing: Any = settings.spacing()
     learn = settings.learn()
     subset = settings.subset()
+    starts = settings.starts()
     evaluations = settings.evaluations()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
@@ -68,41 +70,37 @@ class Grief(Method):
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem)
+            state = opened(problem, self.spacing)
             yield Step(state, Report("start"))
         grid_of(problem, self.grid_points)
-        if state.phase == "subset":
-            state = yield from on_subset(self, problem, state)
         if state.phase != "weights":
-            state, outcome = yield from rounds(self, problem, state, lambda theta: self._choice(problem, theta))
+            choose = partial(leading, self, problem)
+            state, outcome = yield from learned(self, problem, state, choose, spacings(self))
             if self.weights == "kernel":
                 return outcome
             state = self._weighted(problem, state)
             yield Step(state, Report("weights", state.objective))
         return Outcome("converged", f"With weights of their own the NLML is {state.objective:.6g}.")
 
-    def _choice(self, problem: Problem, theta: Tensor) -> Leading:
-        return leading(self, problem, theta)
-
-    def chosen(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Tensor, Leading]:
+    def chosen(self, problem: Problem, state: At) -> tuple[Rotated, Tensor, Leading]:
         """The orthogonal basis, (log w, log s2) in it, and the eigenfunctions it is made of."""
-        choice = self._choice(problem, theta)
+        choice, theta = leading(self, problem, state.chosen, state.spacing), state.theta
         basis = basis_of(problem, choice, theta, self.map)
         if self.weights == "likelihood":
             return basis, chosen(basis, FLAT, FLAT), choice
         return basis, chosen(basis, log_normal(1.0, 100.0), log_normal(noise_variance(theta), 0.04)), choice
 
     def _weighted(self, problem: Problem, state: At) -> At:
-        basis, z, _ = self.chosen(problem, state.theta)
+        basis, z, _ = self.chosen(problem, state)
         objective = -float(likelihood(halves(basis), z[None]).value)
         return state._replace(step=state.step + 1, phase="weights", objective=objective)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         if state.phase == "weights":
-            basis, z, choice = self.chosen(problem, state.theta)
+            basis, z, choice = self.chosen(problem, state)
             m, v = coefficients(basis, z[None])
             return answers(problem, choice, state.theta, basis.V, Known(m[0], v[0], torch.zeros_like(m[0])))
-        choice = self._choice(problem, state.theta)
+        choice = leading(self, problem, state.chosen, state.spacing)
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
 
     def beyond(self, problem: Problem, X: Tensor) -> Tensor:

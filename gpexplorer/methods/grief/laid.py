@@ -28,13 +28,18 @@ def grid_of(problem: Problem, points: int, spacing: str = "equispaced") -> Grid:
     return grid
 
 
-def leading(method: Any, problem: Problem, theta: Tensor) -> Leading:
-    """The largest eigenfunctions at this theta, as many as the method asks for.
+def spacings(method: Any) -> tuple[str, ...]:
+    """Those that the method may choose from."""
+    return SPACINGS if method.spacing == "by likelihood" else (method.spacing,)
 
-    Spaced "by likelihood" they lie on the grid under which the training rows are the likelier: n p^2 flops a grid.
+
+def leading(method: Any, problem: Problem, theta: Tensor, spacing: str = "") -> Leading:
+    """The largest eigenfunctions at this theta, as many as the method asks for, on a grid of this spacing.
+
+    Spaced "by likelihood", or as the method has it where none is given, they lie on the grid under which the training
+    rows are the likelier: n p^2 flops a grid.
     """
-    spacing = getattr(method, "spacing", SPACINGS[0])
-    tried = SPACINGS if spacing == "by likelihood" else (spacing,)
+    tried = (spacing,) if spacing in SPACINGS else spacings(method)
     found = [_on(grid_of(problem, method.grid_points, one), method.num_eigenfunctions, theta) for one in tried]
     return found[0] if len(found) == 1 else min(found, key=lambda choice: _value(method, choice, theta, problem))
 

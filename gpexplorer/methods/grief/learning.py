@@ -1,31 +1,28 @@
 """Hyperparameters of a finite basis by marginal likelihood: on a subset first, then in rounds, each with a new choice.
 
-A round is a descent with the basis functions held; their number p stays, so that rounds can be compared.
+A round is a descent with the basis functions held; their number p stays, so that rounds can be compared. A new choice
+is taken where it makes the rows likelier than the old one does at the same theta, and theta keeps the functions it was
+found with: the largest eigenfunctions at one theta may be a poor basis at the theta they led to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.choices import Choice
 from ...linalg.blocks import BLOCK_BYTES
-from ...linalg.descent import Evaluated, descend
 from ...problem import Channel, Cost, Outcome, Problem, Step, channel
-from ..subset import learn_on_subset
-from .evidence import ON_AXES, gradient, gram
+from .descents import Found, Phase, finite, followed, patient
+from .evidence import ON_AXES, gram
+from .starts import Choose, on_subset, trial
 from .state import Info, State
 
 EVALUATION, A_BLOCK = 100.0, 30.0  # calls: factors and the slope's matrices; a block of Phi, forward and back
-
-Phase = Generator[Step, None, State]
-Choose = Callable[[Tensor], Choice]  # theta -> basis functions
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "NLML, of the subset at first", "nat"),
@@ -35,66 +32,63 @@ CHANNELS: tuple[Channel, ...] = (
 )
 
 
-def opened(problem: Problem) -> State:
+def opened(problem: Problem, spacing: str = "") -> State:
     """The start: nothing learned yet."""
     theta = problem.theta.clone()
-    return State(0, "subset", 0, 0, theta, theta.clone(), math.inf, math.inf)
+    return State(0, "subset", 0, 0, theta, theta, math.inf, theta, spacing)
 
 
-def on_subset(method: Any, problem: Problem, state: State) -> Phase:
-    """Where to begin; resumed by replaying its evaluations."""
-    found = learn_on_subset(problem, method.seed, method.subset, method.evaluations) if method.learn else ()
-    for k, best in enumerate(found):
-        if k < state.position:
-            continue
-        state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-        yield Step(state, Info("subset", best.value, evidence=best.value))
-    return state._replace(phase="learn", position=0, theta_begin=state.theta.clone())
+def learned(
+    method: Any, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+) -> Generator[Step, None, tuple[State, Outcome]]:
+    """Every phase in turn, from wherever the state is."""
+    if state.phase == "subset":
+        state = yield from on_subset(method, problem, state)
+    if state.phase == "trial":
+        state = yield from trial(method, problem, state, choose, spacings)
+    return (yield from _rounds(method, problem, state, choose, spacings))
 
 
-def rounds(method: Any, problem: Problem, state: State, choose: Choose) -> Generator[Step, None, tuple[State, Outcome]]:
-    """Rounds until choosing anew gains nothing."""
-    while state.round < method.max_rounds:
-        state = yield from _round(method, problem, state, choose(state.theta_begin))
+def _rounds(
+    method: Any, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+) -> Generator[Step, None, tuple[State, Outcome]]:
+    """Rounds until choosing anew gains next to nothing; one cut short while it gained goes on, functions and all."""
+    while True:
+        state = yield from _round(method, problem, state, choose(state.chosen, state.spacing))
         if not method.learn:
             return state, Outcome("converged", "The weights are found; the hyperparameters stay as they started.")
-        gain = state.round_begin - state.objective
-        if gain <= method.tolerance * max(abs(state.objective), 1.0):
+        if state.round + 1 >= method.max_rounds:
+            return state, Outcome("budget", f"All {method.max_rounds} rounds are done; raise max_rounds to go on.")
+        values = {spacing: _value(method, problem, state, choose(state.theta, spacing)) for spacing in spacings}
+        spacing = min(values, key=lambda one: values[one])
+        gain, cut = state.objective - values[spacing], state.position >= method.evaluations
+        if gain > method.tolerance * max(abs(state.objective), 1.0):
+            state = state._replace(chosen=state.theta, spacing=spacing)
+        elif not cut:
             return state, Outcome("converged", f"Choosing the basis functions anew gained {max(gain, 0.0):.2g} nat.")
-        state = state._replace(
-            round=state.round + 1, position=0, theta_begin=state.theta.clone(), round_begin=state.objective
-        )
-    return state, Outcome("budget", f"All {method.max_rounds} rounds are done; raise max_rounds to go on.")
+        state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 
 
 def _round(method: Any, problem: Problem, state: State, choice: Choice) -> Phase:
     """Evaluations with one choice of basis functions; resumed by replaying them."""
-    train, like = problem.train, problem.theta
+    kept = share_kept(problem, state.theta_begin, choice)
 
-    def evaluate(point: np.ndarray) -> Evaluated | None:
-        theta = torch.as_tensor(point).to(like)
-        try:
-            now = gram(choice, theta, train, method.map)
-            slope = gradient(choice, theta, train, now, method.map)
-        except (NotPositiveDefinite, IndexError):  # no factor there, or an eigenvalue fell below rounding
-            return None
-        return Evaluated(now.value, slope.double().cpu().numpy(), now.fit)
+    def report(state: State, best: Found) -> Info:
+        return Info("learn", state.objective, math.nan if best.fit is None else best.fit, kept)
 
-    limit = method.evaluations if method.learn else 1
-    begin, kept = state.theta_begin.double().cpu().numpy(), share_kept(problem, state.theta_begin, choice)
-    for k, best in enumerate(descend(evaluate, begin, "L-BFGS-B", limit)):
-        if k < state.position:
-            continue
-        better = best.value < state.objective or state.round == 0
-        theta = torch.as_tensor(best.point).to(like) if better else state.theta
-        state = state._replace(
-            step=state.step + 1, position=k + 1, theta=theta, objective=min(best.value, state.objective)
-        )
-        yield Step(state, Info("learn", state.objective, best.extra or math.nan, kept))
-    return state
+    found = patient(finite(method, choice, problem.train, state.theta_begin), method.tolerance)
+    return (yield from followed(state, found, lambda theta: {}, report))
 
 
-def share_kept(problem: Problem, theta: Tensor, choice: Choice) -> float:
+def _value(method: Any, problem: Problem, state: State, choice: Choice) -> float:
+    """NLML of all rows on these functions; infinite where there is no factor."""
+    try:
+        return gram(choice, state.theta, problem.train, method.map).value
+    except NotPositiveDefinite:
+        return math.inf
+
+
+def share_kept(problem: Problem, theta: torch.Tensor, choice: Choice) -> float:
     """Share of the prior variance that the basis functions carry, over at most 500 rows."""
     X = problem.train.X[:500]
     with torch.no_grad():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,16 @@ class Density(NamedTuple):
 
     value: Tensor  # [C]
     slope: Tensor  # [C, q]
+
+
+class Evaluate(Protocol):
+    """The density of C chains."""
+
+    def __call__(self, z: Tensor, slope: Tensor | None = None) -> Density:
+        """At z [C, q]; `slope` [C, q] is an array that may be written over and handed back."""
+
+
+At = tuple[Tensor, Density]  # where chains are, and what is known there
 
 
 class Tuning(NamedTuple):
@@ -62,7 +72,7 @@ def tuned(now: Tuning, q: int, acceptance: float, target: float) -> Tuning:
 
 
 def walk(
-    density: Callable[[Tensor], Density],
+    density: Evaluate,
     z: Float[Tensor, "C q"],
     sd: Float[Tensor, " q"],
     random: Iterable[tuple[Tensor, Tensor]],
@@ -70,44 +80,55 @@ def walk(
     start: Tuning,
     every: int,
 ) -> Walk:
-    """An iteration for each pair of normals [C, q] and uniforms [C]; eps as `course` makes it. O(C q) each."""
-    at, now, accepted, k = density(z), start, 0.0, 0
+    """An iteration for each pair of normals [C, q] and uniforms [C]; eps as `course` makes it. O(C q) each.
+
+    Beside the density's there are nine passes over C q numbers, into arrays that are held; normals are written over.
+    """
+    here, there = (z.clone(), density(z)), (torch.empty_like(z), torch.empty_like(z))
+    now, accepted, k, h = start, 0.0, 0, torch.empty_like(z)
     draws, values, half, half2, eps = [], [], sd, sd, math.nan
     for k, (xi, uniform) in enumerate(random, 1):
         if now.log_eps != eps:
             eps = now.log_eps
             half = sd * math.exp(eps)
             half2 = 0.5 * half.square()
-        proposed = torch.addcmul(z, half, xi).addcmul_(half2, at.slope)
-        there = density(proposed)
-        h = (at.slope + there.slope).mul_(half)  # twice the legend's
-        chance = (there.value - at.value).sub_(torch.add(xi, h, alpha=0.25).mul_(h).sum(1), alpha=0.5)
+        (z, at), (proposed, slope) = here, there
+        torch.addcmul(z, half, xi, out=proposed).addcmul_(half2, at.slope)
+        new = density(proposed, slope)
+        torch.add(at.slope, new.slope, out=h).mul_(half)  # twice the legend's
+        chance = (new.value - at.value).sub_(xi.add_(h, alpha=0.25).mul_(h).sum(1), alpha=0.5)
         chance = chance.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
-        z, at = _stepped(uniform < chance, (z, at), (proposed, there))
+        here, there = _stepped(uniform < chance, here, (proposed, new))
         rate = float(chance.mean())
         accepted += rate
         now = course(now, rate)
         if k % every == 0:
-            draws.append(z)
-            values.append(at.value)
-    return Walk(z, torch.stack(draws), torch.stack(values), accepted / max(k, 1), now)
+            draws.append(here[0].clone())
+            values.append(here[1].value)
+    return Walk(here[0], torch.stack(draws), torch.stack(values), accepted / max(k, 1), now)
 
 
-def _stepped(taken: Tensor, here: tuple[Tensor, Density], there: tuple[Tensor, Density]) -> tuple[Tensor, Density]:
-    """Each chain where it is, or where it was to go; nothing is copied where all do the same."""
-    count = int(taken.sum())
-    if count in (0, len(taken)):
-        return there if count else here
-    (z, at), (proposed, new), rows = here, there, taken[:, None]
-    slope = torch.where(rows, new.slope, at.slope)
-    return torch.where(rows, proposed, z), Density(torch.where(taken, new.value, at.value), slope)
+def _stepped(taken: Tensor, here: At, there: At) -> tuple[At, tuple[Tensor, Tensor]]:
+    """Each chain where it is, or where it was to go; and the arrays that are free now.
+
+    Nothing is copied where all do the same.
+    """
+    count, (z, at), (proposed, new), rows = int(taken.sum()), here, there, taken[:, None]
+    if count == len(taken):
+        return there, (z, at.slope)
+    if count:
+        torch.where(rows, proposed, z, out=z)
+        torch.where(rows, new.slope, at.slope, out=at.slope)
+        at = Density(torch.where(taken, new.value, at.value), at.slope)
+    return (z, at), (proposed, new.slope)
 
 
 def randomness(z: Tensor, source: torch.Generator, iterations: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Normals and uniforms, drawn an iteration at a time: they stay in cache.
+    """Normals and uniforms, drawn an iteration at a time into the same arrays: they stay in cache.
 
     Single precision draws normals five times as fast, and is fine enough for proposals.
     """
+    drawn, xi = torch.empty(z.shape, dtype=torch.float32), torch.empty_like(z)
     for _ in range(iterations):
-        xi = torch.randn(z.shape, generator=source, dtype=torch.float32).to(z)
+        xi.copy_(drawn.normal_(generator=source))
         yield xi, torch.rand(len(z), generator=source, dtype=torch.float64).to(z)

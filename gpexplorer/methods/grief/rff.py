@@ -18,7 +18,7 @@ from ..base import Method, Steps
 from . import settings
 from .answers import plain_answers
 from .evidence import gram
-from .learning import CHANNELS, cost, on_subset, opened, rounds
+from .learning import CHANNELS, cost, learned, opened
 from .state import Info as Report
 from .state import State as At
 
@@ -48,6 +48,7 @@ class RFF(Method):
     )
     learn = settings.learn()
     subset = settings.subset()
+    starts = settings.starts()
     evaluations = settings.evaluations(30)
 
     max_rounds, tolerance = 1, 0.0  # the waves never change: one round is all
@@ -58,9 +59,7 @@ class RFF(Method):
             state = opened(problem)
             yield Step(state, Report("start"))
         choice = self._choice(problem, problem.theta)
-        if state.phase == "subset":
-            state = yield from on_subset(self, problem, state)
-        state, outcome = yield from rounds(self, problem, state, lambda _: choice)
+        state, outcome = yield from learned(self, problem, state, lambda theta, spacing: choice, ("",))
         if self.learn:
             return Outcome(
                 "converged", f"The waves stay as drawn, so one descent is all; the NLML is {state.objective:.6g}."

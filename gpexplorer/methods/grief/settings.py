@@ -26,7 +26,7 @@ def spacing() -> Any:
     return param.Selector(
         default="equispaced", objects=["equispaced", "quantile", "by likelihood"],
         doc="quantile puts grid points where rows are: for inputs that crowd in a part of their range; by likelihood "
-        "tries both on the training rows, at two passes over them whenever the basis is chosen.",
+        "tries both whenever the basis is chosen, at a pass over the training rows each.",
     )  # fmt: skip
 
 
@@ -40,6 +40,14 @@ def subset(default: int = 500) -> Any:
     return param.Integer(
         default, bounds=(2, None), softbounds=(100, 2000),
         doc="Random rows on which the hyperparameters are learned first.",
+    )  # fmt: skip
+
+
+def starts(default: int = 2) -> Any:
+    """Of the descents on the subset."""
+    return param.Integer(
+        default, bounds=(1, 8), softbounds=(1, 4),
+        doc="Descents on the subset from lengthscales once, twice, four times as long ...: the likelihood picks one.",
     )  # fmt: skip
 
 
@@ -58,5 +66,8 @@ def max_rounds() -> Any:
 def tolerance() -> Any:
     """Of the likelihood."""
     return param.Number(
-        1e-4, bounds=(0.0, 1.0), doc="Stop when a round improves the likelihood by less than this fraction."
+        1e-4,
+        bounds=(0.0, 1.0),
+        doc="Stop when a new choice of the basis, and a descent when six evaluations, gain less than this fraction of "
+        "the likelihood.",
     )

@@ -6,6 +6,7 @@ with K_UU's leading eigenvectors cost what they cost on one axis, so that a grid
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from torch import Tensor
@@ -16,8 +17,8 @@ from ..base import Method, Steps
 from . import settings
 from .answers import beyond, plain_answers
 from .evidence import gram
-from .laid import grid_of
-from .learning import CHANNELS, cost, on_subset, opened, rounds
+from .laid import SPACINGS, grid_of
+from .learning import CHANNELS, cost, learned, opened
 from .state import Info as Report
 from .state import State as At
 
@@ -42,6 +43,7 @@ class SKI(Method):
     grid_points = settings.grid_points()
     learn = settings.learn()
     subset = settings.subset()
+    starts = settings.starts()
     evaluations = settings.evaluations()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
@@ -49,20 +51,19 @@ class SKI(Method):
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem)
+            state = opened(problem, SPACINGS[0])
             yield Step(state, Report("start"))
         grid_of(problem, self.grid_points)
-        if state.phase == "subset":
-            state = yield from on_subset(self, problem, state)
-        _, outcome = yield from rounds(self, problem, state, lambda theta: self._choice(problem, theta))
+        choose = partial(self._choice, problem)
+        _, outcome = yield from learned(self, problem, state, choose, SPACINGS[:1])
         return outcome
 
-    def _choice(self, problem: Problem, theta: Tensor) -> Interpolated:
-        grid = grid_of(problem, self.grid_points)
+    def _choice(self, problem: Problem, theta: Tensor, spacing: str = SPACINGS[0]) -> Interpolated:
+        grid = grid_of(problem, self.grid_points, spacing)
         return Interpolated(grid, grid.spectrum(theta, self.num_eigenfunctions).made_of)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
-        choice = self._choice(problem, state.theta)
+        choice = self._choice(problem, state.chosen)
         return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
 
     def beyond(self, problem: Problem, X: Tensor) -> Tensor:

@@ -12,13 +12,14 @@ class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "learn" | "weights": what the step was part of
-    round: int  # how often the eigenfunctions were chosen
-    position: int  # evaluations done in this round, or on the subset
-    theta: Tensor  # [P]
-    theta_begin: Tensor  # [P] where this round began, and which chose its eigenfunctions
-    objective: float  # best NLML so far
-    round_begin: float
+    phase: str  # "subset" | "trial" | "learn" | "weights": what the step was part of
+    round: int  # which start on the subset; on all rows, how often the eigenfunctions were chosen
+    position: int  # evaluations done in this round
+    theta: Tensor  # [P] best of this phase
+    theta_begin: Tensor  # [P] where this phase's starts, or this round, began
+    objective: float  # best NLML of this phase
+    chosen: Tensor  # [P] the theta whose largest eigenfunctions theta's basis is
+    spacing: str  # of the grid they lie on
 
 
 class Info(NamedTuple):
