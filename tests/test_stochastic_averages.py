@@ -1,4 +1,4 @@
-"""SCGD's running averages over many minibatches: what rounding takes from them in single precision."""
+"""What minibatches leave behind: averages that rounding takes little from, and tensors free to use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpexplorer.problem import Problem
-from oracles_stochastic import begun, method, problem
+from oracles_stochastic import begun, dense, method, model, problem
 
 MINIBATCHES = 1500  # thirty times as many as the averages remember
 
@@ -30,3 +30,18 @@ def test_single_precision_loses_little_however_long_it_runs(shift: float):
 
     assert 0.0 < max(lost) < 1e-5  # about eps / b_0 = 3e-6
     assert max(lost[MINIBATCHES // 2 :]) < 2.0 * max(lost[: MINIBATCHES // 2])
+
+
+@pytest.mark.parametrize("key", ["scgd", "minimax", "bsgd", "full-batch", "svgp"])
+def test_what_a_step_leaves_can_be_differentiated_and_written_to(key: str):
+    at = problem()
+    small = method(key, minibatches=2)
+    steps = small.steps(at)
+    state = [next(steps) for _ in range(3)][-1].state
+
+    theta = state.theta.requires_grad_()
+    value = dense(model(key, at), theta)
+
+    assert torch.autograd.grad(value, theta)[0].abs().max() > 0
+    for part in (state.w, *state.averages, *state.matrices):
+        assert torch.equal(part.zero_(), torch.zeros_like(part))

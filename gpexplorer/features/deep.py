@@ -16,6 +16,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import linear, softplus
 
 from ..linalg.randomness import generator
 
@@ -33,7 +34,7 @@ class Activation(NamedTuple):
 ACTIVATIONS = {
     "relu": Activation(torch.relu_, torch.sign, math.sqrt(2.0)),
     "tanh": Activation(torch.tanh_, lambda H: 1.0 - H.square(), 5.0 / 3.0),
-    "softplus": Activation(torch.nn.functional.softplus, lambda H: -torch.expm1(-H), math.sqrt(2.0)),
+    "softplus": Activation(softplus, lambda H: -torch.expm1(-H), math.sqrt(2.0)),
 }
 
 
@@ -45,6 +46,8 @@ def views(flat: Float[Tensor, " p"], shapes: Sequence[tuple[int, ...]]) -> Parts
 
 class Network:
     """Fully connected layers, each followed by the activation."""
+
+    closed = True  # gradients are written out: nothing is left for autograd
 
     def __init__(self, sizes: list[int], activation: str) -> None:
         self.sizes, self.activation = sizes, ACTIVATIONS[activation]
@@ -66,13 +69,13 @@ class Network:
         """H_0, ..., H_L; the last [b, width] is the answer. 2 b (size) flops."""
         H = [X]
         for W, bias in zip(parts[::2], parts[1::2], strict=True):
-            H.append(self.activation.value(torch.addmm(bias, H[-1], W.T)))
+            H.append(self.activation.value(linear(H[-1], W, bias)))
         return H
 
     def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
         """Write the gradient in the parameters, given that in the answer, into `into`. 4 b (size) flops."""
         for k in range(len(H) - 1, 0, -1):
-            G = G * self.activation.slope(H[k])
+            G = self.activation.slope(H[k]).mul_(G)
             torch.mm(G.T, H[k - 1], out=into[2 * k - 2])
             torch.sum(G, 0, out=into[2 * k - 1])
             if k > 1:
@@ -81,6 +84,8 @@ class Network:
 
 class Scaled:
     """The inputs themselves, each times its own scale, and a constant: the features of Bayesian linear regression."""
+
+    closed = True
 
     def __init__(self, d: int, constant: bool) -> None:
         self.d, self.constant = d, constant

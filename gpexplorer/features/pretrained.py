@@ -39,6 +39,8 @@ class Module:
     which this is a copy in evaluation mode, stays as it is. SettingError where it does not map rows to rows.
     """
 
+    closed = False
+
     def __init__(self, module: torch.nn.Module, d: int, like: Tensor) -> None:
         self.module = deepcopy(module).to(like).eval()
         self.names = [name for name, one in self.module.named_parameters() if one.requires_grad]

@@ -42,7 +42,7 @@ class BSGD(Minibatches):
 
     def cost(self, problem: Problem) -> Cost:
         model, b = Model(self, problem, self.validation), min(self.batch_size, len(problem.train))
-        return cost(self, model, factored(b) + 4.0 * b * b * model.D, matrices=0, calls=42.0)
+        return cost(self, model, factored(b) + 4.0 * b * b * model.D, matrices=0, calls=41.0)
 
 
 class _Learner(Learner):

@@ -44,10 +44,10 @@ class Point:
         """Noise variance; finite even where theta has diverged, for `hold` and the loop to see to."""
         return math.exp(min(self.log_s2(), LARGEST))
 
-    def gradient(self, at: Tape, y: Tensor, M: Tensor, solved: bool = False) -> float:
+    def gradient(self, at: Tape, y: Tensor, M: Tensor, times: float = 1.0, solved: bool = False) -> float:
         """Write the gradient into g; return r'r / s2 over these rows. 2 b D^2 flops and a pullback.
 
-        Where w is `solved` for, its gradient stays zero.
+        M counts so many `times`. Where w is `solved` for, its gradient stays zero.
         """
         b, n, s2 = len(y), self.model.n, self.s2()
         r = torch.addmv(y, at.Phi, self.w, beta=-1.0)  # [b]
@@ -55,12 +55,13 @@ class Point:
         r.mul_(1.0 / (b * s2))
         if not solved:
             torch.mv(at.Phi.T, r, out=self.g_w).add_(self.w, alpha=1.0 / n)
-        G = torch.outer(r, self.w).addmm_(at.Phi, M, alpha=1.0 / b)
+        G = torch.outer(r, self.w).addmm_(at.Phi, M, alpha=times / b)
         self.model.pullback(self.parts, at, G, self.into)
-        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * M.trace().item()) / n)
+        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * times * M.trace().item()) / n)
         return fit
 
     def hold(self, log_floor: float, largest: float) -> None:
         """Project onto sd >= sd_min and the box |zeta| <= zeta_max."""
         self._moving.clamp_(-largest, largest)
-        self._log_sd.clamp_(min=log_floor)
+        if self._log_sd.item() < log_floor:
+            self._log_sd.fill_(log_floor)

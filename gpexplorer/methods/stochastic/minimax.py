@@ -26,16 +26,20 @@ import param
 import torch
 from torch import Tensor
 
+from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
-from .cones import above, inverted, within_ball
+from .cones import above, inverted, lifted, within_ball
 from .costs import cost, factored, forward
 from .exact import Exact, exact
 from .head import Point
 from .learner import Learner, Rows
+from .lowest import COUNT
 from .model import Model
 from .state import State
 from .walking import Minibatches
+
+POWERS = 2  # products that bring a column of A^-1 nearer to its last eigenvectors
 
 
 class Minimax(Minibatches):
@@ -86,7 +90,7 @@ class Minimax(Minibatches):
         algebra = (
             cubes * factored(D) + 2.0 * D**3 + products * b * D**2 + b * forward(model)
         )  # forward again for the ascent
-        return cost(self, model, algebra, matrices=6, calls=78.0)
+        return cost(self, model, algebra, matrices=6, calls=76.0)
 
 
 class _Learner(Learner):
@@ -100,6 +104,7 @@ class _Learner(Learner):
         method, model = self.method, self.model
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b, self.kappa, self.mu = method.rate_matrix, method.rate_ascent, method.damping, method.mu
+        self.block = torch.randn(COUNT, model.D, generator=generator(method.seed, "block")).to(model.like)
         self.other = Rows(method.seed, model.n, method.batch_size, "ascent")
         if state.matrices:
             self.A, self.B, *rest = (part.clone() for part in state.matrices)
@@ -123,9 +128,12 @@ class _Learner(Learner):
         A.diagonal().add_(now.s2 / self.model.n)
         return A
 
-    def _factored(self, point: Point, lift: float = 0.0) -> None:
+    def _factored(self, point: Point) -> None:
         """Bring A back above s2 I, then its inverse, log determinant and norm up to date."""
-        above(self.A, point.s2() / self.model.n, lift)
+        above(self.A, point.s2() / self.model.n)
+        self._inverted()
+
+    def _inverted(self) -> None:
         self.inverse, self.logdet = inverted(self.A, "A")
         self.norm = self.A.norm().item()
 
@@ -147,7 +155,7 @@ class _Learner(Learner):
         at, size = model.features(point.parts, X), self.norm
         self.off, self.s2_before = self._off(at.Phi), point.s2()
 
-        fit = point.gradient(at, y, self.B * (-mu / (model.n * size)))
+        fit = point.gradient(at, y, self.B, -mu / (model.n * size))
         inner = mu * torch.dot(self.B.flatten(), self.off.flatten()).item() / size
         if self.flat:
             slope = self.inverse + self.B * (mu / size) - self.A * (inner / size**2)
@@ -174,13 +182,21 @@ class _Learner(Learner):
         """A by its affine step, and by what the noise moved.
 
         From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I: where it fell below s2 I, it is
-        lifted by all it can have fallen, which takes no eigenvalues.
+        lifted by all it can have fallen; what a noisy multiplier leaves below s2 I then are few eigenvalues.
         """
         now = self.point.s2() / self.model.n
         mean = self._mean(mu / self.norm)
-        self.A.mul_(1.0 + self.a).sub_(mean, alpha=self.a).sub_(self.off, alpha=self.a * self.kappa)
+        self.A.mul_(1.0 + self.a).sub_(mean, alpha=2.0 * self.a).sub_(self.off, alpha=self.a * self.kappa)
         self.A.diagonal().add_(now - self.s2_before / self.model.n)
-        self._factored(self.point, lift=self.a * now)
+        self.inverse, self.logdet = lifted(self.A, now, self.a * now, self._last(), self.block)
+        self.norm = self.A.norm().item()
+
+    def _last(self) -> Tensor:
+        """A vector near the last eigenvectors of A before the step."""
+        v = self.inverse[int(self.inverse.diagonal().argmax())]
+        for _ in range(POWERS):
+            v = torch.mv(self.inverse, v / v.norm())
+        return v
 
     def _ascended(self, Phi: Tensor, rate: float) -> None:
         """B by its affine step."""
@@ -192,8 +208,8 @@ class _Learner(Learner):
         return float(self.mu * self.mu_growth ** (t // self.rows.per_epoch))
 
     def _mean(self, scale: float) -> Tensor:
-        """2 (A^-1 + M)^-1, the harmonic mean of A and M^-1."""
-        return inverted(torch.sub(self.inverse, self.B, alpha=scale), "A^-1 + M")[0].mul_(2.0)
+        """(A^-1 + M)^-1, half the harmonic mean of A and M^-1."""
+        return inverted(torch.sub(self.inverse, self.B, alpha=scale), "A^-1 + M")[0]
 
     def _off(self, Phi: Tensor) -> Tensor:
         """A - F / n, as this minibatch sees it."""

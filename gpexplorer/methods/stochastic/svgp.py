@@ -81,6 +81,8 @@ def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
 
 
 class _Learner(Learner):
+    closed = False
+
     def begin(self, state: State) -> Point:
         model, m = self.model, self.rows.size
         if state.batches:
