@@ -9,12 +9,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import holoviews as hv
 import pandas as pd
 from bokeh.embed import file_html
+from bokeh.layouts import column
+from bokeh.models.widgets import Div
 from bokeh.resources import INLINE
 
 Unit = Mapping[str, Any]  # JSON-able: what one piece of work is about
@@ -50,7 +53,9 @@ class Figure:
         frame = held[held["unit"].isin([_key(unit) for unit in units])].drop(columns="unit").reset_index(drop=True)
         yield frame.to_string(index=False)
         page = out / f"{self.name}.html"
-        drawn = hv.render(self.plot(frame), backend="bokeh")
+        told = f"<h1>{escape(self.title)}</h1><p>{escape(self.paper)}</p>"
+        head = Div(text=told, width=900, styles={"font-family": "sans-serif"})
+        drawn = column(head, hv.render(self.plot(frame), backend="bokeh"))
         _replace(page, file_html(drawn, INLINE, self.title).encode())  # hv.save would link an icon on another host
         yield f"{self.paper}\nWritten: {table}, {page}"
 

@@ -22,6 +22,7 @@ from ..runs.run import Run
 from ..views.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .cholqr_fig1 import snelson
+from .panels import panels, ticks
 
 EVERY, POINTS = 10, {200: 15, 20: 10}  # rows kept of 200: every tenth; points for each number of rows
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 2000, 6, 36_000.0
@@ -126,7 +127,9 @@ def _panel(found: pd.DataFrame) -> hv.Overlay:
         hv.Scatter(kinds["end"].assign(y=bottom), "x", "y").opts(color=ROLES["inducing"], marker="triangle", size=6),
     ]
     title = f"{first['method']}, {first['rows']} rows, start {first['start']}: NLL {first['nll']:.2f}"
-    return hv.Overlay(parts).opts(title=title, xlabel="x", ylabel="y, with one sd", width=400, height=300)
+    rows = kinds["row"]["x"]
+    near = (rows.min() - 1.0, rows.max() + 1.0)  # a point that went further is not seen
+    return hv.Overlay(parts).opts(title=title, xlabel="x", ylabel="y, with one sd", width=400, height=300, xlim=near)
 
 
 def units5(full: bool) -> list[dict[str, Any]]:
@@ -175,17 +178,17 @@ def _with_one(X: Tensor) -> Tensor:
 def plot5(frame: pd.DataFrame) -> hv.Layout:
     """SMSE and SNLP over m."""
     mean = frame.groupby(["method", "m"], as_index=False)[["SMSE", "SNLP"]].mean()
-    return hv.Layout([
+    sizes = ticks(mean["m"].tolist())
+    return panels([
         hv.Overlay([
             hv.Curve(found, "m", column, label=name).opts(color=COLOURS[str(name)], line_width=2)
             * hv.Scatter(found, "m", column, label=name).opts(color=COLOURS[str(name)], size=6)
             for name, found in mean.groupby("method")
         ]).opts(
-            xlabel="inducing points m", logx=True, padding=0.1, width=480, height=360, show_grid=True,
-            legend_position="right",
+            xlabel="inducing points m", logx=True, padding=0.1, show_grid=True, xticks=sizes
         )
         for column in ("SMSE", "SNLP")
-    ]).opts(shared_axes=False)  # fmt: skip
+    ], 2)  # fmt: skip
 
 
 FIGURES = (

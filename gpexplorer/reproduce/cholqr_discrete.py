@@ -25,6 +25,7 @@ from ..problem import Problem
 from ..runs.run import Run
 from ..views.palette import CYCLE
 from .base import Figure, Rows, Unit
+from .panels import panels, ticks
 
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 600, 4, 3600.0  # a quick run ends by epochs: a busy machine changes no score
 PAPER = CholQR.published  # its settings, not the defaults
@@ -138,7 +139,7 @@ def plot3(frame: pd.DataFrame) -> hv.Layout:
 
 
 def _panels(frame: pd.DataFrame, x: str, columns: tuple[str, ...], xlabel: str) -> hv.Layout:
-    parts = []
+    parts, marks = [], {"xticks": ticks(frame["m"].tolist())} if x == "m" else {}
     for task, held in frame.groupby("task"):
         for column in columns:
             lines = [
@@ -149,10 +150,10 @@ def _panels(frame: pd.DataFrame, x: str, columns: tuple[str, ...], xlabel: str) 
             parts.append(
                 hv.Overlay(lines).opts(
                     title=f"{task}", padding=0.1, xlabel=xlabel, ylabel=column, logx=True, logy=column == "seconds",
-                    width=460, height=340, show_grid=True, legend_position="right",
+                    show_grid=True, **marks,
                 )
             )  # fmt: skip
-    return hv.Layout(parts).opts(shared_axes=False).cols(2)
+    return panels(parts, 2)
 
 
 FIGURES = (

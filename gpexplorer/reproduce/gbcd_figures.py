@@ -18,6 +18,7 @@ from ..runs.run import Run
 from ..views.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .gbcd_tasks import QUICK_ROWS, SETS, SOLVERS, method, solve, task
+from .panels import panels
 
 BINS = np.linspace(-0.4, 1.0, 29)
 RACE = ("GBCD", "BCDC", "BCDG", "SMO", "CG", "GBCD, coarse")
@@ -114,17 +115,8 @@ def _plotter(x: str, what: tuple[str, ...], solvers: tuple[str, ...]) -> Any:
                     hv.Curve(one, x, y, label=str(solver)).opts(color=COLOURS[str(solver)], line_width=2)
                     for solver, one in drawn.groupby("solver", sort=False)
                 ]
-                parts.append(
-                    hv.Overlay(curves).opts(
-                        title=f"{name}: {y}",
-                        width=SIZE,
-                        height=330,
-                        logy=y == "gradient",
-                        legend_position="top",
-                        legend_cols=3,
-                    )
-                )
-        return hv.Layout(parts).opts(shared_axes=False).cols(len(what))
+                parts.append(hv.Overlay(curves).opts(title=f"{name}: {y}", logy=y == "gradient", show_grid=True))
+        return panels(parts, len(what))
 
     return plot
 

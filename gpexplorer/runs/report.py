@@ -20,6 +20,8 @@ def line(run: Run) -> str:
         recent = [float(getattr(record.step.info, first.name, math.nan)) for record in run.trace[-50:]]
         known = [value for value in recent if math.isfinite(value)]
         parts += [f"{first.label} {known[-1]:.6g}"] if known else []
+    if run.outcome:
+        return ", ".join([*parts, "taking the last scores"])
     fraction, eta = run.progress()
     if math.isfinite(fraction):
         parts.append(f"{fraction:.0%} of the budget")
