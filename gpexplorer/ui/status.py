@@ -35,9 +35,11 @@ class Status(pn.viewable.Viewer):
         )
         self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(2, 14))
         self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 14), sizing_mode="stretch_width")
+        self.sentence = pn.pane.HTML("", margin=0)  # an alert's own `object` reads markup into what it is told
         self.alert = pmui.Alert(
-            object="", visible=False, closeable=True, severity="warning", sizing_mode="stretch_width", margin=(4, 14)
-        )
+            self.sentence, visible=False, closeable=True, severity="warning", sizing_mode="stretch_width",
+            margin=(4, 14),
+        )  # fmt: skip
         self._layout = pn.Column(self.alert, self.line, self.bar, self.cost, sizing_mode="stretch_width")
 
     def update(self, frame: Frame, since: float) -> None:
@@ -62,7 +64,8 @@ class Status(pn.viewable.Viewer):
 
     def say(self, message: str, severity: str = "warning") -> None:
         """A sentence in an alert that can be closed; escaped, as it may repeat what a person gave us."""
-        self.alert.param.update(object=text(message, 800), severity=severity, visible=True, closed=False)
+        self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
+        self.alert.param.update(severity=severity, visible=True, closed=False)
 
     def hush(self) -> None:
         """Take the alert away."""

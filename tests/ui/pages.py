@@ -135,4 +135,4 @@ class Seen:
 
     def alert(self) -> str:
         """The sentence in the alert."""
-        return str(self.page.locator(".MuiAlert-message").inner_text(timeout=PATIENCE))
+        return str(self.page.locator(".MuiAlert-message .said").inner_text(timeout=PATIENCE))

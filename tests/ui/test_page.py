@@ -21,10 +21,11 @@ def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answer
     lowest = seen.number("objective")
     assert len(begin) == 10
     assert seen.inducing() != begin
-    assert paused < 60
 
+    seen.press("One step")
+    until(lambda: seen.step == paused + 1)
     seen.press("Step back")
-    until(lambda: seen.step == paused - 1)
+    until(lambda: seen.step == paused)
 
     scrub = seen.page.locator("input[type=range][aria-label='Step shown']")
     scrub.fill("1")
@@ -108,3 +109,12 @@ def test_two_sessions_play_apart(seen: Seen, open_page: Callable[..., Seen]):
     until(lambda: seen.step >= 5)
 
     assert other.step == 0
+
+
+def test_a_run_that_ends_says_why_in_plain_words(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&method=grief")
+    seen.press("Play or pause")
+    until(lambda: seen.page.locator(".MuiAlert-message .said").count())
+
+    assert seen.alert().startswith("Choosing the basis functions anew gained")
+    assert "<" not in seen.alert()

@@ -46,7 +46,7 @@ def test_a_bad_csv_becomes_a_sentence_and_the_page_lives_on(seen: Seen, tmp_path
 
     upload(seen, bad)
 
-    expect(seen.page.locator(".MuiAlert-message")).to_contain_text("bad.csv")
+    expect(seen.page.locator(".MuiAlert-message .said")).to_contain_text("bad.csv")
     seen.press("Play or pause")
     until(lambda: seen.step >= 2)
 
