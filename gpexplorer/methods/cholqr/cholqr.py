@@ -157,6 +157,7 @@ class CholQR(Method):
             )
         return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
 
+    @torch.inference_mode()  # no autograd in swaps: torch's records of versions are a tenth of a small one
     def _swapper(self, problem: Problem, state: At) -> Swapper:
         """The factor at this state, with its pivots if it has any."""
         inducing = state.inducing
@@ -169,6 +170,7 @@ class CholQR(Method):
             swapper.choose(state.pivots, state.oldest, ranked=state.ranked.clone())
         return swapper
 
+    @torch.inference_mode()
     def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
         """The swapper as the next swap would find it, and the slot it would offer for removal."""
         swapper = self._swapper(problem, state)
@@ -189,6 +191,7 @@ class CholQR(Method):
         order = removal_order(factor.m, epoch, self._limit(factor.m), self.seed)
         return order[position : position + ahead + 1]
 
+    @torch.inference_mode()
     def _swaps(self, swapper: Swapper, state: At) -> Phase:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
         factor = swapper.factor
