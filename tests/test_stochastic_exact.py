@@ -83,4 +83,17 @@ def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
 
     assert found.jitter == 0.0
     assert found.value == pytest.approx(want.value, rel=1e-4)
-    assert found.w.dtype == found.gram.dtype == torch.float32
+    assert (found.w.dtype, found.gram.dtype) == (torch.float32, torch.float64)
+
+
+def test_minimax_in_single_precision_goes_the_same_way():
+    """Its matrices hold F and F^-1, whose ends are 10^8 apart; features of single precision do no harm."""
+    at = problem(n=2000, noise=0.001)
+    at.theta[-1] = -6.0
+    short = Problem(at.train.to("cpu", torch.float32), at.kernel, at.theta.float())
+    asked = method("minimax", kernel="gaussian", layers=0, num_features=60, batch_size=32, rate=0.03, epochs=3)
+
+    wide, narrow = ([step.info.objective for step in asked.steps(one)][1:] for one in (at, short))
+
+    assert narrow == pytest.approx(wide, rel=1e-3)
+    assert wide[-1] < wide[0] - 1000.0

@@ -75,7 +75,11 @@ def reached(run: Run) -> str:
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else len(values) - 1
     nlml = values[best] / len(run.problem.train) + 0.5 * math.log(2.0 * math.pi)
     rmse = run.scores(best)["rmse"] / (scale.y_sd if scale else 1.0)
-    ended = run.outcome.reason if run.outcome else "out of time: with --keep the same command goes on"
+    ended = (
+        f"{run.outcome.reason}: {run.outcome.message}"
+        if run.outcome
+        else "out of time: with --keep the same command goes on"
+    )
     return (
         f"{run.method.key:<12}{table['epoch'].max():7.1f} epochs{run.trace[-1].seconds:8.1f} s   NLML/n {nlml:7.3f}   "
         f"RMSE {rmse:6.4f} sd   ({ended})"

@@ -191,7 +191,6 @@ class CholQR(Method):
         order = removal_order(factor.m, epoch, self._limit(factor.m), self.seed)
         return order[position : position + ahead + 1]
 
-    @torch.inference_mode()
     def _swaps(self, swapper: Swapper, state: At) -> Phase:
         """The discrete phase: each inducing point in turn is offered for removal, in random order."""
         factor = swapper.factor
@@ -200,12 +199,12 @@ class CholQR(Method):
         state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
         for k in range(state.position, self._limit(factor.m)):
             step, factor.reads = state.step + 1, 0
-            drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
-            slots = self._offers(factor, state, state.epoch, k)
-            if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step, slots):
-                break  # every row is explained, or is inducing
-
-            tried = swapper.swap(slots, step)
+            with torch.inference_mode():
+                drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
+                slots = self._offers(factor, state, state.epoch, k)
+                if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step, slots):
+                    break  # every row is explained, or is inducing
+                tried = swapper.swap(slots, step)
 
             assert swapper.pivots is not None
             state = state._replace(

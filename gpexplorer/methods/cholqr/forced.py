@@ -10,7 +10,6 @@ from .cholqr import CholQR
 from .state import Info, State, halves
 
 
-@torch.inference_mode()
 def forced(method: CholQR, problem: Problem, state: State, row: int, slot: int | None = None) -> Step:
     """The step in which data row `row` takes the place of the point in `slot`, or of the one offered next.
 

@@ -36,7 +36,6 @@ class Landscape(NamedTuple):
     pivots: Tensor  # int64 [z]
 
 
-@torch.inference_mode()
 def landscape(method: CholQR, problem: Problem, state: State, position: int | None = None) -> Landscape:
     """Scores for the removal at slot `position`, by default the one the next swap would try.
 

@@ -25,8 +25,9 @@ WAVES = 20.0  # calls of Fourier features, forward and back
 A_BLOCK = 15.0  # calls of a block of rows in the exact likelihood
 
 
-def cost(method: Any, model: Model, algebra: float, matrices: int, calls: float) -> Cost:
-    """`algebra`: flops of a minibatch beside its features, once forward and back; `matrices` of D x D held.
+def cost(method: Any, model: Model, algebra: float, matrices: float, calls: float) -> Cost:
+    """`algebra`: flops of a minibatch beside its features, once forward and back; `matrices` of D x D held, in numbers
+    as wide as the features.
 
     `calls` are those of a minibatch, from its rows to the optimiser's step, with a network's features.
 

@@ -29,7 +29,7 @@ class Exact(NamedTuple):
 
     value: float  # NLML, nat
     w: Tensor  # [D], in the precision of theta
-    gram: Tensor  # [D, D] Phi'Phi, likewise
+    gram: Tensor  # [D, D] Phi'Phi, in float64
     L: Tensor  # [D, D] Cholesky factor of F, in float64
     s2: float
     jitter: float
@@ -50,7 +50,7 @@ def exact(model: Model, theta: Float[Tensor, " p"]) -> Exact:
     L, jitter = cholesky(F, "Phi'Phi + s2 I")
     w = torch.cholesky_solve(c[:, None], L)[:, 0]
     value = 0.5 * ((yy - float(c @ w)) / s2 + (model.n - D) * math.log(s2) + logdet(L))
-    return Exact(value, w.to(theta), gram.to(theta), L, s2, jitter)
+    return Exact(value, w.to(theta), gram, L, s2, jitter)
 
 
 def exact_gradient(model: Model, theta: Float[Tensor, " p"], now: Exact) -> Float[Tensor, " p"]:

@@ -47,7 +47,8 @@ class Point:
     def gradient(self, at: Tape, y: Tensor, M: Tensor, times: float = 1.0, solved: bool = False) -> float:
         """Write the gradient into g; return r'r / s2 over these rows. 2 b D^2 flops and a pullback.
 
-        M counts so many `times`. Where w is `solved` for, its gradient stays zero.
+        M, in float64 or as wide as the features, counts so many `times`. Where w is `solved` for, its gradient stays
+        zero.
         """
         b, n, s2 = len(y), self.model.n, self.s2()
         r = torch.addmv(y, at.Phi, self.w, beta=-1.0)  # [b]
@@ -55,7 +56,11 @@ class Point:
         r.mul_(1.0 / (b * s2))
         if not solved:
             torch.mv(at.Phi.T, r, out=self.g_w).add_(self.w, alpha=1.0 / n)
-        G = torch.outer(r, self.w).addmm_(at.Phi, M, alpha=times / b)
+        G = torch.outer(r, self.w)
+        if M.dtype == G.dtype:
+            G.addmm_(at.Phi, M, alpha=times / b)
+        else:
+            G.add_(torch.mm(at.Phi.to(M.dtype), M), alpha=times / b)
         self.model.pullback(self.parts, at, G, self.into)
         self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * times * M.trace().item()) / n)
         return fit

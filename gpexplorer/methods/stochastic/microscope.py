@@ -46,10 +46,11 @@ def _settled(method: Any, model: Model, theta: Tensor, now: Exact) -> State:
     A = now.gram / model.n
     matrices: tuple[Tensor, ...] = ()
     if method.key == "scgd":
-        matrices = A, (now.gram @ now.w + now.s2 * now.w) / model.n
+        w = now.w.double()
+        matrices = A.to(now.w), (A @ w + (now.s2 / model.n) * w).to(now.w)
     if method.key == "minimax":
         A = A.clone()
         A.diagonal().add_(now.s2 / model.n)
-        B = torch.cholesky_inverse(now.L).to(A) * (-model.n * A.norm() / method.mu)
+        B = torch.cholesky_inverse(now.L) * (-model.n * A.norm() / method.mu)
         matrices = (A, B / B.norm().clamp_min(1.0))
     return State(1, "learn", 1, theta, now.w, (), matrices, method.rate)

@@ -14,7 +14,8 @@ are preconditioned so as to fit every eigenvalue, and A is pulled towards F, as 
     A <- A - a (2 (A^-1 + M)^-1 - A) - a kappa (A - F),    since 2 (A^-1 + M)^-1 - A = (A^-1 + M)^-1 (A^-1 - M) A
     B <- B + b (|A| / mu) A^-1 (A - F) A^-1,          A^-1 F A^-1 = (Phi A^-1)'(Phi A^-1) / s + s2 A^-2 / n
 
-A^-1 - M is the gradient in A, but for the derivative of 1 / |A|, which vanishes where A = F.
+A^-1 - M is the gradient in A, but for the derivative of 1 / |A|, which vanishes where A = F. These matrices are kept in
+float64 whatever the features are: M is nearly the inverse of A, and float32 does not hold both ends of either.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class Minimax(Minibatches):
         algebra = (
             cubes * factored(D) + 2.0 * D**3 + products * b * D**2 + b * forward(model)
         )  # forward again for the ascent
-        return cost(self, model, algebra, matrices=6, calls=76.0)
+        wide = 1.0 if self.metric == "flat" else 8.0 / model.like.element_size()
+        return cost(self, model, algebra, matrices=6.0 * wide, calls=76.0)
 
 
 class _Learner(Learner):
@@ -104,7 +106,9 @@ class _Learner(Learner):
         method, model = self.method, self.model
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b, self.kappa, self.mu = method.rate_matrix, method.rate_ascent, method.damping, method.mu
-        self.block = torch.randn(COUNT, model.D, generator=generator(method.seed, "block")).to(model.like)
+        self.wide = model.like.dtype if self.flat else torch.float64
+        block = torch.randn(COUNT, model.D, generator=generator(method.seed, "block"))
+        self.block = block.to(model.like.device, self.wide)
         self.other = Rows(method.seed, model.n, method.batch_size, "ascent")
         if state.matrices:
             self.A, self.B, *rest = (part.clone() for part in state.matrices)
@@ -126,7 +130,7 @@ class _Learner(Learner):
         """F / n."""
         A = now.gram / self.model.n
         A.diagonal().add_(now.s2 / self.model.n)
-        return A
+        return A.to(self.wide)
 
     def _factored(self, point: Point) -> None:
         """Bring A back above s2 I, then its inverse, log determinant and norm up to date."""
@@ -153,7 +157,7 @@ class _Learner(Learner):
         model, point, mu = self.model, self.point, self._mu(t)
         X, y = model.rows(index)
         at, size = model.features(point.parts, X), self.norm
-        self.off, self.s2_before = self._off(at.Phi), point.s2()
+        self.off, self.s2_before = self._off(at.Phi.to(self.wide)), point.s2()
 
         fit = point.gradient(at, y, self.B, -mu / (model.n * size))
         inner = mu * torch.dot(self.B.flatten(), self.off.flatten()).item() / size
@@ -175,7 +179,7 @@ class _Learner(Learner):
             slope = self._off(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * size))
             self.optimiser.move(self.B, slope, self.held, t, self.b)
         else:
-            self._ascended(Phi, self.b * size / self._mu(t))
+            self._ascended(Phi.to(self.wide), self.b * size / self._mu(t))
         within_ball(self.B)
 
     def _stepped(self, mu: float) -> None:

@@ -90,7 +90,8 @@ class _Learner(Learner):
 
     def _exactly(self, now: Exact) -> tuple[Tensor, Tensor]:
         """Both averages as one pass over all rows finds them: Phi'y = F w there."""
-        return now.gram / self.model.n, (now.gram @ now.w + now.s2 * now.w) / self.model.n
+        S, w = now.gram / self.model.n, now.w.double()
+        return S.to(now.w), (S @ w + (now.s2 / self.model.n) * w).to(now.w)
 
     def matrices(self) -> tuple[Tensor, ...]:
         return self.S.clone(), self.c.clone()
