@@ -106,6 +106,25 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     torch.testing.assert_close(learner.B, within_ball(B + learner.b * wanted.norm() / mu * up))
 
 
+@pytest.mark.parametrize("turned", [(-3.0, 0.7), (-0.99, -1.5)])
+def test_a_multiplier_that_noise_turned_is_held_where_the_step_of_a_is_bounded(turned: tuple[float, float]):
+    model, learner = begun(method("minimax", mu=3.0), problem())
+    A = learner.A.clone()
+    values, Q = torch.linalg.eigh(A)
+    along = torch.ones(model.D, dtype=torch.float64)
+    along[[0, -1]] = torch.tensor(turned, dtype=torch.float64)  # of A^-1, in the first and the last eigenvector
+    scale = 3.0 / learner.norm
+    learner.B.copy_((Q * (along / values)) @ Q.T / -scale)
+
+    mean = learner._mean(scale)
+
+    M = (Q * (along.clamp_min(-0.5) / values)) @ Q.T
+    torch.testing.assert_close(learner.B, M / -scale)
+    torch.testing.assert_close(mean, torch.linalg.inv(torch.linalg.inv(A) + M))
+    assert float(torch.linalg.eigvalsh(mean)[-1]) <= 2.0 * float(values[-1]) * (1.0 + 1e-9)
+    assert torch.equal(learner._mean(scale), learner._mean(scale))  # and held it stays
+
+
 def test_projections_are_the_nearest_points():
     A = symmetric(6)
     floor = 0.5

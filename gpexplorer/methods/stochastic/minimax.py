@@ -27,6 +27,8 @@ import param
 import torch
 from torch import Tensor
 
+from ...errors import NotPositiveDefinite
+from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
@@ -40,6 +42,7 @@ from .model import Model
 from .state import State
 from .walking import Minibatches
 
+LEAST = -0.5  # of A^-1, to which M is held: a step of A is bounded then
 POWERS = 2  # products that bring a column of A^-1 nearer to its last eigenvectors
 
 
@@ -213,7 +216,19 @@ class _Learner(Learner):
 
     def _mean(self, scale: float) -> Tensor:
         """(A^-1 + M)^-1, half the harmonic mean of A and M^-1."""
-        return inverted(torch.sub(self.inverse, self.B, alpha=scale), "A^-1 + M")[0]
+        L, info = torch.linalg.cholesky_ex(torch.sub(self.inverse, self.B, alpha=scale).mT)
+        return self._held_mean(scale) if int(info) else torch.cholesky_inverse(L).mT
+
+    def _held_mean(self, scale: float) -> Tensor:
+        """The same where minibatches have turned M beyond -A^-1: first M >= LEAST A^-1, in B too."""
+        if not bool(torch.isfinite(self.B).all()):
+            raise NotPositiveDefinite("A^-1 + M", len(self.B), 0.0, "It holds values that are not finite: lower rates.")
+        L = cholesky(self.A, "A").L
+        turned, Q = torch.linalg.eigh(L.T @ self.B @ L * -scale)  # A^-1/2 M A^-1/2, but for a rotation
+        held, W = turned.clamp_min(LEAST), torch.linalg.solve_triangular(L.T, Q, upper=True)
+        self.B.addmm_(W * ((turned - held) / scale), W.T)
+        V = L @ Q
+        return (V / (1.0 + held)) @ V.T
 
     def _off(self, Phi: Tensor) -> Tensor:
         """A - F / n, as this minibatch sees it."""
