@@ -218,11 +218,13 @@ def test_what_ends_a_measurement_is_a_sentence():
 
 
 def test_watching_memory_sees_what_was_held_and_let_go():
+    pieces = [np.ones(6_000) for _ in range(2_000)]
+    pieces = pieces[-1:]  # 96 MB of the heap are free, but for the system: what lies behind them holds them
     peak = measuring.high_water()
-    held = np.ones(32_000_000)
+    held = [np.ones(6_000) for _ in range(2_000)]
     del held
 
-    assert peak() >= 200e6  # of 256 MB: what earlier tests left may be let go meanwhile
+    assert peak() >= 80e6
 
 
 def test_this_machine_has_a_speed():

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -93,14 +93,19 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
 
 def reuse_memory() -> None:
     """Undo PAGE, where this process was started with it and its C library is glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    mallopt = _of_libc("mallopt")
     if mallopt is not None and "MALLOC_MMAP_THRESHOLD_" in os.environ:
         for name, value in REUSE.items():
             mallopt(name, value)
 
 
 def high_water() -> Callable[[], float]:
-    """Start watching this process's memory; the function returned says how many bytes more it held at most."""
+    """Start watching this process's memory; the function returned says how many bytes more it held at most.
+
+    What is free goes back to the system first, where the C library is glibc: it would hide what takes its place.
+    """
+    if (trim := _of_libc("malloc_trim")) is not None:
+        trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")
         before = _status("VmRSS")
@@ -111,6 +116,11 @@ def high_water() -> Callable[[], float]:
         unit = 1 if sys.platform == "darwin" else 1024
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return lambda: float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most) * unit
+
+
+def _of_libc(name: str) -> Any:
+    """This function of the C library, None where it has none."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def resident() -> float:
