@@ -47,3 +47,12 @@ def test_the_jitter_of_others_is_not_the_runs():
     run.finish(steps=1)
 
     assert run.jitters == {}
+
+
+@pytest.mark.parametrize("key", ["gpcv-admm", "pcg"])
+def test_a_preconditioners_jitter_changes_no_answer_and_is_not_told(key: str):
+    run = Run(registry[key](), problem(-1.0, 0.0))
+    run.finish(steps=3)
+
+    assert run.done == 3
+    assert run.jitters == {}

@@ -38,7 +38,7 @@ def pivoted_root(columns: Columns, diag: Float[Tensor, " n"], rank: int) -> Floa
 def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
     """Root of K_n,r K_rr^-1 K_r,n for the rows given, in the place of these columns. 2 n r^2 flops, n r entries."""
     K = columns(rows)  # [n, r]
-    L_rr = cholesky(K[rows], "K_rr of the preconditioner").L
+    L_rr = cholesky(K[rows], "K_rr of the preconditioner", noted=False).L
     for part in row_blocks(len(K), K.element_size() * len(rows)):
         K[part] = torch.linalg.solve_triangular(L_rr, K[part].T, upper=False).T
     return K
@@ -49,7 +49,7 @@ def enough(K: Float[Tensor, "r r"], left: float) -> int:
 
     r^3 / 3 flops. For rows in random order, what is left by the few is hardly more than that.
     """
-    more = cholesky(K, "K_rr of the preconditioner").L.diagonal().square() > left
+    more = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > left
     return int(more.nonzero().max()) + 1 if bool(more.any()) else 1
 
 
@@ -80,7 +80,7 @@ def woodbury(L: Float[Tensor, "n r"], s2: float) -> Callable[[Tensor], Any]:
     """v [n] or [n, k] -> (L L' + s2 I)^-1 v; 4 n r flops a column, after n r^2 once."""
     inner = L.T @ L
     inner.diagonal().add_(s2)
-    chol = cholesky(inner, "L'L + s2 I of the preconditioner").L
+    chol = cholesky(inner, "L'L + s2 I of the preconditioner", noted=False).L
 
     def apply(v: Tensor) -> Tensor:
         flat = v[:, None] if v.ndim == 1 else v
@@ -98,7 +98,7 @@ def sketched_root(K: Float[Tensor, "b b"], sketch: Float[Tensor, "b r"]) -> Floa
     S = torch.linalg.qr(sketch).Q
     Y = torch.addmm(S, K, S, beta=torch.finfo(K.dtype).eps * float(K.diagonal().sum()))  # (K + shift I) S
     inner = S.T @ Y
-    L = cholesky(0.5 * (inner + inner.T), "S'K S of the sketched block").L
+    L = cholesky(0.5 * (inner + inner.T), "S'K S of the sketched block", noted=False).L
     return torch.linalg.solve_triangular(L, Y.T, upper=False).T
 
 

@@ -155,7 +155,10 @@ def theta_steps() -> Any:
 def cg_iterations() -> Any:
     """Budget of the z step."""
     return param.Integer(
-        100, bounds=(1, None), softbounds=(5, 300), doc="Conjugate gradient iterations of a z step at most, n^2 each."
+        100,
+        bounds=(1, None),
+        softbounds=(5, 300),
+        doc="CG iterations: of conjugate gradients, a z step at most; n^2 each.",
     )
 
 
@@ -165,7 +168,7 @@ def cg_tolerance() -> Any:
         3e-4,
         bounds=(0.0, 1.0),
         softbounds=(1e-8, 1e-2),
-        doc="A z step is solved when about this share of |y| is left between Cz and where it should be.",
+        doc="CG tolerance: a z step is solved when about this share of |y| is left between Cz and where it should be.",
     )
 
 
