@@ -44,4 +44,6 @@ def test_a_piece_leaves_a_row_that_is_drawn_beside_the_paper(monkeypatch: pytest
     assert row["ended"] == "budget"
     assert 0.0 < row["rmse"] < 2.0
     assert math.isfinite(row["nlml"])
-    assert isinstance(figure.plot(pd.DataFrame([row, {**row, "batch": 128}])), hv.Overlay)
+    drawn = figure.plot(pd.DataFrame([row, {**row, "batch": 128}, {**row, "data": "another"}]))
+    assert isinstance(drawn, hv.Layout)
+    assert [panel.opts["title"].split(",")[0] for panel in drawn] == [row["data"], "another"]

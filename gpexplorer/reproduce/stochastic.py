@@ -27,6 +27,7 @@ from ..problem import Problem
 from ..runs.run import Run
 from ..views.palette import CYCLE
 from .base import Figure, Rows, Unit
+from .panels import panels, ticks
 from .stochastic_published import METHODS, printed
 
 FULL: dict[str, Any] = {"optimiser": "adadelta", "rate": 1.0, "minibatches": 500, "evaluate_every": 2}
@@ -97,24 +98,30 @@ def work(unit: Unit) -> Rows:
     ]
 
 
-def plot(value: str, label: str, frame: pd.DataFrame) -> hv.Overlay:
-    """Ours as lines over the batch size, the paper's as crosses; means over splits of the first data set."""
-    first = frame[frame["data"] == frame["data"].iloc[0]]
+def plot(value: str, label: str, frame: pd.DataFrame) -> hv.Layout:
+    """A panel for each data set: means over the splits against the batch size; lines ours, crosses the paper's."""
+    return panels([_panel(value, label, str(name), rows) for name, rows in frame.groupby("data", sort=False)], 3)
+
+
+def _panel(value: str, label: str, name: str, frame: pd.DataFrame) -> hv.Overlay:
     parts: list[hv.Element] = []
-    for method, rows in first.groupby("method", sort=False):
-        means = rows.groupby("batch")[[value, f"{value}_paper"]].mean().reset_index().dropna(subset=[value])
-        colour = COLOURS[str(method)]
-        parts.append(hv.Curve(means, "batch", value, label=str(method)).opts(color=colour, line_width=2))
-        known = means.dropna(subset=[f"{value}_paper"]).rename(columns={value: "ours", f"{value}_paper": value})
-        parts.append(hv.Scatter(known, "batch", value).opts(color=colour, marker="x", size=10))
-    title = f"{frame['data'].iloc[0]}: lines ours, crosses printed"
+    for method, rows in frame.groupby("method", sort=False):
+        means = rows.groupby("batch")[[value, f"{value}_paper"]].mean().reset_index()
+        ours, printed = means[["batch", value]].dropna(), means[["batch", f"{value}_paper"]].dropna()
+        colour, title = COLOURS[str(method)], registry[str(method)].title
+        parts.append(hv.Curve(ours, "batch", value, label=title).opts(color=colour, line_width=2))
+        parts.append(hv.Scatter(ours, "batch", value).opts(color=colour, size=6))
+        parts.append(hv.Scatter(printed.set_axis(["batch", value], axis=1)).opts(color=colour, marker="x", size=10))
+    n, epochs = int(frame["rows"].max()), float(frame["epochs"].max())
     return hv.Overlay(parts).opts(
-        width=640, height=420, show_grid=True, xlabel="rows of a minibatch", ylabel=label, title=title
-    )
+        logx=True, xticks=ticks(frame["batch"]), padding=0.1, show_grid=True, xlabel="rows of a minibatch",
+        ylabel=label, title=f"{name}, {n} rows, {epochs:.0f} epochs",
+    )  # fmt: skip
 
 
 def _figure(number: int, kernel: str, value: str, label: str, paper: str) -> Figure:
     title = f"Shoham and Avron, table {number}: {label}, {kernel} kernel of a network"
+    paper += " Lines are ours; crosses are printed, after 100 epochs of all rows."
     return Figure(f"stochastic-table{number}", title, paper, partial(units, kernel), work, partial(plot, value, label))
 
 
