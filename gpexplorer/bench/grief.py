@@ -30,7 +30,7 @@ from ..methods.grief.mala import randomness, tuning, walk
 from ..methods.grief.priors import log_normal
 from ..methods.grief.rotated import Rotated, fisher, halves, likelihood, rotate
 from ..problem import Dataset
-from .limits import measure, median_seconds
+from .limits import measure, median_seconds, times_as_long
 
 FLAT = 100  # slopes of the lines that compare sizes: as many as every size has
 
@@ -76,8 +76,10 @@ def _setup(grid: Grid, theta: Tensor, train: Dataset, index: Tensor, gemm: float
     phi = median_seconds(lambda: [basis(train.X[rows]) for rows in strips], 3)
     F, A, floor = basis(train.X[strips[0]]), train.y.new_zeros(p, p), 1.0 * n * p * p / gemm
     half = median_seconds(lambda: _added(A, F, len(strips)), 3) * n / (len(strips) * F.shape[1])
+    square = torch.randn(1500, 1500, generator=generator(0, "square"), dtype=A.dtype)
+    share = F.shape[1] * p * p / (2.0 * 1500**3) / times_as_long(lambda: add_gram_(A, F), lambda: square @ square)
     yield f"Phi {phi:.2f} s, {n * p / phi / 1e6:.0f} million entries a second"
-    yield f"Gram {half:.2f} s, {floor / half:.0%} of the floor of n p^2 flops at the GEMM rate"
+    yield f"Gram {half:.2f} s, {share:.0%} of the floor: n p^2 flops at the rate of square products in turns with it"
     both = median_seconds(lambda: products(Leading(grid, index), theta, train), 3)
     yield f"set-up, both streamed: {both:.2f} s"
     now = gram(Leading(grid, index), theta, train)

@@ -31,6 +31,12 @@ def median_seconds(work: Callable[[], object], repeats: int = 15) -> float:
     return sorted(times)[repeats // 2]
 
 
+def times_as_long(work: Callable[[], object], other: Callable[[], object], repeats: int = 15) -> float:
+    """Median of `work`'s seconds over `other`'s, run in turns: a shared machine changes its pace within a minute."""
+    other()
+    return sorted(median_seconds(work, 1) / median_seconds(other, 1) for _ in range(repeats))[repeats // 2]
+
+
 def measure(like: Tensor, n: int, m: int) -> Limits:
     """The floors for a factor of m rows of n numbers, in the precision and on the device of `like`."""
     factor, w, out = like.new_ones(m, n), like.new_ones(m), like.new_empty(n)
