@@ -32,8 +32,10 @@ def median_seconds(work: Callable[[], object], repeats: int = 15) -> float:
 
 
 def times_as_long(work: Callable[[], object], other: Callable[[], object], repeats: int = 15) -> float:
-    """Median of `work`'s seconds over `other`'s, run in turns: a shared machine changes its pace within a minute."""
-    other()
+    """Median of `work`'s seconds over `other`'s, in turns, each after one to warm up.
+
+    A shared machine changes its pace within a minute: what was timed earlier says little.
+    """
     return sorted(median_seconds(work, 1) / median_seconds(other, 1) for _ in range(repeats))[repeats // 2]
 
 
