@@ -30,21 +30,18 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import cholesky
-from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
-from .cones import above, inverted, lifted, within_ball
+from .cones import above, exponent, inverted, lifted, within_ball
 from .costs import cost, factored, forward
 from .exact import Exact, exact
 from .head import Point
 from .learner import Learner, Rows
-from .lowest import COUNT
 from .model import Model
 from .state import State
 from .walking import Minibatches
 
 LEAST = -0.5  # of A^-1, to which M is held
-POWERS = 2  # products that bring a column of A^-1 nearer to its last eigenvectors
 
 
 class Minimax(Minibatches):
@@ -91,10 +88,11 @@ class Minimax(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         D, b = model.D, min(self.batch_size, model.n)
-        cubes, products = (7.0 / 3.0, 8.0) if self.metric == "affine" else (25.0 / 3.0, 6.0)  # A leaves the flat cone
-        algebra = (
-            cubes * factored(D) + 2.0 * D**3 + products * b * D**2 + b * forward(model)
-        )  # forward again for the ascent
+        affine = self.metric == "affine"
+        cubes, products = (3.0, 8.0) if affine else (25.0 / 3.0, 6.0)  # A leaves the flat cone
+        squares = 1.0 + math.log2(exponent(self.rate_matrix)) if affine else 1.0
+        algebra = cubes * factored(D) + 2.0 * squares * D**3 + products * b * D**2
+        algebra += b * forward(model)  # again for the ascent
         wide = 1.0 if self.metric == "flat" else 8.0 / model.like.element_size()
         return cost(self, model, algebra, matrices=6.0 * wide, calls=76.0)
 
@@ -111,8 +109,6 @@ class _Learner(Learner):
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b, self.kappa, self.mu = method.rate_matrix, method.rate_ascent, method.damping, method.mu
         self.wide = model.like.dtype if self.flat else torch.float64
-        block = torch.randn(COUNT, model.D, generator=generator(method.seed, "block"))
-        self.block = block.to(model.like.device, self.wide)
         self.other = Rows(method.seed, model.n, method.batch_size, "ascent")
         if state.matrices:
             self.A, self.B, *rest = (part.clone() for part in state.matrices)
@@ -189,23 +185,15 @@ class _Learner(Learner):
     def _stepped(self, mu: float) -> None:
         """A by its affine step, and by what the noise moved.
 
-        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I: where it fell below s2 I, it is
-        lifted by all it can have fallen; what a noisy multiplier leaves below s2 I then are few eigenvalues, or those
-        of all the features that hardly vary.
+        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I; features that hardly vary all come
+        to rest near s2.
         """
         now = self.point.s2() / self.model.n
         mean = self._mean(mu / self.norm)
         self.A.mul_(1.0 + self.a).sub_(mean, alpha=2.0 * self.a).sub_(self.off, alpha=self.a * self.kappa)
         self.A.diagonal().add_(now - self.s2_before / self.model.n)
-        self.inverse, self.logdet = lifted(self.A, now, self.a * now, self._last(), self.block)
+        self.inverse, self.logdet = lifted(self.A, now, self.a)
         self.norm = self.A.norm().item()
-
-    def _last(self) -> Tensor:
-        """A vector near the last eigenvectors of A before the step."""
-        v = self.inverse[int(self.inverse.diagonal().argmax())]
-        for _ in range(POWERS):
-            v = torch.mv(self.inverse, v / v.norm())
-        return v
 
     def _ascended(self, Phi: Tensor, rate: float) -> None:
         """B by its affine step."""
