@@ -29,9 +29,9 @@ def lifted(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Float[Te
     """A >= floor I, in place, where a step has taken eigenvalues below it by the fraction `rate`; A's inverse, log |A|.
 
     In floors, f(x) = x + c x^-k with c = k^k / (k + 1)^(k + 1) is no less than 1 for any x > 0. With k about 1 / rate,
-    eigenvalues at the floor are lifted by 1 / (e k) of it, and larger ones by next to nothing: 1e-5 at two floors.
-    That takes products with an inverse that is at hand; the nearest matrix would take all eigenvalues, and is left for
-    what has fallen farther. 2 D^3 flops and log2 k products; 10 D^3 more where eigenvalues are computed.
+    eigenvalues at the floor are lifted by 1 / (e k) of it, and larger ones by next to nothing: 3e-7 of two floors where
+    k = 16. That takes products with an inverse that is at hand; the nearest matrix would take all eigenvalues, and is
+    left for what has fallen farther. 2 D^3 flops and log2 k products; 10 D^3 more where eigenvalues are computed.
     """
     floor = max(floor, 4.0 * _blur(A)) * (1.0 + SLACK)
     L, info = torch.linalg.cholesky_ex(A.mT)
