@@ -33,7 +33,7 @@ class Transport(pn.viewable.Viewer):
         self._make_buttons()
         self.scrub = Scrub(self._scrubbed, margin=(6, 16), min_width=180, styles={"flex": "1 1 180px"})
         self.speed = pmui.Select(
-            label="Speed", options=SPEEDS, value=DEFAULT, size="small", width=180, margin=(10, 8, 4, 8),
+            label="Speed", options=SPEEDS, value=DEFAULT, size="small", width=204, margin=(10, 8, 4, 8),
             description="How fast to play at most; heavy steps take the time they take.",
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
