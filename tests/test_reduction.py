@@ -18,7 +18,7 @@ from gpexplorer import kernels
 from gpexplorer.features.choices import Leading
 from gpexplorer.features.grid import Grid
 from gpexplorer.linalg.randomness import generator, some
-from gpexplorer.linalg.reduction import LEAF, add_gram_, mirrored, sum_of_squares, sum_over_rows
+from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, mirrored, sum_of_squares, sum_over_rows
 from gpexplorer.methods.grief.evidence import products, strip_products
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.counting import Counted, Counter
@@ -44,7 +44,7 @@ def test_strips_add_up_to_the_whole(rows: int, shift: float):
     assert sum_of_squares(y.float()) == pytest.approx(float(y @ y), rel=1e-4)
 
 
-@pytest.mark.parametrize("p", [1, 3, LEAF, LEAF + 1, 2 * LEAF + 5, 5 * LEAF])
+@pytest.mark.parametrize("p", [1, 3, TILE, TILE + 1, PANELS * TILE, PANELS * TILE + 1, 517])
 def test_half_of_a_gram_matrix_is_enough(p: int):
     F = torch.randn(p, 40, generator=torch.Generator().manual_seed(p), dtype=torch.float64)
     A = torch.zeros(p, p, dtype=torch.float64)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 STRIP_ROWS = 2**14
-LEAF = 128  # rows of the squares on the diagonal that are computed whole
+PANELS, TILE = 5, 8  # of a triangle of products; rows of a panel are a multiple, as a BLAS likes them
 
 Sums = tuple[Tensor, ...]
 Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
@@ -37,18 +37,15 @@ def sum_over_rows(
 
 
 def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
-    """Add F F' to the lower triangle of A: b p^2 flops and a little, half of a full product.
+    """Add F F' to A on and below the diagonal, and somewhat above it: 6/5 b p^2 flops, where a product takes 2 b p^2.
 
-    Halved until a square is small, so that all but a few flops are in products as large as there are: panels of equal
-    width, the other way to leave half out, are thinner, and half as much again is computed in vain.
+    In panels that end on the diagonal. More of them compute less in vain, in products so thin that they take longer.
     """
-    half = len(A) // 2
-    if len(A) <= LEAF:
-        A.addmm_(F, F.T)
-        return
-    add_gram_(A[:half, :half], F[:half])
-    A[half:, :half].addmm_(F[half:], F[:half].T)
-    add_gram_(A[half:, half:], F[half:])
+    p = len(A)
+    width = TILE * -(-p // (PANELS * TILE))
+    for begin in range(0, p, width):
+        end = min(begin + width, p)
+        A[begin:end, :end].addmm_(F[begin:end], F[:end].T)
 
 
 def mirrored(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
