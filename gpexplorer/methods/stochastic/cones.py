@@ -12,8 +12,8 @@ from ...linalg.cholesky import cholesky
 
 SLACK = 1e-6  # by which lifted eigenvalues clear the floor, so that rounding does not ask for the next lift
 CLEAR = 0.5  # floors over eigenvalues, their sum: less, and none is near the floor
-FALLEN = 4.0  # (floor / eigenvalue)^k, its root mean square: e where all fell by the rate; more, and some fell farther
-STEEPEST = 6  # log2 of the largest k
+FALLEN = 4.0  # (floor / eigenvalue)^k, its root mean square: less where all fell by a rate below 1/2
+STEEPEST = 6  # squarings: k is 64 at most
 
 
 def above(A: Float[Tensor, "D D"], floor: float) -> Float[Tensor, "D D"]:
@@ -33,24 +33,25 @@ def lifted(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Float[Te
     k = 16. That takes products with an inverse that is at hand; the nearest matrix would take all eigenvalues, and is
     left for what has fallen farther. 2 D^3 flops and log2 k products; 10 D^3 more where eigenvalues are computed.
     """
-    floor = max(floor, 4.0 * _blur(A)) * (1.0 + SLACK)
+    floor = max(floor, 4.0 * _blur(A))
     L, info = torch.linalg.cholesky_ex(A.mT)
     if int(info):
         return inverted(_projected(A, floor), "A")
-    inverse = torch.cholesky_inverse(L).mT
-    Y, k = inverse * floor, exponent(rate)
+    inverse, logdet = _by_factor(L)
+    least, squares = (1.0 + SLACK) * floor, squarings(rate)
+    Y, k = inverse * least, 2**squares
     if Y.trace().item() < CLEAR:
-        return inverse, 2.0 * L.diagonal().log().sum().item()
-    for _ in range(int(math.log2(k))):
+        return inverse, logdet
+    for _ in range(squares):
         Y = torch.mm(Y, Y)
     if Y.norm().item() > FALLEN * math.sqrt(len(A)):
         return inverted(_projected(A, floor), "A")
-    return inverted(A.add_(Y, alpha=floor * (k / (k + 1)) ** k / (k + 1)), "A")
+    return inverted(A.add_(Y, alpha=least * (k / (k + 1)) ** k / (k + 1)), "A")
 
 
-def exponent(rate: float) -> int:
-    """The power of two next below 1 / rate."""
-    return 2 ** min(max(math.floor(-math.log2(rate)), 0), STEEPEST)
+def squarings(rate: float) -> int:
+    """log2 k, for the largest power of two k that is no more than 1 / rate."""
+    return min(max(math.floor(-math.log2(rate)), 0), STEEPEST)
 
 
 def _blur(A: Tensor) -> float:
@@ -74,8 +75,12 @@ def inverted(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], 
     L, info = torch.linalg.cholesky_ex(A.mT)  # symmetric: column by column, as LAPACK has it
     if int(info):
         L = cholesky(A, name).L
-    symmetric = torch.cholesky_inverse(L).mT  # lies row by row, like all that it is added to
-    return symmetric, 2.0 * L.diagonal().log().sum().item()
+    return _by_factor(L)
+
+
+def _by_factor(L: Tensor) -> tuple[Tensor, float]:
+    """The inverse, which lies row by row like all that it is added to, and the log determinant."""
+    return torch.cholesky_inverse(L).mT, 2.0 * L.diagonal().log().sum().item()
 
 
 def within_ball(B: Float[Tensor, "D D"]) -> Float[Tensor, "D D"]:

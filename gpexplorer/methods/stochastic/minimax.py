@@ -32,7 +32,7 @@ from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
-from .cones import above, exponent, inverted, lifted, within_ball
+from .cones import above, inverted, lifted, squarings, within_ball
 from .costs import cost, factored, forward
 from .exact import Exact, exact
 from .head import Point
@@ -88,12 +88,12 @@ class Minimax(Minibatches):
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         D, b = model.D, min(self.batch_size, model.n)
-        affine = self.metric == "affine"
-        cubes, products = (3.0, 8.0) if affine else (25.0 / 3.0, 6.0)  # A leaves the flat cone
-        squares = 1.0 + math.log2(exponent(self.rate_matrix)) if affine else 1.0
+        cubes, squares, products, wide = 25.0 / 3.0, 1.0, 6.0, 1.0  # A leaves the flat cone
+        if self.metric == "affine":
+            cubes, squares, products = 3.0, 1.0 + squarings(self.rate_matrix), 8.0
+            wide = 8.0 / model.like.element_size()
         algebra = cubes * factored(D) + 2.0 * squares * D**3 + products * b * D**2
         algebra += b * forward(model)  # again for the ascent
-        wide = 1.0 if self.metric == "flat" else 8.0 / model.like.element_size()
         return cost(self, model, algebra, matrices=6.0 * wide, calls=76.0)
 
 
