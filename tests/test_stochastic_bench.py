@@ -1,13 +1,48 @@
-"""The bench of minibatches: a million rows in a file, and learning that is gone on with where it was stopped."""
+"""The bench of minibatches: pieces in turns, a million rows in a file, learning that goes on where it was stopped."""
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
+import pytest
+
 from gpexplorer import Spec
-from gpexplorer.bench import learning, streaming
+from gpexplorer.bench import learning, limits, stochastic, streaming
 from gpexplorer.runs import Store
+
+
+def test_every_method_stands_beside_the_floor_and_its_rivals():
+    title, head, *lines = stochastic.report("hypercube", "float32", {"batch_size": 8, "width": 6}, ("scgd", "bsgd"), 2)
+
+    assert "b = 8, D = 6" in title
+    assert re.search(r"GEMM \d+ GF/s", title)
+    assert head.split() == ["ms", "a", "minibatch", "median", "least"]
+    labels = [line[:32].strip() for line in lines]
+    assert labels[:5] == [stochastic.FLOOR, stochastic.PLAIN, "GPyTorch SVGP, its own modules", "scgd", "bsgd"]
+    assert labels[5:] == ["rows of SCGD", "network, forward and back", "optimiser"]
+    assert "1.0 x floor" in lines[0]
+    assert lines[1].endswith("1.00 x plain torch")
+    for line in lines:
+        middle, least = map(float, line[32:].split()[:2])
+        assert least <= middle
+
+
+def test_what_is_timed_in_turns_is_compared_round_by_round(monkeypatch: pytest.MonkeyPatch):
+    now, pace = [0.0], iter([1.0, 1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 10.0, 2.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(limits.time, "perf_counter", lambda: now[0])
+
+    def takes(seconds: float):
+        def work() -> None:
+            now[0] += seconds * next(pace)
+
+        return work
+
+    took = limits.in_turns({"one": takes(3.0), "other": takes(2.0)}, rounds=3)
+
+    assert took == {"one": [3.0, 30.0, 6.0], "other": [2.0, 20.0, 4.0]}
+    assert limits.ratio(took["one"], took["other"]) == 1.5
 
 
 def test_a_million_rows_of_twenty_numbers_stay_within_a_gigabyte():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -20,23 +21,40 @@ class Limits(NamedTuple):
     load: float  # processes running in the last minute
 
 
+def seconds(work: Callable[[], object]) -> float:
+    """Wall seconds of `work`."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
 def median_seconds(work: Callable[[], object], repeats: int = 15) -> float:
     """Median wall seconds of `work`, after one run to warm up."""
     work()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[repeats // 2]
+    return median(seconds(work) for _ in range(repeats))
+
+
+def in_turns(works: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, list[float]]:
+    """Wall seconds of each in every round, each time after one run to warm up.
+
+    A shared machine changes its pace within a minute: only what was timed in the same round can be compared.
+    """
+    took: dict[str, list[float]] = {label: [] for label in works}
+    for _ in range(rounds):
+        for label, work in works.items():
+            took[label].append(median_seconds(work, 1))
+    return took
+
+
+def ratio(times: Sequence[float], others: Sequence[float]) -> float:
+    """Median, over rounds, of one's seconds over the other's."""
+    return median(mine / theirs for mine, theirs in zip(times, others, strict=True))
 
 
 def times_as_long(work: Callable[[], object], other: Callable[[], object], repeats: int = 15) -> float:
-    """Median of `work`'s seconds over `other`'s, in turns, each after one to warm up.
-
-    A shared machine changes its pace within a minute: what was timed earlier says little.
-    """
-    return sorted(median_seconds(work, 1) / median_seconds(other, 1) for _ in range(repeats))[repeats // 2]
+    """How many times as long as the other `work` takes, in turns."""
+    took = in_turns({"work": work, "other": other}, repeats)
+    return ratio(took["work"], took["other"])
 
 
 def measure(like: Tensor, n: int, m: int) -> Limits:

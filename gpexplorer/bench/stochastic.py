@@ -1,7 +1,8 @@
 """A minibatch of every method, beside the arithmetic it cannot do without and beside plain torch and GPyTorch.
 
 The floor is measured in the same process: the network's products forward and back, 6 b (size) flops, and a Cholesky
-factor with its inverse, D^3 flops. Plain torch is SCGD as one would write it: modules, autograd, torch's Adam.
+factor with its inverse, D^3 flops. Plain torch is SCGD as one would write it: modules, autograd, torch's Adam. All take
+turns, and ratios are of the same round: they hold where a shared machine's milliseconds do not.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, cast
 
 import torch
@@ -25,10 +28,12 @@ from ..problem import Problem
 from ..runs.run import Run
 from ..runs.spec import Spec
 from . import learning, streaming
-from .limits import median_seconds
+from .limits import in_turns, ratio
 
+PACE, FLOOR, PLAIN = "a square product", "floor: products and factor", "plain torch SCGD"
 METHODS = ("scgd", "minimax", "bsgd", "svgp")
-REPEATS = 20  # minibatches a timing
+REPEATS = 20  # minibatches of a timing
+SQUARE = 600  # rows of the product that tells the machine's pace
 WHOLE = 10**6  # minibatches of a step: an epoch, which is the most
 
 
@@ -58,25 +63,27 @@ def command(  # noqa: PLR0913 - one argument an option
             typer.echo(line)
 
 
-def report(name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...]) -> Iterator[str]:
-    """Lines of the timings, each as soon as it is known."""
-    first = _run(name, dtype, "scgd", settings)
-    problem, b, D = first.problem, settings["batch_size"], settings["width"]
-    load = os.getloadavg()[0]
-    yield f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, load {load:.2f}"
-    floor = median_seconds(_arithmetic(problem, b, D), 30)
-    yield f"{'floor: products and factor':<32}{1e3 * floor:8.2f} ms"
-    rivals = {"plain torch SCGD": _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
-    took = {label: median_seconds(step, 30) for label, step in rivals.items()}
-    for key in methods:
-        learner = _learner(_run(name, dtype, key, settings))
-        took[key] = _minibatch(learner)
-        if key == "scgd":
-            pieces = _parts(learner)
-            took |= {**pieces, "  head, which is the rest": took[key] - sum(pieces.values())}
-    plain = took["plain torch SCGD"]
-    for label, value in took.items():
-        yield f"{label:<32}{1e3 * value:8.2f} ms{value / floor:8.1f} x floor{value / plain:8.2f} x plain torch"
+def report(
+    name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...], rounds: int = 15
+) -> Iterator[str]:
+    """Lines of the timings. All are timed in turns, so that ratios hold while the machine changes its pace."""
+    problem, b, D = _run(name, dtype, "scgd", settings).problem, settings["batch_size"], settings["width"]
+    learners = {key: _learner(_run(name, dtype, key, settings)) for key in methods}
+    square = torch.randn(SQUARE, SQUARE, generator=torch.Generator().manual_seed(0)).to(problem.train.y)
+    rivals = {PLAIN: _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
+    once = {FLOOR: _arithmetic(problem, b, D), **rivals, **{key: _minibatch(each) for key, each in learners.items()}}
+    if "scgd" in learners:
+        once |= _parts(learners["scgd"])
+    took = in_turns({PACE: lambda: square @ square, **{label: _several(work) for label, work in once.items()}}, rounds)
+    gemm = 2e-9 * SQUARE**3 / median(took.pop(PACE))
+    yield (
+        f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, "
+        f"load {os.getloadavg()[0]:.2f}, GEMM {gemm:.0f} GF/s"
+    )
+    yield f"{'ms a minibatch':<32}  median   least"
+    for label, times in took.items():
+        ms = f"{1e3 * median(times) / REPEATS:8.2f}{1e3 * min(times) / REPEATS:8.2f}"
+        yield f"{label:<32}{ms}{ratio(times, took[FLOOR]):8.1f} x floor{ratio(times, took[PLAIN]):8.2f} x plain torch"
 
 
 def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
@@ -92,37 +99,43 @@ def _learner(run: Run) -> Learner:
     return cast(Learner, method.learner(Model(method, run.problem), next(method.steps(run.problem)).state))
 
 
-def _minibatch(learner: Learner) -> float:
-    """Seconds of one minibatch, the median over runs of several."""
-    t = 0
+def _several(work: Callable[[], object]) -> Callable[[], object]:
+    """The same, often enough to be timed."""
 
     def several() -> None:
-        nonlocal t
         for _ in range(REPEATS):
-            learner.move(t)
-            t += 1
+            work()
 
-    several()
-    return median_seconds(several, 15) / REPEATS
+    return several
 
 
-def _parts(learner: Learner) -> dict[str, float]:
-    """Seconds of a minibatch's pieces, each on its own, but for the head: averages, factor, inverse."""
+def _minibatch(learner: Learner) -> Callable[[], object]:
+    """The next minibatch."""
+    t = count()
+    return lambda: learner.move(next(t))
+
+
+def _parts(learner: Learner) -> dict[str, Callable[[], object]]:
+    """A minibatch's pieces, each on its own, but for the head: averages, factor, inverse."""
     model, point, index = learner.model, learner.point, learner.rows(0)
     X, _ = model.rows(index)
     G, still = torch.ones_like(model.features(point.parts, X).Phi), point.x.clone()
+    averages = tuple(held.clone() for held in learner.averages)
 
+    @torch.inference_mode()
     def network() -> None:
         at = model.features(point.parts, X)
         model.pullback(point.parts, at, G.clone(), point.into)
 
-    pieces = {
-        "rows": lambda: model.rows(index),
-        "network, forward and back": network,
-        "optimiser": lambda: learner.optimiser.move(still, point.g, learner.averages, 1, 0.0),
+    @torch.inference_mode()
+    def optimiser() -> None:
+        learner.optimiser.move(still, point.g, averages, 1, 0.0)
+
+    return {
+        "  rows of SCGD": lambda: model.rows(index),
+        "  network, forward and back": network,
+        "  optimiser": optimiser,
     }
-    with torch.inference_mode():
-        return {f"  {label}": median_seconds(piece, 60) for label, piece in pieces.items()}
 
 
 def _arithmetic(problem: Problem, b: int, D: int) -> Callable[[], Any]:
