@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -113,14 +114,14 @@ Choose = Callable[[Fit, int], Tensor]  # the fit so far, how many -> rows that j
 
 def grow(method: Any, problem: Problem, resume: State | None, choose: Choose) -> Steps:
     """Learn theta on a subset, then `growth` rows a step until there are `num_regressors`, or none is left."""
-    state = resume
+    state, without = resume, 0.5 * float(problem.train.y @ problem.train.y)  # E of no row, whatever theta is
     if state is None:
         none = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
         state = State(0, "learn", 0, problem.theta.clone(), none)
-        yield Step(state, Info("start"))
+        yield Step(state, Info("start", without))
     if state.phase == "learn":
         if method.learn:
-            state = yield from learning(method, problem, state, Info)
+            state = yield from learning(method, problem, state, partial(Info, objective=without))
         state = state._replace(phase="grow", position=0)
 
     fit, most = Fit(problem, state.theta, method.num_regressors), min(method.num_regressors, len(problem.train))

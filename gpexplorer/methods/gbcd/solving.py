@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +47,7 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a step reports. Channels are nan where they do not apply."""
+    """What a step reports. Channels are nan where they do not apply; f(0) = 0 whatever theta is."""
 
     phase: str
     objective: float = math.nan
@@ -67,10 +68,10 @@ def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -
     if state is None:
         zero = torch.zeros_like(problem.train.y)
         state = State(0, "learn", 0, problem.theta.clone(), zero, (), math.inf, none)
-        yield Step(state, Info("start"))
+        yield Step(state, Info("start", 0.0))
     if state.phase == "learn":
         if method.learn:
-            state = yield from learning(method, problem, state, Info)
+            state = yield from learning(method, problem, state, partial(Info, objective=0.0))
         state = state._replace(phase="solve", position=0)
 
     system = System(problem, state.theta, method.cache * GIGABYTE, method.mixed, method.map)
@@ -132,7 +133,7 @@ def _info(system: System, move: Move, largest: float, drift: float) -> Info:
     return Info("solve", value, largest, float(move.gradient.norm()), drift=drift, active=active, gains=gains)
 
 
-def learning(method: Any, problem: Problem, state: Any, report: Any) -> Generator[Step, None, Any]:
+def learning(method: Any, problem: Problem, state: Any, report: Callable[..., Any]) -> Generator[Step, None, Any]:
     """Maximum likelihood on a subset, for any state and info; resumed by replaying its evaluations."""
     for k, best in enumerate(learn_on_subset(problem, method.seed, method.subset, method.evaluations)):
         if k < state.position:

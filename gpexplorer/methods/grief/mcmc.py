@@ -52,7 +52,7 @@ class GriefMCMC(Method):
         "acceptance": r"z' = z + \tfrac{\epsilon^2}{2} D\,\nabla\log p(z \mid y) + \epsilon D^{1/2}\xi",
     }
     channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "NLML: of the subset at first, then mean of the chains", "nat"),
+        channel("objective", "NLML, subset then mean of chains", "nat"),
         channel("acceptance", "acceptance"),
         channel("step_size", "step size", log=True),
         channel("rhat", "largest R-hat"),

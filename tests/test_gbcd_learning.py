@@ -1,0 +1,35 @@
+"""While hyperparameters are learned no weight is known yet, and the objective is that of no weights."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from oracles_gbcd import SHIFTS, quick, wavy
+
+ASKED = {"learn": True, "evaluations": 4, "subset": 30}
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ["gbcd", "cg", "cholesky"])
+def test_the_quadratic_is_zero_until_weights_are_solved_for(key: str, shift: float):
+    steps = [step.info for step in islice(quick(key, **ASKED).steps(wavy(shift)), 8)]
+
+    before = [info for info in steps if info.phase != "solve"]
+    assert [info.phase for info in before] == ["start", *["learn"] * (len(before) - 1)]
+    assert [info.objective for info in before] == [0.0] * len(before)
+    assert len({info.evidence for info in before[1:]}) > 1
+    assert steps[len(before)].objective < 0.0
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ["subset-of-regressors", "matching-pursuit"])
+def test_without_a_row_the_squares_are_those_of_the_targets(key: str, shift: float):
+    task = wavy(shift)
+    steps = [step.info for step in islice(quick(key, **ASKED, num_regressors=8, growth=4).steps(task), 8)]
+
+    before = [info.objective for info in steps if info.phase != "grow"]
+    assert len(before) > 2
+    assert before == pytest.approx([0.5 * float(task.train.y.square().sum())] * len(before), rel=1e-12)
+    assert before[-1] > steps[len(before)].objective > 0.0
