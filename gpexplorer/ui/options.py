@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import panel_material_ui as pmui
 import param
 
 FLAT = "(2-D)"  # ends the label of an option that is for two inputs only
+LETTER, FRAME = 8.2, 46  # pixels: the width of a letter, what stands around a name
+WIDTHS = 104, 280  # least and most of a selector
+FINE = {".MuiSelect-select": {"fontSize": "0.875rem"}}
 
 
 def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
@@ -35,7 +38,8 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, cha
     if isinstance(setting, param.Boolean):
         widget = pmui.Checkbox(**held)
     elif isinstance(setting, param.Selector):
-        widget = pmui.Select(options=setting.get_range(), size="small", width=122, **held)
+        names = setting.get_range()
+        widget = pmui.Select(options=names, size="small", width=_room(names), sx=FINE, **held)
     elif isinstance(setting, param.Integer):
         widget = pmui.IntInput(start=low, end=high, size="small", width=110, **held)
     elif isinstance(setting, param.Number):
@@ -49,3 +53,9 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, cha
 
     widget.param.watch(choose, "value_throttled" if hasattr(widget, "value_throttled") else "value")
     return widget
+
+
+def _room(names: Iterable[str]) -> int:
+    """Pixels in which the longest name is whole."""
+    least, most = WIDTHS
+    return min(max(FRAME + round(LETTER * max(map(len, names), default=0)), least), most)

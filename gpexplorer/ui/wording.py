@@ -9,7 +9,7 @@ def number(value: float) -> str:
     """Four figures, or a dash where there is none."""
     if not math.isfinite(value):
         return "—"
-    return f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}".replace("-", "−")
+    return (f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
 
 
 def nbytes(size: float) -> str:

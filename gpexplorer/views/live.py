@@ -43,7 +43,7 @@ class Live:
         self.figure = plot.state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.toolbar_inner = True  # over the picture, where a pointer is: no empty line above the legend
-        self.figure.toolbar.update(logo=None, autohide=True, styles=WIDE)
+        self.figure.toolbar.update(logo=None, autohide=True)
         self.figure.add_tools(svg_tool(self.figure))
         brush(self.figure, layers)
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
@@ -72,6 +72,7 @@ class Live:
     def set_theme(self, theme: str) -> None:
         """Colours of "light" or "dark"."""
         paint(self.figure, theme)
+        self.figure.toolbar.styles = {**WIDE, "background-color": self.figure.background_fill_color}
         ink = self.figure.title.text_color
         for bar in self.figure.select({"type": ColorBar}):
             bar.update(background_fill_alpha=0.0, major_label_text_color=ink, title_text_color=ink)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bokeh.models import CustomAction, CustomJS
 
-INK = "%237f8c99"  # a colour's hash would end the address
+INK = "rgb(127,140,153)"  # a colour's hash would end the address, and Bokeh quotes what is quoted already
 WORD = f"<text x='12' y='16' font-family='sans-serif' font-size='10' text-anchor='middle' fill='{INK}'>SVG</text>"
 ICON = f"data:image/svg+xml;utf8,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'>{WORD}</svg>"
 SAVE = """

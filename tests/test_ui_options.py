@@ -1,0 +1,53 @@
+"""What stands above a picture: selectors in which the longest name is whole, tools in the colours of the theme."""
+
+from __future__ import annotations
+
+import panel_material_ui as pmui
+import param
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.ui.options import FRAME, WIDTHS, options
+from gpexplorer.views.convergence import Convergence
+from gpexplorer.views.live import Live
+from gpexplorer.views.saving import ICON
+
+
+class Choice(param.Parameterized):
+    """A view as far as its widgets go."""
+
+    short = param.Selector(default="a", objects=["a", "bc"])
+    long = param.Selector(default="a", objects=["a", "a hyperparameter"])
+    longest = param.Selector(default="a", objects=["a", 60 * "b"])
+
+
+def test_a_selector_has_room_for_its_longest_name():
+    view = Choice()
+    box = options(lambda: view, 1, lambda: None)
+
+    assert box is not None
+    short, long, longest = (widget.width for widget in box if isinstance(widget, pmui.Select))
+    assert (short, longest) == WIDTHS
+    assert short < long < longest
+    assert long > FRAME + 8 * len("a hyperparameter")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_tools_lie_on_the_paper_of_the_theme(theme: str):
+    run = gpx.Spec("cg", {"learn": False}, data={"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3}).open()
+    run.finish(steps=3)
+    view = Convergence()
+    assert view.applies(run)
+    live = Live(view, view.data(run, len(run.trace) - 1), theme)
+
+    papers = {theme: live.figure.background_fill_color}
+    live.set_theme(other := "dark" if theme == "light" else "light")
+    papers[other] = live.figure.background_fill_color
+
+    assert papers["light"] != papers["dark"]
+    assert live.figure.toolbar.styles["background-color"] == papers[other]
+    assert live.figure.toolbar.styles["min-width"] == "220px"
+
+
+def test_the_address_of_the_icon_survives_being_quoted_once_more():
+    assert not {"#", "%"} & set(ICON)
