@@ -18,32 +18,25 @@ from torch import Tensor
 
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .conjugate import Point, conjugated
 from .costs import cost
-from .solving import CHANNELS, GIGABYTE, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import GIGABYTE, State
 from .system import Move, System, moved
 
 
-class AlternatingProjections(Method):
+class AlternatingProjections(Solver):
     """The exact GP, solved by the blocks of a fixed partition, that of the largest gradient next."""
 
     key: ClassVar[str] = "alternating-projections"
     title: ClassVar[str] = "Alternating projections"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Wu et al. (2024). Large-scale Gaussian processes via alternating projection. AISTATS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "block": r"k = \arg\max_k \|g_{B_k}\|,\quad A_{B_kB_k}\,t = -g_{B_k}",
         "factors": r"A_{B_kB_k} = L_k L_k^\top\ \text{once}",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     block = settings.block()
     factors = param.Number(
@@ -53,20 +46,10 @@ class AlternatingProjections(Method):
         doc="Gigabytes for factors of blocks, n block numbers in all; beyond it they are made again, 0 keeps none.",
     )
     conjugate = settings.conjugate(0)
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._projections)
-
-    def _projections(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         """The partition and its factors outlive a refresh: they depend on theta alone."""
         at, memory, turn = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         if "blocks" not in system.made:
@@ -83,9 +66,6 @@ class AlternatingProjections(Method):
             at, memory = conjugated(at, to, memory, self.conjugate, turn)
             turn += 1
             yield Move(at.alpha, at.gradient, memory, rows)
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         """Of a step whose block is met again."""

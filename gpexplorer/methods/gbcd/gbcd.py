@@ -20,35 +20,28 @@ import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .conjugate import Point, conjugated
 from .costs import CONJUGATED, JOINING, cost
 from .growing import Block, Coarse
-from .solving import CHANNELS, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import State
 from .system import Move, System
 
 
-class GBCD(Method):
+class GBCD(Solver):
     """The exact GP, solved by blocks of rows chosen for what they bring."""
 
     key: ClassVar[str] = "gbcd"
     title: ClassVar[str] = "Greedy block coordinate descent"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "block": r"\min_{t}\ \tfrac12 t^\top A_{BB}\,t + g_B^\top t,\quad |B| = b",
         "coarse": r"\min_{t,t_C} f(\alpha + e_B t + e_C t_C)",
         "conjugate": r"\min_c f(\alpha + P c),\quad P = [t, p_1, p_2]",
         "chunk": r"s = \arg\max_i\ e_i^2 / 2A_{ii},\quad e = g + A_{:B}\,t",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     block = settings.block()
     chunk = param.Integer(
@@ -71,20 +64,10 @@ class GBCD(Method):
         "that those before them leave; 0 is published.",
     )
     conjugate = settings.conjugate(2)
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._blocks)
-
-    def _blocks(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         """Iterations from alpha on; the gradient is the only thing carried, and is exact when taken up again."""
         at, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         if "coarse" not in system.made:
@@ -125,9 +108,6 @@ class GBCD(Method):
             return None
         drawn = torch.randperm(len(taken), generator=generator(self.seed, "pool", *place))[:count].to(taken.device)
         return drawn if int((~taken[drawn]).sum()) >= take else None
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)

@@ -13,30 +13,23 @@ from ...features.grid_root import grid_root
 from ...linalg.krylov import Iterate, cg, from_residual
 from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .costs import cost
-from .solving import CHANNELS, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import State
 from .system import Move, System
 
 SHIFT = 0.1  # of the noise, on the diagonal of drawn pivots: well above the rounding of columns, and no iteration more
 
 
-class PreconditionedCG(Method):
+class PreconditionedCG(Solver):
     """The exact GP, solved by conjugate gradients in coordinates where the kernel is nearly the identity."""
 
     key: ClassVar[str] = "pcg"
     title: ClassVar[str] = "Preconditioned conjugate gradients"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + \sigma^2 I,\quad \kappa(M^{-1}A) \to 1"}
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     rank = param.Integer(
         100,
@@ -50,20 +43,10 @@ class PreconditionedCG(Method):
         doc="pivoted: rows of most residual variance in turn; nystrom: random rows; drawn: random, by the variance "
         "that others leave; grief: eigenfunctions of a grid.",
     )
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._iterations)
-
-    def _iterations(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         """As `cg`, with M^-1 r in the place of r where directions are made."""
         if "preconditioner" not in system.made:
             system.made["preconditioner"] = self._preconditioner(system)
@@ -94,9 +77,6 @@ class PreconditionedCG(Method):
             order = torch.randperm(system.n, generator=generator(self.seed, "preconditioner"))
             root = nystrom_root(columns, order[:rank].to(system.y.device))
         return woodbury(root, system.s2)
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)

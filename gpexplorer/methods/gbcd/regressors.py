@@ -8,21 +8,16 @@ E falls by (k_i'(y - f) - s2 f_i)^2 / (2 (|k_i|^2 + s2 k_ii))           when row
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
-from ...objectives import noise_variance, nystrom
-from ...posteriors import nystrom_posterior
-from ...problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel, take
-from ..base import Steps
+from ...objectives import noise_variance
+from ...problem import Channel, Cost, Problem, channel, take
 from .costs import ENTRY, GAINS, REGRESSORS, filling
-from .solving import learning
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "penalised squares E", monotone=True),
@@ -107,47 +102,6 @@ class Fit:
             gain[block] = slope.square() / (2.0 * (K.square().sum(1) + self.s2 * self.diag[at]))
         floor = 1e2 * torch.finfo(gain.dtype).eps * float(self.diag.max())
         return gain.masked_fill(self.left[rows] <= floor, -torch.inf)
-
-
-Choose = Callable[[Fit, int], Tensor]  # the fit so far, how many -> rows that join, fewer where none is worth it
-
-
-def grow(method: Any, problem: Problem, resume: State | None, choose: Choose) -> Steps:
-    """Learn theta on a subset, then `growth` rows a step until there are `num_regressors`, or none is left."""
-    state, without = resume, 0.5 * float(problem.train.y @ problem.train.y)  # E of no row, whatever theta is
-    if state is None:
-        none = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
-        state = State(0, "learn", 0, problem.theta.clone(), none)
-        yield Step(state, Info("start", without))
-    if state.phase == "learn":
-        if method.learn:
-            state = yield from learning(method, problem, state, partial(Info, objective=without))
-        state = state._replace(phase="grow", position=0)
-
-    fit, most = Fit(problem, state.theta, method.num_regressors), min(method.num_regressors, len(problem.train))
-    for joined in state.inducing.split(method.chunk):
-        fit.join(joined)
-    while fit.m < most:
-        before = fit.m
-        while fit.m < min(before + method.growth, most):
-            new = choose(fit, min(method.chunk, before + method.growth - fit.m, most - fit.m))
-            if not len(new):
-                break
-            fit.join(new)
-        if fit.m == before:
-            return Outcome("converged", f"No row is left that {fit.m} regressors do not explain already.")
-        state = state._replace(step=state.step + 1, position=state.position + 1, inducing=fit.rows.clone())
-        yield Step(state, Info("grow", fit.value, jitter=fit.jitter, active=fit.rows[before:].clone()))
-    return Outcome("converged", f"All {most} regressors are chosen and the weights are those of least squares.")
-
-
-def regressors_posterior(problem: Problem, state: State) -> Posterior:
-    """Mean of the sum over rows; variance of the projected process, which far from the rows is the prior's."""
-    kernel, theta = problem.kernel, state.theta
-    if not len(state.inducing):
-        return lambda X: Prediction(problem.train.y.new_zeros(len(X)), kernel.diag(theta, X))
-    Z = problem.train.rows(state.inducing).X
-    return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, problem.train, Z))
 
 
 def regressors_cost(problem: Problem, most: int, growth: int, chunk: int, candidates: int) -> Cost:

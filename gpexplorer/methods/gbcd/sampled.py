@@ -22,31 +22,24 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...linalg.preconditioners import largest_eigenvalue, sketched_root, woodbury
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .costs import SKETCH, cost
-from .solving import CHANNELS, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import State
 from .system import Move, System, moved
 
 
-class SampledBlocks(Method):
+class SampledBlocks(Solver):
     """The exact GP, solved by random blocks of which only a sketch is inverted, with momentum."""
 
     key: ClassVar[str] = "block-nystrom"
     title: ClassVar[str] = "Sampled blocks, Nyström and momentum"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Rathore et al. (2025). Have ASkotch: a neat solution for large-scale KRR. JMLR."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "rank": r"d = (\hat K_{BB}+\rho I)^{-1} g_B / \lambda_1",
         "momentum": r"z = a v + (1-a) x,\quad v \leftarrow \beta v + (1-\beta) z - \gamma d",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     block = settings.block()
     rank = param.Integer(
@@ -56,20 +49,10 @@ class SampledBlocks(Method):
         doc="Rank of the sketch that stands for a block; 0 inverts the block itself, at block^3 / 3 flops.",
     )
     momentum = param.Boolean(True, doc="Accelerate: the answer is moved on from a point ahead of it.")
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._blocks)
-
-    def _blocks(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         """Columns of `at` are x and v, those of `slope` their gradients; z is a mixture of the two."""
         b, beta, gamma, a = self._pace(system)
         at = torch.stack([state.alpha, *(state.memory or (state.alpha,))], 1)  # [n, 2]
@@ -123,9 +106,6 @@ class SampledBlocks(Method):
         apply = woodbury(root, system.s2 + max(least, 0.0))
         pace = max(largest_eigenvalue(A_BB, apply, drawn[:, 0]), 1.0)
         return lambda g: apply(g) / pace
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)

@@ -18,26 +18,20 @@ import torch
 
 from ...linalg.preconditioners import largest_eigenvalue
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Channel, Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .costs import cost
-from .solving import RESTLESS, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import RESTLESS, State
 from .system import Move, System, moved
 
 
-class StochasticDual(Method):
+class StochasticDual(Solver):
     """The exact GP, approached by small steps on random coordinates."""
 
     key: ClassVar[str] = "sdd"
     title: ClassVar[str] = "Stochastic dual descent"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Lin et al. (2024). Stochastic gradient descent for Gaussian processes done right. ICLR."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "rate": r"d_I = \beta\,\tfrac{n}{b}\,g_I(x+\rho v),\quad \beta = \text{rate}/\lambda_1",
         "momentum": r"v \leftarrow \rho v - d,\quad x \leftarrow x + v",
@@ -60,20 +54,10 @@ class StochasticDual(Method):
         inclusive_bounds=(False, True),
         doc="Weight of the newest point in the average that is the answer; 1 answers with the newest point.",
     )
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._minibatches)
-
-    def _minibatches(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         """Columns of `at` are the mean, x and v; those of `Aat` what A makes of them."""
         b, beta = self._pace(system)
         zero = torch.zeros_like(state.alpha)
@@ -104,9 +88,6 @@ class StochasticDual(Method):
         A_SS = system.lent(rows).index_select(1, rows).to(start.dtype)
         largest = largest_eigenvalue(A_SS, lambda x: x, start, turns=20)
         return b, self.rate / largest
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)

@@ -1,4 +1,4 @@
-"""Settings that the solvers share, one function each, so that every method declares its own."""
+"""Settings that some solvers share, one function each, so that every method declares its own."""
 
 from __future__ import annotations
 
@@ -48,33 +48,6 @@ def evaluations() -> Any:
     )
 
 
-def tolerance() -> Any:
-    """When the system counts as solved."""
-    return param.Number(
-        1e-4,
-        bounds=(0.0, None),
-        softbounds=(1e-6, 1e-1),
-        doc="Stop when no entry of the gradient exceeds this; checked against one computed from scratch.",
-    )
-
-
-def max_iterations() -> Any:
-    """When to give up."""
-    return param.Integer(
-        2000, bounds=(1, None), softbounds=(10, 5000), doc="Iterations after which to stop in any case."
-    )
-
-
-def cache() -> Any:
-    """Memory for kernel rows."""
-    return param.Number(
-        1.0,
-        bounds=(0.0, None),
-        softbounds=(0.0, 8.0),
-        doc="Gigabytes for kernel rows that are kept instead of computed again; 0 keeps none.",
-    )
-
-
 def mixed() -> Any:
     """Precision of the kernel columns."""
     return param.Boolean(
@@ -92,28 +65,3 @@ def refresh() -> Any:
         softbounds=(0, 200),
         doc="Iterations after which the gradient is computed from scratch, n^2 / 2 entries; 0 only before stopping.",
     )
-
-
-def variance_rows() -> Any:
-    """Rows behind the predictive variance."""
-    return param.Integer(
-        2000,
-        bounds=(0, None),
-        softbounds=(0, 5000),
-        doc="Rows behind a predictive variance, an upper bound on the exact; 0 is all, by CG for many points at once.",
-    )
-
-
-def num_regressors() -> Any:
-    """Size of a sparse rival."""
-    return param.Integer(
-        500,
-        bounds=(1, None),
-        softbounds=(50, 2000),
-        doc="Rows that f is a sum over, 2000 published; n numbers each are held.",
-    )
-
-
-def growth() -> Any:
-    """Rows a step of a sparse rival."""
-    return param.Integer(50, bounds=(1, None), softbounds=(1, 200), doc="Rows that join in one step.")

@@ -59,10 +59,10 @@ class Info(NamedTuple):
     gains: Tensor = torch.zeros(0)  # of the active rows, each alone, when it was chosen
 
 
-Solver = Callable[[System, State], Iterator[Move]]
+Moves = Callable[[System, State], Iterator[Move]]
 
 
-def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -> Steps:
+def solve(method: Any, problem: Problem, resume: State | None, moves_from: Moves) -> Steps:
     """Steps of a solver: one evaluation of the likelihood each while it learns, one iteration each after that."""
     state, none = resume, problem.train.y.new_zeros(0)
     if state is None:
@@ -78,7 +78,7 @@ def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -
     over = _ending(method, state)
     if len(state.gradient):
         system.carry(state.alpha, state.gradient)
-    moves = solver(system, state)
+    moves = moves_from(system, state)
     while over is None:
         move = next(moves, None)
         if move is None:
@@ -97,7 +97,7 @@ def solve(method: Any, problem: Problem, resume: State | None, solver: Solver) -
         over = _ending(method, state)
         if not math.isnan(drift) and over is None:
             system.carry(state.alpha, move.gradient)
-            moves = solver(system, state)
+            moves = moves_from(system, state)
     return over
 
 

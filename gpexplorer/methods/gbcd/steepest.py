@@ -5,53 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
-from .answers import exact_posterior
 from .costs import cost
-from .solving import CHANNELS, solve
-from .solving import Info as Report
-from .solving import State as At
+from .solver import Solver
+from .solving import State
 from .system import Move, System, solved
 
 
-class GradientDescent(Method):
+class GradientDescent(Solver):
     """The exact GP, solved by blocks of the rows whose gradients are largest."""
 
     key: ClassVar[str] = "bcd-gradient"
     title: ClassVar[str] = "Gradient block descent"
-    family: ClassVar[str] = "gbcd"
     paper: ClassVar[str] = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {"block": r"B = \text{the } b \text{ largest } |g_i|"}
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     block = settings.block()
-    learn = settings.learn()
-    subset = settings.subset()
-    evaluations = settings.evaluations()
-    tolerance = settings.tolerance()
-    max_iterations = settings.max_iterations()
-    cache = settings.cache()
     mixed = settings.mixed()
     refresh = settings.refresh()
-    variance_rows = settings.variance_rows()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self._blocks)
-
-    def _blocks(self, system: System, state: At) -> Iterator[Move]:
+    def moves(self, system: System, state: State) -> Iterator[Move]:
         alpha, g = state.alpha.clone(), system.gradient(state.alpha)
         while True:
             rows = g.abs().topk(min(self.block, system.n)).indices
             step, g = solved(system, rows, g)
             alpha[rows] += step
             yield Move(alpha, g, active=rows)
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)
