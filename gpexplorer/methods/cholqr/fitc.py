@@ -13,14 +13,13 @@ from typing import Any, ClassVar
 
 import param
 
-from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import moving, settings
-from .inputs import CHANNELS, prior
+from .inputs import CHANNELS
 from .inputs import Info as Report
 from .inputs import State as At
-from .moved import sparse, sparse_gradient
+from .moved import sparse_gradient
 from .starts import start
 
 SOLVE = 10.0  # flops of a product in the time of one of a triangular solve: few rows, many right-hand sides
@@ -56,25 +55,11 @@ class FITC(Method):
     tolerance = settings.tolerance()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        plan = moving.Plan(
-            self.title,
-            self.num_inducing,
-            self.start,
-            self.likelihood,
-            self.learn,
-            self.optimiser,
-            self.evaluations,
-            self.max_epochs,
-            self.tolerance,
-            self.seed,
-        )
+        plan = moving.plan(self, self.likelihood)
         return moving.move(problem, resume, plan, partial(sparse_gradient, likelihood=self.likelihood))
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
-        if state.step == 0:
-            return prior(problem, state)
-        now = sparse(problem.kernel, state.theta, problem.train, state.Z, self.likelihood)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+        return moving.moved_posterior(problem, state, self.likelihood)
 
     def cost(self, problem: Problem) -> Cost:
         found, n, m = moving.moving_cost(problem, self.num_inducing), len(problem.train), self.num_inducing

@@ -14,48 +14,29 @@ import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Problem
 from . import settings
+from .choosing import Choosing
 from .growth import Growing
-from .sets import CHANNELS, Chooser, choose_and_learn, choosing_cost, plan, set_posterior
-from .sets import Info as Report
-from .sets import State as At
+from .sets import Chooser
 
 TIE = 1e-9  # variances this close, relatively, are equal
 
 
-class GreedyVariance(Method):
+class GreedyVariance(Choosing):
     """The row with the largest conditional variance, one after another; ties are broken at random."""
 
     key: ClassVar[str] = "greedy-variance"
     title: ClassVar[str] = "Greedy conditional variance"
-    family: ClassVar[str] = "cholqr"
     paper: ClassVar[str] = "Burt, Rasmussen & van der Wilk (2020). Convergence of sparse variational inference. JMLR."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"i_{k+1} = \arg\max_j \left[k(x_j,x_j) - \hat K_{jj}\right]"
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = settings.num_inducing()
-    objective = settings.objective()
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
     again = settings.again(True)
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return choose_and_learn(problem, resume, plan(self), lambda *_: largest_variance(self.seed))
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return set_posterior(problem, state)
-
-    def cost(self, problem: Problem) -> Cost:
-        return choosing_cost(problem, self.num_inducing, 0)
+    def rule(self, problem: Problem, theta: Tensor) -> Chooser:
+        return largest_variance(self.seed)
 
 
 def largest_variance(seed: int) -> Chooser:

@@ -16,49 +16,30 @@ import torch
 from torch import Tensor
 
 from ...objectives import noise_variance
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
+from .choosing import Choosing
 from .greedy_variance import largest
 from .growth import Growing
-from .sets import CHANNELS, choose_and_learn, choosing_cost, entry_flops, plan, set_posterior
-from .sets import Info as Report
-from .sets import State as At
+from .sets import Chooser, choosing_cost, entry_flops
 
 NOISY = 35.0  # calls: the noisy factor grows too
 
 
-class IVM(Method):
+class IVM(Choosing):
     """The row whose noisy observation lowers the entropy of the posterior most, one after another."""
 
     key: ClassVar[str] = "ivm"
     title: ClassVar[str] = "Informative vector machine"
-    family: ClassVar[str] = "cholqr"
     paper: ClassVar[str] = "Lawrence, Seeger & Herbrich (2003). The informative vector machine. NIPS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"i_{k+1} = \arg\max_j \tfrac12\log\left(1 + \zeta_j/\sigma^2\right)"
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = settings.num_inducing()
-    objective = settings.objective()
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
     again = settings.again(True)
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        most = min(self.num_inducing, len(problem.train))
-        return choose_and_learn(
-            problem, resume, plan(self), lambda task, theta: Informative(task, theta, most, self.seed)
-        )
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return set_posterior(problem, state)
+    def rule(self, problem: Problem, theta: Tensor) -> Chooser:
+        return Informative(problem, theta, min(self.num_inducing, len(problem.train)), self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         one, n, s = choosing_cost(problem, self.num_inducing, 0), len(problem.train), problem.train.y.element_size()

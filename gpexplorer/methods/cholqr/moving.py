@@ -17,10 +17,11 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...linalg.descent import Evaluated, descend
 from ...objectives import Nystrom
-from ...problem import Cost, Outcome, Problem, Step
+from ...posteriors import nystrom_posterior
+from ...problem import Cost, Outcome, Posterior, Problem, Step
 from ..base import Steps
-from .inputs import START, State, begun, report
-from .moved import BLOCK, Slopes, total
+from .inputs import START, State, begun, prior, report
+from .moved import BLOCK, Slopes, sparse, total
 from .sets import EVALUATION, converged, entry_flops
 from .starts import start_inputs
 
@@ -43,6 +44,12 @@ class Plan(NamedTuple):
     max_epochs: int
     tolerance: float
     seed: int
+
+
+def plan(method: Any, likelihood: str) -> Plan:
+    """The plan in a method's settings."""
+    held = {name: getattr(method, name) for name in Plan._fields if name != "likelihood"}
+    return Plan(**held, likelihood=likelihood)
 
 
 def optimiser() -> Any:
@@ -88,6 +95,14 @@ def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradi
             epoch_begin=objective,
         )
     return Outcome("budget", f"All {settings.max_epochs} epochs are done; raise max_epochs to go on.")
+
+
+def moved_posterior(problem: Problem, state: State, likelihood: str) -> Posterior:
+    """The predictive distribution at these points; the prior before the first step."""
+    if state.step == 0:
+        return prior(problem, state)
+    now = sparse(problem.kernel, state.theta, problem.train, state.Z, likelihood)
+    return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
 
 
 def life(problem: Problem, state: State, settings: Plan, gradient: Gradient) -> Generator[Step, None, State]:

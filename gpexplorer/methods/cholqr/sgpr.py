@@ -11,14 +11,13 @@ from typing import Any, ClassVar
 
 import param
 
-from ...posteriors import nystrom_posterior
 from ...problem import Channel, Cost, Posterior, Problem
 from ..base import Method, Steps
 from . import gpytorch_bound, moving, settings
-from .inputs import CHANNELS, prior
+from .inputs import CHANNELS
 from .inputs import Info as Report
 from .inputs import State as At
-from .moved import sparse, sparse_gradient
+from .moved import sparse_gradient
 from .starts import start
 
 
@@ -55,28 +54,14 @@ class SGPR(Method):
     tolerance = settings.tolerance()
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        plan = moving.Plan(
-            self.title,
-            self.num_inducing,
-            self.start,
-            self.objective,
-            self.learn,
-            self.optimiser,
-            self.evaluations,
-            self.max_epochs,
-            self.tolerance,
-            self.seed,
-        )
+        plan = moving.plan(self, self.objective)
         if self.engine == "gpytorch":
             gpytorch_bound.check(problem.kernel, self.objective)
             return moving.move(problem, resume, plan, gpytorch_bound.gradient)
         return moving.move(problem, resume, plan, partial(sparse_gradient, likelihood=self.objective))
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
-        if state.step == 0:
-            return prior(problem, state)
-        now = sparse(problem.kernel, state.theta, problem.train, state.Z, self.objective)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+        return moving.moved_posterior(problem, state, self.objective)
 
     def cost(self, problem: Problem) -> Cost:
         return moving.moving_cost(problem, self.num_inducing)

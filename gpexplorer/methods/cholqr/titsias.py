@@ -10,52 +10,37 @@ from typing import ClassVar
 
 import param
 import torch
+from torch import Tensor
 
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Problem
-from ..base import Method, Steps
+from ...problem import Cost, Problem
 from . import settings
+from .choosing import Choosing
 from .growth import Growing
-from .sets import CHANNELS, Chooser, choose_and_learn, choosing_cost, plan, set_posterior
-from .sets import Info as Report
-from .sets import State as At
+from .sets import Chooser, choosing_cost
 
 
-class Titsias(Method):
+class Titsias(Choosing):
     """Points added one at a time, each the best of k random candidates by the exact objective."""
 
     key: ClassVar[str] = "titsias"
     title: ClassVar[str] = "Titsias' greedy selection"
-    family: ClassVar[str] = "cholqr"
     paper: ClassVar[str] = "Titsias (2009). Variational learning of inducing variables in sparse GPs. AISTATS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\hat K = K_{nm} K_{mm}^{-1} K_{mn}",
         "num_candidates": r"i_{k+1} = \arg\max_{j\in J}\tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)_j",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = settings.num_inducing()
     num_candidates = param.Integer(
         16,
         bounds=(0, None),
         softbounds=(0, 512),
         doc="Candidates tried exactly for each point; 0 tries every row that is left, at n^2 m.",
     )
-    objective = settings.objective()
-    learn = settings.learn()
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
     again = settings.again(True)
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return choose_and_learn(problem, resume, plan(self), lambda *_: best_candidate(self.num_candidates, self.seed))
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return set_posterior(problem, state)
+    def rule(self, problem: Problem, theta: Tensor) -> Chooser:
+        return best_candidate(self.num_candidates, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         return choosing_cost(problem, self.num_inducing, self.num_candidates or len(problem.train))
