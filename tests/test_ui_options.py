@@ -1,4 +1,4 @@
-"""What stands above a picture: selectors in which the longest name is whole, tools in the colours of the theme."""
+"""What people set: selectors with room for the longest name, tools in the colours of the theme, settings in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.ui.options import FRAME, WIDTHS, options
+from gpexplorer.ui.settings import Settings
 from gpexplorer.views.convergence import Convergence
 from gpexplorer.views.live import Live
 from gpexplorer.views.saving import ICON
@@ -51,3 +52,14 @@ def test_tools_lie_on_the_paper_of_the_theme(theme: str):
 
 def test_the_address_of_the_icon_survives_being_quoted_once_more():
     assert not {"#", "%"} & set(ICON)
+
+
+def test_a_methods_own_settings_stand_above_those_of_its_family():
+    shown = Settings(gpx.methods["pcg"], {}, lambda: None)
+    named = {id(widget): name for name, widget in shown.widgets.items()}
+
+    rank, _, folded = shown.__panel__()
+    assert named[id(rank)] == "rank"
+    names = [named[id(widget)] for widget in folded[0]]
+    assert names[:3] == ["root", "mixed", "refresh"]
+    assert {"learn", "tolerance", "cache"} < set(names[3:])

@@ -42,10 +42,11 @@ class Settings(pn.viewable.Viewer):
         self._changed()
 
     def _arrange(self) -> pn.Column:
-        """Settings with an equation first, the equation under each; the rest folded away."""
-        equations = self.method.equations
+        """Settings with an equation first, the equation under each; the rest folded away, the method's own on top."""
+        equations, own = self.method.equations, vars(self.method)
         first = [name for name in self.widgets if name in equations]
-        rest = [widget for name, widget in self.widgets.items() if name not in equations]
+        others = [name for name in self.widgets if name not in equations]
+        rest = [self.widgets[name] for name in sorted(others, key=lambda name: name not in own)]
         shown: list[Any] = []
         for name in first:
             shown += [self.widgets[name], equation(equations[name])]
