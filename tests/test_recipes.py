@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipes, run as they stand: a method, a kernel, a card, a view, each with what is promised of it."""
+"""CONTRIBUTING's recipes, run as they stand: methods, a kernel, a card, a view, each with what is promised of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpexplorer.views.base import registry as views
 from gpexplorer.views.live import Live
 
 TEXT = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
-METHOD, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
+METHOD, SOLVER, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
 [CARD] = re.findall(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)
 
 
@@ -62,6 +62,21 @@ def test_the_recipe_for_a_method_resumes_where_it_stopped():
     fork.finish()
 
     assert fork.table()["objective"].iloc[-1] == pytest.approx(run.table()["objective"].iloc[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 40.0])
+def test_the_recipe_for_a_solver_ends_at_the_exact_gp(shift: float):
+    follow(SOLVER)
+    rows = gpx.load("snelson-like").train
+    data = gpx.load((rows.X.numpy() + shift, rows.y.numpy() - shift), split={"test": 0.25, "seed": 1})
+    settings = {"learn": False, "tolerance": 1e-8}
+    ends = {}
+    for key, asked in (("random-blocks", {**settings, "block": 40}), ("cholesky", settings)):
+        run = gpx.Spec(method=key, settings=asked, kernel="se").open(data=data)
+        assert run.finish().reason == "converged"
+        ends[key] = run.trace[-1].step.state.alpha
+
+    torch.testing.assert_close(ends["random-blocks"], ends["cholesky"], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e3])

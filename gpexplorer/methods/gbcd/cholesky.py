@@ -23,8 +23,6 @@ class CholeskyGP(Solver):
     paper: ClassVar[str] = "Rasmussen and Williams (2006). Gaussian processes for machine learning, alg. 2.1."
     channels: ClassVar[tuple[Channel, ...]] = ONE_STEP
 
-    mixed, refresh = False, 0  # a direct method has no gradient that drifts
-
     def moves(self, system: System, state: State) -> Iterator[Move]:
         if state.position:
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import param
 
@@ -50,6 +50,10 @@ class Solver(Method):
         softbounds=(0, 5000),
         doc="Rows behind a predictive variance, an upper bound on the exact; 0 is all, by CG for many points at once.",
     )
+
+    # settings of those that carry a gradient: it may drift, or be of lower precision
+    mixed: Any = False
+    refresh: Any = 0
 
     @abstractmethod
     def moves(self, system: System, state: At) -> Iterator[Move]:
