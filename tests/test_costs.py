@@ -15,6 +15,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.runs.speed import Speed
 from work import Work
 
+COUNTS = ("num_inducing", "num_rows", "num_regressors", "block", "coarse", "rank", "batch_size")  # of rows, at most n
 ROWS, INPUTS, STEPS = 1500, 8, 2  # the first step sets up
 FEWER = {"csi": {"num_inducing": 16}}  # a step of it is a whole decomposition
 NOMINAL = Speed(flops=50e9, bytes=20e9)  # a matrix product and a read of memory, on two cores
@@ -50,3 +51,14 @@ def test_a_step_costs_what_its_method_declares(key: str):
     assert 1 / 3 < seconds / NOMINAL.seconds(replace(declared, calls=0.0)) < 3
     assert 1 / 3 < last.calls / declared.calls < 3
     assert 1 / 1.5 < max(work.memory for work in counted) / declared.memory < 1.5
+
+
+@pytest.mark.parametrize(
+    ("key", "count"), [(key, count) for key in sorted(methods) for count in COUNTS if count in registry[key].param]
+)
+def test_more_than_all_rows_cost_as_much_as_all_rows(key: str, count: str):
+    rows = {"name": "friedman1", "n": 60, "seed": 2}
+    runs = [Spec(key, {count: asked}, data=rows).open() for asked in (54, 540)]
+
+    assert len(runs[0].problem.train) == 54
+    assert runs[0].method.cost(runs[0].problem) == runs[1].method.cost(runs[1].problem)

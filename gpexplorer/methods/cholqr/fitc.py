@@ -62,7 +62,8 @@ class FITC(Method):
         return moving.moved_posterior(problem, state, self.likelihood)
 
     def cost(self, problem: Problem) -> Cost:
-        found, n, m = moving.moving_cost(problem, self.num_inducing), len(problem.train), self.num_inducing
+        found, n = moving.moving_cost(problem, self.num_inducing), len(problem.train)
         if self.likelihood != "fitc":
             return found
+        m = min(self.num_inducing, n)
         return found.plus(flops=(4.0 + SOLVE) * n * m * m + ROWWISE * n * m)  # two products and a solve more

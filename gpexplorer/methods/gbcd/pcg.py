@@ -79,6 +79,5 @@ class PreconditionedCG(Solver):
         return woodbury(root, system.s2)
 
     def cost(self, problem: Problem) -> Cost:
-        n = len(problem.train)
-        flops = 2.0 * n * n + 4.0 * n * self.rank
-        return cost(problem, self.cache, entries=1.0 * n * n, flops=flops, columns=min(self.rank, n))
+        n, rank = len(problem.train), min(self.rank, len(problem.train))
+        return cost(problem, self.cache, entries=1.0 * n * n, flops=2.0 * n * n + 4.0 * n * rank, columns=rank)
