@@ -13,6 +13,7 @@ from .asking import Asking, asked
 from .explorer import START, Explorer, resources
 from .keys import Keys
 from .mending import Mending
+from .naming import Naming
 from .sentences import record
 from .shelf import Shelf
 from .theme import CSS, THEME
@@ -72,7 +73,7 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
-        main=[pn.Column(Mending(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
+        main=[pn.Column(Mending(), Naming(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

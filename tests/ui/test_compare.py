@@ -30,8 +30,8 @@ def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen
     until(lambda: "<i>four</i> points are too few" in rows.first.inner_text())
 
     seen.page.get_by_label("over", exact=True).first.fill("3, 5")
-    seen.page.get_by_label("steps each").fill("4")
-    seen.page.get_by_label("steps each").press("Enter")
+    seen.page.get_by_role("textbox", name="steps each").fill("4")
+    seen.page.get_by_role("textbox", name="steps each").press("Enter")
     seen.page.get_by_role("button", name="Sweep", exact=True).click()
     until(lambda: rows.count() == 3)
     assert {"num_inducing=3", "num_inducing=5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}

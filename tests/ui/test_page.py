@@ -53,6 +53,18 @@ def test_m_changes_while_it_runs(seen: Seen):
     until(lambda: seen.step >= 3)
 
 
+def test_every_button_has_a_name_and_those_of_a_number_move_it(seen: Seen):
+    m = int(seen.page.get_by_role("textbox").first.input_value())
+    seen.page.get_by_role("button", name="Increase Inducing points m").click()
+    expect(seen.page.get_by_text(f"Which {m + 1} of 180 rows")).to_be_visible()
+    seen.page.get_by_role("button", name="More settings").click()
+    expect(seen.page.get_by_role("button", name="Decrease Seed")).to_be_visible()
+    expect(seen.page.get_by_role("button", name="Increase Pivot refresh")).to_be_visible()
+
+    nameless = "e => e.matches('button') && !e.ariaLabel && !e.innerText.trim()"
+    until(lambda: not any(one.evaluate(nameless) for one in seen.page.get_by_role("button").all()))
+
+
 def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
     said = seen.page.get_by_text("k = se + periodic")
     seen.press("Combine with another kernel")
@@ -86,7 +98,7 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
 
 def test_four_methods_race_on_the_rows_that_are_open(seen: Seen):
     seen.page.get_by_text("Race: several methods").click()
-    field = seen.page.get_by_label("Seconds for each")
+    field = seen.page.get_by_role("textbox", name="Seconds for each")
     field.fill("2")
     field.press("Enter")
 
