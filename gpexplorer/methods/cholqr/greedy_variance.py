@@ -33,7 +33,7 @@ class GreedyVariance(Choosing):
         "num_inducing": r"i_{k+1} = \arg\max_j \left[k(x_j,x_j) - \hat K_{jj}\right]"
     }
 
-    again = settings.again(True)
+    again = settings.again()
 
     def rule(self, problem: Problem, theta: Tensor) -> Chooser:
         return largest_variance(self.seed)

@@ -36,7 +36,7 @@ class IVM(Choosing):
         "num_inducing": r"i_{k+1} = \arg\max_j \tfrac12\log\left(1 + \zeta_j/\sigma^2\right)"
     }
 
-    again = settings.again(True)
+    again = settings.again()
 
     def rule(self, problem: Problem, theta: Tensor) -> Chooser:
         return Informative(problem, theta, min(self.num_inducing, len(problem.train)), self.seed)

@@ -70,8 +70,8 @@ def tolerance() -> Any:
     )
 
 
-def again(default: bool) -> Any:
+def again() -> Any:
     """Whether learning is followed by choosing anew."""
     return param.Boolean(
-        default, doc="Choose all points anew after learning; a new set is taken only where it lowers the objective."
+        True, doc="Choose all points anew after learning; a new set is taken only where it lowers the objective."
     )

@@ -37,7 +37,7 @@ class Titsias(Choosing):
         softbounds=(0, 512),
         doc="Candidates tried exactly for each point; 0 tries every row that is left, at n^2 m.",
     )
-    again = settings.again(True)
+    again = settings.again()
 
     def rule(self, problem: Problem, theta: Tensor) -> Chooser:
         return best_candidate(self.num_candidates, self.seed)
