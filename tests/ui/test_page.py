@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -54,15 +55,16 @@ def test_m_changes_while_it_runs(seen: Seen):
 
 
 def test_every_button_has_a_name_and_those_of_a_number_move_it(seen: Seen):
-    m = int(seen.page.get_by_role("textbox").first.input_value())
+    question = seen.page.get_by_text(re.compile(r"Which \d+ of 180 rows")).first
+    m = int(question.inner_text().split()[1])
     seen.page.get_by_role("button", name="Increase Inducing points m").click()
     expect(seen.page.get_by_text(f"Which {m + 1} of 180 rows")).to_be_visible()
     seen.page.get_by_role("button", name="More settings").click()
     expect(seen.page.get_by_role("button", name="Decrease Seed")).to_be_visible()
     expect(seen.page.get_by_role("button", name="Increase Pivot refresh")).to_be_visible()
 
-    nameless = "e => e.matches('button') && !e.ariaLabel && !e.innerText.trim()"
-    until(lambda: not any(one.evaluate(nameless) for one in seen.page.get_by_role("button").all()))
+    nameless = "all => all.filter(one => !one.ariaLabel && !one.innerText.trim()).length"
+    until(lambda: seen.page.locator("button").evaluate_all(nameless) == 0)
 
 
 def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
