@@ -68,6 +68,8 @@ def report(
 ) -> Iterator[str]:
     """Lines of the timings. All are timed in turns, so that ratios hold while the machine changes its pace."""
     problem, b, D = _run(name, dtype, "scgd", settings).problem, settings["batch_size"], settings["width"]
+    load = os.getloadavg()[0]
+    yield f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, load {load:.2f}"
     learners = {key: _learner(_run(name, dtype, key, settings)) for key in methods}
     square = torch.randn(SQUARE, SQUARE, generator=torch.Generator().manual_seed(0)).to(problem.train.y)
     rivals = {PLAIN: _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
@@ -76,11 +78,7 @@ def report(
         once |= _parts(learners["scgd"])
     took = in_turns({PACE: lambda: square @ square, **{label: _several(work) for label, work in once.items()}}, rounds)
     gemm = 2e-9 * SQUARE**3 / median(took.pop(PACE))
-    yield (
-        f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, "
-        f"load {os.getloadavg()[0]:.2f}, GEMM {gemm:.0f} GF/s"
-    )
-    yield f"{'ms a minibatch':<32}  median   least"
+    yield f"{'ms a minibatch':<32}  median   least     GEMM {gemm:.0f} GF/s"
     for label, times in took.items():
         ms = f"{1e3 * median(times) / REPEATS:8.2f}{1e3 * min(times) / REPEATS:8.2f}"
         yield f"{label:<32}{ms}{ratio(times, took[FLOOR]):8.1f} x floor{ratio(times, took[PLAIN]):8.2f} x plain torch"

@@ -35,7 +35,7 @@ class Naming(JSComponent):
 
     export function render({ model, el }) {
       el.style.display = "none"
-      const again = setInterval(() => document.hidden || requestIdleCallback(() => look(document)), 2000)
+      const again = setInterval(() => document.hidden || look(document), 2000)
       model.on("remove", () => clearInterval(again))
     }
     """

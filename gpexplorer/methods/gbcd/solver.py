@@ -60,7 +60,7 @@ class Solver(Method):
         """Iterations from this state on, without end, or until the system is solved."""
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        return solve(self, problem, resume, self.moves)
+        return solve(self, problem, resume)
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         return exact_posterior(problem, state, self.variance_rows, self.seed)

@@ -6,7 +6,7 @@ A solver is a generator of moves; whether one may stop is decided here, on a gra
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -59,10 +59,7 @@ class Info(NamedTuple):
     gains: Tensor = torch.zeros(0)  # of the active rows, each alone, when it was chosen
 
 
-Moves = Callable[[System, State], Iterator[Move]]
-
-
-def solve(method: Any, problem: Problem, resume: State | None, moves_from: Moves) -> Steps:
+def solve(method: Any, problem: Problem, resume: State | None) -> Steps:
     """Steps of a solver: one evaluation of the likelihood each while it learns, one iteration each after that."""
     state, none = resume, problem.train.y.new_zeros(0)
     if state is None:
@@ -78,7 +75,7 @@ def solve(method: Any, problem: Problem, resume: State | None, moves_from: Moves
     over = _ending(method, state)
     if len(state.gradient):
         system.carry(state.alpha, state.gradient)
-    moves = moves_from(system, state)
+    moves = method.moves(system, state)
     while over is None:
         move = next(moves, None)
         if move is None:
@@ -97,7 +94,7 @@ def solve(method: Any, problem: Problem, resume: State | None, moves_from: Moves
         over = _ending(method, state)
         if not math.isnan(drift) and over is None:
             system.carry(state.alpha, move.gradient)
-            moves = moves_from(system, state)
+            moves = method.moves(system, state)
     return over
 
 
