@@ -10,16 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data as data
-    from . import kernels as kernels
-    from . import methods as methods
-    from .data import load as load
-    from .estimator import Estimator as Estimator
-    from .methods.base import Method as Method
-    from .runs import Run as Run
-    from .runs import Spec as Spec
-    from .runs import Store as Store
-    from .ui import Explorer as Explorer
+    from . import data, kernels, methods
+    from .data import load
+    from .estimator import Estimator
+    from .methods.base import Method
+    from .runs import Run, Spec, Store
+    from .ui import Explorer
 
 __version__ = "0.1.0"
 

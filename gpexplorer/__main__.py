@@ -62,8 +62,8 @@ def run(
     scheduler: Annotated[str, typer.Option(help="A Dask scheduler's address: folds and row blocks go there.")] = "",
 ) -> None:
     """Run a Spec to its end or its budget, keeping every step; the same command goes on where it was stopped."""
+    from .cli.changed import changed
     from .runs import Store, working
-    from .runs.changed import changed
 
     chosen = changed(spec, change or [])
     opened, there = Store(out).open(chosen), ["--scheduler", scheduler] if scheduler else []
@@ -82,9 +82,9 @@ def sweep(
     out: Annotated[Path, typer.Option(help="The table of all runs.")] = Path("sweep.parquet"),
 ) -> None:
     """Run a Spec at every combination of some values, here or on a cluster, and keep the best first."""
-    from .runs.changed import sweep_of
-    from .runs.sweep import sweep as swept
-    from .runs.written import kept_table
+    from .cli.changed import sweep_of
+    from .cli.output_file import kept_table
+    from .runs.studies.sweep import sweep as swept
 
     specs = sweep_of(source)
     typer.echo(kept_table(swept(specs, scheduler), len(specs), out, _say).to_string())
@@ -151,10 +151,10 @@ def serve(
     store: Annotated[Path | None, typer.Option(help="Keep runs and notes here, for all who open the page.")] = None,
 ) -> None:
     """Serve the page until interrupted."""
-    from .ui import serving
+    from .ui import server
 
     try:
-        serving.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
+        server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
     except OSError as error:
         raise SettingError(
             f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address."
@@ -180,7 +180,7 @@ def reproduce(
 ) -> None:
     """Compute a figure or table of a paper anew, ours beside theirs; the same command goes on where it was stopped."""
     from . import reproduce as figures
-    from .runs.written import writable
+    from .cli.output_file import writable
 
     if not name:
         for known in figures.names():
@@ -195,7 +195,7 @@ def reproduce(
 
 def _finish(opened: Run, again: str) -> None:
     """Step to the end with progress on stderr; an interrupt keeps what was done and says how to go on."""
-    from .runs.report import watching
+    from .cli.progress_line import watching
 
     if opened.done:
         typer.echo(f"Going on from step {opened.done}.", err=True)
@@ -228,7 +228,7 @@ def _print_result(opened: Run, where: Path) -> None:
 
 
 def _described(setting: param.Parameter) -> str:
-    from .runs.settings import wanted
+    from .runs.setting_checks import wanted
 
     head = f"  {setting.name} = {setting.default!r}: {wanted(setting)}."
     return "\n".join([head, textwrap.indent(textwrap.fill(setting.doc or "", WIDTH - 6), "      ")])

@@ -14,12 +14,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .data import Split
-from .data.checks import LARGEST
+from .data.table_checks import LARGEST
 from .errors import DataError, SettingError
 from .methods.base import registry
 from .problem import Dataset
 from .runs import Spec
-from .runs.settings import number, quoted
+from .runs.setting_checks import number, quoted
 
 SEEDS = 2**31 - 1
 

@@ -95,14 +95,14 @@ def nystrom_gradient(
         Lt = torch.linalg.solve_triangular(now.L_mm, kernel(theta, Z, X), upper=False)  # [m, block]
         beta = (y[rows] - Lt.T @ weights) / s2  # [block]
         beta2 += float(beta @ beta)
-        gradient += kernel.contract(theta, Z, X, (right.T @ Lt).addr_(alpha, beta, alpha=-1.0))
+        gradient += kernel.theta_gradient(theta, Z, X, (right.T @ Lt).addr_(alpha, beta, alpha=-1.0))
 
     middle = s2 * A_inv - eye
     if vfe:
         middle += now.L_A @ now.L_A.T / s2 - eye
-        gradient += kernel.contract_diag(theta, train.X, y.new_full((n,), 0.5 / s2))
+        gradient += kernel.theta_gradient_diag(theta, train.X, y.new_full((n,), 0.5 / s2))
     half = torch.outer(alpha, alpha) + _solve_t(now.L_mm, _solve_t(now.L_mm, middle).T)
-    gradient += kernel.contract(theta, Z, Z, 0.5 * half)
+    gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * half)
 
     slope = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum()) - (now.terms.trace / s2 if vfe else 0.0)
     gradient[-1] += slope * s2
@@ -125,6 +125,6 @@ def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[f
     L = cholesky(A, "K + s2 I").L
     a = torch.cholesky_solve(train.y[:, None], L)[:, 0]
     W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n]
-    gradient = kernel.contract(theta, train.X, train.X, W)
+    gradient = kernel.theta_gradient(theta, train.X, train.X, W)
     gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())
     return 0.5 * (float(train.y @ a) + logdet(L)), gradient

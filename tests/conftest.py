@@ -55,8 +55,8 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def _stand_ins(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Any, ...]]:
-    from gpexplorer.data.cards import card
-    from standins import NAMES, write_like
+    from gpexplorer.data.sets.cards import card
+    from stand_in_files import NAMES, write_like
 
     folder = tmp_path_factory.mktemp("files")
     return folder, tuple(write_like(card(name), folder) for name in NAMES)
@@ -68,7 +68,7 @@ def data_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
     In this process `gpx.data.load("kin40k")` reads them without a network; assert nothing that only the real rows show.
     """
-    from standins import believed, public_files
+    from stand_in_files import believed, public_files
 
     if (files := public_files()) is not None:
         monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(files))

@@ -15,9 +15,9 @@ import pytest
 
 from gpexplorer import Spec, Store, __version__, data, methods
 from gpexplorer.__main__ import main
+from gpexplorer.cli.progress_line import duration, line
 from gpexplorer.methods.base import registry
-from gpexplorer.runs.report import duration, line
-from toy import ROWS, Toy
+from toy_method import ROWS, Toy
 
 
 @pytest.fixture(autouse=True)

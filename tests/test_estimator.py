@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from gpexplorer import Estimator
 from gpexplorer.errors import NotPositiveDefinite, SettingError
 from gpexplorer.methods.base import registry
-from toy import Toy
+from toy_method import Toy
 
 pytestmark = pytest.mark.long
 CHECKS = [check for _, check in estimator_checks_generator(Estimator()) if "array_api" not in check.func.__name__]

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import gpexplorer as gpx
-from gpexplorer.data.cards import parse_card
+from gpexplorer.data.sets.cards import parse_card
 from gpexplorer.kernels.base import registry as kernels
 from gpexplorer.methods.base import registry as methods
 from gpexplorer.views import for_run
 from gpexplorer.views.base import registry as views
-from gpexplorer.views.live import Live
+from gpexplorer.views.drawing.live import Live
 
 TEXT = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
 METHOD, SOLVER, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)

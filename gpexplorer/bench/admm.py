@@ -22,8 +22,8 @@ from scipy import linalg
 from .. import kernels
 from ..linalg.randomness import generator
 from ..linalg.workspace import Workspace
-from ..methods.admm.cross import Cross
 from ..methods.base import registry
+from ..methods.cross_validation.fold_kernel import Cross
 from ..objectives import evidence, noise_variance
 from ..problem import Dataset, Problem
 from .limits import median_seconds

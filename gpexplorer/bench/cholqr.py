@@ -19,7 +19,7 @@ import typer
 
 from .. import data, kernels
 from ..linalg.randomness import generator
-from ..methods.cholqr.cholqr import CholQR
+from ..methods.inducing.swapping.cholqr import CholQR
 from ..objectives import nystrom
 from ..problem import Dataset, Problem
 from ..runs.run import Run

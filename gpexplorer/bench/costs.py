@@ -16,8 +16,8 @@ import typer
 from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs import Spec
-from ..runs.scaling import Scaling
-from ..runs.speed import machine
+from ..runs.studies.machine_speed import machine
+from ..runs.studies.scaling_study import Scaling
 
 NUMBERS = ("hypercube", "se-ard")
 

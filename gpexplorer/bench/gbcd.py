@@ -21,14 +21,14 @@ from scipy import linalg
 from torch import Tensor
 
 from .. import data, kernels
-from ..data.generators import GENERATORS
+from ..data.sets.generators import GENERATORS
 from ..linalg.randomness import generator
 from ..methods.base import registry
-from ..methods.gbcd.system import System
-from ..methods.subset import learn_on_subset
+from ..methods.exact.system import System
+from ..methods.fixed_subset import learn_on_subset
 from ..problem import Problem
-from ..runs.measuring import high_water
 from ..runs.run import Run
+from ..runs.studies.measured_run import high_water
 from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000

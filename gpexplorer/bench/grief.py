@@ -19,16 +19,16 @@ import typer
 from torch import Tensor
 
 from .. import data, kernels
-from ..features.choices import Leading
-from ..features.grid import Eigenfunctions, Grid
+from ..features.basis_choices import Leading
+from ..features.grid_eigenfunctions import Eigenfunctions, Grid
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..linalg.reduction import add_gram_, sum_of_squares
-from ..methods.grief.chains import Target, fixed
-from ..methods.grief.evidence import gradient, gram, products
-from ..methods.grief.mala import randomness, tuning, walk
-from ..methods.grief.priors import log_normal
-from ..methods.grief.rotated import Rotated, fisher, halves, likelihood, rotate
+from ..methods.eigenfunctions.evidence import gradient, gram, products
+from ..methods.eigenfunctions.orthogonal_basis import Rotated, fisher, halves, likelihood, rotate
+from ..methods.eigenfunctions.sampling.chains import Target, fixed
+from ..methods.eigenfunctions.sampling.mala import randomness, tuning, walk
+from ..methods.eigenfunctions.sampling.priors import log_normal
 from ..problem import Dataset
 from .limits import measure, median_seconds, times_as_long
 

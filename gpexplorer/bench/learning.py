@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ..methods.stochastic.choice import trying
-from ..methods.stochastic.walking import Minibatches
+from ..methods.minibatches.loop import Minibatches
+from ..methods.minibatches.studies.rate_search import trying
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.store import Store

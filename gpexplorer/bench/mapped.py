@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import typer
 
 from .. import data, kernels
-from ..data.npy import ENV
-from ..features.choices import Leading
-from ..features.grid import Grid
-from ..methods.grief.evidence import gradient, gram
+from ..data.files.npy import ENV
+from ..features.basis_choices import Leading
+from ..features.grid_eigenfunctions import Grid
+from ..methods.eigenfunctions.evidence import gradient, gram
 from ..problem import Dataset
-from ..runs.measuring import high_water
+from ..runs.studies.measured_run import high_water
 from .limits import measure
 
 STRIP, WARM = 2**16, 2000

@@ -22,8 +22,8 @@ from torch import Tensor
 from .. import data as data_sets
 from .. import kernels
 from ..methods.base import registry
-from ..methods.stochastic.learner import Learner
-from ..methods.stochastic.model import Model
+from ..methods.minibatches.learner import Learner
+from ..methods.minibatches.model import Model
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.spec import Spec

@@ -22,7 +22,7 @@ import torch
 from .. import kernels
 from ..methods.base import registry
 from ..problem import Dataset, Problem
-from ..runs.measuring import high_water, resident
+from ..runs.studies.measured_run import high_water, resident
 
 INPUTS, BLOCK, STEPS = 20, 100_000, 3
 

@@ -9,30 +9,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .columns import Choice as Choice
-    from .generators import truth as truth
-    from .limits import UPLOAD as UPLOAD
-    from .loading import available as available
-    from .loading import fetch as fetch
-    from .loading import is_named as is_named
-    from .loading import load as load
-    from .splits import Split as Split
-    from .uploads import Preview as Preview
-    from .uploads import preview as preview
-    from .uploads import read_upload as read_upload
+    from .files.columns import Choice
+    from .files.size_limits import UPLOAD
+    from .loading import available, fetch, is_named, load
+    from .sets.generators import truth
+    from .splits import Split
+    from .uploads import Preview, preview, read_upload
 
 _HOMES = {
-    "Choice": "columns",
+    "Choice": "files.columns",
     "Preview": "uploads",
     "Split": "splits",
-    "UPLOAD": "limits",
+    "UPLOAD": "files.size_limits",
     "available": "loading",
     "fetch": "loading",
     "is_named": "loading",
     "load": "loading",
     "preview": "uploads",
     "read_upload": "uploads",
-    "truth": "generators",
+    "truth": "sets.generators",
 }
 __all__ = [
     "UPLOAD",

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..problem import Dataset
+from .quoting import quote
 from .splits import Split, key_of
-from .wording import quote
 
 MOST = 60  # edits of one data set: a link must hold them
 LARGEST = 1e12  # of a number in the units of the file

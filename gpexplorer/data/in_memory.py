@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..errors import DataError
-from .containers import native
-from .reading import Raw
-from .wording import quote
+from .files.containers import native
+from .files.reading import Raw
+from .quoting import quote
 
 if TYPE_CHECKING:
     from pandas import DataFrame

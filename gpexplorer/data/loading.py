@@ -14,19 +14,19 @@ import torch
 
 from ..errors import DataError
 from ..problem import Dataset
-from .cache import Progress, fetch_card, is_cached
-from .cards import card, names
-from .columns import Choice, Numbers, pick
 from .edits import edited
-from .formats import read_set
-from .generators import GENERATORS, complete, generate
+from .files.columns import Choice, Numbers, pick
+from .files.layouts import read_set
+from .files.reading import kind_of, read_path
 from .in_memory import from_arrays, from_frame
 from .mapped import load_mapped
-from .poses import DIMENSION, NOTE, TEST, TRAIN
-from .poses import named as poses
-from .reading import kind_of, read_path
+from .quoting import nearest, quote
+from .sets.cache import Progress, fetch_card, is_cached
+from .sets.cards import card, names
+from .sets.generators import GENERATORS, complete, generate
+from .sets.poses import DIMENSION, NOTE, TEST, TRAIN
+from .sets.poses import named as poses
 from .splits import Given, How, Split, make_split
-from .wording import nearest, quote
 
 POSES = "poses"
 CHOICES = ("target", "inputs", "drop", "objects", "missing")

@@ -26,16 +26,16 @@ from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..problem import Dataset, Scale
-from . import checks
-from .cache import Progress
-from .columns import Choice, Column, parse, refuse_choice, refuse_text, roles
-from .containers import number_columns, parquet
-from .limits import LOCAL
-from .npy import Rows, created, mapped, safe_name, scratch
-from .reading import there
-from .scaling import Moments, moments
+from . import table_checks
+from .files.columns import Choice, Column, parse, refuse_choice, refuse_text, roles
+from .files.containers import number_columns, parquet
+from .files.npy import Rows, created, mapped, safe_name, scratch
+from .files.reading import there
+from .files.size_limits import LOCAL
+from .quoting import display_name, quote
+from .sets.cache import Progress
 from .splits import Given, How, Mask, Parts, Split, key_of, part
-from .wording import display_name, quote
+from .standardising import Moments, moments
 
 STRIP = 2**20  # bytes of float64: a few thousand rows
 BUFFER = 2**16  # bytes of a column read at once
@@ -116,7 +116,7 @@ def _table(path: Path, name: str, choice: Choice) -> Table:
         rows = file.metadata.num_rows
     refuse_choice(name, kept, choice)
     LOCAL.check_table(name, 0, len(kept))
-    checks.refuse_few_rows(name, rows)
+    table_checks.refuse_few_rows(name, rows)
     wanted = [c for c in (choice.named if choice.is_full else kept) if c not in choice.drop]
     target, inputs, left = roles(name, _heads(path, name, wanted), choice)
     return Table(path, name, inputs, target, rows, notes + left)
@@ -150,7 +150,7 @@ def _values(table: Table) -> Iterator[tuple[slice, NDArray[np.float64]]]:
 
 def _whole(table: Table, choice: Choice, told: Told) -> tuple[Mask, tuple[str, ...]]:
     """The first pass: which rows of the file have every value, and notes; DataError for what is wrong."""
-    survey, whole = checks.Survey(), np.zeros(table.rows, dtype=bool)
+    survey, whole = table_checks.Survey(), np.zeros(table.rows, dtype=bool)
     seen: dict[str, Column] = {}
     for strip in _strips(table.path, table.name, table.columns):
         parsed = {c: parse(strip[c]) for c in table.columns}

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..problem import Dataset
-from .scaling import fit_scale, scale
-from .wording import listing, quote
+from .quoting import listing, quote
+from .standardising import fit_scale, scale
 
 FOLDS = 10
 Mask = NDArray[np.bool_]

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import DataError
-from .columns import Choice, default_target, parse, pick
-from .limits import Limits
-from .reading import read_bytes
+from .files.columns import Choice, default_target, parse, pick
+from .files.reading import read_bytes
+from .files.size_limits import Limits
 
 HEAD = 8  # rows shown
 

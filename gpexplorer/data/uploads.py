@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from .columns import Choice, Numbers
-from .limits import UPLOAD, Limits
+from .files.columns import Choice, Numbers
+from .files.size_limits import UPLOAD, Limits
+from .quoting import display_name, size
 from .splits import How, Split
-from .wording import display_name, size
 
 CHILD = "gpexplorer.data.upload_child"
 _ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..linalg.blocks import row_blocks
 from ..problem import Kernel
-from .grid import Eigenfunctions, Grid
+from .grid_eigenfunctions import Eigenfunctions, Grid
 
 
 def grid_root(

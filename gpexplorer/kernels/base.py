@@ -48,7 +48,7 @@ class Covariance(ABC):
 
     @property
     @abstractmethod
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Names of the kernel's own hyperparameters, without the noise."""
 
     @abstractmethod
@@ -64,24 +64,24 @@ class Covariance(ABC):
         """k(x, x) [n]."""
 
     @abstractmethod
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """First values of the own log-hyperparameters, from the data. O(n d), no randomness."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """One name for each entry of theta, the last being "noise"."""
-        return (*self.own_names, "noise")
+        return (*self.parameter_names, "noise")
 
     @property
     def size(self) -> int:
         """Number of own hyperparameters: theta has one more."""
-        return len(self.own_names)
+        return len(self.parameter_names)
 
     def start(self, train: Dataset) -> Float[Tensor, " p"]:
         """A sensible first theta [p] for this data."""
         self.check(train.X)
         noise = math.log(NOISE_START * target_sd(train))
-        return torch.tensor([*self.start_own(train), noise], dtype=train.y.dtype, device=train.y.device)
+        return torch.tensor([*self.initial_values(train), noise], dtype=train.y.dtype, device=train.y.device)
 
     def check(self, X: Any) -> None:
         """Refuse inputs this kernel is not defined for, with a KernelError."""
@@ -93,37 +93,39 @@ class Covariance(ABC):
         if X.ndim != 2 or X.shape[1] != self.d:
             raise KernelError(f"Kernel {self.key!r} was made for d = {self.d} inputs, but X is {tuple(X.shape)}.")
 
-    def contract(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]) -> Float[Tensor, " p"]:
+    def theta_gradient(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]
+    ) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij in theta, by autograd over row blocks."""
         total = torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
-            total += slope_of(theta, partial(self._weighted, X[rows], Z, G[rows]))
+            total += gradient_of(theta, partial(self._weighted, X[rows], Z, G[rows]))
         return total
 
     def _weighted(self, X: Any, Z: Any, G: Tensor, at: Tensor) -> Tensor:
         return (self(at, X, Z) * G).sum()
 
-    def contract_known(
+    def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Float[Tensor, "n m"]
     ) -> Float[Tensor, " p"] | None:
         """Gradient [p] of u'K z in theta from K = k(theta, X, Z) alone, sides = (u [n], z [m]).
 
-        None where the slope takes more than the covariances themselves; `contract_outer` computes what it takes.
+        None where the slope takes more than the covariances themselves; `theta_gradient_bilinear` computes what it takes.
         """
         return None
 
-    def contract_outer(
+    def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
         """Gradient [p] of u'k(theta, X, Z) z in theta, sides = (u [n], z [m]); no n x m matrix is held."""
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1)):
-            total += self.contract(theta, X[rows], Z, torch.outer(u[rows], z))
+            total += self.theta_gradient(theta, X[rows], Z, torch.outer(u[rows], z))
         return total
 
-    def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_i g_i k(theta, x_i, x_i) in theta."""
-        return slope_of(theta, lambda at: self.diag(at, X) @ g)
+        return gradient_of(theta, lambda at: self.diag(at, X) @ g)
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
         """1-D covariance functions whose product over inputs is this kernel; None where it does not factor."""
@@ -143,7 +145,7 @@ class Covariance(ABC):
         return f"<kernel {self.key}, d={self.d}, theta: {', '.join(self.names)}>"
 
 
-def slope_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
+def gradient_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
     """Gradient [p] of a value in theta, by autograd; zero where it depends on none."""
     with torch.enable_grad():
         at = theta.detach().clone().requires_grad_(True)

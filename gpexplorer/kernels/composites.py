@@ -40,11 +40,13 @@ class Composite(Covariance):
         return f"({part.key})" if self.sign == "*" and isinstance(part, Sum) else part.key
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Each part's names behind its key, numbered where both parts have one key."""
         first, second = self.parts
         tags = (f"{first.key} 1", f"{second.key} 2") if first.key == second.key else (first.key, second.key)
-        return tuple(f"{tag}: {name}" for part, tag in zip(self.parts, tags, strict=True) for name in part.own_names)
+        return tuple(
+            f"{tag}: {name}" for part, tag in zip(self.parts, tags, strict=True) for name in part.parameter_names
+        )
 
     def check(self, X: Any) -> None:
         """Both parts must accept the inputs."""
@@ -82,9 +84,9 @@ class Sum(Composite):
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first + second
 
-    def contract(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
         """A sum's gradient is its parts' gradients, each by its own closed form."""
-        return self._place(theta, [part.contract(at, X, Z, G) for part, at in self._pairs(theta)])
+        return self._place(theta, [part.theta_gradient(at, X, Z, G) for part, at in self._pairs(theta)])
 
     def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
         """The first part, and the second block by block on top of it."""
@@ -95,20 +97,20 @@ class Sum(Composite):
             second.fill(at_second, X[rows], Z, block)
             out[rows] += block
 
-    def contract_outer(
+    def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
         """Likewise."""
-        return self._place(theta, [part.contract_outer(at, X, Z, sides) for part, at in self._pairs(theta)])
+        return self._place(theta, [part.theta_gradient_bilinear(at, X, Z, sides) for part, at in self._pairs(theta)])
 
-    def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
         """Likewise on the diagonal."""
-        return self._place(theta, [part.contract_diag(at, X, g) for part, at in self._pairs(theta)])
+        return self._place(theta, [part.theta_gradient_diag(at, X, g) for part, at in self._pairs(theta)])
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """Each part starts as if it shared the target's variance evenly."""
         shared = Dataset(train.X, train.y / (2.0**0.5), train.names, train.target, train.scale)
-        return [value for part in self.parts for value in part.start_own(shared)]
+        return [value for part in self.parts for value in part.initial_values(shared)]
 
 
 class Product(Composite):
@@ -119,18 +121,18 @@ class Product(Composite):
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first * second
 
-    def contract_known(
+    def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Tensor
     ) -> Float[Tensor, " p"] | None:
         """Each part's logarithm has a slope of its own, and K is the product of both."""
-        slopes = [part.contract_known(at, X, Z, sides, K) for part, at in self._pairs(theta)]
+        slopes = [part.theta_gradient_from_matrix(at, X, Z, sides, K) for part, at in self._pairs(theta)]
         told = [slope for slope in slopes if slope is not None]
         return self._place(theta, told) if len(told) == len(slopes) else None
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """Only the first part carries the target's variance."""
         unit = Dataset(train.X, train.y / target_sd(train), train.names, train.target, train.scale)
-        return [*self.parts[0].start_own(train), *self.parts[1].start_own(unit)]
+        return [*self.parts[0].initial_values(train), *self.parts[1].initial_values(unit)]
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
         """The product of the parts' factors, where both have them."""

@@ -28,7 +28,7 @@ class Counts(Covariance):
     inputs = "counts"
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """The standard deviation."""
         return ("sd",)
 
@@ -57,7 +57,7 @@ class Counts(Covariance):
         """k(x, x) [n]."""
         return torch.exp(2.0 * theta[0]) * self.self_similarity(X)
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """The target's sd, over the typical size of k(x, x)."""
         size = float(self.self_similarity(train.X).mean())
         return [math.log(target_sd(train)) - 0.5 * math.log(size if size > 0.0 else 1.0)]

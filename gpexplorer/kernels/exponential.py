@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import row_blocks
-from .base import Covariance, slope_of
+from .base import Covariance, gradient_of
 
 FILL_BYTES, FILL_ROWS = 2**20, 8  # a block this small stays in cache while a logarithm becomes a covariance
 
@@ -33,7 +33,7 @@ class Exponential(Covariance):
         for rows in row_blocks(len(X), a_row, max(FILL_BYTES, FILL_ROWS * a_row)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
-    def contract_known(
+    def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Tensor
     ) -> Float[Tensor, " p"]:
         """4 n m t flops; the features alone are differentiated, O((n + m) t). K may have other factors too."""
@@ -45,9 +45,9 @@ class Exponential(Covariance):
             A, B = self.features(at, X, Z)
             return (u * A * right).sum() + (z * B * left).sum()
 
-        return slope_of(theta, value)
+        return gradient_of(theta, value)
 
-    def contract_outer(
+    def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
         """By blocks of rows, each computed and told."""
@@ -55,5 +55,5 @@ class Exponential(Covariance):
         for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1)):
             K = X.new_empty(rows.stop - rows.start, len(Z))
             self.fill(theta, X[rows], Z, K)
-            total += self.contract_known(theta, X[rows], Z, (u[rows], z), K)
+            total += self.theta_gradient_from_matrix(theta, X[rows], Z, (u[rows], z), K)
         return total

@@ -24,7 +24,7 @@ class Linear(Covariance):
     ard: ClassVar[bool] = False
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """bias sd, then one slope sd or d of them."""
         return ("bias sd", *([f"slope sd {i + 1}" for i in range(self.d)] if self.ard else ["slope sd"]))
 
@@ -36,7 +36,7 @@ class Linear(Covariance):
         """bias^2 + sum_q v_q^2 x_q^2 [n]."""
         return torch.exp(2.0 * theta[0]) + (X.square() * torch.exp(2.0 * theta[1 : self.size])).sum(1)
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """Slopes such that the inputs together explain the target's variance."""
         sd = target_sd(train)
         sizes = train.X.square().mean(0).sqrt().clamp_min(1e-6 * sd).tolist()

@@ -30,7 +30,7 @@ class Periodic(Exponential):
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q \sin^2 \tfrac{\pi (x_q-x_q')}{p}\right)"
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """sd, lengthscale (of the sine), period (in the input's units)."""
         return ("sd", "lengthscale", "period")
 
@@ -50,7 +50,7 @@ class Periodic(Exponential):
         A, B = [weight * a.cos(), weight * a.sin(), top], [b.cos(), b.sin(), Z.new_ones(len(Z), 1)]
         return torch.cat(A, 1), torch.cat(B, 1)
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """The period is the strongest in a periodogram of the first input (d = 1), else its sd."""
         period = dominant_period(train) if self.d == 1 else 2.0 * input_sds(train)[0]
         return [math.log(target_sd(train)), 0.0, math.log(period)]
@@ -74,9 +74,9 @@ class LocallyPeriodic(Periodic):
     formula = r"\sigma_f^2 \exp\left(-\tfrac{2}{\ell^2}\sum_q\sin^2\tfrac{\pi(x_q-x_q')}{p} - \tfrac{r^2}{2w^2}\right)"
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Those of a periodic kernel, then the width over which repeats drift apart."""
-        return (*super().own_names, "width")
+        return (*super().parameter_names, "width")
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]."""
@@ -88,10 +88,10 @@ class LocallyPeriodic(Periodic):
         A, B = (torch.cat(sides, 1) for sides in both)
         return A, B
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """The width starts at sqrt(d) times twice the inputs' sd."""
         width = 2.0 * math.sqrt(self.d) * sum(input_sds(train)) / self.d
-        return [*super().start_own(train), math.log(width)]
+        return [*super().initial_values(train), math.log(width)]
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One locally periodic kernel an input."""

@@ -33,7 +33,7 @@ class Stationary(Covariance):
     ard: ClassVar[bool] = False
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """sd, then one lengthscale or d of them."""
         return ("sd", *([f"lengthscale {i + 1}" for i in range(self.d)] if self.ard else ["lengthscale"]))
 
@@ -77,12 +77,12 @@ class Stationary(Covariance):
         """The variance, n times."""
         return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """The target's sd, and sqrt(d) times each input's."""
         scales = [math.log(math.sqrt(self.d) * sd) for sd in input_sds(train)]
         return [math.log(target_sd(train)), *(scales if self.ard else [sum(scales) / len(scales)])]
 
-    def contract(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
+    def theta_gradient(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
         """Closed form of the base's gradient: with W = G * k's slope, one product W Z gives every lengthscale.
 
         d k / d log l_q = sd^2 slope(r2) (x_q - z_q)^2 / l_q^2.
@@ -188,13 +188,13 @@ class RationalQuadratic(Stationary):
     formula = r"\sigma_f^2 \left(1+\tfrac{r^2}{2\alpha}\right)^{-\alpha}"
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """Those of a stationary kernel, then alpha."""
-        return (*super().own_names, "alpha")
+        return (*super().parameter_names, "alpha")
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """alpha starts at 1."""
-        return [*super().start_own(train), 0.0]
+        return [*super().initial_values(train), 0.0]
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         alpha = theta[self.size - 1].exp()

@@ -48,7 +48,7 @@ class Substrings(Covariance):
     inputs = "strings"
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """The standard deviation."""
         return ("sd",)
 
@@ -76,7 +76,7 @@ class Substrings(Covariance):
         long = torch.tensor([float(len(s) >= LENGTH) for s in X]).to(theta)
         return torch.exp(2.0 * theta[0]) * long
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """The target's sd."""
         return [math.log(target_sd(train))]
 

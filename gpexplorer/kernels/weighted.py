@@ -41,7 +41,7 @@ class Weighted(Covariance):
         """S of each row with itself [v, n]."""
 
     @property
-    def own_names(self) -> tuple[str, ...]:
+    def parameter_names(self) -> tuple[str, ...]:
         """One standard deviation a view."""
         return tuple(f"sd {view}" for view in self.views)
 
@@ -53,16 +53,18 @@ class Weighted(Covariance):
         """k(x, x) [n]."""
         return self._variances(theta) @ self.self_similarities(X, theta)
 
-    def contract(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]) -> Float[Tensor, " p"]:
+    def theta_gradient(
+        self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]
+    ) -> Float[Tensor, " p"]:
         """d / d log sd_v = 2 sd_v^2 sum_ij G_ij S_v,ij."""
         slopes = 2.0 * self._variances(theta) * torch.tensordot(self.similarities(X, Z, theta), G, 2)
         return torch.cat([slopes, theta.new_zeros(1)])
 
-    def contract_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
+    def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
         """Likewise on the diagonal."""
         return torch.cat([2.0 * self._variances(theta) * (self.self_similarities(X, theta) @ g), theta.new_zeros(1)])
 
-    def start_own(self, train: Dataset) -> list[float]:
+    def initial_values(self, train: Dataset) -> list[float]:
         """Every view starts with an equal share of the target's variance."""
         sizes = self.self_similarities(train.X, train.y).mean(1).clamp_min(1e-300).tolist()
         share = math.log(target_sd(train)) - 0.5 * math.log(len(sizes))

@@ -1,0 +1,1 @@
+"""Linear algebra that the methods share."""

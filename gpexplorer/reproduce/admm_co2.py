@@ -19,12 +19,12 @@ import pandas as pd
 import torch
 
 from .. import data, kernels
-from ..data.scaling import fit_scale, scale
+from ..data.standardising import fit_scale, scale
 from ..linalg.randomness import generator
-from ..methods.admm.exact import by_cholesky
 from ..methods.base import registry
+from ..methods.cross_validation.exact_posterior import by_cholesky
 from ..problem import Dataset, Problem
-from ..views.palette import ROLES
+from ..views.drawing.palette import ROLES
 from .base import Figure, Rows, Unit
 
 PAPER = {"gpcv-admm": 1.307, "ml": 1.408}

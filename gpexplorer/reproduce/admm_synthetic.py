@@ -19,11 +19,11 @@ import torch
 
 from .. import kernels
 from ..linalg.randomness import generator
-from ..methods.admm.learning import starts
 from ..methods.base import registry
+from ..methods.cross_validation.learning import starts
 from ..objectives import evidence
 from ..problem import Dataset, Problem
-from ..views.palette import ROLES
+from ..views.drawing.palette import ROLES
 from .base import Figure, Rows, Unit
 
 NOISE, TESTS, RESTARTS = 0.3, 20, 10

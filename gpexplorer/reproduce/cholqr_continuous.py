@@ -16,10 +16,10 @@ from torch import Tensor
 from .. import data, kernels
 from ..data.splits import Split
 from ..methods.base import Method, registry
-from ..methods.cholqr.cholqr import CholQR
+from ..methods.inducing.swapping.cholqr import CholQR
 from ..problem import Dataset, Problem, Step
 from ..runs.run import Run
-from ..views.palette import CYCLE, ROLES
+from ..views.drawing.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .cholqr_fig1 import snelson
 from .panels import panels, ticks

@@ -17,13 +17,13 @@ import pandas as pd
 import torch
 
 from .. import data, kernels
-from ..data.poses import poses
+from ..data.sets.poses import poses
 from ..data.splits import Split
 from ..methods.base import registry
-from ..methods.cholqr.cholqr import CholQR
+from ..methods.inducing.swapping.cholqr import CholQR
 from ..problem import Problem
 from ..runs.run import Run
-from ..views.palette import CYCLE
+from ..views.drawing.palette import CYCLE
 from .base import Figure, Rows, Unit
 from .panels import panels, ticks
 

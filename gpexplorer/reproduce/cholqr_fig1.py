@@ -8,11 +8,11 @@ import torch
 
 from .. import data, kernels
 from ..linalg.ranks import ranks
-from ..methods.cholqr.cholqr import CholQR
-from ..methods.cholqr.landscape import landscape
-from ..methods.cholqr.subset_of_data import SubsetOfData
+from ..methods.inducing.subset_of_data import SubsetOfData
+from ..methods.inducing.swapping.cholqr import CholQR
+from ..methods.inducing.swapping.swap_landscape import landscape
 from ..problem import Dataset, Problem
-from ..views.palette import ROLES
+from ..views.drawing.palette import ROLES
 from .base import Figure, Rows, Unit
 
 PIVOTS, POINTS, SIZE = 10, 8, 320

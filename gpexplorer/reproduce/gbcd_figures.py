@@ -12,10 +12,10 @@ import pandas as pd
 import torch
 
 from ..bench.gbcd import crossing
-from ..methods.gbcd.correlation import correlations
+from ..methods.exact.gradient_correlation import correlations
 from ..problem import take
 from ..runs.run import Run
-from ..views.palette import CYCLE, ROLES
+from ..views.drawing.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .gbcd_tasks import QUICK_ROWS, SETS, SOLVERS, method, solve, task
 from .panels import panels

@@ -12,9 +12,9 @@ import holoviews as hv
 import pandas as pd
 
 from ..methods.base import registry
-from ..methods.gbcd.answers import by_cg, by_rows
+from ..methods.exact.posteriors import by_cg, by_rows
 from ..runs.run import Run
-from ..views.palette import CYCLE, ROLES
+from ..views.drawing.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit
 from .gbcd_tasks import PUBLISHED, QUICK_ROWS, SETS, SOLVERS, method, solve, task
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from .. import data, kernels
 from ..linalg.randomness import generator
 from ..methods.base import Method, registry
-from ..methods.subset import learn_on_subset
+from ..methods.fixed_subset import learn_on_subset
 from ..problem import Dataset, Problem
 from ..runs.run import Run
 

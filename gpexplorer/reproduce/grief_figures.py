@@ -13,15 +13,15 @@ import torch
 from torch import Tensor
 
 from .. import kernels
-from ..features.choices import Fourier
-from ..features.grid import Eigenfunctions, Grid
+from ..features.basis_choices import Fourier
+from ..features.grid_eigenfunctions import Eigenfunctions, Grid
 from ..features.random_fourier import RandomFourier
 from ..linalg.preconditioners import nystrom_root
 from ..linalg.randomness import generator
 from ..methods.base import Method, registry
 from ..problem import Dataset, Problem
-from ..views.grief_covariance import errors
-from ..views.palette import CYCLE, ROLES, SEQUENTIAL
+from ..views.drawing.palette import CYCLE, ROLES, SEQUENTIAL
+from ..views.eigenfunctions.covariance_matrix import errors
 from .base import Figure, Rows, Unit
 
 SIDE, ROWS, REACH, NOISE = 30, 10, math.pi / 2, 0.1  # the paper says n = 10 and N(0, 0.1), not where the rows lie

@@ -10,10 +10,10 @@ import pandas as pd
 
 from .. import data, kernels
 from ..methods.base import Method, registry
-from ..methods.grief.laid import leading
+from ..methods.eigenfunctions.grids import leading
 from ..problem import Problem
 from ..runs.run import Run
-from ..views.palette import ROLES
+from ..views.drawing.palette import ROLES
 from .base import Figure, Rows, Unit
 
 TYPES = {"II": "grief", "I": "grief-mcmc"}

@@ -22,10 +22,10 @@ import torch
 from .. import data, kernels
 from ..linalg.randomness import generator
 from ..methods.base import registry
-from ..methods.stochastic.choice import by_validation
+from ..methods.minibatches.studies.rate_search import by_validation
 from ..problem import Problem
 from ..runs.run import Run
-from ..views.palette import CYCLE
+from ..views.drawing.palette import CYCLE
 from .base import Figure, Rows, Unit
 from .panels import panels, ticks
 from .stochastic_published import METHODS, printed

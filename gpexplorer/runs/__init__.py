@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .budget import Progress
-from .remote import working
 from .run import Run
 from .spec import Spec
 from .store import Store
+from .studies.remote import working
 from .trace import Record, Spent, Trace
 
 __all__ = ["Progress", "Record", "Run", "Spec", "Spent", "Store", "Trace", "working"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import SettingError, closest
-from .settings import number, of_kind, quoted
+from .setting_checks import number, of_kind, quoted
 
 LIMITS = ("steps", "seconds")
 NAN = float("nan")

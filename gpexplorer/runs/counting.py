@@ -11,10 +11,12 @@ from torch import Tensor
 
 from ..problem import Dataset, Kernel
 
-# What a kernel may offer beside its values, each computing every entry once: contract(theta, X, Z, G [n, m]),
-# contract_outer(theta, X, Z, (u [n], z [m])), contract_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]),
+# What a kernel may offer beside its values, each computing every entry once: theta_gradient(theta, X, Z, G [n, m]),
+# theta_gradient_bilinear(theta, X, Z, (u [n], z [m])), theta_gradient_diag(theta, X, g [n]) and
+# fill(theta, X, Z, out [n, m]),
 # slope(theta, r2 [n, m]); and by_input(theta), 1-D covariances to be called later.
-ARRAYS, SLOPES, FACTORS = ("contract", "contract_outer", "contract_diag", "fill"), "slope", "by_input"
+ARRAYS = ("theta_gradient", "theta_gradient_bilinear", "theta_gradient_diag", "fill")
+SLOPES, FACTORS = "slope", "by_input"
 
 
 class Counter:

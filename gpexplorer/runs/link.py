@@ -18,9 +18,9 @@ import torch
 
 from .. import data as data_sets
 from ..data.edits import checked
-from ..data.generators import GENERATORS, complete
+from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest
-from .settings import once, quoted
+from .setting_checks import once, quoted
 from .spec import Spec
 
 VERSION = 1

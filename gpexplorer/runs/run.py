@@ -13,20 +13,20 @@ import pandas as pd
 from ..errors import StoreError
 from ..methods.base import Method, Steps
 from ..problem import Outcome, Posterior, Problem, Step
-from . import meters
+from . import scores
 from .budget import Budget, Progress, scheduled
 from .clock import read
 from .counting import Counted, Counter
-from .endings import FINAL, enough_memory, failed, stopped
 from .jitters import watched
-from .settings import of_kind
+from .outcomes import FINAL, enough_memory, failed, stopped
+from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 from .units import Of, in_units, inputs, noise_var, targets
 
 if TYPE_CHECKING:
     from ..data import Split
-    from .journal import Journal
     from .spec import Spec
+    from .storage.journal import Journal
 
 
 class Run:
@@ -207,7 +207,7 @@ class Run:
     def _measured(self, at: int, split: Split) -> dict[str, float]:
         train = self.problem.train
         mean, var = self._predictive(at, "y")(split.test.X)
-        return meters.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
+        return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
 
     def _predictive(self, at: int, of: Of) -> Posterior:
         """From scaled inputs to answers in the units of the file."""

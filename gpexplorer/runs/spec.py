@@ -20,7 +20,7 @@ from ..methods.base import registry
 from ..problem import Problem
 from .budget import named_limits
 from .run import Run
-from .settings import arguments, number, of_kind, once, quoted, resolve
+from .setting_checks import arguments, number, of_kind, once, quoted, resolve
 
 if TYPE_CHECKING:
     from ..data import Split

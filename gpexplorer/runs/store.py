@@ -10,12 +10,12 @@ import pandas as pd
 
 from ..errors import SettingError, StoreError
 from ..methods.base import registry
-from .codec import classes_of
-from .journal import FILE, Journal, Kept, restored
-from .lines import read, read_whole, write_whole
 from .run import Run
-from .settings import quoted
+from .setting_checks import quoted
 from .spec import Spec
+from .storage.codec import classes_of
+from .storage.journal import FILE, Journal, Kept, restored
+from .storage.json_lines import read, read_whole, write_whole
 from .trace import Trace
 
 SPEC, NOTE = "spec.json", "note.txt"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .explorer import Explorer
-from .shell import app
+from .page import app
 
 __all__ = ["Explorer", "app"]

@@ -15,27 +15,27 @@ import panel_material_ui as pmui
 
 from ..errors import GPExplorerError, SettingError
 from ..runs import Spec, Store
-from .asking import Asking, read
-from .changing import Changing
-from .controls import Controls
-from .folded import folded
-from .frames import Frame
-from .keys import HELP
-from .notes import Notes
-from .pictures import Asked, Pictures
-from .player import Player
-from .presets import PRESETS
-from .pulse import Pulse
-from .question import question
-from .sentences import sentence
-from .settings import SIZE
-from .share import Shown
-from .sources import Sources
-from .stage import Job, Opened
-from .status import Status
+from .address import Asking, read
+from .browser.batch import together
+from .browser.keys import HELP
+from .inputs.controls import Controls
+from .inputs.data_source import Sources
+from .inputs.method_settings import SIZE
+from .inputs.presets import PRESETS
+from .inputs.question import question
+from .panels.notes import Notes
+from .panels.panel_list import folded
+from .panels.share_panel import Shown
+from .pictures.edits_by_hand import Changing
+from .pictures.picture_cards import Asked, Pictures
+from .playback.draw_acknowledgement import Pulse
+from .playback.messages import Frame
+from .playback.open_run import Job, Opened
+from .playback.player import Player
+from .playback.status import Status
+from .playback.transport import Transport
+from .text.error_sentences import sentence
 from .theme import name as theme_name
-from .together import together
-from .transport import Transport
 
 PERIOD = 60  # milliseconds between looks at the player
 SETTLE = 0.5  # seconds

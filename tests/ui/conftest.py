@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from ui.pages import PATIENCE, Seen, Served, answers, until
+from pages import PATIENCE, Seen, Served, answers, until
 
 expect.set_options(timeout=PATIENCE)
 

@@ -1,0 +1,235 @@
+"""The column picker: which column is the target, which are inputs, and their numbers.
+
+A column is a *number* column when at least half of its cells that are not empty are numbers; then one cell of text in
+it is an error with a name, a row and a value. Otherwise it is a *text* column: left out with a note, unless asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ...errors import DataError
+from .. import table_checks
+from ..quoting import count, listing, nearest, quote
+from ..table_checks import Floats
+from .containers import is_number
+from .delimited import NUMBER
+from .reading import Raw
+
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+_BOOLEAN = {"true": 1.0, "false": 0.0}
+_DECIMAL_COMMA = r"^[+-]?[0-9]+,[0-9]+$"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to take from a table: `target` (default: the last number column), `inputs` (default: every other one)
+    less `drop`; `objects` names one text column to use as input instead (SMILES, say); rows with a missing value are
+    refused or dropped."""
+
+    target: str | None = None
+    inputs: tuple[str, ...] | None = None
+    drop: tuple[str, ...] = ()
+    objects: str | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every column asked for by name."""
+        return tuple(c for c in (self.target, *(self.inputs or ()), self.objects) if c is not None)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it leaves no column to be chosen."""
+        return self.target is not None and (self.inputs is not None or self.objects is not None)
+
+
+class Numbers(NamedTuple):
+    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], their names, and notes for the user."""
+
+    X: Floats | list[str]
+    y: Floats
+    names: tuple[str, ...]
+    target: str
+    notes: tuple[str, ...]
+    kept: NDArray[np.bool_]  # [rows of the table]: False where a row was left out
+
+
+class Column(NamedTuple):
+    """A column as numbers [n] (NaN where missing or text), and its first cell that is text: (row from 0, value)."""
+
+    values: Floats
+    text: int  # cells that are neither numbers nor missing
+    first: tuple[int, str] | None
+
+    @property
+    def is_number(self) -> bool:
+        return bool(2 * self.text <= len(self.values) - np.isnan(self.values).sum() + self.text) and self.has_any
+
+    @property
+    def has_any(self) -> bool:
+        return bool(not np.isnan(self.values).all())
+
+
+def pick(raw: Raw, choice: Choice) -> Numbers:
+    """The chosen columns as checked numbers; raises one DataError sentence for the first thing that is wrong."""
+    table, name = raw.table, raw.name
+    refuse_choice(name, table.column_names, choice)
+    table_checks.refuse_few_rows(name, table.num_rows)
+    wanted = choice.named if choice.is_full else table.column_names
+    parsed = {c: parse(table[c]) for c in wanted if c != choice.objects and c not in choice.drop}
+    target, inputs, left = roles(name, parsed, choice)
+
+    columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
+    texts = _texts(table[choice.objects]) if choice.objects else None
+    survey = table_checks.Survey()
+    keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _holes(texts)})
+    survey.refuse(name, target, choice.missing)
+    columns = {c: values[keep] for c, values in columns.items()}
+    y = columns.pop(target)
+
+    notes = raw.notes + left + survey.dropped + survey.notes_on(inputs)
+    if texts is not None:
+        return Numbers([texts[i] for i in np.flatnonzero(keep)], y, (str(choice.objects),), target, notes, keep)
+    return Numbers(np.column_stack(list(columns.values())), y, tuple(columns), target, notes, keep)
+
+
+def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """The target, the inputs in the order asked for or of the table, and a note on what was left out."""
+    target = choice.target or default_target(name, parsed, choice)
+    return target, *_inputs(name, parsed, target, choice)
+
+
+def refuse_choice(name: str, known: Sequence[str], choice: Choice) -> None:
+    """Refuse columns that are not there, and roles that exclude each other."""
+    refuse_unknown(name, known, (*choice.named, *choice.drop))
+    if choice.target is not None and choice.target in (choice.objects, *choice.drop, *(choice.inputs or ())):
+        raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
+    if choice.objects and choice.inputs is not None:
+        raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
+
+
+def refuse_unknown(name: str, known: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a column that the table does not have, with the nearest one that it has."""
+    for column in wanted:
+        if column not in known:
+            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, known)}")
+
+
+def parse(column: pa.ChunkedArray) -> Column:
+    """A column of any type as numbers; text is read strictly (no thousands mark, no decimal comma)."""
+    kind = column.type
+    if is_number(kind):
+        cast = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
+        values = cast.cast(pa.float64(), safe=False)
+        return Column(np.array(pc.fill_null(values, float("nan")).to_numpy()), 0, None)
+    if pa.types.is_null(kind):
+        return Column(np.full(len(column), np.nan), 0, None)
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        first = next((str(v) for v in column[:1].to_pylist()), "")
+        return Column(np.full(len(column), np.nan), len(column), (0, first))
+    return _parse_text(pc.fill_null(column, ""))
+
+
+def _parse_text(column: pa.ChunkedArray) -> Column:
+    cells = pc.utf8_trim_whitespace(column)
+    number = pc.match_substring_regex(cells, rf"(?i)^({NUMBER}|[+-]?inf(inity)?)$")
+    values = pc.cast(pc.if_else(number, cells, None), pa.float64())
+    values = np.array(pc.fill_null(values, float("nan")).to_numpy())
+    other = np.flatnonzero(~number.to_numpy())
+    if len(other) == 0:
+        return Column(values, 0, None)
+    words = np.array(pc.utf8_lower(cells.take(pa.array(other))).to_pylist(), dtype=object)
+    if set(words) <= {*_BOOLEAN, *MISSING} and len(other) == len(values):
+        return Column(np.array([_BOOLEAN.get(w, np.nan) for w in words]), 0, None)
+    text = other[~np.isin(words, MISSING)]
+    return Column(values, len(text), (int(text[0]), column[int(text[0])].as_py()) if len(text) else None)
+
+
+def default_target(name: str, parsed: dict[str, Column], choice: Choice) -> str:
+    """The last column of numbers that is not an input."""
+    taken = choice.inputs or ()
+    numbers = [c for c, column in parsed.items() if column.is_number and c not in taken]
+    if not numbers:
+        _refuse_decimal_comma(name, parsed)
+        raise DataError(f"{name} has no column of numbers to be the target; it has {_contents(parsed)}.")
+    return numbers[-1]
+
+
+def _inputs(
+    name: str, parsed: dict[str, Column], target: str, choice: Choice
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The inputs in the order asked for, or of the table; and a note on what was left out."""
+    if choice.objects:
+        return (), ()
+    if choice.inputs is not None:
+        inputs = tuple(c for c in dict.fromkeys(choice.inputs) if c not in choice.drop)
+        left = []
+    else:
+        inputs = tuple(c for c, column in parsed.items() if column.is_number and c != target)
+        left = [c for c, column in parsed.items() if not column.is_number and c != target]
+        _refuse_decimal_comma(name, {c: parsed[c] for c in left})
+    if not inputs:
+        held = f" (it has {_contents({c: parsed[c] for c in left})})" if left else ""
+        raise DataError(
+            f"{name} has no input column of numbers beside the target {quote(target)}{held}: "
+            "add one, or choose another target."
+        )
+    return inputs, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
+
+
+def _refuse_decimal_comma(name: str, parsed: dict[str, Column]) -> None:
+    """A column of decimal commas was meant as numbers, whatever else the table has."""
+    for column, found in parsed.items():
+        if _has_decimal_comma(found):
+            refuse_text(name, column, found)
+
+
+def _contents(parsed: dict[str, Column]) -> str:
+    """Columns with the first text in each, which says more than their names: "price" ("$3.50")."""
+    shown = [f"{quote(c)} ({quote(found.first[1])})" if found.first else quote(c) for c, found in parsed.items()]
+    return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
+
+
+def _has_decimal_comma(parsed: Column) -> bool:
+    return parsed.first is not None and bool(pc.match_substring_regex(parsed.first[1], _DECIMAL_COMMA).as_py())
+
+
+def refuse_text(name: str, column: str, parsed: Column) -> None:
+    """Refuse a column with a cell of text, or with nothing in any row."""
+    if parsed.first is not None:
+        row, value = parsed.first
+        what = "a decimal comma (or a mark for thousands)" if _has_decimal_comma(parsed) else "text"
+        way = (
+            "write 3.5 for 3,5 and 1234 for 1,234"
+            if what != "text"
+            else "correct it, or leave the column out with inputs=[...]"
+        )
+        more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
+        raise DataError(
+            f"{name}: column {quote(column)} has {what} in row {row + 1}: {quote(value)}{more}, "
+            f"where a number is needed: {way}."
+        )
+    if not parsed.has_any:
+        raise DataError(f"{name}: column {quote(column)} is empty in every row: leave it out with inputs=[...].")
+
+
+def _numbers(name: str, column: str, parsed: Column) -> Floats:
+    refuse_text(name, column, parsed)
+    return parsed.values
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    return [str(value).strip() if value is not None else "" for value in column.to_pylist()]
+
+
+def _holes(texts: list[str]) -> Floats:
+    """NaN [n] where a text is missing."""
+    return np.array([np.nan if text.lower() in MISSING else 0.0 for text in texts])

@@ -1,0 +1,107 @@
+"""A file of any known kind becomes one table of named columns, its size checked before it is opened."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ...errors import DataError
+from ..quoting import display_name, quote
+from .containers import read_npz, read_parquet
+from .delimited import read_delimited
+from .size_limits import LOCAL, Limits
+
+TEXT = (".csv", ".tsv", ".txt", ".dat", ".data")
+KINDS = (*TEXT, *(f"{kind}.gz" for kind in TEXT), ".parquet", ".pq", ".npz")
+_OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsheet", ".pkl": "a pickle"}
+
+
+class Raw(NamedTuple):
+    """A table as read, the name to call it by, what the reader did that a user should know, and the rows of the file
+    where the table holds only the first of them."""
+
+    table: pa.Table
+    name: str
+    notes: tuple[str, ...]
+    whole: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return self.table.num_rows if self.whole is None else self.whole
+
+
+def kind_of(name: str) -> str:
+    """The extension that says how a file is read, lower case, or "" where none is known."""
+    lower = name.lower()
+    return max((k for k in KINDS if lower.endswith(k)), key=len, default="")
+
+
+def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, also: Collection[str] = ()) -> Raw:
+    """Read a file on this machine; its size is checked first."""
+    name = display_name(path.name)
+    with there(path):
+        _refuse_unknown(name)
+        limits.check_file(name, path.stat().st_size)
+        data = path.read_bytes()
+    return read_bytes(path.name, data, limits, header, also)
+
+
+@contextmanager
+def there(path: Path) -> Iterator[None]:
+    """Reading of a file, once it is one; a path that leads nowhere or may not be read gets its sentence."""
+    try:
+        if not path.exists():
+            raise DataError(f"There is no file {quote(path, 200)}: check the path, or see gpexplorer.data.available().")
+        if not path.is_file():
+            raise DataError(f"{quote(path, 200)} is not a file: give the path of a {', '.join(KINDS[:2])} or similar.")
+        yield
+    except OSError as error:
+        raise DataError(f"{quote(path, 200)} cannot be read ({error.strerror or error}): check its path.") from None
+
+
+def read_bytes(
+    name: str, data: bytes, limits: Limits, header: bool | None = None, also: Collection[str] = (),
+    most: int | None = None,
+) -> Raw:  # fmt: skip
+    """Read a file already in memory; of its name only the extension is believed."""
+    shown, kind = display_name(name), _refuse_unknown(display_name(name))
+    limits.check_file(shown, len(data))
+    whole = None
+    if kind in (".parquet", ".pq"):
+        table, notes, whole = read_parquet(shown, data, limits, also, most)
+    elif kind == ".npz":
+        table, notes = read_npz(shown, data, limits)
+    else:
+        text = read_delimited(shown, _unpack(shown, data, limits) if kind.endswith(".gz") else data, limits, header)
+        table, notes = text.table, text.notes
+    return Raw(table, shown, notes, whole)
+
+
+def _refuse_unknown(name: str) -> str:
+    kind = kind_of(name)
+    if not kind:
+        what = next((f" is {other}" for end, other in _OTHER.items() if name.lower().endswith(end)), "")
+        raise DataError(
+            f"{name}{what or ' is of a kind that is not known'}: give a table as {', '.join(KINDS[:2])}, "
+            ".csv.gz, .parquet or .npz."
+        )
+    return kind
+
+
+def _unpack(name: str, data: bytes, limits: Limits) -> bytes:
+    """The bytes inside a gzip file, never more than the limit and one."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            text = file.read(limits.unpacked_bytes + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{name} is not a whole gzip file: {quote(error)}. Compress it again.") from None
+    limits.check_unpacked(name, len(text))
+    return text

@@ -1,0 +1,63 @@
+"""How large a file may be: checked before it is read, before it is unpacked, and before it is parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import DataError
+from ..quoting import count, size
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Upper bounds on one file. The last three bind only in the child process that parses uploads."""
+
+    file_bytes: int
+    unpacked_bytes: int  # after decompression, and for the cells of a table at 8 bytes each
+    rows: int
+    columns: int
+    cpu_seconds: int = 0
+    memory_bytes: int = 0  # beyond what the interpreter and its libraries hold before the file is opened
+    wall_seconds: float = 0.0
+
+    def check_file(self, name: str, nbytes: int) -> None:
+        """Refuse a file by its size alone."""
+        if nbytes > self.file_bytes:
+            raise DataError(
+                f"{name} holds {size(nbytes)} and the limit is {size(self.file_bytes)}: keep fewer rows or columns, "
+                "or save it as Parquet or as .csv.gz."
+            )
+        if nbytes == 0:
+            raise DataError(f"{name} is empty (0 bytes): choose a file with a header and at least 3 rows.")
+
+    def check_unpacked(self, name: str, nbytes: int) -> None:
+        """Refuse an archive that unpacks to more than the limit."""
+        if nbytes > self.unpacked_bytes:
+            raise DataError(
+                f"{name} unpacks to more than {size(self.unpacked_bytes)}, the limit: keep fewer rows or columns."
+            )
+
+    def check_table(self, name: str, rows: int, columns: int) -> None:
+        """Refuse a table by its shape, before a cell of it is parsed."""
+        if columns > self.columns:
+            raise DataError(
+                f"{name} has {count(columns, 'column')} and the limit is {self.columns:,}: "
+                "drop columns, or swap rows and columns if the table lies on its side."
+            )
+        if rows > self.rows:
+            raise DataError(
+                f"{name} has {count(rows, 'row')} and the limit is {self.rows:,}: keep a random sample of the rows."
+            )
+        self.check_unpacked(name, 8 * rows * columns)
+
+
+LOCAL = Limits(file_bytes=2 * 10**9, unpacked_bytes=4 * 10**9, rows=20_000_000, columns=10_000)
+UPLOAD = Limits(
+    file_bytes=10 * 10**6,
+    unpacked_bytes=100 * 10**6,
+    rows=1_000_000,
+    columns=1_000,
+    cpu_seconds=20,
+    memory_bytes=1_500 * 10**6,
+    wall_seconds=30.0,
+)

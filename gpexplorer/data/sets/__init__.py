@@ -1,0 +1,1 @@
+"""Data sets by name: cards of public sets, the download cache, and generators."""

@@ -1,0 +1,169 @@
+"""Data drawn from a formula: no file, no network, the truth known. One generator an entry of GENERATORS.
+
+    y = f(x) + noise * e,  e ~ N(0, 1)
+
+Inputs, function values and errors come from one `torch.Generator` seeded by `seed`; no global random state moves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from ...errors import DataError
+from ...problem import Dataset
+from ..quoting import listing, quote
+
+_MOST_DRAWN = 4_000  # rows of a GP draw: an eigendecomposition of [n, n] in time n^3
+_GAP = (2.6, 3.5)
+Truth = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A generator: `inputs(rng, n, d)` [n, d], and `truth(X)` [n] where f is a formula."""
+
+    title: str
+    formula: str
+    n: int
+    d: int
+    noise: float
+    inputs: Callable[[Generator, int, int], Tensor]
+    truth: Truth | None
+    d_bounds: tuple[int, int]
+
+
+def _uniform(low: float, high: float) -> Callable[[Generator, int, int], Tensor]:
+    def draw(rng: Generator, n: int, d: int) -> Tensor:
+        return low + (high - low) * torch.rand(n, d, generator=rng, dtype=torch.float64)
+
+    return draw
+
+
+def _around_gap(rng: Generator, n: int, d: int) -> Tensor:
+    """Uniform on [0, 6] without the gap."""
+    width = _GAP[1] - _GAP[0]
+    x = _uniform(0.0, 6.0 - width)(rng, n, d)
+    return torch.where(x < _GAP[0], x, x + width)
+
+
+def _wiggles(X: Tensor) -> Tensor:
+    x = X[:, 0]
+    return torch.sin(3 * x) + 0.1 * x * torch.sin(7 * x)
+
+
+def _sin_product(X: Tensor) -> Tensor:
+    return torch.sin(X).prod(1)
+
+
+def _friedman(X: Tensor) -> Tensor:
+    return 10 * torch.sin(math.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
+
+
+def _waves(X: Tensor) -> Tensor:
+    return math.sqrt(2 / X.shape[1]) * torch.sin(2 * math.pi * X).sum(1)
+
+
+GENERATORS: Mapping[str, Recipe] = {
+    "snelson-like": Recipe(
+        "One input, wiggles and a gap",
+        f"f(x) = sin 3x + (x/10) sin 7x, x uniform on [0, 6] without {list(_GAP)}; in the manner of Snelson's toy set",
+        200, 1, 0.25, _around_gap, _wiggles, (1, 1),
+    ),
+    "sin-product": Recipe(
+        "A product of sines",
+        "f(x) = sin x1 sin x2 ..., x uniform on [-pi, pi]^d; noise variance 0.1 (Evans and Nair 2018, figure 1)",
+        400, 2, math.sqrt(0.1), _uniform(-math.pi, math.pi), _sin_product, (1, 10),
+    ),
+    "friedman1": Recipe(
+        "Friedman's first function",
+        "f(x) = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5, x uniform on [0, 1]^d; inputs from x6 on do nothing "
+        "(Friedman 1991)",
+        1_000, 10, 1.0, _uniform(0.0, 1.0), _friedman, (5, 1_000),
+    ),
+    "hypercube": Recipe(
+        "Waves on a hypercube of any dimension",
+        "f(x) = sqrt(2/d) sum_i sin(2 pi x_i), variance 1, x uniform on [0, 1]^d",
+        1_000, 5, 0.1, _uniform(0.0, 1.0), _waves, (1, 10_000),
+    ),
+    "gp-draw": Recipe(
+        "A draw from a Gaussian process",
+        "f ~ GP(0, k), x uniform on [-sqrt 3, sqrt 3]^d (sd 1); k is any kernel key with theta, or with its start",
+        500, 1, 0.1, _uniform(-math.sqrt(3), math.sqrt(3)), None, (1, 1_000),
+    ),
+}  # fmt: skip
+
+
+def generate(name: str, options: Mapping[str, Any]) -> Dataset:
+    """Rows of one generator: options n, d, noise, seed, and kernel, theta for a GP draw; cost n d (a GP draw: n^3)."""
+    recipe = GENERATORS[name]
+    asked = complete(name, options)
+    n, d = asked["n"], asked["d"]
+    rng = torch.Generator().manual_seed(asked["seed"])
+    X = recipe.inputs(rng, n, d)
+    f = recipe.truth(X) if recipe.truth else _gp_draw(X, rng, asked["kernel"], asked["theta"])
+    y = f + asked["noise"] * torch.randn(n, generator=rng, dtype=torch.float64)
+    return Dataset(X, y, tuple(f"x{i + 1}" for i in range(d)) if d > 1 else ("x",), "y")
+
+
+def truth(source: str | Mapping[str, Any]) -> Truth | None:
+    """The noiseless f of a generator, X [n, d] -> [n], in the units of the data; None where it has no formula."""
+    name = source if isinstance(source, str) else str(source.get("name"))
+    return GENERATORS[name].truth if name in GENERATORS else None
+
+
+def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a generator, checked, with its defaults for those not given."""
+    recipe = GENERATORS[name]
+    known: dict[str, Any] = {"n": recipe.n, "d": recipe.d, "noise": recipe.noise, "seed": 0}
+    known |= {"kernel": "se-ard", "theta": None} if recipe.truth is None else {}
+    odd = [key for key in options if key not in known]
+    if odd:
+        raise DataError(f"{name} has no option {listing(odd)}; it has {listing(known)}.")
+    asked = known | dict(options)
+    _check_theta(name, asked.get("theta"))
+    most = _MOST_DRAWN if recipe.truth is None else 10_000_000
+    _whole(name, "n", asked["n"], 3, most)
+    _whole(name, "d", asked["d"], *recipe.d_bounds)
+    _whole(name, "seed", asked["seed"], 0, 2**63 - 1)
+    if asked["n"] * asked["d"] > 10**9:
+        raise DataError(f"{name}: n={asked['n']:,} rows of d={asked['d']:,} inputs need over 8 GB: lower n or d.")
+    noise = asked["noise"]
+    if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise < math.inf:
+        raise DataError(f"{name}: noise={quote(noise)} is not a standard deviation: give a number of at least 0.")
+    return asked
+
+
+def _whole(name: str, option: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise DataError(f"{name}: {option}={quote(value)} must be a whole number from {low:,} to {high:,}.")
+
+
+def _check_theta(name: str, theta: object) -> None:
+    if theta is None:
+        return
+    given = isinstance(theta, Sequence) and not isinstance(theta, str)
+    if not given or not all(_is_log(t) for t in theta):  # type: ignore[attr-defined]
+        raise DataError(f"{name}: theta={quote(theta)} must be a list of log-hyperparameters, each from -100 to 100.")
+
+
+def _is_log(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 100
+
+
+def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None) -> Tensor:
+    """f = V sqrt(max(e, 0)) z with K = V diag(e) V': exact for a K that is singular to rounding, without jitter."""
+    from ... import kernels
+
+    kernel = kernels.make(key, X.shape[1])
+    z = torch.randn(len(X), generator=rng, dtype=X.dtype)
+    start = kernel.start(Dataset(X, z)) if theta is None else torch.as_tensor(theta, dtype=X.dtype)
+    if theta is not None and start.shape != (len(kernel.names),):
+        raise DataError(f"gp-draw: theta has {start.numel()} entries where {key} has {listing(kernel.names)}.")
+    e, V = torch.linalg.eigh(kernel(start, X, X))  # [n], [n, n]
+    return V @ (e.clamp_min(0).sqrt() * z)

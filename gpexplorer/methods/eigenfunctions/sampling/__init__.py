@@ -1,0 +1,1 @@
+"""GRIEF with weights and noise sampled by Langevin chains."""

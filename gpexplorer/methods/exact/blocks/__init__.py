@@ -1,0 +1,1 @@
+"""Block coordinate descent with other rules for the choice of blocks."""

@@ -1,0 +1,1 @@
+"""Conjugate gradient solvers, plain and preconditioned."""

@@ -1,0 +1,1 @@
+"""Sparse approximations that regress on a subset of kernel columns."""

@@ -1,0 +1,1 @@
+"""Methods whose inducing points move freely by gradient."""

@@ -1,0 +1,123 @@
+"""k-means centres as inducing inputs: where the inputs are dense, whatever the targets say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import ClassVar
+
+import param
+
+from ....objectives import Terms, nystrom
+from ....posteriors import nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ...base import Method, Steps
+from .. import settings
+from ..learning import descend
+from ..lloyd import lloyd, spread_rows
+from ..selection.loop import EVALUATION, converged, entry_flops
+from .state import CHANNELS, START, begun, prior, report
+from .state import Info as Report
+from .state import State as At
+
+Phase = Generator[Step, None, At]
+LLOYD = 35.0  # calls of one of Lloyd's iterations
+UNKNOWN = Terms(math.nan, math.nan, math.nan)
+
+
+class KMeans(Method):
+    """Centres of the inputs by Lloyd's iterations, then hyperparameters on the same objective."""
+
+    key: ClassVar[str] = "kmeans"
+    title: ClassVar[str] = "k-means centres"
+    family: ClassVar[str] = "inducing"
+    paper: ClassVar[str] = "Arthur & Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA."
+    State: ClassVar[type] = At
+    Info: ClassVar[type] = Report
+    equations: ClassVar[dict[str, str]] = {
+        "num_inducing": r"\min_Z \sum_i \min_j |x_i - z_j|^2",
+        "objective": r"F = \tfrac12\left[E_D + E_C + E_V\right]",
+    }
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    num_inducing = settings.num_inducing()
+    iterations = param.Integer(
+        30, bounds=(1, None), softbounds=(5, 100), doc="Iterations of Lloyd's at most; it stops when centres stay."
+    )
+    objective = settings.objective()
+    learn = settings.learn()
+    optimiser = settings.optimiser()
+    evaluations = settings.evaluations()
+    max_epochs = settings.max_epochs()
+    tolerance = settings.tolerance()
+
+    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+        state = resume
+        if state is None:
+            state = begun(problem, self.num_inducing, self.seed, self.title)
+            yield Step(state, START)
+
+        if state.phase in ("start", "move"):
+            state = yield from self._clustering(problem, state)
+        if not self.learn:
+            return Outcome("converged", f"The {len(state.Z)} centres stay where they are.")
+        while state.epoch < self.max_epochs:
+            state = yield from self._learning(problem, state)
+            objective = state.terms.total(self.objective)
+            gain = state.epoch_begin - objective
+            if gain <= self.tolerance * max(abs(objective), 1.0):
+                return Outcome("converged", converged(state.epoch, gain, objective, self.tolerance))
+            state = state._replace(
+                epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
+            )
+        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
+
+    def _clustering(self, problem: Problem, state: At) -> Phase:
+        """Lloyd's iterations, until no centre moves. The objective, which they never see, is told first and last."""
+        X = problem.train.X
+        if state.phase == "start":
+            rows = spread_rows(X, min(self.num_inducing, len(X)), self.seed)
+            state = state._replace(phase="move", Z=X[rows].clone())
+        for k in range(state.position, self.iterations):
+            Z, _ = lloyd(X, state.Z)
+            if k and bool((Z == state.Z).all()):
+                break
+            before = state.Z
+            terms = UNKNOWN if k else nystrom(problem.kernel, state.theta, problem.train, Z).terms
+            state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
+            yield Step(state, report(state, self.objective, before, 0.0))
+
+        now = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        state = state._replace(
+            step=state.step + 1, phase="learn", position=0, terms=now.terms, epoch_begin=now.terms.total(self.objective)
+        )
+        yield Step(state, report(state, self.objective, state.Z, now.jitter))
+        return state
+
+    def _learning(self, problem: Problem, state: At) -> Phase:
+        """The continuous phase; resumed by replaying its evaluations."""
+        limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
+        found = descend(
+            problem.kernel, state.theta_begin, problem.train, state.Z, self.objective, self.optimiser, limit
+        )
+        done = state.position
+        for k, (theta, terms, jitter) in enumerate(found):
+            if k >= done:
+                state = state._replace(step=state.step + 1, position=k + 1, phase="learn", theta=theta, terms=terms)
+                yield Step(state, report(state, self.objective, state.Z, jitter))
+        return state
+
+    def posterior(self, problem: Problem, state: At) -> Posterior:
+        if state.phase == "start":
+            return prior(problem, state)
+        now = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+
+    def cost(self, problem: Problem) -> Cost:
+        n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+        m = min(self.num_inducing, n)
+        arrays = {"block": 3.0 * s * min(n * m, 3e6), "m x m factors": 6.0 * s * m * m, "rows": 1.0 * s * n * d}
+        if not self.learn:
+            return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays, LLOYD)
+        flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
+        return Cost(flops, s * (12.0 * n * m + n * d), arrays, EVALUATION)

@@ -1,0 +1,1 @@
+"""Methods that choose the inducing set one row at a time, or at random."""

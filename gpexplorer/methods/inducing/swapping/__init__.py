@@ -1,0 +1,1 @@
+"""CholQR: inducing points chosen from the training rows by swapping."""

@@ -1,0 +1,1 @@
+"""Minibatch learning of a finite-dimensional kernel (Shoham and Avron 2025) and its baselines."""

@@ -1,0 +1,128 @@
+"""Many runs that differ in a few fields: m, the block, the seed - here one after another, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+import param
+
+from ...data.loading import plain
+from ...errors import GPExplorerError, SettingError, closest
+from ...methods.base import registry
+from ..run import Run
+from ..setting_checks import of_kind, quoted
+from ..spec import A_SPEC, Spec, named_specs
+from .cluster import connected
+from .comparison import Finished
+
+MOST = 200  # runs of one sweep
+COUNT = 4  # values proposed for one name
+
+
+class Swept(NamedTuple):
+    """One run of a sweep: `finished` is None where it could not be opened, and `sentence` says why it ended."""
+
+    name: str
+    finished: Finished | None
+    sentence: str
+
+
+def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
+    """Every combination of these values, by a name such as "num_inducing=8, seed=1"; the last name varies fastest.
+
+    A name is a field of the spec, or else a setting of its method. SettingError before anything runs.
+    """
+    spec, over = of_kind("The spec of a sweep", spec, Spec, A_SPEC), _lists(over)
+    count = math.prod(map(len, over.values()))
+    if not over or not 1 <= count <= MOST:
+        raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
+    found = {}
+    for values in itertools.product(*over.values()):
+        chosen = dict(zip(over, values, strict=True))
+        found[", ".join(f"{name}={_text(value)}" for name, value in chosen.items())] = _with(spec, chosen)
+    return found
+
+
+def around(spec: Spec, name: str) -> list[Any]:
+    """A few values of a setting, or of "seed" or "split", to begin a sweep with: what it is now, and beside it."""
+    of_kind("The spec of a sweep", spec, Spec, A_SPEC)
+    if name in ("seed", "split"):
+        return list(range(COUNT))
+    if name not in spec.settings:
+        raise SettingError(f"{spec.method} has no setting {quoted(name)}{closest(name, spec.settings)}")
+    setting = registry[spec.method].param.objects()[name]
+    if isinstance(setting, param.Boolean):
+        return [False, True]
+    if isinstance(setting, param.Selector):
+        return list(setting.objects)
+    now = spec.settings.get(name, setting.default) or 1
+    low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)
+    values = [now * 2.0**k for k in range(-1, COUNT - 1)]
+    kept = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
+    return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in kept))
+
+
+def sweep(
+    specs: Mapping[str, Spec], scheduler: str = "", data: Any = None, opened: Callable[[Run], None] | None = None
+) -> Iterator[Swept]:
+    """Each run to the end of its own budget, yielded as it ends; one that fails leaves a sentence, and the rest go on.
+
+    Without a `scheduler` they run here, in order, and `opened` is given each before its first step, so that it can be
+    stopped; with a scheduler's address on Dask's workers, which read named data themselves.
+    """
+    specs = named_specs("A sweep", specs)
+    endless = [name for name, spec in specs.items() if not spec.budget]
+    if endless:
+        raise SettingError(f'The run "{endless[0]}" has no budget: give steps or seconds, so that the sweep ends.')
+    return _on_workers(specs, scheduler, data) if scheduler else (_run(*item, data, opened) for item in specs.items())
+
+
+def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterator[Swept]:
+    from distributed import as_completed
+
+    with connected(scheduler) as client:
+        shared = None if data is None else client.scatter(data, broadcast=True)
+        futures = [client.submit(_run, name, spec, shared, pure=False) for name, spec in specs.items()]
+        for future in as_completed(futures, loop=client.loop):
+            yield future.result()
+
+
+def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None = None) -> Swept:
+    """One run, closed; a method's error is already its outcome, a spec's that cannot be opened a sentence."""
+    try:
+        run = spec.open(data=data)
+    except GPExplorerError as error:
+        return Swept(name, None, str(error))
+    if opened is not None:
+        opened(run)
+    try:
+        outcome = run.finish()
+        return Swept(name, Finished.of(run), outcome.message)
+    finally:
+        run.close()
+
+
+def _lists(over: Any) -> dict[str, list[Any]]:
+    """The values of each name as a list; a text or a single number is none."""
+    if not isinstance(over, Mapping):
+        raise SettingError(f'over is {quoted(over)}; give names with lists of values, such as {{"seed": [0, 1]}}.')
+    for name, values in over.items():
+        if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
+            raise SettingError(f"The sweep over {name} is {quoted(values)}; give a list of values.")
+    return {name: [plain(value) for value in values] for name, values in over.items()}
+
+
+def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
+    own = {entry.name for entry in fields(spec)}
+    settings = {name: value for name, value in chosen.items() if name not in own}
+    changed = {name: value for name, value in chosen.items() if name in own}
+    return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

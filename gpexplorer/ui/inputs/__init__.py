@@ -1,0 +1,1 @@
+"""The sidebar: data, kernel, method, settings and presets."""

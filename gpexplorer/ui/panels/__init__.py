@@ -1,0 +1,1 @@
+"""The panels under the pictures: compare, race, scaling, share."""

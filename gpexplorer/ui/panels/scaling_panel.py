@@ -1,0 +1,155 @@
+"""How the open method's cost grows: sizes measured one after another, slopes, and what a larger one would cost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import panel as pn
+import panel_material_ui as pmui
+import psutil
+
+from ...errors import GPExplorerError
+from ...runs import Spec
+from ...runs.studies.scaling_study import Scaling, axes
+from ...views.runs import scaling_chart as picture
+from ..pictures.chart import Chart
+from ..playback.shutdown import alive
+from ..text.error_sentences import sentence
+from ..text.escape import text
+from ..text.number_format import nbytes, span
+
+SIZES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
+NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
+CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
+
+
+class Measurer:
+    """A thread that measures size after size; `changed` is set after each."""
+
+    def __init__(self, scaling: Scaling) -> None:
+        self.scaling, self.changed, self.error = scaling, threading.Event(), ""
+        self._closed = threading.Event()
+        self.thread = threading.Thread(target=self._work, name="gpexplorer-scaling", daemon=True)
+        self.thread.start()
+        alive.add(self)
+
+    def close(self) -> None:
+        """End after the size under way."""
+        self._closed.set()
+
+    def _work(self) -> None:
+        while not (self._closed.is_set() or self.scaling.over):
+            try:
+                self.scaling.advance()
+            except Exception as error:
+                self.error = sentence(error, "a size was being measured")
+                self._closed.set()
+            self.changed.set()
+
+
+class ScalingPanel(pn.viewable.Viewer):
+    """One axis of the open method. `opened` gives its Spec, `pause` quiets the explorer meanwhile."""
+
+    def __init__(self, opened: Callable[[], Spec], pause: Callable[[], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._opened, self._pause = opened, pause
+        self._measurer: Measurer | None = None
+        wide = {"size": "small", "margin": (6, 10)}
+        self.axis = pmui.Select(
+            label="Grow", options={name: key for key, name in NAMES.items()}, value="n", width=190, **wide
+        )
+        self.low = pmui.IntInput(label="from", value=SIZES["n"][0], start=1, width=120, **wide)
+        self.high = pmui.IntInput(label="to", value=SIZES["n"][1], start=2, width=120, **wide)
+        self.count = pmui.IntInput(label="sizes", value=5, start=3, end=12, width=100, **wide)
+        self.go = pmui.Button(
+            label="Measure", icon="straighten", color="primary", variant="contained", margin=(6, 10),
+            on_click=lambda _: self.toggle(),
+        )  # fmt: skip
+        self.wanted = pmui.IntInput(
+            label="What would this size cost?", value=10**6, start=1, step=10**5, width=230, **wide
+        )
+        self.axis.param.watch(self._renamed, "value")
+        self.wanted.param.watch(lambda _: self._say(), "value")
+        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
+        self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
+        self.chart = Chart()
+        head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.wanted, align_items="center")
+        self._layout = pn.Column(head, self.note, self.table, self.chart, sizing_mode="stretch_width")
+
+    def toggle(self) -> None:
+        """Begin, or end after the size under way."""
+        if self._measurer is not None and not self._measurer.scaling.over:
+            self.close()
+            self.go.param.update(label="Measure", icon="straighten")
+            return
+        spec = self._opened()
+        low, high = self.low.value or 1, self.high.value or 2
+        sizes = np.unique(np.geomspace(low, max(high, low + 1), self.count.value or 5))
+        try:
+            scaling = Scaling(spec, self.axis.value, [round(float(size)) for size in sizes])
+        except GPExplorerError as error:
+            known = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
+            self.note.object = text(f"{error} Axes there are: {known}.")
+            return
+        self._pause()
+        self.note.object, self.table.object = "Each size is measured in a process of its own, a few seconds each.", ""
+        self._measurer = Measurer(scaling)
+        self.go.param.update(label="Stop", icon="stop")
+
+    def update(self) -> None:
+        """Show the sizes measured since."""
+        measurer = self._measurer
+        if measurer is None or not measurer.changed.is_set():
+            return
+        measurer.changed.clear()
+        scaling = measurer.scaling
+        self.table.object = _table(scaling)
+        layers = picture.data(scaling.table(), scaling.slope())
+        self.chart.draw(layers, lambda layers: picture.plot(layers, scaling.axis.name))
+        self._say()
+        if scaling.over or measurer.error:
+            self.go.param.update(label="Measure", icon="straighten")
+
+    def set_theme(self, theme: str) -> None:
+        """Light or dark."""
+        self.chart.set_theme(theme)
+
+    def close(self) -> None:
+        """End the thread; for a session that is over."""
+        if self._measurer is not None:
+            self._measurer.close()
+
+    def _renamed(self, event: Any) -> None:
+        self.low.value, self.high.value = SIZES[event.new]
+        self.wanted.value = 250 * SIZES[event.new][1] if event.new == "n" else 10 * SIZES[event.new][1]
+
+    def _say(self) -> None:
+        """The slopes, and the answer to the question."""
+        if self._measurer is None or not self._measurer.scaling.points:
+            return
+        scaling = self._measurer.scaling
+        parts = [self._measurer.error] if self._measurer.error else []
+        parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
+        try:
+            parts.append(scaling.forecast(self.wanted.value, psutil.virtual_memory().total).sentence)
+        except GPExplorerError as error:
+            parts.append(str(error))
+        self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
+
+    def __panel__(self) -> Any:
+        return self._layout
+
+
+def _table(scaling: Scaling) -> str:
+    heads = (scaling.axis.name, "seconds a step", "by formula", "memory", "by formula", "scaling factor", "")
+    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in heads) + "</tr>"]
+    for _, row in scaling.table().iterrows():
+        cells = [f"{int(row['value']):,}"]
+        cells += [span(float(row[c])) if row[c] == row[c] else "—" for c in ("seconds", "seconds predicted")]
+        cells += [nbytes(float(row[c])) if row[c] == row[c] else "—" for c in ("memory", "memory predicted")]
+        cells += [f"{row['scaling factor']:.2f}" if row["scaling factor"] == row["scaling factor"] else ""]
+        lines.append("<tr>" + "".join(f"<td>{text(c)}</td>" for c in [*cells, str(row["sentence"] or "")]) + "</tr>")
+    return f"<table>{''.join(lines)}</table>"

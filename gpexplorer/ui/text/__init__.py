@@ -1,0 +1,1 @@
+"""Text on the page: escaping, error sentences and number formats."""

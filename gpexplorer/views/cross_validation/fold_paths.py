@@ -1,0 +1,92 @@
+"""Where each fold's hyperparameters went, over a slice of the cross-validated error."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+import param
+import torch
+
+from ...methods.cross_validation.fold_steps import judge
+from ...methods.cross_validation.folds import split
+from ...runs.run import Run
+from ..base import Layers, View, labels, layer
+from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
+from .residuals import iterated
+
+MOST_ROWS = 3000  # beyond them a slice would hold up the page
+MARGIN = 0.6  # of a log-hyperparameter around the paths
+
+
+class Paths(View):
+    """Paths of the folds over two hyperparameters, all others being where the consensus is now."""
+
+    key: ClassVar[str] = "admm-paths"
+    title: ClassVar[str] = "Paths of the folds"
+    help: ClassVar[str] = "Consensus draws the paths together; do they end in the valley of the error, or beside it?"
+    family: ClassVar[str] = "cross_validation"
+    order: ClassVar[int] = 40
+
+    first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Hyperparameter along x; 0 is the first.")
+    second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), doc="Along y; -1 is the last, the noise.")
+    side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), doc="Points a side of the slice, a solve a fold each.")
+
+    def applies(self, run: Run) -> bool:
+        """Runs that iterate over folds, on few enough rows."""
+        return super().applies(run) and iterated(run) and len(run.problem.train) <= MOST_ROWS
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Paths in natural logarithms, a layer a fold; the surface as (x, y, value), the error's log10."""
+        theta, p = run.problem.theta, len(run.problem.theta)
+        i, j = min(self.first, p - 1), self.second % p
+        infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
+        copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
+        mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
+        layers = {"consensus": pd.DataFrame(mean, columns=["x", "y"])}
+        for k, _ in enumerate(_held(run)):
+            path = np.array([c[k] for c in copies]).reshape(-1, 2)
+            layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
+        around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
+        layers["surface"] = self._surface(run, infos[-1].consensus if infos else theta, (i, j), around)
+        names = run.problem.kernel.names
+        title = "log10 of the cross-validated error"
+        layers["surface"].attrs |= {"xlabel": f"log {names[i]}", "ylabel": f"log {names[j]}", "title": title}
+        return layers
+
+    def _surface(self, run: Run, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
+        """`side`^2 points around the paths, each judged by every fold."""
+        method: Any = run.method
+        low, high = around.min(0) - MARGIN, around.max(0) + MARGIN
+        folds = split(run.problem, _held(run), method.seed, method.memory)
+        rules, held = method.rules(), sum(len(fold.y) - fold.trained for fold in folds)
+        points = []
+        for x in np.linspace(low[0], high[0], self.side):
+            for y in np.linspace(low[1], high[1], self.side):
+                theta = centre.clone()
+                theta[list(axes)] = torch.tensor([x, y]).to(theta)
+                loss = sum(judge(fold, theta, torch.zeros_like(fold.y[: fold.trained]), rules).loss for fold in folds)
+                points.append((x, y, np.log10(max(loss / held, 1e-300))))
+        frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
+        return frame.sort_values(["y", "x"]).reset_index(drop=True)
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """The surface in colour, a thin line a fold, the consensus thick."""
+        frame = layers["surface"]
+        x, y = np.unique(frame["x"]), np.unique(frame["y"])
+        image = hv.Image((x, y, frame["value"].to_numpy().reshape(len(y), len(x))), ["x", "y"], "value")
+        parts = [layer(image, "surface", cmap=SEQUENTIAL, alpha=0.7, colorbar=True, clabel="log10 error")]
+        folds = [name for name in layers if name.startswith("fold ")]
+        for name, colour in zip(folds, CYCLE * len(folds), strict=False):
+            parts.append(layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colour))
+        mean = hv.Curve(layers["consensus"], "x", "y", label="consensus")
+        parts.append(layer(mean, "consensus", color=ROLES["reference"], line_width=3))
+        return hv.Overlay(parts).opts(responsive=True, legend_position="top", legend_cols=4, **labels(frame))
+
+
+def _held(run: Run) -> list[slice]:
+    """What each fold holds out."""
+    method: Any = run.method
+    return list(method.validation(len(run.problem.train)))

@@ -1,0 +1,103 @@
+"""What the Langevin chains did, and what they left of the prior of each weight."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+import param
+
+from ...runs.run import Run
+from ..base import Layers, View, labels, layer
+from ..drawing.palette import CYCLE, ROLES
+
+WATCHED = {"log likelihood": 0, "log noise variance": 1, "log weight 1": 2, "log weight 2": 3, "log weight 3": 4}
+SHOWN, WEIGHTS = 8, 60  # chains and weights drawn
+
+
+class Chains(View):
+    """Draws of one number, a line a chain; those of the warm-up go when sampling begins."""
+
+    key: ClassVar[str] = "grief-chains"
+    title: ClassVar[str] = "Chains"
+    help: ClassVar[str] = "Lines that cross all the time have mixed; lines that keep apart, or drift, have not."
+    family: ClassVar[str] = "eigenfunctions"
+    order: ClassVar[int] = 12
+
+    watched = param.Selector(default="log noise variance", objects=list(WATCHED), label="Show", doc="What is drawn.")
+
+    def applies(self, run: Run) -> bool:
+        """Methods with chains."""
+        return super().applies(run) and "chains" in run.method.param
+
+    def data(self, run: Run, at: int) -> Layers:
+        """One series a chain, of draws kept."""
+        state, method = run.trace[at].step.state, run.method
+        draws = state.watched.cpu().double().numpy()
+        column = WATCHED[self.watched]
+        layers = {}
+        for c in range(min(method.chains, SHOWN)):  # type: ignore[attr-defined]
+            known = c < len(draws) and column < draws.shape[2]
+            y = draws[c, :, column] if known else np.empty(0)
+            layers[f"chain{c + 1}"] = pd.DataFrame({"x": np.arange(len(y)) * float(state.stride), "y": y})
+        first = layers["chain1"]
+        first.attrs |= {"xlabel": "draw kept", "ylabel": self.watched}
+        first.attrs["title"] = {"subset": "no draws yet", "warm-up": "warming up", "sample": "sampling"}[state.phase]
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Thin lines, one colour a chain."""
+        lines = [
+            layer(hv.Curve(frame, "x", "y", label=name), name, color=CYCLE[k], line_width=1, alpha=0.8)
+            for k, (name, frame) in enumerate(layers.items())
+        ]
+        return hv.Overlay(lines).opts(show_legend=False, responsive=True, show_grid=True, **labels(layers["chain1"]))
+
+
+class Weights(View):
+    """Mean and two standard deviations of the logarithm of each weight, over those of its prior."""
+
+    key: ClassVar[str] = "grief-weights"
+    title: ClassVar[str] = "Posterior of the weights"
+    help: ClassVar[str] = "Where the bar leaves the band the data spoke; where it fills it they said nothing."
+    family: ClassVar[str] = "eigenfunctions"
+    order: ClassVar[int] = 18
+
+    def applies(self, run: Run) -> bool:
+        """Methods with chains."""
+        return super().applies(run) and "chains" in run.method.param
+
+    def data(self, run: Run, at: int) -> Layers:
+        """log10 of the first weights in the orthogonal basis, those of largest eigenvalue first."""
+        method: Any = run.method
+        seen = run.trace[at].step.state.moments
+        count = min(len(seen.weight), WEIGHTS)
+        mean = seen.weight[:count].cpu().double().numpy() / np.log(10.0)
+        sd = np.sqrt(seen.weight2[:count].cpu().double().numpy() / max(seen.size, 1)) / np.log(10.0)
+        x = np.arange(1.0, count + 1)
+        prior, ends = method.weight_prior, np.array([1.0, max(count, 2)])
+        low, high = ((prior.mu + sign * 2.0 * prior.tau) / np.log(10.0) for sign in (-1.0, 1.0))
+        layers = {
+            "prior": pd.DataFrame({"x": ends, "lower": [low, low], "upper": [high, high]}),
+            "spread": pd.DataFrame({"x0": x, "y0": mean - 2.0 * sd, "x1": x, "y1": mean + 2.0 * sd}),
+            "mean": pd.DataFrame({"x": x, "y": mean}),
+        }
+        layers["mean"].attrs |= {"xlabel": "function of the orthogonal basis", "ylabel": "log10 weight"}
+        layers["mean"].attrs["title"] = f"{seen.size} draws" if seen.size else "no draws yet"
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Bars with a dot over the band of the prior."""
+        band = hv.Area(layers["prior"], "x", ["lower", "upper"], label="prior, 2 sd")
+        bars = hv.Segments(layers["spread"], ["x0", "y0", "x1", "y1"], label="posterior, 2 sd")
+        dots = hv.Scatter(layers["mean"], "x", "y", label="posterior mean")
+        parts = [
+            layer(band, "prior", color=ROLES["band"], alpha=0.25, line_width=0),
+            layer(bars, "spread", color=ROLES["mean"], line_width=1.5),
+            layer(dots, "mean", color=ROLES["mean"], size=5),
+        ]
+        return hv.Overlay(parts).opts(
+            legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["mean"])
+        )

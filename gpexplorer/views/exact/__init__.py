@@ -1,0 +1,1 @@
+"""Pictures of the solvers of the exact Gaussian process."""

@@ -1,0 +1,57 @@
+"""The feature space that is being learned, in the two directions along which the rows differ most."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import holoviews as hv
+import pandas as pd
+import torch
+
+from ...linalg.randomness import generator
+from ...methods.minibatches.model import Model
+from ...runs.run import Run
+from ..base import Layers, View, labels, layer
+from ..drawing.palette import SEQUENTIAL
+
+ROWS = 1000
+
+
+class Features(View):
+    """Rows in the plane of the features' leading principal components, coloured by their targets."""
+
+    key: ClassVar[str] = "stochastic-features"
+    title: ClassVar[str] = "Learned feature space"
+    help: ClassVar[str] = "Rows with like targets should come to lie together: do the colours unmix?"
+    family: ClassVar[str] = "minibatches"
+    order: ClassVar[int] = 50
+
+    def data(self, run: Run, at: int) -> Layers:
+        """At most 1000 rows: two components, signed so that each rises with the targets."""
+        model = Model(run.method, run.problem)
+        theta, train = run.trace[at].step.state.theta, run.problem.train
+        index = torch.randperm(model.n, generator=generator(0, "features"))[:ROWS]
+        X, y = model.rows(index)
+        Phi = model.features(model.parts(theta), X).Phi
+        Phi = Phi - Phi.mean(0)
+        U, S, _ = torch.linalg.svd(Phi, full_matrices=False)
+        plane = torch.zeros(len(y), 2).to(Phi)
+        plane[:, : min(2, len(S))] = (U * S)[:, :2]
+        plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)
+        scale = train.scale
+        target = y * scale.y_sd + scale.y_mean if scale else y
+        columns = {"x": plane[:, 0], "y": plane[:, 1], "value": target}
+        frame = pd.DataFrame({name: column.cpu().double().numpy() for name, column in columns.items()})
+        share = float(S[:2].square().sum() / S.square().sum().clamp_min(1e-300))
+        frame.attrs |= {
+            "xlabel": "first component",
+            "ylabel": "second component",
+            "title": f"{share:.0%} of the features' variance, coloured by {train.target}",
+        }
+        return {"rows": frame}
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Points."""
+        points = hv.Scatter(layers["rows"], "x", ["y", "value"])
+        part = layer(points, "rows", color="value", cmap=SEQUENTIAL, colorbar=True, clabel="target", size=4)
+        return hv.Overlay([part]).opts(responsive=True, show_grid=True, **labels(layers["rows"]))

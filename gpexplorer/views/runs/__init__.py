@@ -1,0 +1,1 @@
+"""Pictures that apply to any run, or compare several runs."""

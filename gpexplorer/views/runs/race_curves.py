@@ -1,0 +1,42 @@
+"""The lanes of a race: one curve each, over the seconds of its own work."""
+
+from __future__ import annotations
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+
+from ...runs.studies.race import METRICS
+from ..base import Layers, labels, layer, legend_cols
+from ..drawing.palette import CYCLE
+
+
+class Lanes:
+    """The picture of one metric for lanes that are known from the start; empty until they have worked."""
+
+    def __init__(self, names: list[str], metric: str) -> None:
+        self.names, self.metric = names, metric
+
+    def data(self, board: pd.DataFrame) -> Layers:
+        """A frame a lane, from the rows of the board."""
+        layers = {}
+        for name in self.names:
+            own = board[board["lane"] == name]
+            values = own[self.metric].to_numpy(float)
+            known = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
+            layers[name] = pd.DataFrame({"x": own["seconds"].to_numpy(float)[known], "y": values[known]})
+            label = METRICS[self.metric]
+            layers[name].attrs |= {"xlabel": "seconds of its own work", "ylabel": f"{label} on held-out rows"}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Curves with a dot a turn, SMSE on a logarithmic axis."""
+        colours = {name: CYCLE[k % len(CYCLE)] for k, name in enumerate(self.names)}
+        curves = [
+            layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colours[name], line_width=2)
+            for name in self.names
+        ]
+        return hv.Overlay(curves).opts(
+            logy=self.metric == "smse", legend_position="top", legend_cols=legend_cols(self.names),
+            responsive=True, show_grid=True, **labels(layers[self.names[0]]),
+        )  # fmt: skip

@@ -1,0 +1,158 @@
+"""A stranger's file: what a child process may take, what it may see, and what comes back from it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.data import Choice
+from gpexplorer.data.files.size_limits import UPLOAD
+from gpexplorer.data.uploads import _environment
+from gpexplorer.errors import DataError
+
+
+def parquet(frame: pd.DataFrame) -> bytes:
+    held = io.BytesIO()
+    frame.to_parquet(held)
+    return held.getvalue()
+
+
+def test_the_child_starts_without_torch_or_pandas(root: Path) -> None:
+    code = "import sys, gpexplorer.data.upload_child; print({'torch', 'pandas', 'panel'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_child_sees_no_secret_and_needs_no_particular_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOKEH_SECRET_KEY", "hush")
+    monkeypatch.chdir(tmp_path)
+    assert "hush" not in _environment().values()
+    assert gpx.data.preview("a.csv", b"a,y\n1,2\n").rows == 1
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+def test_an_upload_and_a_file_are_the_same_split(tmp_path: Path, shift: float) -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(rng.normal(size=(50, 3)) + shift, columns=["a", "b", "y"])
+    for name, content in [
+        ("t.parquet", parquet(frame)),
+        ("t.csv.gz", gzip.compress(frame.to_csv(index=False).encode())),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        sent, read = gpx.data.read_upload(name, content, split=4), gpx.data.load(tmp_path / name, split=4)
+        assert sent.train.X.tolist() == read.train.X.tolist()
+        assert sent.test.y.tolist() == read.test.y.tolist()
+        assert sent.train.names == ("a", "b")
+
+
+def test_a_preview_of_parquet_counts_all_rows_and_shows_the_first() -> None:
+    frame = pd.DataFrame({"a": np.arange(500.0), "who": ["<b>x</b>"] * 500, "y": np.arange(500.0) ** 2})
+    seen = gpx.data.preview("t.parquet", parquet(frame))
+    assert (seen.rows, seen.columns, seen.numbers, seen.target) == (500, ("a", "who", "y"), ("a", "y"), "y")
+    assert seen.head[2] == ("2.0", "<b>x</b>", "4.0")
+    assert len(seen.head) == 8
+    split = gpx.data.read_upload("t.parquet", parquet(frame), Choice(drop=("who",)))
+    assert split.train.names == ("a",)
+
+
+def test_texts_come_back_as_texts() -> None:
+    split = gpx.data.read_upload("m.csv", b"smiles,y\nCC,1\nCO,2\nCN,4\nCCl,3\n", Choice(objects="smiles"))
+    assert sorted([*split.train.X, *split.test.X]) == ["CC", "CCl", "CN", "CO"]
+    assert split.scaled().train.X == split.train.X
+
+
+def test_a_small_parquet_that_unfolds_to_gigabytes_is_stopped() -> None:
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4000, "int32")), pa.array(["C" * 1_000_000]))
+    held = io.BytesIO()
+    pq.write_table(
+        pa.table({"smiles": text, "y": np.arange(4000.0), "a": np.arange(4000.0) % 7}), held, store_schema=False
+    )
+    bomb = held.getvalue()
+    assert len(bomb) < 1_000_000
+    with pytest.raises(DataError, match=r"bomb.parquet needs more than the 1.5 GB of memory or 20 s"):
+        gpx.data.read_upload("bomb.parquet", bomb, Choice(target="y", objects="smiles"))
+    assert gpx.data.read_upload("bomb.parquet", bomb).train.names == ("y",)  # its text is never unfolded
+
+
+def test_an_archive_that_lies_about_its_arrays_is_refused() -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr("y.npy", header.getvalue())
+    with pytest.raises(DataError, match=r'array "y" claims shape \(1000000000000,\), more than the file holds'):
+        gpx.data.read_upload("x.npz", held.getvalue())
+    held = io.BytesIO()
+    np.savez_compressed(held, X=np.zeros((900_000, 20)), y=np.arange(900_000.0))
+    assert len(held.getvalue()) < UPLOAD.file_bytes
+    with pytest.raises(DataError, match=r"x.npz unpacks to more than 100 MB"):
+        gpx.data.read_upload("x.npz", held.getvalue())
+
+
+def test_processor_time_is_capped() -> None:
+    rows = b"a,y\n" + b"".join(b"%d.5,%d\n" % (i, i % 9) for i in range(400_000))
+    with pytest.raises(DataError, match=r"or 0 s that reading an upload may take"):
+        gpx.data.read_upload("slow.csv", rows * 2, limits=replace(UPLOAD, cpu_seconds=0))
+
+
+@pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ("kin40k", True),
+        ({"name": "friedman1", "n": 50}, True),
+        ("/etc/passwd", False),
+        ({"name": "t.csv"}, False),
+        (3, False),
+    ],
+)
+def test_what_a_link_may_ask_for_is_a_name_and_never_a_path(source: object, named: bool) -> None:
+    assert gpx.data.is_named(source) is named
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\n\n\n", "holds only blank lines"),
+        ('a,y\n"1,234",2\n"2,345",3\n3,5\n', r'decimal comma \(or a mark for thousands\) in row 1: "1,234"'),
+        ('a,y,c\n1,2,"x\n2,3,z\n3,4,z\n4,5,z\n', "opens a quote that is never closed"),
+        ("a,b,y\n1,2\n2,3\n", "Row 1 of m.csv has 2 cells where the first line has 3"),
+        ("a,y\nm,s\n1,2\n2,3\n3,5\n", 'column "a" has text in row 1: "m"'),
+        ("n,m\na,b\nc,d\ne,f\n", "no column of numbers to be the target"),
+        ("a,y\n1,2\n2,3\n3,5\n".encode("utf-16").decode("latin-1"), "zero bytes|not UTF-8|UTF-16"),
+    ],
+)
+def test_texts_that_other_readers_take_in_silence(text: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        gpx.data.read_upload("m.csv", text.encode("utf-8" if text.isascii() else "latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "note"),
+    [
+        ("a;y\n1;2\n4;3\n3;5\n", ("a",), ""),
+        ("a|y\r\n1|2\r\n4|3\r\n3|5\r\n", ("a",), ""),
+        (" 1.0  2.0\n 4.0  3.0\n 3.0  5.0\n", ("column 1",), "only numbers, so it was read as data"),
+        (",a,y\n0,3,1\n1,9,2\n2,4,5\n", ("column 1", "a"), '"column 1" only counts the rows'),
+        ("a,b,y\n1,7,1\n3,7,2\n2,7,5\n", ("a", "b"), '"b" is constant'),
+        ("a,b,y\ntrue,,1\nfalse,,2\ntrue,,5\n", ("a",), 'left out: "b"'),
+    ],
+)
+def test_texts_that_are_read_and_what_is_said_of_them(text: str, names: tuple[str, ...], note: str) -> None:
+    split = gpx.data.read_upload("m.csv", text.encode())
+    assert split.train.names == names
+    assert len(split.train) + len(split.test) == 3
+    assert note in " ".join(split.notes)

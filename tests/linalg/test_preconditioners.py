@@ -1,0 +1,92 @@
+"""Low-rank roots of a kernel matrix: what they equal, and that they stop where nothing is left to explain."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer.linalg.preconditioners import drawn_root, enough, nystrom_root, pivoted_root, woodbury
+from gpexplorer.methods.exact.system import System
+from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_pivoted_root_is_the_nystrom_approximation_of_rows_that_were_explained_least(shift: float):
+    K, asked = gram(wavy(shift)), list[int]()
+
+    def columns(rows: torch.Tensor) -> torch.Tensor:
+        asked.extend(rows.tolist())
+        return K[:, rows]
+
+    L = pivoted_root(columns, K.diagonal(), 9)
+
+    Khat = K[:, asked] @ torch.linalg.solve(K[asked][:, asked], K[asked])
+    torch.testing.assert_close(L @ L.T, Khat, rtol=1e-7, atol=1e-9)
+    for k in range(1, 9):
+        left = K.diagonal() - L[:, :k].square().sum(1)
+        assert float(left[asked[k]]) == pytest.approx(float(left.max()))
+    other = nystrom_root(lambda rows: K[:, rows].clone(), torch.tensor(asked))
+    torch.testing.assert_close(other @ other.T, Khat, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize(("rank", "s2"), [(0, 0.1), (5, 0.1), (40, 0.1), (6, 0.0)])
+def test_drawn_pivots_are_different_rows_and_their_root_is_the_projection_on_them(shift: float, rank: int, s2: float):
+    K = gram(wavy(shift))
+    A = K + s2 * torch.eye(80, dtype=torch.float64)
+    W = K.new_empty(80, rank)
+
+    C = drawn_root(lambda rows: K[rows].clone(), K.diagonal(), W, 3, s2)
+
+    assert len(set(C.tolist())) == rank
+    torch.testing.assert_close(W @ W.T, A[:, C] @ torch.linalg.solve(A[C][:, C], A[C]), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_drawn_pivots_leave_less_than_rows_drawn_alike_where_data_cluster(shift: float):
+    rng = torch.Generator().manual_seed(1)
+    centres = torch.tensor([0.0] * 170 + [3.0, 6.0, 9.0] * 10, dtype=torch.float64)
+    X = shift + centres[:, None] + 0.1 * torch.randn(200, 1, generator=rng, dtype=torch.float64)
+    K, W = torch.exp(-0.5 * (X - X.T).square()), X.new_empty(200, 8)
+    alike = torch.randperm(200, generator=rng)[:8]
+
+    drawn_root(lambda rows: K[rows].clone(), K.diagonal(), W, 0)
+
+    other = nystrom_root(lambda rows: K[:, rows].clone(), alike)
+    assert float(K.trace() - W.square().sum()) < 0.5 * float(K.trace() - other.square().sum())
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_rows_that_repeat_end_a_pivoted_root_before_it_divides_by_rounding(shift: float):
+    K = gram(wavy(shift))[:6, :6].repeat(5, 5)
+
+    L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 20)
+
+    assert L.shape == (30, 6)
+    torch.testing.assert_close(L @ L.T, K, rtol=1e-9, atol=1e-10)
+    v = torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
+    s2 = 0.1
+    torch.testing.assert_close(woodbury(L, s2)(v), torch.linalg.solve(K + s2 * torch.eye(30).double(), v))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_solver_takes_the_noise_off_the_diagonal_before_it_chooses_pivots(shift: float):
+    task = wavy(shift)
+    K, v = gram(task), torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
+
+    found = quick("pcg", rank=7, root="pivoted")._preconditioner(System(task, task.theta, 1e9))(v)  # type: ignore[attr-defined]
+
+    L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 7)
+    torch.testing.assert_close(found, woodbury(L, noise(task))(v))
+
+
+def test_as_many_rows_as_those_behind_them_need():
+    x = torch.rand(60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    K = torch.exp(-0.5 * (x[:, None] - x).square() / 0.3**2)
+    left = [1.0 - float(K[j, :j] @ torch.linalg.lstsq(K[:j, :j], K[:j, j]).solution) for j in range(1, 60)]
+    for least in (1e-2, 1e-4):
+        count = enough(K, least)
+        assert 3 <= count < 20
+        assert max(left[count - 1 :]) <= 1.01 * least
+        assert left[count - 2] > 0.99 * least
+    assert enough(K, 2.0) == 1

@@ -1,0 +1,156 @@
+"""Sums over rows: the same whatever the strips and whoever adds them, and no larger than a strip in memory."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpexplorer import kernels
+from gpexplorer.features.basis_choices import Leading
+from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.linalg.randomness import generator, some
+from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, mirrored, sum_of_squares, sum_over_rows
+from gpexplorer.methods.eigenfunctions.evidence import products, strip_products
+from gpexplorer.problem import Dataset
+from gpexplorer.runs.counting import Counted, Counter
+
+Strip = tuple[torch.Tensor, ...]
+
+
+def moments_of(strip: Strip) -> Strip:
+    X, y = strip
+    return X.T @ X, X.T @ y
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 1000])
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_strips_add_up_to_the_whole(rows: int, shift: float):
+    X = shift + torch.rand(100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    y = X[:, 0] - X[:, 1]
+
+    A, c = sum_over_rows(moments_of, (X, y), rows=rows)
+
+    torch.testing.assert_close(A, X.T @ X)
+    torch.testing.assert_close(c, X.T @ y)
+    assert sum_of_squares(y.float()) == pytest.approx(float(y @ y), rel=1e-4)
+
+
+@pytest.mark.parametrize("p", [1, 3, TILE, TILE + 1, PANELS * TILE, PANELS * TILE + 1, 517])
+def test_half_of_a_gram_matrix_is_enough(p: int):
+    F = torch.randn(p, 40, generator=torch.Generator().manual_seed(p), dtype=torch.float64)
+    A = torch.zeros(p, p, dtype=torch.float64)
+
+    add_gram_(A, F)
+    add_gram_(A, F)
+
+    torch.testing.assert_close(mirrored(A), 2 * F @ F.T)
+
+
+def test_one_strip_is_held_at_a_time_unless_the_map_wants_more():
+    live: list[int] = []
+
+    def watched(function: Callable[..., Any], pieces: Iterable[Any]) -> Iterator[Any]:
+        for k, piece in enumerate(pieces):
+            live.append(k)
+            yield function(piece)
+
+    X = torch.ones(50, 2, dtype=torch.float64)
+    A, _ = sum_over_rows(moments_of, (X, X[:, 0]), watched, rows=20)
+
+    assert live == [0, 1, 2]
+    assert A.tolist() == [[50.0, 50.0], [50.0, 50.0]]
+
+
+def task(X: torch.Tensor, y: torch.Tensor) -> tuple[Grid, torch.Tensor, Dataset, torch.Tensor]:
+    kernel, theta = kernels.make("se-ard", 3), torch.tensor([0.1, 0.0, 0.2, -0.3, -1.0], dtype=torch.float64)
+    grid = Grid(kernel, X, 6)
+    return grid, theta, Dataset(X, y), grid.spectrum(theta, 40).made_of
+
+
+def test_workers_give_the_same_sums_as_this_process():
+    rng = torch.Generator().manual_seed(3)
+    X = torch.rand(40_000, 3, generator=rng, dtype=torch.float64)
+    grid, theta, train, index = task(X, X.sum(1).sin())
+
+    here = products(Leading(grid, index), theta, train)
+    with ThreadPoolExecutor(2) as pool:
+        there = products(Leading(grid, index), theta, train, pool.map)
+
+    for one, other in zip(here, there, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_a_part_of_a_sum_travels_to_a_worker_and_does_the_same_there():
+    X = torch.rand(30, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    grid, theta, _, index = task(X, X[:, 0])
+    grid.kernel = Counted(grid.kernel, Counter())
+    part = partial(strip_products, Leading(grid, index), theta)
+
+    there = pickle.loads(pickle.dumps(part))
+
+    for one, other in zip(part((X, X[:, 0])), there((X, X[:, 0])), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+class Largest(TorchDispatchMode):
+    """Bytes of the largest tensor that any operation made; views of what was there before are not made."""
+
+    def __init__(self, *held: torch.Tensor) -> None:
+        super().__init__()
+        self.held, self.bytes = {one.untyped_storage().data_ptr() for one in held}, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for one in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() not in self.held:
+                self.bytes = max(self.bytes, one.untyped_storage().nbytes())
+        return out
+
+
+def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path: Path):
+    largest, found = [], []
+    for n in (20_000, 60_000):
+        on_disk = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.float64, shape=(n, 4))
+        on_disk[:] = np.random.default_rng(0).random((n, 4))
+        on_disk.flush()
+        held = torch.from_numpy(np.load(tmp_path / f"{n}.npy", mmap_mode="r+"))
+        grid, theta, train, index = task(held[:, :3], held[:, 3])
+        with Largest(held) as made:
+            A, _ = products(Leading(grid, index), theta, train)
+        largest.append(made.bytes)
+        found.append(A / n)
+
+    assert largest[0] == largest[1] < 0.5 * 60_000 * 40 * 8  # Phi, which is never whole
+    torch.testing.assert_close(found[0], found[1], rtol=0.2, atol=0.02)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1000, 10), (100, 24), (10, 20), (10, 3)])
+def test_some_rows_are_drawn_once_each_and_again_by_the_same_source(n: int, size: int):
+    rows = some(n, size, generator(3, "some"))
+
+    assert rows.tolist() == some(n, size, generator(3, "some")).tolist()
+    assert len(set(rows.tolist())) == len(rows) == min(n, size)
+    assert 0 <= int(rows.min()) <= int(rows.max()) < n
+
+
+def test_every_row_and_every_place_is_as_likely():
+    drawn = torch.stack([some(20, 4, generator(k, "some")) for k in range(2000)])
+
+    for counts in (torch.bincount(drawn.flatten(), minlength=20) / 8000, torch.bincount(drawn[:, 0]) / 2000):
+        assert float((counts - 0.05).abs().max()) < 0.025
+
+
+def test_a_few_of_many_rows_are_drawn_without_all_of_them():
+    with Largest() as seen:
+        some(10**6, 100, generator(0, "some"))
+
+    assert seen.bytes < 8000

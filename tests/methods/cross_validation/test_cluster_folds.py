@@ -1,0 +1,66 @@
+"""Folds on a Dask worker that is a process of its own: what is sent, what comes back, and the same numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gpexplorer import Spec, Store
+from gpexplorer.__main__ import main
+from gpexplorer.methods.base import registry
+from gpexplorer.runs.studies.cluster import connected, mapped
+from gpexplorer.runs.trace import tensors
+from oracles_admm import problem
+
+SETTINGS = {"cg_tolerance": 1e-12, "cg_iterations": 300, "rank": 10, "restarts": 1, "max_iterations": 6}
+SCHEMES = {"gpcv-admm": {"folds": 3}, "gpcv-admm-naive": {"folds": 2}, "gpcv-admm-holdout": {}}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        connected(cluster.scheduler_address) as found,
+    ):
+        yield found
+
+
+@pytest.mark.parametrize("key", list(SCHEMES))
+def test_folds_on_a_worker_give_the_numbers_of_this_process(key: str, client: Any):
+    task = problem(1000.0)
+    here, there = (registry[key](**SETTINGS, **SCHEMES[key]) for _ in range(2))
+    there.map = mapped(client)
+
+    pairs = list(zip(islice(here.steps(task), 5), islice(there.steps(task), 5), strict=True))
+
+    assert client.submit(os.getpid, pure=False).result() != os.getpid()
+    assert len(pairs) == 5
+    for one, other in pairs:
+        for a, b in zip(tensors(one.state), tensors(other.state), strict=True):
+            torch.testing.assert_close(b, a, rtol=1e-7, atol=1e-8)
+
+
+def test_a_run_from_the_command_line_sends_its_folds_to_a_scheduler(
+    client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    spec = Spec("gpcv-admm", {"folds": 2, "max_iterations": 2}, data={"name": "snelson-like", "n": 40})
+    (tmp_path / "spec.json").write_text(spec.to_json())
+    address = client.scheduler.address
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "spec.json"), "--out", str(tmp_path / "store"), "--scheduler", address])
+
+    here = spec.open()
+    outcome = here.finish()
+    assert not ended.value.code
+    assert outcome.message in capsys.readouterr().out
+    there = Store(tmp_path / "store").open(spec)
+    torch.testing.assert_close(there.trace[-1].step.state.theta, here.trace[-1].step.state.theta)

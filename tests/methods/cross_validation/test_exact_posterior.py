@@ -1,0 +1,142 @@
+"""Maximum likelihood and leave-one-out against dense algebra, and what they share: scale, restarts, predictions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gpexplorer.errors import NotPositiveDefinite, SettingError
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.cross_validation import gpytorch_evidence
+from gpexplorer.methods.cross_validation.exact_posterior import posterior
+from gpexplorer.methods.cross_validation.learning import STEEPEST
+from gpexplorer.methods.cross_validation.loo import PROBABILITY, SQUARED, left_out
+from gpexplorer.methods.cross_validation.scale_direction import direction
+from gpexplorer.objectives import evidence
+from gpexplorer.problem import Problem
+from gpexplorer.runs.counting import Counted, Counter
+from oracles_admm import covariance, one_at_a_time, problem, slope
+
+SHIFTS = [0.0, 1000.0]
+KERNELS = ["se-ard", "rq", "se * periodic", "se + lp", "se + matern32-ard", "linear"]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("criterion", [SQUARED, PROBABILITY])
+def test_the_closed_form_is_leaving_out_one_row_at_a_time(criterion: str, shift: float):
+    task = problem(shift, n=30)
+    residual, var = one_at_a_time(task, task.theta)
+
+    value, scale, gradient = left_out(task.kernel, task.theta, task.train, criterion)
+
+    log_density = 0.5 * (residual.square() / var + var.log())
+    assert value == pytest.approx(float((residual.square() if criterion == SQUARED else log_density).sum()), rel=1e-9)
+    assert scale == pytest.approx(0.5 * math.log(float((residual.square() / var).mean())), abs=1e-9)
+    expected = slope(lambda at: left_out(task.kernel, at, task.train, criterion)[0], task.theta)
+    torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_along_one_direction_the_whole_covariance_is_multiplied(kernel: str, shift: float):
+    task = problem(shift, kernel=kernel)
+    u = direction(task)
+
+    assert u is not None
+    moved = covariance(task, task.theta + math.log(3.0) * u, task.train)
+    torch.testing.assert_close(moved, 9.0 * covariance(task, task.theta, task.train), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_squared_errors_leave_a_scale_that_is_put_right_afterwards(shift: float):
+    task = problem(shift)
+    *_, last = registry["loo"]().steps(task)
+    *_, loose = registry["loo"](calibrate=False).steps(task)
+
+    residual, var = one_at_a_time(task, last.state.theta)
+    assert float((residual.square() / var).mean()) == pytest.approx(1.0, rel=1e-8)
+    assert last.state.objective == pytest.approx(loose.state.objective, rel=1e-12)
+    assert float((last.state.theta - loose.state.theta)[-1]) == pytest.approx(last.info.scale)
+
+
+@pytest.mark.parametrize("key", ["ml", "loo"])
+@pytest.mark.parametrize("optimiser", ["L-BFGS-B", "CG", STEEPEST])
+def test_every_optimiser_falls_and_says_the_value_there(key: str, optimiser: str):
+    task = problem(1000.0, n=40)
+    free = {"calibrate": False} if key == "loo" else {}
+    steps = list(registry[key](optimiser=optimiser, evaluations=200, **free).steps(task))
+    theta, values = steps[-1].state.theta, [step.state.objective for step in steps[1:]]
+
+    exact = evidence(task.kernel, theta, task.train)
+    value, gradient = exact if key == "ml" else left_out(task.kernel, theta, task.train, SQUARED)[::2]
+    assert value == pytest.approx(values[-1], rel=1e-12)
+    assert values == sorted(values, reverse=True)
+    if optimiser == "L-BFGS-B":
+        assert float(gradient.abs().max()) <= 1e-3 * max(1.0, abs(value))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_conjugate_gradients_predict_what_the_factor_predicts(shift: float):
+    task = problem(shift)
+    X = task.train.X[:9] + 0.03
+
+    dense, products = (posterior(task, task.theta, how, 1e-6)(X) for how in ("cholesky", "cg"))
+
+    torch.testing.assert_close(products.mean, dense.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(products.var, dense.var, rtol=1e-4, atol=1e-6)
+
+
+def test_taken_up_again_it_asks_for_no_evaluation_twice():
+    task = problem()
+    method = registry["ml"](evaluations=8)
+    steps = list(method.steps(task))
+    counter = Counter()
+    counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
+
+    again = list(method.steps(counted, resume=steps[5].state))
+
+    assert len(again) == len(steps) - 6
+    assert counter.entries == 2 * 60 * 60 * (len(steps[-1].state.answers) - len(steps[5].state.answers))
+
+
+def test_restarts_keep_the_lowest_and_a_start_without_a_factor_is_passed_over():
+    task = problem()
+    lost = torch.tensor([400.0, 0.0, 0.0, -1.0], dtype=torch.float64)  # a variance that no float64 holds
+    bad = Problem(task.train, task.kernel, lost)
+    with pytest.raises(NotPositiveDefinite):
+        evidence(task.kernel, lost, task.train)
+    *_, alone = registry["ml"](evaluations=10, tolerance=0.0).steps(task)
+    *_, several = registry["ml"](evaluations=10, tolerance=0.0, restarts=3).steps(task)
+
+    assert several.state.objective <= alone.state.objective
+    run = registry["ml"](evaluations=3).steps(bad)
+    next(run)
+    with pytest.raises(StopIteration) as end:
+        next(run)
+    assert end.value.value.reason == "failed"
+    assert "start" in end.value.value.message
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kernel", ["se", "se-ard", "matern32-ard"])
+def test_gpytorch_finds_the_same_likelihood_and_slope(kernel: str, shift: float):
+    task = problem(shift, n=30, kernel=kernel)
+
+    value, gradient = evidence(task.kernel, task.theta, task.train)
+    theirs, slopes = gpytorch_evidence.evidence(task.kernel, task.theta, task.train)
+
+    assert theirs == pytest.approx(value, rel=1e-9)
+    torch.testing.assert_close(slopes, gradient, rtol=1e-7, atol=1e-8)
+
+
+def test_gpytorch_walks_where_we_walk_and_says_what_it_has_not():
+    task = problem(n=40, kernel="se-ard")
+    ends = [
+        list(registry["ml"](engine=engine, evaluations=12).steps(task))[-1] for engine in ("closed form", "gpytorch")
+    ]
+    assert ends[1].info.objective == pytest.approx(ends[0].info.objective, rel=1e-6)
+
+    with pytest.raises(SettingError, match='not for rq; choose engine "closed form"'):
+        list(registry["ml"](engine="gpytorch").steps(problem(n=20, kernel="rq")))

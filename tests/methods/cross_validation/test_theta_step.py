@@ -1,0 +1,179 @@
+"""The algebra of a theta step: what ties the folds, the curvature learned, the penalty, and the scale at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.linalg.scipy_descent import Evaluated
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.cross_validation import consensus, fold_steps
+from gpexplorer.methods.cross_validation.folds import split
+from gpexplorer.methods.cross_validation.learning import steepest
+from gpexplorer.methods.cross_validation.theta_step import FIRST, LONGEST, Ground, Pull, bfgs, direction
+from oracles_admm import covariance, problem
+from oracles_admm import slope as differences
+
+SHIFTS = [0.0, 1000.0]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """Matrices this small are slower on two threads, and far slower on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def curved(p: int = 5) -> tuple[Tensor, Tensor]:
+    """A positive definite matrix and a step."""
+    rng = torch.Generator().manual_seed(2)
+    R, s = torch.randn(p, p, generator=rng, dtype=torch.float64), torch.randn(p, generator=rng, dtype=torch.float64)
+    return R @ R.T + torch.eye(p, dtype=torch.float64), s
+
+
+@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_slope_with_its_pull_is_that_of_the_value_with_z_following_or_not(follow: bool, shift: float):
+    task = problem(shift)
+    [fold] = split(task, [slice(0, 20)], 3, 1e9)
+    rng, theta = torch.Generator().manual_seed(1), task.theta
+    z, dual = torch.randn(2, fold.trained, generator=rng, dtype=torch.float64)
+    nu, off = torch.randn(2, len(theta), generator=rng, dtype=torch.float64)
+    pull = Pull(theta + 0.3 * off, 4.0, torch.zeros_like(theta), theta, 8.0)
+    ground = Ground(fold, z, dual, nu, 0.7, 25, (500, 1e-12), pull)
+
+    there = ground.trial(theta, follow)
+    assert there is not None
+    found = ground.pulled(theta, ground.slope(there))
+
+    wanted = differences(lambda at: ground.trial(at, follow).value, theta)  # type: ignore[union-attr]
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_no_slope_points_along_the_scale_and_no_value_lies_beyond_the_span():
+    _, g = curved()
+    u = torch.ones(5, dtype=torch.float64) / 5**0.5
+    pull = Pull(g, 1.0, u, torch.zeros_like(g), 8.0)
+
+    assert float(pull.free(g) @ u) == pytest.approx(0.0, abs=1e-14)
+    assert pull.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
+
+
+def test_the_hessian_learned_maps_the_step_to_the_change_of_slope():
+    B, s = curved()
+    y = 0.5 * B @ s + 0.1 * s
+
+    found = bfgs(B, s, y)
+
+    torch.testing.assert_close(found @ s, y)
+    torch.testing.assert_close(found, found.T)
+
+
+def test_a_slope_that_falls_along_the_step_leaves_the_hessian_positive():
+    """Powell's damping: a fifth of the curvature that was believed is kept."""
+    B, s = curved()
+
+    found = bfgs(B, s, -2.0 * s)
+
+    assert float(torch.linalg.eigvalsh(found)[0]) > 0.0
+    assert float(s @ found @ s) == pytest.approx(0.2 * float(s @ B @ s))
+
+
+def test_a_step_is_newtons_with_the_tie_and_no_longer_than_a_factor_of_e():
+    B, s = curved()
+    kappa, g = 0.7, 1e-2 * s
+
+    torch.testing.assert_close(B @ direction(g, B, kappa) + kappa * direction(g, B, kappa), -g)
+    assert float(direction(1e6 * g, B, kappa).abs().max()) == pytest.approx(LONGEST)
+    torch.testing.assert_close(direction(g, torch.zeros_like(B), kappa), -FIRST * g / g.norm())
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_the_consensus_leaves_multipliers_that_cancel(alpha: float):
+    method, task = registry["gpcv-admm"](folds=3, rank=10, relaxation=alpha), problem()
+    state = next(islice(method.steps(task), 2, None)).state
+    setup = consensus._setup(method, task)
+    kappa = setup.kappa(state.best)
+    folds = [one._replace(nu=(k + 1.0) * kappa * torch.ones_like(one.nu)) for k, one in enumerate(state.folds)]
+
+    mean, after = consensus._agreed(setup, state, folds)
+
+    relaxed = [alpha * one.theta + (1.0 - alpha) * state.mean for one in folds]
+    torch.testing.assert_close(mean, sum(relaxed) / 3 + 2.0)  # the mean of nu / kappa
+    for one, begin, at in zip(after, folds, relaxed, strict=True):
+        torch.testing.assert_close(one.nu, begin.nu + kappa * (at - mean))
+    assert float(sum(one.nu for one in after).abs().max()) < 1e-9 * kappa  # type: ignore[union-attr]
+
+
+def test_the_penalty_follows_the_residual_that_lags_and_stays_in_its_span():
+    rules = registry["gpcv-admm"](balance=3.0, rho=2.0, rho_span=4.0).rules()
+
+    assert fold_steps._balanced(2.0, 0.2, 0.1, rules) == 4.0
+    assert fold_steps._balanced(2.0, 0.1, 0.2, rules) == 2.0
+    assert fold_steps._balanced(2.0, 0.1, 0.4, rules) == 1.0
+    assert fold_steps._balanced(8.0, 0.2, 0.1, rules) == 8.0
+    assert fold_steps._balanced(0.5, 0.1, 0.4, rules) == 0.5
+    assert fold_steps._balanced(2.0, 0.2, 0.1, rules._replace(balance=0.0)) == 2.0
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_scale_put_into_theta_is_that_of_highest_evidence(shift: float):
+    """y'C^-1 y = n there, all folds together: nothing is gained by multiplying every sd once more."""
+    method, task = registry["gpcv-admm"](folds=3, rank=10, cg_tolerance=1e-10), problem(shift)
+    state = next(islice(method.steps(task), 1, None)).state
+
+    energy, rows = 0.0, 0
+    for fold in split(task, method.validation(len(task.train)), method.seed, 1.0):
+        T = type(task.train)(fold.X[: fold.trained], fold.y[: fold.trained])
+        energy += float(T.y @ torch.linalg.solve(covariance(task, state.theta, T), T.y))
+        rows += len(T)
+
+    assert energy == pytest.approx(rows, rel=1e-6)
+
+
+def test_an_iteration_that_finds_nothing_better_keeps_the_theta_there_is():
+    method, task = registry["gpcv-admm-holdout"](rank=10), problem()
+    state = next(islice(method.steps(task), 1, None)).state
+    setup = consensus._setup(method, task)
+
+    after, _ = consensus._iterated(setup, state._replace(best=1e-9))
+    better, info = consensus._iterated(setup, state._replace(best=1e9))
+
+    assert after.best == 1e-9
+    torch.testing.assert_close(after.theta, state.theta, rtol=0, atol=0)
+    assert better.best == info.objective
+    torch.testing.assert_close(better.mean, after.mean, rtol=0, atol=0)
+    assert not torch.equal(better.theta, state.theta)
+
+
+def test_it_has_converged_only_where_theta_rests_and_the_constraint_holds():
+    method, task = registry["gpcv-admm-holdout"](rank=10), problem()
+    state = next(islice(method.steps(task), 1, None)).state._replace(still=method.patience, gap=0.5 * method.tolerance)
+
+    assert consensus._ending(method, state).reason == "converged"  # type: ignore[union-attr]
+    assert consensus._ending(method, state._replace(gap=2.0 * method.tolerance)) is None
+    assert consensus._ending(method, state._replace(still=method.patience - 1)) is None
+
+
+def test_steepest_descent_takes_no_step_that_falls_too_little():
+    """Eq 3 on a narrow valley whose first step leads far up the other side."""
+    scale, seen = np.array([1.0, 400.0]), list[np.ndarray]()
+
+    def valley(x: np.ndarray) -> Evaluated:
+        seen.append(x)
+        return Evaluated(float(0.5 * scale @ x**2), scale * x, None)
+
+    found = list(steepest(valley, np.array([1.0, 0.1]), "", 60))
+
+    values = [best.value for best in found]
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.2 * values[0]
+    assert any(valley(x).value > values[0] for x in seen[:60])  # tried, and refused
+    assert all(best.value == pytest.approx(0.5 * scale @ best.point**2) for best in found)

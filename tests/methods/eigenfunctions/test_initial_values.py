@@ -1,0 +1,129 @@
+"""Several starts, choices taken by their likelihood, and answers on the very functions that were learned with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.methods.eigenfunctions.evidence import gram
+from gpexplorer.methods.eigenfunctions.grids import SPACINGS, leading
+from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.initial_values import stretched
+from gpexplorer.methods.eigenfunctions.restarts import PATIENCE, Found, patient
+from gpexplorer.problem import Dataset, Problem, Step
+from oracles_grief import problem
+
+SETTINGS = {"num_eigenfunctions": 20, "grid_points": 8, "subset": 80, "evaluations": 20}
+
+
+def repeating(seed: int) -> Problem:
+    """Five inputs of which two are sums and differences of two others, as in designed experiments."""
+    rng = torch.Generator().manual_seed(seed)
+    a, b, c = (torch.randint(0, k, (80,), generator=rng).double() for k in (6, 4, 4))
+    X = torch.stack([a + b, a - b, a, b, c], 1)
+    X = (X - X.mean(0)) / X.std(0)
+    y = torch.sin(1.5 * X[:, 2]) + 0.5 * X[:, 3] * X[:, 4] + 0.3 * X[:, 4] ** 2
+    train = Dataset(X, (y - y.mean()) / y.std() + 0.03 * torch.randn(80, generator=rng, dtype=torch.float64))
+    kernel = kernels.make("se-ard", 5)
+    return Problem(train, kernel, kernel.start(train))
+
+
+@cache
+def learned(seed: int, starts: int = 2, spacing: str = "by likelihood") -> list[Step]:
+    return list(Grief(**SETTINGS, starts=starts, spacing=spacing).steps(repeating(seed)))
+
+
+def test_where_one_start_ends_in_a_poor_optimum_several_do_not():
+    alone, several = (learned(7, starts)[-1].state.objective for starts in (1, 2))
+
+    assert several < alone - 5.0
+
+
+@pytest.mark.parametrize(("seed", "spacing"), [(0, "equispaced"), (7, "by likelihood")])
+def test_the_likelihood_of_every_record_is_that_of_the_functions_it_answers_with(seed: int, spacing: str):
+    """The largest eigenfunctions at the theta learned may be others, and a poorer basis."""
+    task, method = repeating(seed), Grief(**SETTINGS, spacing=spacing)
+    steps = [step.state for step in learned(seed, 2, spacing) if step.state.phase == "learn"]
+
+    for state in (steps[0], steps[-1]):
+        choice = leading(method, task, state.chosen, state.spacing)
+        assert gram(choice, state.theta, task.train).value == pytest.approx(state.objective, rel=1e-9)
+        Phi = choice(state.theta)(task.train.X).T
+        A = Phi @ Phi.T + math.exp(2.0 * float(state.theta[-1])) * torch.eye(80, dtype=torch.float64)
+        mean = method.posterior(task, state)(task.train.X).mean
+        torch.testing.assert_close(mean, Phi @ Phi.T @ torch.linalg.solve(A, task.train.y), rtol=1e-6, atol=1e-6)
+    own = gram(leading(method, task, state.theta, state.spacing), state.theta, task.train).value
+    assert own >= state.objective - 1e-4 * abs(state.objective)
+
+
+def test_a_new_choice_is_taken_only_where_the_rows_are_likelier_and_a_round_cut_short_goes_on():
+    states = [step.state for step in learned(0, 2, "equispaced") if step.state.phase == "learn"]
+    ends = {state.round: state for state in states}
+    begins = {state.round: state for state in reversed(states)}
+    anew = [k for k in begins if k and not torch.equal(begins[k].chosen, ends[k - 1].chosen)]
+
+    assert anew
+    for k in begins:
+        assert ends[k].objective <= begins[k].objective
+        if k in anew:
+            assert begins[k].objective < ends[k - 1].objective - 1e-4 * abs(ends[k - 1].objective)
+            torch.testing.assert_close(begins[k].chosen, ends[k - 1].theta, rtol=0, atol=0)
+        elif k:
+            assert ends[k - 1].position == SETTINGS["evaluations"]
+            assert begins[k].objective == pytest.approx(ends[k - 1].objective, rel=1e-9)
+
+
+def test_the_trial_goes_on_with_the_likeliest_of_its_starts_and_spacings():
+    steps = learned(7)
+    trials = [step.state for step in steps if step.state.phase == "trial"]
+    first = next(step.state for step in steps if step.state.phase == "learn")
+
+    assert {state.round for state in trials} == {0, 1, 2, 3}
+    best = min(state.objective for state in trials)
+    assert first.objective == pytest.approx(best, rel=1e-9)  # the subset here is all rows
+    assert first.spacing == trials[-1].spacing
+    assert first.spacing in SPACINGS
+    torch.testing.assert_close(first.chosen, trials[-1].chosen, rtol=0, atol=0)
+
+
+def test_a_run_by_likelihood_goes_on_from_any_record():
+    task, method = repeating(7), Grief(**SETTINGS, spacing="by likelihood")
+    steps = [step.state for step in learned(7)]
+    ends = [k for k in range(len(steps) - 1) if steps[k][1:3] != steps[k + 1][1:3]]
+
+    for k in (*ends, ends[1] + 4, ends[2] + 3, len(steps) - 2):
+        after = next(method.steps(task, steps[k])).state
+        assert (after.step, after.phase, after.round, after.position) == steps[k + 1][:4]
+        torch.testing.assert_close(after.theta, steps[k + 1].theta, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(after.chosen, steps[k + 1].chosen, rtol=1e-8, atol=1e-10)
+
+
+def test_a_descent_ends_where_it_gains_next_to_nothing():
+    theta, closed = torch.zeros(1), []
+
+    def falling() -> Iterator[Found]:
+        try:
+            for k in range(100):
+                yield Found(theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
+        finally:
+            closed.append(True)
+
+    assert len(list(patient(falling(), 1e-4))) == 5 + PATIENCE
+    assert len(list(patient(falling(), 0.0))) == 100
+    assert closed == [True, True]
+
+
+def test_only_lengthscales_are_stretched():
+    task = problem()
+    found = stretched(task.kernel, task.theta, 3)
+
+    assert [name.startswith("lengthscale") for name in task.kernel.names] == [False, True, True, False]
+    moved = torch.stack(found) - task.theta
+    torch.testing.assert_close(moved[2], 2 * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
+    plain = kernels.make("linear", 2)
+    assert len(stretched(plain, torch.zeros(len(plain.names)), 3)) == 1

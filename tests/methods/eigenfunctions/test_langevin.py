@@ -1,0 +1,79 @@
+"""Chains that write over their arrays go where the formulas, written out plainly, send them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import Rotated, fisher, halves, likelihood
+from gpexplorer.methods.eigenfunctions.sampling.chains import Target, fixed
+from gpexplorer.methods.eigenfunctions.sampling.mala import randomness, tuning, walk
+from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+
+ITERATIONS = 40
+
+
+def target(r: int) -> Target:
+    """A basis whose eigenvalues fall by ten orders of magnitude."""
+    rng = torch.Generator().manual_seed(r)
+    e = torch.logspace(5, -5, r, dtype=torch.float64)
+    u = e.sqrt() * torch.randn(r, generator=rng, dtype=torch.float64)
+    basis = Rotated(torch.eye(r, dtype=torch.float64), e, u, 30.0, 10 * r)
+    return Target(basis, log_normal(1.0, 100.0), log_normal(0.2, 0.04))
+
+
+def plainly(aim: Target, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Log density and slope of one chain, by eq 18 and autograd."""
+    z = z.clone().requires_grad_(True)
+    basis, (mu, tau) = aim.basis, aim.prior
+    t = z[:-1].exp() * basis.e + z[-1].exp()
+    spare = (basis.n - len(basis.e)) * z[-1] + basis.rest / z[-1].exp()
+    value = -0.5 * ((basis.u**2 / t + t.log()).sum() + spare + (((z - mu) / tau) ** 2).sum())
+    return value.detach(), torch.autograd.grad(value, z)[0]
+
+
+def stepped(aim: Target, z: Tensor, scale: Tensor, xi: Tensor, uniform: Tensor) -> Tensor:
+    """Girolami and Calderhead's transition: proposal, and acceptance by both proposals' densities."""
+    here, slope = plainly(aim, z)
+    proposed = z + 0.5 * scale**2 * slope + scale * xi
+    there, back = plainly(aim, proposed)
+    forth = -0.5 * xi.square().sum()
+    to_z = -0.5 * ((z - proposed - 0.5 * scale**2 * back) / scale).square().sum()
+    return proposed if float(uniform) < math.exp(min(0.0, float(there - here + to_z - forth))) else z
+
+
+@pytest.mark.parametrize(("r", "chains"), [(19, 1), (19, 3), (16, 3), (5, 2)])
+def test_every_move_is_the_transition_written_out_plainly(r: int, chains: int):
+    aim = target(r)
+    mode = aim.mode
+    begin = mode + 0.3 * torch.randn(chains, r + 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sd = (fisher(aim.basis, mode) + aim.prior[1].square().reciprocal()).rsqrt()
+    kept = begin.clone()
+
+    source = torch.Generator().manual_seed(2)
+    found = walk(aim.density(), begin, sd, randomness(begin, source, ITERATIONS), fixed, tuning(r + 1), 1)
+
+    scale, z, moved = sd * math.exp(tuning(r + 1).log_eps), begin.clone(), 0
+    for k, (xi, uniform) in enumerate(randomness(begin, torch.Generator().manual_seed(2), ITERATIONS)):
+        after = torch.stack([stepped(aim, z[c], scale, xi[c], uniform[c]) for c in range(chains)])
+        moved += int((after != z).any(1).sum())
+        z = after
+        torch.testing.assert_close(found.draws[k], z, rtol=1e-9, atol=1e-9)
+    assert 0 < moved < ITERATIONS * chains
+    assert found.acceptance == pytest.approx(moved / (ITERATIONS * chains), abs=0.2)
+    torch.testing.assert_close(found.values[-1], torch.stack([plainly(aim, one)[0] for one in z]))
+    torch.testing.assert_close(begin, kept, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("low", [-60.0, -300.0])
+def test_weights_and_noise_next_to_nothing_are_never_likely(low: float):
+    """Eight variances' product is below the smallest float there, and its logarithm is not minus infinity."""
+    aim = target(16)
+    z = torch.full((2, 17), low, dtype=torch.float64)
+
+    value = likelihood(halves(aim.basis), z).value
+
+    assert float(value.nan_to_num(nan=-math.inf).max()) < -1e20

@@ -1,0 +1,185 @@
+"""Chains, their tuning and their diagnostics, and type I as a whole."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import halves, likelihood
+from gpexplorer.methods.eigenfunctions.sampling import chains
+from gpexplorer.methods.eigenfunctions.sampling.chains import Target
+from gpexplorer.methods.eigenfunctions.sampling.diagnostics import bulk_ess, rhat
+from gpexplorer.methods.eigenfunctions.sampling.mala import Density, randomness, tuned, tuning, walk
+from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+from oracles_grief import problem
+
+
+def gaussian(mean: torch.Tensor, sd: torch.Tensor):
+    def density(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
+        off = (z - mean) / sd
+        return Density(-0.5 * off.square().sum(1), -off / sd)
+
+    return density
+
+
+@pytest.mark.parametrize("centre", [0.0, 500.0])
+def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: float):
+    rng = torch.Generator().manual_seed(0)
+    q, chains = 20, 8
+    mean, sd = (
+        centre + torch.randn(q, generator=rng, dtype=torch.float64),
+        torch.logspace(-2, 2, q, dtype=torch.float64),
+    )
+    density = gaussian(mean, sd)
+
+    start = mean + sd * torch.randn(chains, q, generator=rng, dtype=torch.float64)
+    warm = walk(
+        density, start, sd, randomness(start, rng, 500), lambda now, rate: tuned(now, q, rate, 0.574), tuning(q), 10
+    )
+    eps = warm.tuning._replace(log_eps=warm.tuning.average)
+    found = walk(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
+
+    off = (found.draws - mean) / sd
+    assert found.acceptance == pytest.approx(0.574, abs=0.03)
+    worth = min(bulk_ess(off[:, :, j].T.numpy()) for j in range(q))
+    assert worth > 300
+    assert float(off.mean((0, 1)).abs().max()) < 4.5 / math.sqrt(worth)
+    assert float((off.var((0, 1)) - 1).abs().max()) < 6.5 / math.sqrt(worth)
+    assert max(rhat(off[:, :, j].T.numpy()) for j in range(q)) < 1.02
+
+
+def test_a_step_where_there_is_no_density_is_never_taken():
+    def nowhere(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
+        return Density(torch.where(z[:, 0] > 0, torch.nan, 0.0), torch.zeros_like(z))
+
+    z = -torch.ones(3, 1, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+
+    found = walk(
+        nowhere, z, torch.ones(1, dtype=torch.float64), randomness(z, rng, 50), lambda now, rate: now, tuning(1), 1
+    )
+
+    assert (found.draws <= 0).all()
+    assert 0 < found.acceptance < 1
+
+
+def ar1(rho: float, chains: int = 4, draws: int = 2000, seed: int = 1) -> np.ndarray:
+    noise = np.random.default_rng(seed).standard_normal((chains, draws))
+    out = np.empty_like(noise)
+    out[:, 0] = noise[:, 0]
+    for t in range(1, draws):
+        out[:, t] = rho * out[:, t - 1] + math.sqrt(1 - rho**2) * noise[:, t]
+    return out
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
+    worth = np.mean([bulk_ess(ar1(rho, seed=seed)) for seed in range(4)])
+
+    assert worth == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("chains", [1, 3])
+def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_value(chains: int, shift: float):
+    method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, weight_variance=2.0)
+    basis = method.basis(problem(shift), problem(shift).theta)[0]
+    target = Target(basis, method.weight_prior, log_normal(0.3, 0.04))
+    q, rng = len(basis.e) + 1, torch.Generator().manual_seed(3)
+    z = torch.randn(chains, q, generator=rng, dtype=torch.float64)
+
+    found = target.density()(z.clone())
+
+    mu, tau = target.prior
+    prior = -0.5 * ((z - mu) / tau).square().sum(1)
+    torch.testing.assert_close(found.value, likelihood(halves(basis), z).value + prior)
+    for j in range(q):
+        move = torch.zeros_like(z)
+        move[:, j] = 1e-5
+        up, down = (target.density()(z + sign * move).value for sign in (1, -1))
+        torch.testing.assert_close(found.slope[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
+
+
+def test_once_sampling_begins_the_step_size_is_the_average_of_the_warm_up_and_stays():
+    method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, warm_up=3, samples=3, per_step=20)
+
+    states = [step.state for step in method.steps(problem())]
+
+    warm = [state for state in states if state.phase == "warm-up"][-1].tuning
+    assert warm.log_eps != warm.average
+    assert {state.tuning.log_eps for state in states if state.phase == "sample"} == {warm.average}
+
+
+def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_chains():
+    draws = ar1(0.5, draws=500)
+
+    assert bulk_ess(np.exp(3.0 * draws)) == pytest.approx(bulk_ess(draws), rel=1e-9)
+    halves = np.where(np.arange(500) < 250, 0.0, 3.0)
+    assert bulk_ess(draws + halves) < 0.02 * bulk_ess(draws)
+
+
+def test_r_hat_sees_chains_apart_in_place_in_width_and_in_time():
+    same = ar1(0.3, draws=500)
+    assert rhat(same) < 1.01
+    assert rhat(100 + 7 * same) == pytest.approx(rhat(same), abs=1e-3)  # ranks know no units
+    assert rhat(same + np.arange(4)[:, None]) > 1.3
+    assert rhat(same * np.array([1, 1, 1, 6])[:, None]) > 1.1
+    assert rhat(same + np.linspace(0, 3, 500)) > 1.2
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(shift: float):
+    task = problem(shift)
+    method = GriefMCMC(
+        num_eigenfunctions=15, grid_points=6, learn=False, samples=20, warm_up=5, weight_variance=1e-6, per_step=100
+    )
+    *_, last = method.steps(task)
+    basis = method.basis(task, task.theta)[0]
+    target: Target = method._target(task, last.state)
+    line = torch.linspace(-6, 2, 4001, dtype=torch.float64)
+    z = torch.cat([torch.zeros(4001, len(basis.e), dtype=torch.float64), line[:, None]], 1)
+    log = likelihood(halves(basis), z).value - 0.5 * ((line - target.noise.mu) / target.noise.tau) ** 2
+    weights = torch.softmax(log, 0)
+    mean = float(weights @ line)
+    sd = float((weights @ (line - mean) ** 2).sqrt())
+
+    seen = last.state.moments
+
+    assert seen.noise == pytest.approx(mean, abs=0.15 * sd)
+    assert math.sqrt(seen.noise2 / seen.size) == pytest.approx(sd, rel=0.15)
+    assert last.info.rhat < 1.03
+
+
+def test_predictions_average_over_the_draws():
+    task = problem(3.0)
+    method = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False, samples=3, warm_up=2, per_step=20, chains=2)
+    *_, last = method.steps(task)
+    X = task.train.X[:6] + 0.05
+
+    mean, var = method.posterior(task, last.state)(X)
+    begin = method.posterior(task, next(method.steps(task)).state)(X)
+
+    assert last.state.moments.size == 3 * 2 * 2
+    assert (var > 0).all()
+    assert not torch.allclose(mean, begin.mean, rtol=1e-3)
+    residual = (method.posterior(task, last.state)(task.train.X).mean - task.train.y).std()
+    assert float(residual) < 0.3 * float(task.train.y.std())
+
+
+def test_watched_draws_are_a_bounded_evenly_spaced_part(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(chains, "HELD", 32)
+    task = problem()
+    method = GriefMCMC(
+        num_eigenfunctions=6, grid_points=4, learn=False, samples=10, warm_up=2, per_step=30, thin=3, chains=2
+    )
+    seen = [step.state for step in method.steps(task)]
+    watched, stride = seen[-1].watched, seen[-1].stride
+
+    assert watched.shape == (2, 25, 5)
+    assert stride == 4
+    assert seen[-1].moments.size == 2 * 100
+    torch.testing.assert_close(watched[:, :3], seen[3].watched[:, :10:4])

@@ -1,0 +1,159 @@
+"""The basis that makes a likelihood and its slopes O(p), against dense algebra in the basis it came from."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gpexplorer.features.basis_choices import Leading
+from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.methods.eigenfunctions.evidence import products
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import Rotated, coefficients, fisher, halves, likelihood, rotate
+from gpexplorer.methods.eigenfunctions.sampling.moments import merged, moments, spread
+from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+from gpexplorer.problem import Problem
+from oracles_grief import covariance, nlml, predicted, problem
+
+EPS = torch.finfo(torch.float64).eps
+SHIFTS = [0.0, 1000.0]
+
+
+def rotated(task: Problem, p: int = 15) -> tuple[Rotated, torch.Tensor, Grid, torch.Tensor]:
+    grid = Grid(task.kernel, task.train.X, 6)
+    index = grid.spectrum(task.theta, p).made_of
+    A, c = products(Leading(grid, index), task.theta, task.train)
+    Phi = grid.features(task.theta, task.train.X, index)
+    return rotate(A, c, float(task.train.y.square().sum()), len(task.train), EPS), Phi, grid, index
+
+
+def points(r: int, seed: int, count: int = 5) -> torch.Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(count, r + 1, generator=rng, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize(("n", "p"), [(60, 15), (10, 30), (60, 36)])
+def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, shift: float):
+    task = problem(shift, n=n)
+    basis, Phi, _, _ = rotated(task, p)
+    z = points(len(basis.e), 1)
+
+    value = likelihood(halves(basis), z).value
+
+    for k in range(len(z)):
+        dense = -nlml(Phi @ basis.V, task.train.y, z[k, -1].exp(), z[k, :-1].exp())
+        assert float(value[k]) == pytest.approx(float(dense), rel=1e-8, abs=1e-7)
+
+
+def test_a_chain_alone_is_evaluated_as_it_is_among_many_and_owns_its_slopes():
+    basis, _, _, _ = rotated(problem(7.0))
+    given, z = halves(basis), points(len(basis.e), 6, 3)
+
+    many = likelihood(given, z)
+    alone = [likelihood(given, z[k : k + 1]) for k in range(3)]
+
+    torch.testing.assert_close(torch.cat([one.value for one in alone]), many.value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([one.slope for one in alone]), many.slope, rtol=1e-12, atol=1e-12)
+
+
+def test_a_move_too_far_has_no_value_and_says_nothing():
+    basis, _, _, _ = rotated(problem())
+    z = torch.full((1, len(basis.e) + 1), 1e4, dtype=torch.float64)
+
+    assert not likelihood(halves(basis), z).value.isfinite()
+    assert not likelihood(halves(basis), z.repeat(2, 1)).value.isfinite().any()
+
+
+@pytest.mark.parametrize("chains", [1, 5])
+def test_every_slope_is_autograds(chains: int):
+    basis, _, _, _ = rotated(problem(7.0))
+    z = points(len(basis.e), 2, chains).requires_grad_(True)
+    t = basis.e * z[:, :-1].exp() + z[:, -1:].exp()
+    spare = basis.n - len(basis.e)
+    value = -0.5 * ((basis.u**2 / t + t.log()).sum(1) + basis.rest / z[:, -1].exp() + spare * z[:, -1])
+    (slope,) = torch.autograd.grad(value.sum(), z)
+
+    found = likelihood(halves(basis), z.detach())
+
+    torch.testing.assert_close(found.value, value.detach())
+    torch.testing.assert_close(found.slope, slope)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_with_weights_of_one_mean_and_variance_are_those_before_the_rotation(shift: float):
+    task = problem(shift)
+    basis, Phi, grid, index = rotated(task)
+    X = task.train.X[:7] + 0.03
+    at = grid.features(task.theta, X, index)
+    z = torch.zeros(1, len(basis.e) + 1, dtype=torch.float64)
+    z[0, -1] = -2.0
+
+    m, v = coefficients(basis, z)
+    mean, covariance_ = predicted(Phi, at, task.train.y, math.exp(-2.0), torch.ones(15, dtype=torch.float64))
+
+    torch.testing.assert_close((at @ basis.V) @ m[0], mean, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close((at @ basis.V).square() @ v[0], covariance_.diagonal(), rtol=1e-7, atol=1e-9)
+
+
+def test_any_weights_give_the_dense_mean_and_variance():
+    task = problem(5.0)
+    basis, Phi, grid, index = rotated(task)
+    z = points(len(basis.e), 3, 1)
+    Psi, at = Phi @ basis.V, grid.features(task.theta, task.train.X[:5] - 0.1, index) @ basis.V
+
+    m, v = coefficients(basis, z)
+    mean, covariance_ = predicted(Psi, at, task.train.y, float(z[0, -1].exp()), z[0, :-1].exp())
+
+    torch.testing.assert_close(at @ m[0], mean, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(at.square() @ v[0], covariance_.diagonal(), rtol=1e-6, atol=1e-9)
+
+
+def test_fisher_is_the_expected_curvature():
+    task = problem()
+    basis, Phi, _, _ = rotated(task, 6)
+    z = points(6, 4, 1)[0]
+    Psi, s2 = Phi @ basis.V, z[-1].exp()
+    inverse = torch.linalg.inv(covariance(Psi, z[:-1].exp(), s2))
+    slopes = [z[j].exp() * torch.outer(Psi[:, j], Psi[:, j]) for j in range(6)]
+    slopes.append(s2 * torch.eye(60, dtype=torch.float64))
+
+    expected = [0.5 * float(torch.trace(inverse @ D @ inverse @ D)) for D in slopes]
+
+    torch.testing.assert_close(fisher(basis, z), torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-12)
+
+
+def test_moments_of_parts_are_those_of_the_whole_and_predict_as_all_draws_do():
+    basis, _, _, _ = rotated(problem(2.0))
+    z = points(len(basis.e), 5, 40)
+    z[:, -1] = -2.0 + 0.1 * z[:, -1]
+
+    whole, parts = moments(basis, z), merged(moments(basis, z[:13]), moments(basis, z[13:]))
+
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other))
+    m, v = coefficients(basis, z)
+    diagonal, direction = spread(whole)
+    torch.testing.assert_close(diagonal + direction.square(), v.mean(0) + m.var(0, correction=0))
+
+
+def test_what_the_coefficients_share_is_what_the_noise_does_to_them():
+    basis, _, _, _ = rotated(problem())
+    z = torch.zeros(50, len(basis.e) + 1, dtype=torch.float64)
+    z[:, -1] = torch.linspace(-2.01, -1.99, 50, dtype=torch.float64)
+
+    m, v = coefficients(basis, z)
+    diagonal, direction = spread(moments(basis, z))
+
+    together = torch.cov(m.T, correction=0)
+    torch.testing.assert_close(torch.outer(direction, direction), together, rtol=1e-3, atol=1e-9)
+    torch.testing.assert_close(diagonal, v.mean(0), rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize(("mode", "variance"), [(1.0, 100.0), (0.05, 0.04), (3.0, 1e-4), (1e-4, 0.04)])
+def test_a_prior_has_the_mode_and_variance_it_is_told(mode: float, variance: float):
+    mu, tau = log_normal(mode, variance)
+
+    assert math.exp(mu - tau**2) == pytest.approx(mode, rel=1e-9)
+    assert math.expm1(tau**2) * math.exp(2 * mu + tau**2) == pytest.approx(variance, rel=1e-6)

@@ -1,0 +1,126 @@
+"""Interpolation from the grid and random waves, under the likelihood that the eigenfunctions have."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.errors import KernelError, SettingError
+from gpexplorer.features.basis_choices import Fourier, Interpolated, interpolation
+from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.features.random_fourier import KINDS, RandomFourier
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.eigenfunctions.evidence import gradient, gram
+from gpexplorer.problem import Dataset, Problem
+from oracles_grief import nlml, predicted, problem
+
+SHIFTS = [0.0, 1000.0]
+
+
+def choice_of(kind: str, task: Problem):
+    if kind == "rff":
+        return Fourier(RandomFourier(task.train.d, 14, "paired", 0).to(task.theta))
+    grid = Grid(task.kernel, task.train.X, 6)
+    return Interpolated(grid, grid.spectrum(task.theta, 12).made_of)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("points", [2, 3, 4, 9])
+def test_interpolation_is_exact_for_polynomials_and_silent_beyond_the_axis(points: int, shift: float):
+    U = shift + torch.linspace(-1.0, 2.0, points, dtype=torch.float64)
+    x = shift + torch.linspace(-0.99, 1.99, 57, dtype=torch.float64)
+    E = interpolation(U, x)
+
+    for power in range(min(points, 4)):
+        torch.testing.assert_close((U - shift) ** power @ E, (x - shift) ** power, rtol=1e-9, atol=1e-9)
+    assert not interpolation(U, torch.stack([U[0] - 1.0, U[-1] + 1.0])).any()
+    torch.testing.assert_close(interpolation(U, U[:-1]), torch.eye(points, dtype=torch.float64)[:, :-1])
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_with_every_eigenvector_it_is_the_interpolated_kernel(shift: float):
+    task = problem(shift)
+    grid = Grid(task.kernel, task.train.X, 5)
+    choice = Interpolated(grid, grid.spectrum(task.theta, 25).made_of)
+    K = torch.ones(60, 60, dtype=torch.float64)
+    for q, k in enumerate(grid.factors(task.theta)):
+        E = interpolation(grid.axes[q], task.train.X[:, q])
+        K *= E.T @ k(grid.axes[q], grid.axes[q]) @ E
+
+    F = choice(task.theta)(task.train.X)
+
+    torch.testing.assert_close(F.T @ F, K, rtol=1e-7, atol=1e-8)
+
+
+def test_on_a_finer_grid_it_comes_close_to_the_kernel():
+    task = problem(3.0)
+    X, errors = task.train.X, []
+    for points in (5, 10, 20):
+        grid = Grid(task.kernel, X, points)
+        F = Interpolated(grid, grid.spectrum(task.theta, 200).made_of)(task.theta)(X)
+        errors.append(float((F.T @ F - task.kernel(task.theta, X, X)).abs().max()))
+
+    assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_waves_make_the_kernel_with_one_lengthscale_an_input(kind: str, shift: float):
+    task = problem(shift)
+    theta = torch.tensor([0.2, 0.5, -0.6, -1.0], dtype=torch.float64)
+    F = Fourier(RandomFourier(2, 3_000, kind, 1).to(theta))(theta)(task.train.X)
+
+    torch.testing.assert_close(F.T @ F, task.kernel(theta, task.train.X, task.train.X), rtol=0, atol=0.2)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("kind", ["ski", "rff"])
+def test_likelihood_and_slope_are_the_dense_ones(kind: str, shift: float):
+    task = problem(shift)
+    choice = choice_of(kind, task)
+
+    def dense(theta: torch.Tensor) -> torch.Tensor:
+        return nlml(choice(theta)(task.train.X).T, task.train.y, torch.exp(2 * theta[-1]))
+
+    now = gram(choice, task.theta, task.train)
+    slope = gradient(choice, task.theta, task.train, now)
+
+    assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-8)
+    for k in range(len(task.theta)):
+        step = torch.zeros_like(task.theta)
+        step[k] = 1e-5
+        rise = (dense(task.theta + step) - dense(task.theta - step)).item() / 2e-5
+        assert float(slope[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ski", "rff"])
+def test_predictions_are_dense_algebras(kind: str):
+    task = problem(4.0)
+    small = (
+        {"num_features": 14, "frequencies": "paired"} if kind == "rff" else {"num_eigenfunctions": 12, "grid_points": 6}
+    )
+    method = registry[kind](learn=False, **small)
+    *_, last = method.steps(task)
+    choice = choice_of(kind, task)
+    X = task.train.X[:5] + 0.02
+    Phi, at = choice(task.theta)(task.train.X).T, choice(task.theta)(X).T
+    s2 = float(torch.exp(2 * task.theta[-1]))
+
+    mean, var = method.posterior(task, last.state)(X)
+    wanted, covariance = predicted(Phi, at, task.train.y, s2, torch.ones(len(choice), dtype=torch.float64))
+
+    torch.testing.assert_close(mean, wanted, rtol=1e-7, atol=1e-8)
+    left = (task.kernel.diag(task.theta, X) - at.square().sum(1)).clamp_min(0.0)
+    torch.testing.assert_close(var, covariance.diagonal() + left, rtol=1e-6, atol=1e-8)
+
+
+def test_what_they_cannot_do_they_say():
+    task = problem()
+    rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
+    words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
+    for key, sentence in (("rff", "those of the Gaussian kernel"), ("ski", "is no product over its inputs")):
+        with pytest.raises(KernelError, match=sentence):
+            list(registry[key]().steps(rough))
+        with pytest.raises(SettingError, match="columns of numbers"):
+            list(registry[key]().steps(words))

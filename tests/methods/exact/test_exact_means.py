@@ -1,0 +1,214 @@
+"""What the solvers may be given beyond the paper: coarse rows, float32 columns, refreshes, and a bound on memory."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gpexplorer.linalg.kernel_columns import KernelColumns
+from gpexplorer.methods.exact.block import Block, Coarse
+from gpexplorer.methods.exact.posteriors import by_cg, exact_posterior
+from gpexplorer.methods.exact.system import System
+from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs.counting import Counted, Counter
+from oracles_gbcd import SHIFTS, gram, quick, system, wavy
+
+AP = "alternating-projections"
+ITERATIVE = ["gbcd", "cg", "pcg", "bcd-cyclic", "block-nystrom", AP]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
+    task = wavy(shift)
+    A, solver = system(task), System(task, task.theta, 0.0)
+    coarse = Coarse(solver, 3, seed=0)
+    free = torch.tensor([row for row in (9, 12, 55, 60, 2, 3, 40, 71) if row not in coarse.rows])
+    both = torch.cat([coarse.rows, free[:5]])
+    g = solver.gradient(torch.linspace(-1.0, 1.0, 80, dtype=torch.float64))
+    block = Block(solver, g, coarse, g.new_empty(5, 80))
+    for new in (both[3:5], both[5:6], both[6:]):
+        block.join(new)
+
+    reach = block.reach()
+    step, after = block.step(reach), block.gradient(reach)
+
+    torch.testing.assert_close(block.gradient(reach, torch.tensor([5, 70])), after[[5, 70]])
+    torch.testing.assert_close(step, -torch.linalg.solve(A[both][:, both], g[both]), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(after, g + A[:, both] @ step)
+    assert float(after[both].abs().max()) < 1e-11
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_coarse_rows_save_iterations_and_leave_the_answer(shift: float):
+    task = wavy(shift, n=150)
+    counts, alphas = {}, {}
+    for m in (0, 40):
+        *_, last = quick("gbcd", coarse=m, tolerance=1e-8).steps(task)
+        counts[m], alphas[m] = last.state.position, last.state.alpha
+
+    assert counts[40] < 0.6 * counts[0]
+    torch.testing.assert_close(alphas[40], torch.linalg.solve(system(task), task.train.y), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ITERATIVE)
+def test_with_float32_columns_the_end_is_that_of_float64(key: str, shift: float):
+    task = wavy(shift)
+    method = quick(key, mixed=True, refresh=40, tolerance=1e-6, coarse=8, block=40, rank=0 if key != "pcg" else 10)
+    *_, last = method.steps(task)
+
+    exact = torch.linalg.solve(system(task), task.train.y)
+    assert last.info.largest <= 1e-6
+    assert float((system(task) @ last.state.alpha - task.train.y).abs().max()) <= 2e-6  # with no float32 anywhere
+    torch.testing.assert_close(last.state.alpha, exact, rtol=1e-4, atol=1e-4)
+    assert last.state.alpha.dtype == torch.float64
+
+
+def test_float32_columns_drift_and_a_refresh_says_by_how_much():
+    task = wavy()
+    for mixed, most in ((False, 1e-12), (True, 1e-4)):
+        steps = list(islice(quick("gbcd", mixed=mixed, refresh=5, tolerance=0.0).steps(task), 1, 11))
+        drifts = [step.info.drift for step in steps]
+        assert [drift == drift for drift in drifts] == [False, False, False, False, True] * 2
+        assert 0.0 < drifts[4] < most
+        assert drifts[4] > 1e-9 or not mixed
+        A, alpha = system(task), steps[4].state.alpha
+        assert steps[4].info.largest == pytest.approx(float((A @ alpha - task.train.y).abs().max()), rel=1e-9)
+
+
+@pytest.mark.parametrize("key", ["gbcd", "cg", "pcg", "bcd-gradient"])
+def test_mixed_it_goes_on_from_any_state_to_float32_rounding(key: str):
+    task = wavy()
+    method = quick(key, mixed=True, refresh=4, tolerance=0.0)
+    steps = list(islice(method.steps(task), 12))
+    for at in (0, 3, 4, 6):
+        again = list(islice(method.steps(task, resume=steps[at].state), 11 - at))
+        torch.testing.assert_close(again[-1].state.alpha, steps[-1].state.alpha, rtol=1e-4, atol=1e-5)
+
+
+def test_float32_columns_take_half_the_room():
+    task = wavy()
+    columns = KernelColumns(task.kernel, task.theta, task.train.X, 80.0 * 80 * 4, torch.float32)
+    v = torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
+
+    first = columns.product(v)
+
+    assert first.dtype == torch.float64
+    assert columns._kept.dtype == torch.float32
+    assert columns._used == 80
+    torch.testing.assert_close(first, gram(task) @ v, rtol=1e-5, atol=1e-4)
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the most bytes that any one tensor had."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for part in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(part, Tensor):
+                self.bytes = max(self.bytes, part.untyped_storage().nbytes())
+        return out
+
+
+@pytest.mark.parametrize("key", ["gbcd", "bcd-cyclic", "bcd-gradient", "smo", "block-nystrom", "sdd", AP])
+def test_nothing_is_ever_larger_than_n_rows_of_a_block(key: str):
+    n, b, m = 3000, 40, 10
+    task = wavy(n=n)
+    with Largest() as seen:
+        list(islice(quick(key, block=b, coarse=m, cache=0.0, pairs=4).steps(task), 6))
+
+    assert n * 8 < seen.bytes <= max(n * b * 8, 32 * 2**20)
+    assert seen.bytes < n * n * 8 / 2
+
+
+def test_kernel_entries_are_those_of_the_blocks_and_nothing_else():
+    task, counter = wavy(), Counter()
+    counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
+    list(islice(quick("gbcd", coarse=10, cache=0.0, tolerance=0.0).steps(counted), 6))
+
+    blocks = 5 * 12 * 80
+    assert counter.entries == 80 + 10 * (80 + 10) + blocks  # the diagonal, the coarse rows and their own matrix
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_variances_by_cg_are_choleskys_and_an_early_stop_is_an_upper_bound(shift: float):
+    task = wavy(shift, n=600)
+    X = task.train.X[:300] + 0.03
+    k = task.kernel(task.theta, task.train.X, X)
+    exact = (k * torch.linalg.solve(system(task), k)).sum(0)
+
+    torch.testing.assert_close(by_cg(task, task.theta, 0, 1e-6)(X), exact, rtol=1e-9, atol=1e-11)
+    for tolerance in (0.3, 0.03):
+        loose = by_cg(task, task.theta, 0, tolerance)(X)
+        assert bool((loose <= exact + 1e-10).all())
+        assert float((exact - loose).max()) <= 10 * tolerance**2
+
+
+def test_all_rows_stand_behind_a_variance_where_that_is_asked_for():
+    task = wavy(n=600)
+    *_, last = quick("pcg", tolerance=1e-8).steps(task)
+    X = task.train.X[:7] + 0.03
+    k = task.kernel(task.theta, task.train.X, X)
+    exact = task.kernel.diag(task.theta, X) - (k * torch.linalg.solve(system(task), k)).sum(0)
+
+    var = {rows: quick("pcg", variance_rows=rows).posterior(task, last.state)(X).var for rows in (0, 300, 600)}
+
+    torch.testing.assert_close(var[0], exact, rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(var[600], exact, rtol=1e-7, atol=1e-9)
+    assert bool((var[300] > exact).all())
+
+
+@pytest.mark.parametrize("key", ["cg", "pcg", "gbcd"])
+def test_products_done_elsewhere_are_the_same(key: str):
+    task, sent = wavy(n=120), []
+
+    def elsewhere(function: Any, *pieces: Any) -> list[Any]:
+        sent.append(len(pieces[0]))
+        return [
+            pickle.loads(pickle.dumps(function))(*pickle.loads(pickle.dumps(piece)))
+            for piece in zip(*pieces, strict=True)
+        ]
+
+    method, here = (quick(key, cache=0.0, refresh=6, tolerance=1e-6) for _ in range(2))
+    method.map = elsewhere
+    ours, theirs = (list(islice(one.steps(task), 25)) for one in (here, method))
+
+    assert sent
+    torch.testing.assert_close(theirs[-1].state.alpha, ours[-1].state.alpha, rtol=1e-12, atol=1e-12)
+
+
+def test_inputs_may_lie_in_a_file(tmp_path: Path):
+    task = wavy(n=200)
+    held = np.memmap(tmp_path / "X.dat", np.float64, "w+", shape=(200, 2))
+    held[:] = task.train.X.numpy()
+    mapped = Problem(Dataset(torch.from_numpy(held), task.train.y), task.kernel, task.theta)
+
+    ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(one), 9))[-1].state.alpha for one in (task, mapped))
+
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+
+
+def test_the_mean_takes_entries_of_those_rows_alone_that_have_a_coefficient():
+    task = wavy()
+    state = next(quick("gbcd").steps(task)).state
+    alpha = torch.zeros_like(task.train.y)
+    alpha[[3, 17, 40]] = torch.tensor([0.5, -1.0, 2.0], dtype=alpha.dtype)
+    counter = Counter()
+    counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
+    for at, entries in ((state, 0), (state._replace(alpha=alpha), 3)):
+        predict = exact_posterior(counted, at, 10, 0)
+        counter.entries = 0
+        mean = predict(task.train.X[:7]).mean
+        assert counter.entries == 7 * (entries + 10 + 1)  # the mean, what 10 rows explain, the prior's variance
+        expected = task.kernel(at.theta, task.train.X[:7], task.train.X) @ at.alpha
+        torch.testing.assert_close(mean, expected)

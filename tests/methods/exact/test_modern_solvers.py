@@ -1,0 +1,141 @@
+"""Sampled blocks and stochastic dual descent against their papers' recursions, written out with dense matrices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from itertools import islice
+
+import pytest
+import torch
+
+from gpexplorer.linalg import preconditioners
+from gpexplorer.linalg.preconditioners import sketched_root
+from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.exact.system import System
+from oracles_gbcd import SHIFTS, ended, gram, noise, quick, system, wavy
+
+
+@pytest.mark.parametrize(("rank", "momentum", "shift"), [(0, True, 0.0), (0, False, 0.0), (30, True, 1000.0)])
+def test_sampled_blocks_end_at_choleskys_alpha(rank: int, momentum: bool, shift: float):
+    task = wavy(shift)
+    method = quick("block-nystrom", rank=rank, momentum=momentum, block=60, tolerance=1e-5)
+    *_, last = method.steps(task)
+
+    assert last.info.largest <= 1e-5
+    expected = torch.linalg.solve(system(task), task.train.y)
+    torch.testing.assert_close(last.state.alpha, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_sampled_blocks_follow_the_published_recursion(shift: float):
+    task = wavy(shift)
+    A, y, n, b = system(task), task.train.y, 80, 12
+    nu, mu = n / b, min(noise(task) / float(A.diagonal().mean()), b / n)
+    beta, gamma = 1 - math.sqrt(mu / nu), 1 / math.sqrt(mu * nu)
+    a = 1 / (1 + gamma * nu)
+    x, v, z = (torch.zeros(n, dtype=torch.float64) for _ in range(3))
+    for k, step in enumerate(islice(quick("block-nystrom", rank=0, tolerance=0.0).steps(task), 1, 9)):
+        rows = torch.randperm(n, generator=generator(0, "block", k))[:b]
+        d = torch.zeros_like(x)
+        d[rows] = torch.linalg.solve(A[rows][:, rows], A[rows] @ z - y[rows])
+        x, v = z - d, beta * v + (1 - beta) * z - gamma * d
+        z = a * v + (1 - a) * x
+        torch.testing.assert_close(step.state.alpha, x, rtol=1e-8, atol=1e-9)
+        assert step.info.active.tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_direction_of_a_sketched_block_is_the_published_one(shift: float):
+    """M = Khat + (s2 + lambda_r) I, and a pace that makes the largest eigenvalue of M^-1 A_BB one."""
+    task, rows, g = wavy(shift), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
+    A_BB, method = system(task)[rows][:, rows], quick("block-nystrom", rank=4)
+
+    found = method._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
+
+    drawn = torch.randn(30, 5, generator=generator(0, "sketch", 3), dtype=torch.float64)
+    root = sketched_root(A_BB - noise(task) * torch.eye(30, dtype=g.dtype), drawn[:, 1:])
+    least = torch.linalg.svdvals(root)[-1].square()
+    M = root @ root.T + (noise(task) + least) * torch.eye(30, dtype=g.dtype)
+    largest = torch.linalg.eigvals(torch.linalg.solve(M, A_BB)).real.max()
+    torch.testing.assert_close(found, torch.linalg.solve(M, g) / largest.clamp_min(1.0), rtol=0.05, atol=0.0)
+    torch.testing.assert_close(found / found.norm(), torch.nn.functional.normalize(torch.linalg.solve(M, g), dim=0))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_dual_descent_follows_the_published_recursion(shift: float):
+    task = wavy(shift)
+    A, y, n, b, rho, r = system(task), task.train.y, 80, 12, 0.8, 0.3
+    random = generator(0, "pace")
+    rows = torch.randperm(n, generator=random)[:b]
+    largest = float(torch.linalg.eigvalsh(A[rows][:, rows])[-1])
+    x, v, mean = (torch.zeros(n, dtype=torch.float64) for _ in range(3))
+    method = quick("sdd", rate=0.4, momentum=rho, averaging=r, tolerance=0.0)
+    for k, step in enumerate(islice(method.steps(task), 1, 12)):
+        rows = torch.randperm(n, generator=generator(0, "minibatch", k))[:b]
+        g = torch.zeros_like(x)
+        g[rows] = (n / b) * (A[rows] @ (x + rho * v) - y[rows])
+        v = rho * v - 0.4 / (n / b * largest) * g
+        x = x + v
+        mean = r * x + (1 - r) * mean
+        torch.testing.assert_close(step.state.alpha, mean, rtol=1e-4, atol=1e-6)  # powering ends before the eigenvalue
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ["block-nystrom", "sdd"])
+def test_the_gradient_carried_is_the_gradient(key: str, shift: float):
+    task = wavy(shift)
+    A, y = system(task), task.train.y
+    for step in islice(quick(key).steps(task), 1, 40):
+        alpha = step.state.alpha
+        assert step.info.largest == pytest.approx(float((A @ alpha - y).abs().max()), rel=1e-6, abs=1e-10)
+        assert step.info.objective == pytest.approx(float(0.5 * alpha @ A @ alpha - y @ alpha), rel=1e-8)
+
+
+def test_dual_descent_comes_near_in_the_directions_that_matter():
+    task = wavy()
+    A, y = system(task), task.train.y
+    *_, last = islice(quick("sdd", rate=0.5).steps(task), 600)
+    K, exact = gram(task), torch.linalg.solve(A, y)
+
+    assert float((K @ (last.state.alpha - exact)).norm() / (K @ exact).norm()) < 0.02
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_momentum_goes_further_where_the_noise_is_small_and_is_dropped_where_it_would_rise(shift: float):
+    task = wavy(shift)
+    task.theta[-1] = -3.5
+    ends = {}
+    for momentum in (False, True):
+        steps = list(islice(quick("block-nystrom", rank=0, momentum=momentum).steps(task), 1, 300))
+        values = [step.info.objective for step in steps]
+        assert all(later <= value + 1e-9 * abs(value) for value, later in itertools.pairwise(values))
+        ends[momentum] = values[-1]
+
+    assert ends[True] < ends[False] - 10.0
+
+
+def test_too_large_a_rate_is_said_to_diverge():
+    outcome = ended(quick("sdd", rate=50.0, max_iterations=4000), wavy(n=30))
+
+    assert outcome.reason == "diverged"
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_sketched_root_is_that_of_its_nystrom_approximation(shift: float):
+    K = gram(wavy(shift, n=30))
+    S = torch.randn(30, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    root = preconditioners.sketched_root(K, S)
+
+    torch.testing.assert_close(root @ root.T, K @ S @ torch.linalg.solve(S.T @ K @ S, S.T @ K), rtol=1e-7, atol=1e-9)
+
+
+def test_powering_finds_the_largest_eigenvalue_of_a_pencil():
+    A = system(wavy(n=30))
+    M = torch.diag(torch.linspace(0.5, 2.0, 30, dtype=torch.float64))
+    start = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    found = preconditioners.largest_eigenvalue(A, lambda v: v / M.diagonal(), start, turns=60)
+
+    assert found == pytest.approx(float(torch.linalg.eigvals(torch.linalg.solve(M, A)).real.max()), rel=1e-4)

@@ -1,0 +1,159 @@
+"""FITC and SGPR: closed-form gradients against autograd through n x n algebra, GPyTorch, and whole runs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from baseline_problems import SHIFTS, problem, trajectory
+from gpexplorer import kernels, methods
+from gpexplorer.errors import SettingError
+from gpexplorer.methods.inducing.moving import gpytorch_bound
+from gpexplorer.methods.inducing.moving.likelihoods import sparse, sparse_gradient, total
+from gpexplorer.objectives import nystrom
+from gpexplorer.posteriors import nystrom_posterior
+from gpexplorer.problem import Dataset, Problem
+from oracles import exact_nlml
+from oracles_baselines import fitc_prediction, moving_objective
+
+LIKELIHOODS = ["fitc", "vfe", "pp"]
+
+
+def free_points(task: Problem, m: int = 6) -> torch.Tensor:
+    X = task.train.X
+    return X[:m] + 0.2 * torch.randn(m, X.shape[1], generator=torch.Generator().manual_seed(1), dtype=X.dtype)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("key", ["se-ard", "se", "matern32-ard", "rq", "periodic", "se*linear+matern52"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_value_and_gradient_are_those_of_the_dense_formula(likelihood: str, key: str, shift: float) -> None:
+    task = problem(shift if key in ("se-ard", "se", "matern32-ard", "rq") else shift / 1e3)
+    kernel = kernels.make(key, 2)
+    theta = kernel.start(task.train) - 0.3
+    task, Z = Problem(task.train, kernel, theta), free_points(task)
+
+    now, slopes = sparse_gradient(kernel, theta, task.train, Z, likelihood)
+
+    at, points = theta.clone().requires_grad_(True), Z.clone().requires_grad_(True)
+    dense = moving_objective(task, at, points, likelihood)
+    dense.backward()
+    assert total(now.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
+    assert torch.allclose(slopes.theta, at.grad, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(slopes.Z, points.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_with_uniform_noise_the_factors_are_those_of_the_family(shift: float) -> None:
+    task = problem(shift)
+    Z, Xs = free_points(task), task.train.X[:9] + 0.05
+    ours, theirs = (
+        sparse(task.kernel, task.theta, task.train, Z, "vfe"),
+        nystrom(task.kernel, task.theta, task.train, Z),
+    )
+    assert ours.terms == pytest.approx(theirs.terms, rel=1e-9)
+    for a, b in zip(*(nystrom_posterior(task.kernel, task.theta, Z, now)(Xs) for now in (ours, theirs)), strict=True):
+        assert torch.allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_fitc_predicts_as_the_dense_formula(shift: float) -> None:
+    task = problem(shift)
+    Z, Xs = free_points(task), task.train.X[:9] + 0.05
+    found = nystrom_posterior(task.kernel, task.theta, Z, sparse(task.kernel, task.theta, task.train, Z, "fitc"))(Xs)
+    mean, var = fitc_prediction(task, Z, Xs)
+    assert torch.allclose(found.mean, mean, atol=1e-8)
+    assert torch.allclose(found.var, var, atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_with_points_on_every_row_all_three_are_the_exact_gp(likelihood: str) -> None:
+    task = problem(n=25)
+    exact = float(exact_nlml(task.kernel, task.theta, task.train.X, task.train.y))
+    found = sparse(task.kernel, task.theta, task.train, task.train.X, likelihood)
+    assert total(found.terms, likelihood) == pytest.approx(exact, rel=1e-7)
+
+
+@pytest.mark.parametrize("key", ["se-ard", "se", "matern32-ard"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_gpytorch_computes_the_same_bound_and_gradient(key: str, shift: float) -> None:
+    task = problem(shift)
+    kernel = kernels.make(key, 2)
+    theta, Z = kernel.start(task.train) - 0.2, free_points(task)
+    ours, our_slopes = sparse_gradient(kernel, theta, task.train, Z, "vfe")
+    theirs, their_slopes = gpytorch_bound.gradient(kernel, theta, task.train, Z)
+    assert theirs.terms == pytest.approx(ours.terms, rel=1e-4)
+    assert torch.allclose(our_slopes.theta, their_slopes.theta, rtol=1e-3, atol=1e-3)
+    assert torch.allclose(our_slopes.Z, their_slopes.Z, rtol=1e-3, atol=1e-3)
+
+
+def test_gpytorch_says_what_jitter_it_needed() -> None:
+    task = problem()
+    kernel, Z = kernels.make("se", 2), free_points(task).repeat(2, 1)  # every point twice: K_mm is singular
+    theta = kernel.start(task.train)
+
+    theirs, slopes = gpytorch_bound.gradient(kernel, theta, task.train, Z)
+
+    assert 0.0 < theirs.jitter < 1e-6
+    assert theirs.terms == pytest.approx(sparse(kernel, theta, task.train, Z, "vfe").terms, rel=1e-3)
+    assert torch.isfinite(slopes.Z).all()
+
+
+def test_both_engines_go_the_same_way() -> None:
+    settings = {"num_inducing": 6, "max_epochs": 1, "evaluations": 8}
+    ours = trajectory("sgpr", problem(), **settings)[-1]
+    theirs = trajectory("sgpr", problem(), engine="gpytorch", **settings)[-1]
+    assert theirs.info.objective == pytest.approx(ours.info.objective, rel=1e-3)
+    assert theirs.info.objective == pytest.approx(sum(theirs.info[2:5]), rel=1e-9)
+
+
+def test_gpytorch_is_refused_where_it_has_no_such_kernel() -> None:
+    task = problem()
+    with pytest.raises(SettingError, match=r"se and matern, not for linear; choose engine"):
+        next(methods["sgpr"](engine="gpytorch").steps(Problem(task.train, kernels.make("linear", 2), task.theta)))
+
+
+@pytest.mark.parametrize(("key", "settings"), [("sgpr", {}), ("fitc", {}), ("fitc", {"likelihood": "pp"})])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_run_falls_and_can_be_resumed_anywhere(key: str, settings: dict[str, str], shift: float) -> None:
+    task = problem(shift)
+    method = methods[key](num_inducing=5, evaluations=7, max_epochs=3, **settings)
+    steps = list(method.steps(task))
+    values = [step.info.objective for step in steps[1:]]
+    assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(values))
+    assert values[-1] < values[0] - 1.0
+    likelihood = settings.get("likelihood", "vfe" if key == "sgpr" else "fitc")
+    last = steps[-1].state
+    assert values[-1] == pytest.approx(float(moving_objective(task, last.theta, last.Z, likelihood)), rel=1e-7)
+    for at in (0, 1, 4, 7, 9):
+        for again, expected in zip(method.steps(task, resume=steps[at].state), steps[at + 1 :], strict=False):
+            assert torch.allclose(again.state.Z, expected.state.Z, atol=1e-8)
+            assert torch.allclose(again.state.theta, expected.state.theta, atol=1e-8)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_points_that_move_beat_the_centres_they_start_from(shift: float) -> None:
+    task = problem(shift, n=150)
+    fixed = trajectory("kmeans", task, num_inducing=5, learn=False)[-1].info.objective
+    moved = trajectory("sgpr", task, num_inducing=5, learn=False, max_epochs=2)[-1]
+    assert moved.info.objective < fixed - 1.0
+    assert torch.equal(moved.state.theta, task.theta)
+
+
+def test_moving_points_need_numbers() -> None:
+    kernel = kernels.make("spectrum", 1)
+    train = Dataset(["abcd", "bcda", "aabb"], torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64))
+    for key in ("sgpr", "fitc"):
+        with pytest.raises(SettingError, match="columns of numbers"):
+            next(methods[key]().steps(Problem(train, kernel, kernel.start(train))))
+
+
+def test_the_first_prediction_is_the_prior() -> None:
+    task = problem()
+    method = methods["fitc"]()
+    mean, var = method.posterior(task, next(method.steps(task)).state)(task.train.X[:4])
+    assert mean.tolist() == [0.0] * 4
+    assert var.tolist() == pytest.approx([math.exp(0.2)] * 4)

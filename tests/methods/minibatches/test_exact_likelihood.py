@@ -1,0 +1,99 @@
+"""The exact objective of a finite kernel against n x n formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer.errors import SettingError
+from gpexplorer.methods.minibatches.exact_likelihood import exact, exact_gradient, exact_posterior
+from gpexplorer.problem import Dataset, Problem
+from oracles_minibatches import dense, dense_prediction, method, model, problem
+
+KINDS = [
+    {},
+    {"layers": 0},
+    {"kernel": "gaussian"},
+    {"kernel": "gaussian", "layers": 0, "frequencies": "plain"},
+    {"width": 60, "layers": 1},
+]
+
+
+@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_the_likelihood_its_gradient_and_its_posterior_are_those_of_the_dense_gp(settings: dict, shift: float):
+    here = model(at=problem(shift=shift), **settings)
+    theta = (here.start() + 0.1).requires_grad_()
+    want = dense(here, theta)
+    slope = torch.autograd.grad(want, theta)[0]
+
+    with torch.no_grad():
+        now = exact(here, theta)
+        gradient = exact_gradient(here, theta, now)
+        X = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        mean, var = exact_posterior(here, theta.detach())(X)
+        means, variances = dense_prediction(here, theta.detach(), X)
+
+    assert now.value == pytest.approx(float(want.detach()))
+    torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(mean, means)
+    torch.testing.assert_close(var, variances, rtol=1e-6, atol=1e-8)
+
+
+def test_the_start_has_the_prior_variance_of_the_problems_kernel():
+    for settings in KINDS:
+        here = model(**settings)
+        theta = here.matched(here.start())
+
+        Phi = here.features(here.parts(theta), here.problem.train.X).Phi
+
+        assert float(Phi.square().sum(1).mean()) == pytest.approx(1.0)
+        assert float(theta[-1]) == -1.0
+
+
+def test_rows_set_aside_are_not_learned_from():
+    here = model(validation=0.25)
+    assert here.n == 40
+    aside = type(here)(method("scgd"), problem(), 0.25)
+
+    X, y = aside.rows(slice(None))
+    held, targets = aside.validation()
+
+    assert (aside.n, len(targets)) == (30, 10)
+    assert sorted(torch.cat([y, targets]).tolist()) == sorted(problem().train.y.tolist())
+    assert not (X[:, None] == held[None]).all(2).any()
+
+
+def test_objects_are_refused_before_any_work():
+    words = Problem(Dataset(["a", "b"], torch.zeros(2)), problem().kernel, problem().theta)
+
+    with pytest.raises(SettingError, match="SCGD needs columns of numbers"):
+        next(method("scgd").steps(words))
+
+
+def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
+    """n / s2 is 10^8 here: no float32 matrix holds both ends of F, and jitter would take the place of the noise."""
+    task = problem(n=2000, noise=0.001)
+    short = Problem(task.train.to("cpu", torch.float32), task.kernel, task.theta.float())
+    wide, narrow = (model(at=at, kernel="gaussian", layers=0, num_features=60) for at in (task, short))
+    theta = wide.start()
+    theta[-1] = -5.5
+
+    want, found = exact(wide, theta), exact(narrow, theta.float())
+
+    assert found.jitter == 0.0
+    assert found.value == pytest.approx(want.value, rel=1e-4)
+    assert (found.w.dtype, found.gram.dtype) == (torch.float32, torch.float64)
+
+
+def test_minimax_in_single_precision_goes_the_same_way():
+    """Its matrices hold F and F^-1, whose ends are 10^8 apart; features of single precision do no harm."""
+    at = problem(n=2000, noise=0.001)
+    at.theta[-1] = -6.0
+    short = Problem(at.train.to("cpu", torch.float32), at.kernel, at.theta.float())
+    asked = method("minimax", kernel="gaussian", layers=0, num_features=60, batch_size=32, rate=0.03, epochs=3)
+
+    wide, narrow = ([step.info.objective for step in asked.steps(one)][1:] for one in (at, short))
+
+    assert narrow == pytest.approx(wide, rel=1e-3)
+    assert wide[-1] < wide[0] - 1000.0

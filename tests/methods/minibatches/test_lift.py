@@ -1,0 +1,102 @@
+"""MINIMAX's lift of eigenvalues to the floor, beside the same function of all eigenvalues."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.methods.minibatches import positive_definite
+from gpexplorer.methods.minibatches.positive_definite import lifted, squarings
+
+ORDER = 96
+FLOORS = [1.0, 3e-7]
+FALLEN = {  # lowest eigenvalues in floors, and the rate by which a step may have taken them below
+    "one": ([0.951], 0.05),
+    "a cluster": ([0.994, 0.994, 0.994 + 1e-9, 1.0 - 1e-5, 1.0 + 2e-5], 0.05),
+    "half of them": ([0.95 + 2e-3 * k for k in range(48)], 0.05),
+    "a long step": ([0.7, 0.75, 0.9, 1.1], 0.3),
+    "a short step": ([0.992, 0.999, 1.0, 1.001], 0.008),
+    "any step": ([0.05, 0.5, 1.0], 1.0),
+}
+
+
+def of(values: list[float], floor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """A matrix with these eigenvalues, in floors, and others up to 1e4; all of them, and their vectors."""
+    draw = torch.randn(ORDER, ORDER, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    Q = torch.linalg.qr(draw).Q
+    rest = torch.logspace(0.4, 4.0, ORDER - len(values), dtype=torch.float64)
+    x = torch.cat([torch.tensor(values, dtype=torch.float64), rest])
+    A = (Q * (x * floor)) @ Q.T
+    return 0.5 * (A + A.T), x, Q
+
+
+@pytest.fixture
+def projections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each time that all eigenvalues were computed."""
+    asked: list[int] = []
+    whole = positive_definite._projected
+    monkeypatch.setattr(positive_definite, "_projected", lambda *args: asked.append(1) or whole(*args))
+    return asked
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("case", FALLEN)
+def test_a_lift_is_a_smooth_function_of_the_eigenvalues_that_is_never_below_the_floor(
+    case: str, floor: float, projections: list[int]
+):
+    values, rate = FALLEN[case]
+    A, x, Q = of(values, floor)
+    k = 2 ** squarings(rate)
+
+    inverse, logdet = lifted(A, floor, rate)
+
+    f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
+    assert float(f.min()) >= 1.0
+    assert float((f - x)[x > 2.0].max()) < max(0.25 * 2.0**-k, 1e-5)
+    assert float((A - (Q * (f * floor)) @ Q.T).norm()) < 1e-3 * floor
+    assert float(torch.linalg.eigvalsh(A)[0]) >= floor
+    torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert logdet == pytest.approx(float(torch.logdet(A)))
+    assert not projections
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.05, 0.3, 1.0, 30.0])
+def test_the_least_that_a_lift_leads_to_is_the_floor_itself(rate: float):
+    k = 2 ** squarings(rate)
+    x = torch.linspace(0.01, 3.0, 300_000, dtype=torch.float64)
+
+    f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
+
+    assert float(f.min()) == pytest.approx(1.0, abs=1e-9)
+    assert k == 2**positive_definite.STEEPEST or k <= max(1.0 / rate, 1.0) < 2 * k
+    fallen = x[(x >= 1.0 - rate) & (x <= 1.0)]
+    assert rate >= 1.0 or float((fallen**-k).max()) <= positive_definite.FALLEN
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_what_is_far_above_the_floor_stays_as_it_is(floor: float, projections: list[int]):
+    A, _, _ = of([600.0, 700.0], floor * 1e3)
+    kept = A.clone()
+
+    inverse, logdet = lifted(A, floor, 0.05)
+
+    torch.testing.assert_close(A, kept, rtol=0, atol=0)
+    torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)
+    assert logdet == pytest.approx(float(torch.logdet(A)))
+    assert not projections
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+@pytest.mark.parametrize("values", [[-0.5, 0.99], [0.3], [0.0, 1.0]], ids=["indefinite", "fallen", "singular"])
+def test_what_fell_farther_than_a_step_is_brought_to_the_nearest_point(
+    values: list[float], floor: float, projections: list[int]
+):
+    A, x, Q = of(values, floor)
+
+    inverse, _ = lifted(A, floor, 0.05)
+
+    assert projections
+    assert float((A - (Q * (x.clamp_min(1.0) * floor)) @ Q.T).norm()) < 1e-5 * floor
+    assert float(torch.linalg.eigvalsh(A)[0]) >= floor
+    torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)

@@ -1,0 +1,177 @@
+"""MINIMAX: gradients of the saddle against autograd, constraints after every step, and A = F where it ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.methods.minibatches.exact_likelihood import exact
+from gpexplorer.methods.minibatches.positive_definite import above, within_ball
+from oracles_minibatches import begun, method, problem, saddle
+
+FLAT = {"metric": "flat", "mu": 3.0, "rate_ascent": 1e-3}
+
+
+def symmetric(n: int) -> Tensor:
+    draw = torch.randn(n, n, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return draw + draw.T
+
+
+def off_the_saddle(learner: Any) -> None:
+    """Anywhere but at the start, where much vanishes."""
+    learner.point.w += 0.2
+    learner.A += 0.3 * torch.eye(len(learner.A), dtype=torch.float64)
+    learner.A += 0.01 * symmetric(len(learner.A))
+    learner.B.copy_(0.1 * symmetric(len(learner.B)) / len(learner.B))
+    learner._factored(learner.point)
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}])
+@pytest.mark.parametrize("shift", [0.0, 1.5])
+def test_the_gradient_is_that_of_the_saddle_and_its_mean_over_minibatches(settings: dict, shift: float):
+    at = problem(shift=shift)
+    model, learner = begun(method("minimax", **FLAT, **settings), at)
+    off_the_saddle(learner)
+    n, point = model.n, learner.point
+    parts = [part.clone().requires_grad_() for part in (point.theta, point.w, n * learner.A)]
+    want = torch.autograd.grad(saddle(model, *parts, learner.B, mu=3.0), parts)
+
+    value = learner.gradient(torch.arange(40), 0)
+    whole = point.g.clone()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)
+    mean = torch.stack([learner.gradient(rows, 0) * 0 + point.g for rows in order]).mean(0)
+
+    theirs = torch.cat([want[1], want[0], n * want[2].flatten()])  # A is moved as A / n
+    torch.testing.assert_close(whole, theirs, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(mean, whole, rtol=1e-8, atol=1e-9)
+    assert float(value) / 2 == pytest.approx(float(saddle(model, *parts, learner.B, mu=3.0).detach()))
+
+
+def test_the_ascent_follows_the_gradient_in_b():
+    at = problem()
+    model, learner = begun(method("minimax", optimiser="sgd", batch_size=40, **FLAT), at)
+    off_the_saddle(learner)
+    B = learner.B.clone().requires_grad_()
+
+    learner.after(0)
+
+    parts = learner.point.theta, learner.point.w, model.n * learner.A
+    slope = torch.autograd.grad(saddle(model, *parts, B, mu=3.0), B)[0]
+    torch.testing.assert_close(learner.B, B.detach() + 1e-3 * slope, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"mu": 2.0, "mu_growth": 3.0}, FLAT, {**FLAT, "optimiser": "adadelta"}])
+def test_constraints_hold_after_every_minibatch(settings: dict):
+    wild = {"rate": 0.1, "batch_size": 4, "noise_floor": 0.25, "rate_matrix": 0.3, **settings, "rate_ascent": 0.3}
+    model, learner = begun(method("minimax", **wild), problem())
+
+    for t in range(60):
+        learner.move(t)
+        least = float(torch.linalg.eigvalsh(learner.A)[0]) * model.n
+        assert least >= float(learner.point.s2()) * (1.0 - 1e-6)
+        assert float(learner.B.norm()) <= 1.0 + 1e-12
+        assert float(learner.point.theta[-1].exp()) >= 0.25 - 1e-12
+        torch.testing.assert_close(learner.A, learner.A.T)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: float):
+    model, learner = begun(method("minimax", batch_size=16, mu=3.0, rate_matrix=0.1), problem(shift=shift))
+    off_the_saddle(learner)
+    A, B, mu, n, eye = learner.A.clone(), learner.B.clone(), 3.0, model.n, torch.eye(model.D, dtype=torch.float64)
+    index, other = learner.rows(0), learner.other(0)
+    assert not torch.equal(index, other)
+
+    def per_row(rows: Tensor) -> Tensor:
+        """F / n by these rows, with the noise of now."""
+        Phi = model.features(learner.point.parts, model.rows(rows)[0]).Phi
+        return Phi.T @ Phi / len(rows) + learner.point.s2() / n * eye
+
+    learner.gradient(index, 0)
+    F, s2 = per_row(index), learner.point.s2()
+    learner.point.theta[-1] += 0.2
+    moved = (learner.point.s2() - s2) / n * eye
+    learner.after(0)
+
+    M = -mu * B / A.norm()
+    down = 2.0 * torch.linalg.inv(torch.linalg.inv(A) + M) - A
+    wanted = A - 0.1 * down - 0.1 * learner.kappa * (A - F) + moved
+    torch.testing.assert_close(learner.A, wanted)
+    inverse = torch.linalg.inv(wanted)
+    up = inverse @ (wanted - per_row(other)) @ inverse
+    torch.testing.assert_close(learner.B, within_ball(B + learner.b * wanted.norm() / mu * up))
+
+
+@pytest.mark.parametrize("turned", [(-3.0, 0.7), (-0.99, -1.5)])
+def test_a_multiplier_that_noise_turned_is_held_where_the_step_of_a_is_bounded(turned: tuple[float, float]):
+    model, learner = begun(method("minimax", mu=3.0), problem())
+    A = learner.A.clone()
+    values, Q = torch.linalg.eigh(A)
+    along = torch.ones(model.D, dtype=torch.float64)
+    along[[0, -1]] = torch.tensor(turned, dtype=torch.float64)  # of A^-1, in the first and the last eigenvector
+    scale = 3.0 / learner.norm
+    learner.B.copy_((Q * (along / values)) @ Q.T / -scale)
+
+    mean = learner._mean(scale)
+
+    M = (Q * (along.clamp_min(-0.5) / values)) @ Q.T
+    torch.testing.assert_close(learner.B, M / -scale)
+    torch.testing.assert_close(mean, torch.linalg.inv(torch.linalg.inv(A) + M))
+    assert float(torch.linalg.eigvalsh(mean)[-1]) <= 2.0 * float(values[-1]) * (1.0 + 1e-9)
+    assert torch.equal(learner._mean(scale), learner._mean(scale))  # and held it stays
+
+
+def test_projections_are_the_nearest_points():
+    A = symmetric(6)
+    floor = 0.5
+    near = above(A.clone(), floor)
+
+    assert float(torch.linalg.eigvalsh(near)[0]) >= 0.5
+    values, Q = torch.linalg.eigh(A)
+    torch.testing.assert_close(near, (Q * values.clamp(min=0.5)) @ Q.T, rtol=1e-5, atol=1e-6)
+    kept = near + 0.1 * torch.eye(6, dtype=torch.float64)
+    torch.testing.assert_close(above(kept.clone(), floor), kept, rtol=0, atol=0)
+    torch.testing.assert_close(within_ball(A.clone()), A / A.norm())
+    torch.testing.assert_close(within_ball(0.01 * A), 0.01 * A)
+
+
+def test_a_becomes_f_where_theta_rests():
+    model, learner = begun(method("minimax", batch_size=16, rate=1e-12), problem(n=64))
+    learner.A *= 1.7
+    learner.B *= 0.5
+    learner._factored(learner.point)
+    before = learner.gap(exact(model, learner.point.theta))[0]
+
+    for t in range(400):
+        learner.move(t)
+
+    assert before > 0.5
+    assert learner.gap(exact(model, learner.point.theta))[0] < 0.15
+
+
+def test_a_refresh_makes_a_exact():
+    model, learner = begun(method("minimax", batch_size=8, refresh=5, rate=0.05), problem())
+    for t in range(5):
+        learner.move(t)
+    assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
+
+    learner.before(5)
+
+    assert learner.gap(exact(model, learner.point.theta))[0] < 1e-9
+
+
+def test_steps_in_the_affine_metric_need_no_eigenvalues(monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object) -> None:
+        raise AssertionError("eigenvalues were asked for")
+
+    monkeypatch.setattr(torch.linalg, "eigh", refused)
+    model, learner = begun(method("minimax", width=30, activation="relu", batch_size=8, rate=0.02), problem())
+
+    for t in range(60):
+        learner.move(t)
+
+    assert model.D > 8
+    assert float(torch.linalg.eigvalsh(learner.A)[0]) * model.n >= float(learner.point.s2()) * (1.0 - 1e-6)

@@ -1,0 +1,248 @@
+"""What every registered method promises, whatever it computes: a new method is held to it by being there."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import json
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import steps_of
+from gpexplorer import Spec, data, methods
+from gpexplorer.methods.base import registry
+from gpexplorer.problem import OUTCOMES
+from gpexplorer.runs import Run
+from gpexplorer.runs.storage import codec
+from steps_of import STEPS, alike, moved, small_run, small_spec, trail
+from toy_method import Toy, same
+
+pytestmark = pytest.mark.long
+METHODS = sorted({*methods, "toy"})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _toy() -> Iterator[None]:
+    """The toy is held to the contract too: if it passes where it should not, the tests are wrong."""
+    registry["toy"] = Toy
+    yield
+    del registry["toy"]
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def method(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def run(method: str) -> Run:
+    """The run that others are compared with."""
+    return small_run(method)
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> dict[str, Any]:
+    """The steps of every method, taken in another process (beartype, here, draws random numbers of its own)."""
+    command = [sys.executable, steps_of.__file__, str(torch.get_num_threads()), *METHODS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    return dict(zip(METHODS, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+def test_it_says_what_it_is(method: str):
+    kind = registry[method]
+    settings = [setting for name, setting in kind.param.objects().items() if name != "name"]
+
+    assert kind.title
+    assert kind.family
+    assert kind.channels
+    assert all(setting.doc for setting in settings)
+    assert {channel.name for channel in kind.channels} <= set(kind.Info._fields)  # type: ignore[attr-defined]
+    assert set(kind.equations) <= set(kind.param)
+
+
+def test_the_start_comes_before_any_work(method: str):
+    run = small_spec(method).open()
+
+    first = run.advance()
+
+    assert first is not None
+    assert first.index == 0
+    assert first.cost.entries == 0
+    run.advance()
+    assert run.trace[1].cost.entries > 0
+    run.close()
+
+
+def test_states_never_change_after_they_were_yielded(method: str):
+    run = small_spec(method).open()
+    seen = []
+    while run.done < STEPS and run.advance():
+        seen.append(copy.deepcopy(run.trace[-1].step))
+        run.posterior()(torch.zeros(1, 5))
+    run.close()
+
+    assert len(seen) > 2
+    assert all(same(record.step, before) for record, before in zip(run.trace, seen, strict=True))
+
+
+def test_the_tensors_of_a_state_are_free_to_use(run: Run):
+    state: Any = run.trace[len(run.trace) // 2].step.state
+    held = [part for part in state if isinstance(part, torch.Tensor)]
+    held += [part for parts in state if isinstance(parts, tuple) for part in parts if isinstance(part, torch.Tensor)]
+
+    assert held
+    assert not any(part.is_inference() or part.requires_grad for part in held)
+
+
+def test_the_same_seed_gives_the_same_steps_and_another_seed_others(method: str, run: Run):
+    alike(small_run(method), run, rtol=0, atol=0)
+
+    others = [small_run(method, seed=seed) for seed in (1, 2)]
+    assert any(not same(other.trace[k].step, run.trace[k].step) for other in others for k in range(1, len(run.trace)))
+
+
+def test_another_process_takes_the_same_steps(method: str, run: Run, elsewhere: dict[str, Any]):
+    here, there = trail(run), elsewhere[method]["states"]
+
+    assert len(there) == len(here)
+    for state, its in zip(here, there, strict=True):
+        for mine, other in zip(state, its, strict=True):
+            theirs = torch.tensor(other, dtype=mine.dtype).reshape(mine.shape)  # a list forgets [0, 2]
+            torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
+
+
+def test_no_global_random_state_moves(method: str, elsewhere: dict[str, Any]):
+    assert not elsewhere[method]["randomness moved"]
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 5, 6, 8, 13, STEPS - 1])
+def test_it_goes_on_from_any_state_as_if_it_had_not_stopped(run: Run, at: int):
+    if at >= len(run.trace):
+        at = len(run.trace) - 1
+
+    again = run.fork(at)
+    again.finish(steps=STEPS)
+
+    alike(again, run)
+    assert again.outcome == run.outcome
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7, 9])
+def test_abandoned_it_leaves_nothing_behind(method: str, steps: int):
+    run = small_spec(method).open()
+    before = set(threading.enumerate())
+    generator = run.method.steps(run.problem)
+    for _ in islice(generator, steps):
+        pass
+    left = weakref.ref(generator)
+
+    generator.close()
+    del generator
+    gc.collect()
+
+    assert left() is None
+    assert not [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+
+
+def test_its_steps_and_settings_survive_being_written(method: str, run: Run):
+    assert run.spec is not None
+    again = Spec.from_json(run.spec.to_json()).open()
+
+    assert again.method.param.values() == {**run.method.param.values(), "name": again.method.name}
+    for record in run.trace:
+        text = json.dumps(codec.encode(record.step), allow_nan=False)
+        assert same(codec.decode(json.loads(text), codec.classes_of(type(run.method))), record.step)
+
+
+def test_no_variance_is_negative(run: Run):
+    X = run.problem.train.X
+    scale = run.problem.train.scale
+    assert scale is not None
+    near = X * scale.x_sd + scale.x_mean
+
+    for at in (0, 1, len(run.trace) - 1):
+        for place in (near, near + 1e-7, 50 * near):
+            mean, var = run.posterior(at)(place)
+            assert (var >= 0).all()
+            assert mean.isfinite().all()
+            assert var.isfinite().all()
+
+
+def test_channels_said_to_fall_never_rise(run: Run):
+    table = run.table()
+
+    for channel in run.method.channels:
+        values = table[channel.name].dropna().to_numpy()
+        if channel.monotone:
+            assert len(values) > 2
+            assert (np.diff(values) <= 1e-9 * np.abs(values[1:]) + 1e-9).all(), channel.name
+
+
+def test_it_ends_with_a_reason_and_learns_something(run: Run):
+    assert run.outcome is not None
+    assert run.outcome.reason in OUTCOMES
+    assert run.outcome.message.endswith(".")
+    assert run.scores(-1)["smse"] < run.scores(0)["smse"] + 1e-9 or run.scores(-1)["snlp"] < run.scores(0)["snlp"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("d", [1, 5])
+def test_either_precision_and_any_number_of_inputs_work(method: str, d: int, dtype: str):
+    run = small_run(method, d=d, dtype=dtype, steps=12)
+
+    mean, var = run.posterior()(torch.rand(4, d, generator=torch.Generator().manual_seed(0)))
+
+    assert run.outcome is not None
+    assert run.outcome.reason in ("budget", "converged"), run.outcome.message
+    assert str(mean.dtype) == str(var.dtype) == f"torch.{dtype}"
+    kinds = {str(part.dtype) for state in trail(run) for part in state if part.is_floating_point()}
+    assert {f"torch.{dtype}"} <= kinds <= {f"torch.{dtype}", "torch.float64"}  # wider where single precision does harm
+    assert all(str(getattr(record.step.state, "theta", mean).dtype) == f"torch.{dtype}" for record in run.trace)
+    assert np.isfinite(run.scores()["nlpd"])
+
+
+def test_rows_that_repeat_do_not_break_it(method: str):
+    split = data.load({"name": "hypercube", "n": 30, "d": 2, "noise": 0.3})
+    X, y = torch.cat([split.train.X] * 3), torch.cat([split.train.y + shift for shift in (0.0, 0.1, 0.0)])
+
+    run = small_spec(method).open(data=(X, y))
+
+    assert run.finish(steps=STEPS).reason in ("budget", "converged"), run.outcome
+    assert all(part.isfinite().all() for state in trail(run) for part in state if part.is_floating_point())
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(1e3, 40.0), (-7.0, 1e-3)])
+def test_units_do_not_matter(method: str, run: Run, shift: float, scale: float):
+    spec = small_spec(method)
+    twin = spec.open(data=moved(data.load(spec.data), shift, scale))
+
+    twin.finish(steps=STEPS)
+
+    alike(twin, run, rtol=1e-5, atol=1e-6)
+    assert twin.scores()["smse"] == pytest.approx(run.scores()["smse"], rel=1e-5)
+    assert twin.scores()["rmse"] == pytest.approx(scale * run.scores()["rmse"], rel=1e-5)
+
+
+def test_its_defaults_run(method: str):
+    run = small_spec(method, settings={}).open()
+
+    assert run.finish(steps=3).reason in ("budget", "converged"), run.outcome
+
+
+def test_what_a_step_costs_is_said_before_it_is_taken(method: str, run: Run):
+    cost = run.method.cost(run.problem)
+
+    assert 0 < cost.flops < 1e12
+    assert 0 < cost.bytes < 1e12
+    assert cost.memory == sum(cost.arrays.values()) > 0

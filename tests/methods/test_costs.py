@@ -1,0 +1,64 @@
+"""The declared cost of a step beside the work that torch was asked for: forecasts on the page rest on these formulas.
+
+Work is counted, not timed, so that a busy machine changes nothing; `bench costs` holds the same formulas to the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from gpexplorer import Spec, methods
+from gpexplorer.methods.base import registry
+from gpexplorer.runs.studies.machine_speed import Speed
+from work_counter import Work
+
+COUNTS = ("num_inducing", "num_rows", "num_regressors", "block", "coarse", "rank", "batch_size")  # of rows, at most n
+ROWS, INPUTS, STEPS = 1500, 8, 2  # the first step sets up
+FEWER = {"csi": {"num_inducing": 16}}  # a step of it is a whole decomposition
+NOMINAL = Speed(flops=50e9, bytes=20e9)  # a matrix product and a read of memory, on two cores
+
+
+def test_work_is_what_was_computed_and_what_was_alive_at_once():
+    a, b = torch.ones(300, 200, dtype=torch.float64), torch.ones(200, 400, dtype=torch.float64)
+    with Work() as work:
+        for _ in range(2):
+            (a @ b).T.exp_()
+
+    assert work.calls == 4  # a view is none
+    assert work.flops == 2 * (2 * 300 * 200 * 400 + 40 * 300 * 400)
+    assert work.bytes == pytest.approx(2 * 8 * (300 * 200 + 200 * 400 + 3 * 300 * 400) / 3)
+    assert work.memory == 8 * 300 * 400
+
+
+@pytest.mark.parametrize("key", sorted(methods))
+def test_a_step_costs_what_its_method_declares(key: str):
+    settings = FEWER.get(key, {}) | ({"learn": False} if "learn" in registry[key].param else {})
+    rows = {"name": "hypercube", "n": ROWS * 10 // 9, "d": INPUTS, "noise": 0.1, "seed": 0}
+    run = Spec(key, settings, data=rows, kernel="se-ard").open()
+    run.advance()
+    counted = []
+    for _ in range(STEPS):
+        with Work() as work:
+            if run.advance() is None:
+                break
+        counted.append(work)
+
+    declared, last = run.method.cost(run.problem), counted[-1]
+    seconds = max(last.flops / NOMINAL.flops, last.bytes / NOMINAL.bytes)
+    assert 1 / 3 < seconds / NOMINAL.seconds(replace(declared, calls=0.0)) < 3
+    assert 1 / 3 < last.calls / declared.calls < 3
+    assert 1 / 1.5 < max(work.memory for work in counted) / declared.memory < 1.5
+
+
+@pytest.mark.parametrize(
+    ("key", "count"), [(key, count) for key in sorted(methods) for count in COUNTS if count in registry[key].param]
+)
+def test_more_than_all_rows_cost_as_much_as_all_rows(key: str, count: str):
+    rows = {"name": "friedman1", "n": 60, "seed": 2}
+    runs = [Spec(key, {count: asked}, data=rows).open() for asked in (54, 540)]
+
+    assert len(runs[0].problem.train) == 54
+    assert runs[0].method.cost(runs[0].problem) == runs[1].method.cost(runs[1].problem)

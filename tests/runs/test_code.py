@@ -1,0 +1,101 @@
+"""The program on the page, run by another interpreter, prints the number on the page."""
+
+from __future__ import annotations
+
+import html
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from gpexplorer import Spec, data
+from gpexplorer.runs.code import notebook, program
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = Spec("cholqr", {"num_inducing": 6}, {"name": "friedman1", "n": 80, "seed": 3}, kernel="se", seed=5)
+
+
+def printed(text: str) -> float:
+    """What a new interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def locally(text: str) -> float:
+    """What it computes in this process."""
+    names: dict[str, object] = {}
+    exec(text.replace("print(", "found = ("), names)
+    return names["found"]  # type: ignore[return-value]
+
+
+def test_another_interpreter_prints_the_number_on_the_screen():
+    run = SPEC.open()
+    for _ in range(8):
+        run.advance()
+
+    assert printed(program(SPEC, 7)) == pytest.approx(run.scores()["smse"], rel=1e-8)
+
+
+@pytest.mark.parametrize("step", [0, 1, 5])
+@pytest.mark.parametrize("metric", ["smse", "snlp"])
+def test_any_step_and_metric(step: int, metric: str):
+    run = SPEC.open()
+    for _ in range(9):
+        run.advance()
+
+    assert locally(program(SPEC, step, metric)) == pytest.approx(run.scores(step)[metric], rel=1e-8)
+
+
+def test_every_field_is_written_and_reads_back_equal():
+    spec = Spec(
+        "gbcd", data="kin40k", split={"test": 0.1, "seed": 2}, kernel={"name": "se", "theta": [0.1, -1 / 3, 2.0]}
+    )
+    names: dict[str, object] = {}
+
+    exec(program(spec, 3).partition("run = ")[0], names)
+
+    assert names["spec"] == spec
+
+
+def test_what_a_person_typed_stays_text():
+    spec = Spec("cholqr", data='"); import os; os.abort() #\n.csv')
+    names: dict[str, object] = {}
+
+    exec(program(spec, 1).partition("\nrun = ")[0], names)
+
+    assert names["spec"] == spec
+
+
+def test_rows_in_memory_are_asked_for_and_checked():
+    rows = data.load({"name": "friedman1", "n": 60}, split=0)
+    text = program(SPEC.open(data=rows).spec, 2)
+
+    assert "rows.csv" in text
+    other = text.replace('gpx.load("rows.csv", split=spec.split)', 'gpx.load("friedman1", n=61, split=0)')
+    with pytest.raises(ValueError, match="the spec was made for"):
+        locally(other)
+
+
+def test_a_note_in_the_notebook_stays_text():
+    held = nbformat.reads(
+        notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"), as_version=4
+    )
+
+    said = held.cells[0].source.split("\n\n> ")[1:]
+    assert [html.unescape(line) for line in said] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
+    assert not set("<>[]$") & set("".join(said))
+
+
+def test_the_notebook_is_one_and_ends_with_the_number():
+    held = nbformat.reads(notebook(SPEC, 4), as_version=4)
+    nbformat.validate(held)
+    run = SPEC.open()
+    run.finish(steps=4)
+
+    NotebookClient(held, timeout=60, resources={"metadata": {"path": str(ROOT)}}).execute()
+
+    assert float(held.cells[-1].outputs[0]["data"]["text/plain"]) == pytest.approx(run.scores()["smse"], rel=1e-8)

@@ -1,0 +1,155 @@
+"""Several runs side by side: what differs, which is best, what no other run beats - and the pictures of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import holoviews as hv
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpexplorer import Spec, Store
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.studies import comparison, power_law
+from gpexplorer.runs.studies.comparison import Finished
+from gpexplorer.views.runs import comparison_charts as pictures
+from gpexplorer.views.runs import scaling_chart as scaling_pictures
+
+ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
+hv.extension("bokeh")
+
+
+def ended(smse: list[float], seconds: float, memory: float = 1.0, **settings: object) -> Finished:
+    """A run whose table is known."""
+    count = len(smse)
+    frame = pd.DataFrame({"index": range(count), "seconds": np.linspace(0, seconds, count), "entries": range(count)})
+    frame["smse"], frame["snlp"] = smse, [-value for value in smse]
+    return Finished(Spec("cholqr", dict(settings), ROWS), frame, memory, "budget")
+
+
+@pytest.fixture
+def runs() -> dict[str, Finished]:
+    return {
+        "slow": ended([0.9, math.nan, 0.1], 9.0, 2.0, num_inducing=40),
+        "fast": ended([0.9, 0.4], 1.0, 1.0, num_inducing=10),
+        "beaten": ended([0.9, 0.5], 4.0, 3.0, num_inducing=20, learn=False),
+    }
+
+
+def test_the_table_is_ordered_by_a_metric_and_says_what_differs(runs: dict[str, Finished]):
+    table = comparison.table(runs)
+
+    assert table.index.tolist() == ["slow", "fast", "beaten"]
+    assert table["smse"].tolist() == [0.1, 0.4, 0.5]
+    assert table.loc["beaten", "differs"] == "learn=false, num_inducing=20"
+    assert comparison.table(runs, by="snlp", top=1).index.tolist() == ["beaten"]
+    assert comparison.table(runs, by="seconds").index.tolist() == ["fast", "beaten", "slow"]
+    assert len(comparison.table({})) == 0
+    with pytest.raises(SettingError, match="no 'colour' to compare by"):
+        comparison.table(runs, by="colour")
+
+
+def test_only_what_differs_is_shown(runs: dict[str, Finished]):
+    found = comparison.differences({name: run.spec for name, run in runs.items()}, baseline="fast")
+
+    assert set(found) == {"num_inducing", "learn"}
+    assert found.index[0] == "fast"
+    assert found.loc["slow", "num_inducing"] == 40
+    assert isinstance(found.loc["slow", "num_inducing"], int)
+
+
+def test_settings_differ_among_runs_of_one_method_only():
+    pair = {f"a{m}": Spec("cholqr", {"num_inducing": m}, data=ROWS) for m in (4, 8)}
+    mixed = comparison.differences(pair | {"b": Spec("gbcd", data=ROWS, seed=4)})
+
+    assert set(mixed) == {"method", "seed", "num_inducing"}
+    assert [mixed.loc[name, "num_inducing"] for name in pair] == [4, 8]
+    assert math.isnan(mixed.loc["b", "num_inducing"])
+
+
+def test_best_by_each_metric(runs: dict[str, Finished]):
+    assert comparison.best(runs) == {"smse": "slow", "snlp": "beaten"}
+
+
+def test_beside_a_baseline(runs: dict[str, Finished]):
+    found = comparison.against(runs, "fast")
+
+    assert found.loc["slow", "seconds ratio"] == pytest.approx(9.0)
+    assert found.loc["slow", "smse"] == pytest.approx(-0.3)
+    assert found.loc["fast", ["seconds ratio", "smse"]].tolist() == [1.0, 0.0]
+    with pytest.raises(SettingError, match="baseline 'gone' is not among"):
+        comparison.against(runs, "gone")
+
+
+def test_the_front_holds_what_nothing_beats(runs: dict[str, Finished]):
+    front = comparison.pareto(runs)
+
+    assert front["run"].tolist() == ["fast", "beaten", "slow"]
+    assert front["front"].tolist() == [True, False, True]
+    rng = np.random.default_rng(1)
+    many = {f"{k}": ended([a], 0.0, b) for k, (a, b) in enumerate(rng.uniform(size=(60, 2)))}
+    found = comparison.pareto(many, "memory", "smse").set_index("run")
+    for row in found.itertuples():
+        beaten = ((found["memory"] <= row.memory) & (found["smse"] <= row.smse)).sum() > 1
+        assert row.front == (not beaten)
+
+
+def test_any_channel_on_any_axis(runs: dict[str, Finished]):
+    frames = comparison.overlay(runs, "smse", "seconds")
+
+    assert frames["slow"]["x"].tolist() == [0.0, 9.0]
+    assert frames["slow"]["y"].tolist() == [0.9, 0.1]
+    assert comparison.overlay(runs, "objective") == {}
+    assert comparison.channels(runs) == ["smse", "snlp"]
+    with pytest.raises(SettingError, match="kernel entries"):
+        comparison.overlay(runs, "smse", "minutes")
+
+
+def test_a_run_at_hand_and_the_same_from_a_store_compare_alike(tmp_path: Path):
+    store = Store(tmp_path)
+    spec = Spec("cholqr", {"num_inducing": 5}, ROWS)
+    run = store.open(spec)
+    run.finish(steps=3)
+    run.close()
+    store.annotate(spec.key(), "the <i>first</i> one")
+
+    [kept] = comparison.stored(store).values()
+    here = Finished.of(run)
+
+    assert kept.spec == here.spec == spec
+    pd.testing.assert_frame_equal(kept.steps, here.steps)
+    assert kept.memory == here.memory > 0
+    assert comparison.table({"a": kept, "b": here})["note"].tolist() == ["the <i>first</i> one", ""]
+    assert "note" not in comparison.table({"b": here})
+    assert here.last["steps"] == 3
+    assert "objective" in comparison.overlay({"a": here}, "objective")["a"].attrs["ylabel"]
+
+
+def test_the_pictures_can_be_drawn(runs: dict[str, Finished]):
+    render = hv.renderer("bokeh").get_plot
+
+    lines = pictures.curves(comparison.overlay(runs, "smse", "kernel entries"), baseline="fast", log=True)
+    render(lines)
+    assert [curve.label for curve in lines] == ["slow", "fast", "beaten"]
+    stairs = pictures.front(comparison.pareto(runs))
+    render(stairs)
+    assert stairs.Curve.I.dimension_values("smse").tolist() == [0.4, 0.1]
+    small = pictures.multiples({name: {name: frame} for name, frame in comparison.overlay(runs, "smse").items()})
+    assert len(small) == 3
+    render(pictures.curves({}))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 6])
+def test_scaling_is_drawn_from_the_first_size_to_the_last(count: int):
+    n = np.geomspace(100, 3200, 6)[:count]
+    table = pd.DataFrame({"value": n, "seconds": n**2, "seconds predicted": n**2 / 2})
+    fitted = power_law.fit(n.tolist(), (n**2).tolist())
+
+    layers = scaling_pictures.data(table, fitted)
+    hv.renderer("bokeh").get_plot(scaling_pictures.plot(layers))
+
+    assert len(layers["measured"]) == count
+    assert len(layers["fitted"]) == (40 if count == 6 else 0)
+    assert layers["n²"]["y"].tolist() == pytest.approx((n**2).tolist())

@@ -1,0 +1,128 @@
+"""A race: equal turns, failures that stay in their lane, and a board that says who was where when."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.studies.race import Race
+from gpexplorer.ui.panels.race_panel import RacePanel
+
+ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
+
+
+def specs(**settings: dict) -> dict[str, Spec]:
+    return {
+        key: Spec(key, {"num_inducing": 6} if key in ("cholqr", "random") else {"block": 10}, data=ROWS, **settings)
+        for key in ("cholqr", "random", "gbcd")
+    }
+
+
+@pytest.fixture(scope="module")
+def race() -> Race:
+    found = Race(specs(), a_turn=0.02)
+    found.finish(0.3)
+    return found
+
+
+def test_lanes_get_the_same_time_to_within_a_step(race: Race):
+    board = race.board()
+
+    assert set(board["lane"]) == {"cholqr", "random", "gbcd"}
+    for _, rows in board.groupby("lane"):
+        assert rows["seconds"].is_monotonic_increasing
+        assert rows["memory"].gt(0).all()
+    assert race.over
+    assert all(lane.sentence.endswith(".") for lane in race.lanes.values())
+
+
+def test_the_lane_furthest_behind_is_next():
+    found = Race(specs(), a_turn=0.01)
+    for _ in range(9):
+        lane = found.advance()
+        assert lane is not None
+        others = [other for other in found.lanes.values() if not other.over and other is not lane]
+        assert all(lane.granted <= other.granted + found.a_turn + max(lane.seconds, 0.01) for other in others)
+    assert all(len(lane.scored) >= 1 for lane in found.lanes.values())
+
+
+def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
+    first, late = race.scoreboard("smse", (0.0, 1e9)).T.to_dict("list").items(), race.board()
+    for name, (begin, end) in first:
+        own = late[late["lane"] == name]
+        assert end == own["smse"].iloc[-1]
+        assert math.isnan(begin) or own["seconds"].iloc[0] <= 0.0
+
+
+def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
+    board, matrix = race.board(), race.time_to_reach("snlp")
+
+    for name in race.lanes:
+        own = board[board["lane"] == name]
+        assert matrix.loc[name, name] == own.loc[own["snlp"].idxmin(), "seconds"]
+    now = {name: board.loc[board["lane"] == name, "snlp"].iloc[-1] for name in race.lanes}
+    assert race.winners()["snlp"] == min(now, key=lambda name: now[name])
+
+
+def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
+    race = Race(specs())
+    first, second, *others = race.lanes
+    scored = {name: [0.9] for name in others} | {first: [0.1, 0.3], second: [0.5, 0.2]}
+    for name, lane in race.lanes.items():
+        lane.scored = [{"seconds": t, "smse": smse, "snlp": smse} for t, smse in enumerate(scored[name])]
+
+    assert race.winners() == {"smse": second, "snlp": second}
+
+
+def test_a_lane_that_fails_says_why_and_the_race_goes_on():
+    strings = {**specs(), "broken": Spec("sgpr", {"num_inducing": 6}, data=ROWS)}
+    found = Race(strings, a_turn=0.01)
+    found.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
+    found.finish(0.05)
+
+    assert "no-such-set-anywhere" in found.lanes["broken"].sentence
+    assert found.board()["lane"].nunique() == 3
+    found.close()
+
+
+def test_one_lane_can_be_stopped(race: Race):
+    found = Race(specs(), a_turn=0.01)
+    found.advance()
+    found.stop("cholqr")
+    found.finish(0.04)
+
+    assert found.lanes["cholqr"].sentence == "Stopped."
+    assert found.lanes["cholqr"].seconds < 0.3
+
+
+def test_lanes_must_share_what_is_compared():
+    unlike = {"a": Spec("cholqr", data=ROWS, seed=0), "b": Spec("cholqr", data=ROWS, seed=1)}
+    with pytest.raises(SettingError, match="must share data, split, seed"):
+        Race(unlike)
+    with pytest.raises(SettingError, match="one at least, and not"):
+        Race({})
+
+
+def test_on_the_page_one_lane_is_stopped_and_the_other_goes_on():
+    spec = Spec("random", data={"name": "hypercube", "n": 300, "d": 2})
+    panel = RacePanel(lambda: (spec, None), lambda: None)
+    panel.methods.value, panel.seconds.value = ["scgd", "minimax"], 600
+    assert panel.out.disabled
+    panel.toggle()
+    assert list(panel.out.options) == ["—", "SCGD", "MINIMAX"]
+
+    panel.out.value = "SCGD"
+    end = time.monotonic() + 60
+    while list(panel.out.options) != ["—", "MINIMAX"] and time.monotonic() < end:
+        time.sleep(0.05)
+        panel.update()
+
+    assert list(panel.out.options) == ["—", "MINIMAX"]
+    assert panel.out.value == ""
+    assert "Stopped" in panel.table.object
+    panel.reset()
+    assert panel.out.disabled

@@ -1,0 +1,174 @@
+"""A run steps, stamps, counts, ends, resumes and forks - with a method small enough to know every number of."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.problem import Problem
+from gpexplorer.runs.budget import scheduled
+from toy_method import N, Toy, toy_run
+
+
+def test_records_are_numbered_stamped_and_counted():
+    run = toy_run()
+
+    for _ in range(4):
+        run.advance()
+
+    assert [record.index for record in run.trace] == [0, 1, 2, 3]
+    assert [record.seconds for record in run.trace] == [1.0, 2.0, 3.0, 4.0]  # two looks a step, one second apart
+    assert [record.cost.entries for record in run.trace] == [0, N * N, N * N, N * N]
+    assert run.trace[-1].index == 3
+    assert [record.index for record in run.trace[1:3]] == [1, 2]
+
+
+def test_scoring_is_off_the_clock_and_off_the_count():
+    plain, scored = toy_run(), toy_run()
+
+    for _ in range(3):
+        plain.advance()
+        scored.advance(score=True)
+
+    assert [r.seconds for r in plain.trace] == [r.seconds for r in scored.trace]
+    assert [r.cost for r in plain.trace] == [r.cost for r in scored.trace]
+
+
+def test_finish_scores_on_a_schedule_that_no_clock_moves():
+    run = toy_run()
+
+    outcome = run.finish(steps=23)
+
+    assert outcome.reason == "budget"
+    assert "23 steps" in outcome.message
+    assert [r.index for r in run.trace if r.scores] == [0, 1, 2, 5, 10, 20, 23]
+    assert [k for k in range(2001) if scheduled(k)] == [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
+
+
+def test_a_budget_of_seconds_is_the_methods_own_and_can_be_raised():
+    run = toy_run()
+
+    assert run.finish(seconds=5).reason == "budget"
+    assert (run.done, run.trace[-1].seconds) == (4, 5.0)
+
+    run.finish(seconds=9)
+    assert run.trace[-1].seconds == 9.0
+    assert run.outcome is not None
+    assert "9 s" in run.outcome.message
+
+
+def test_the_methods_own_end_is_final():
+    run = toy_run(limit=6)
+
+    assert run.finish(steps=100).reason == "converged"
+    assert run.outcome is not None
+    assert run.outcome.message == "All 6 steps are done."
+    assert run.advance() is None
+    assert run.finish(steps=3).reason == "converged"
+    assert len(run.trace) == 7
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("known", "K_mm [7 x 7] is not positive definite"),
+        ("unknown", "An unexpected RuntimeError ended the method at step 3"),
+        ("memory", "Memory ran out at step 3"),
+    ],
+)
+def test_an_error_in_a_method_is_an_outcome_and_loses_nothing(fault: str, said: str):
+    run = toy_run(fault=fault)
+
+    outcome = run.finish(steps=10)
+
+    assert outcome.reason == "failed"
+    assert said in outcome.message
+    assert "secret" not in outcome.message
+    assert isinstance(run.error, Exception)
+    assert [r.index for r in run.trace] == [0, 1, 2]
+    assert run.posterior()(np.full((1, 10), 0.5)).mean.isfinite().all()
+    assert run.advance() is None
+
+
+def test_an_interrupt_leaves_the_run_ready_to_go_on():
+    run, whole = toy_run(fault="interrupt"), toy_run()
+    whole.finish(steps=5)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.finish(steps=5)
+    assert run.done == 2
+    assert run.outcome is None
+
+    run.method.fault = ""
+    run.finish(steps=5)
+    torch.testing.assert_close(run.trace[-1].step.state.alpha, whole.trace[-1].step.state.alpha, rtol=1e-12, atol=0)
+
+
+def test_stop_from_another_thread_is_honoured_before_the_next_step():
+    run, begun = toy_run(limit=10**6), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        run.finish()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    run.stop()
+    thread.join(timeout=20)
+
+    assert not thread.is_alive()
+    assert run.outcome is not None
+    assert run.outcome.reason == "stopped"
+    assert run.advance() is not None  # and can be taken up again
+    assert run.outcome is None
+
+
+def test_close_frees_the_method_also_while_a_step_is_under_way():
+    run, inside, go = toy_run(), threading.Event(), threading.Event()
+
+    class Slow(Toy):
+        def steps(self, problem: Problem, resume: Any = None) -> Any:
+            inner = super().steps(problem, resume)
+            yield next(inner)
+            inside.set()
+            go.wait(20)
+            yield from inner
+
+    run.method = Slow()
+    thread = threading.Thread(target=lambda: [run.advance(), run.advance()])
+    thread.start()
+    inside.wait(20)
+    steps = weakref.ref(run._steps)
+    run.close()
+    assert steps() is not None
+    go.set()
+    thread.join(timeout=20)
+    gc.collect()
+
+    assert steps() is None
+    assert len(run.trace) == 2  # the step under way was kept
+    assert run.advance() is None
+    assert run.finish(steps=9).reason == "stopped"
+
+
+def test_a_fork_shares_its_past_and_repeats_or_changes_its_future():
+    run = toy_run()
+    run.finish(steps=8)
+
+    again, other = run.fork(3), run.fork(3)
+    again.finish(steps=8)
+    other.method = Toy(seed=9)
+    other.finish(steps=8)
+
+    assert again.trace[3].step is run.trace[3].step
+    torch.testing.assert_close(again.trace[8].step.state.alpha, run.trace[8].step.state.alpha, rtol=1e-10, atol=1e-12)
+    assert not torch.equal(other.trace[8].step.state.alpha, run.trace[8].step.state.alpha)
+    assert len(run.trace) == 9
+    assert again.trace[3].seconds < again.trace[4].seconds

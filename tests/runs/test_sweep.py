@@ -1,0 +1,96 @@
+"""A sweep is a grid of specs, run here or on Dask with the same numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+import pytest
+
+from gpexplorer import Spec, data
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.studies import comparison
+from gpexplorer.runs.studies.cluster import connected, mapped
+from gpexplorer.runs.studies.sweep import grid, sweep
+
+ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
+SPEC = Spec("cholqr", {"num_pivots": 4}, ROWS, budget={"steps": 3})
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        yield cluster.scheduler_address
+
+
+def test_the_grid_holds_every_combination():
+    found = grid(SPEC, {"num_inducing": [4, 8], "seed": [0, 1, 2]})
+
+    assert list(found)[:2] == ["num_inducing=4, seed=0", "num_inducing=4, seed=1"]
+    assert len(found) == 6
+    assert found["num_inducing=8, seed=2"] == Spec(
+        "cholqr", {"num_inducing": 8, "num_pivots": 4}, ROWS, seed=2, budget={"steps": 3}
+    )
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        ({}, "has 0 runs"),
+        ({"seed": []}, "has 0 runs"),
+        ({"seed": range(201)}, "has 201 runs; give 1 to 200"),
+        ({"num_inducing": [0]}, "num_inducing is 0"),
+        ({"num_induced": [5]}, "did you mean 'num_inducing'"),
+    ],
+)
+def test_a_bad_grid_is_refused_before_anything_runs(over: dict[str, list[int]], said: str):
+    with pytest.raises(SettingError, match=said):
+        grid(SPEC, over)
+
+
+def test_runs_end_one_after_another_and_compare():
+    swept = list(sweep(grid(SPEC, {"num_inducing": [3, 9]})))
+
+    assert [one.name for one in swept] == ["num_inducing=3", "num_inducing=9"]
+    assert all("budget of 3 steps" in one.sentence for one in swept)
+    runs = {one.name: one.finished for one in swept if one.finished is not None}
+    assert comparison.best(runs)["smse"] == "num_inducing=9"
+
+
+def test_a_run_that_cannot_be_opened_leaves_a_sentence_and_the_rest_go_on():
+    specs = {"gone": Spec("cholqr", data="gone-rows", budget={"steps": 1}), "here": SPEC}
+
+    swept = list(sweep(specs))
+
+    assert swept[0].finished is None
+    assert "no data set or file" in swept[0].sentence
+    assert swept[1].finished is not None
+
+
+def test_a_sweep_that_would_not_end_is_refused():
+    with pytest.raises(SettingError, match="has no budget"):
+        sweep({"long": Spec("cholqr")})
+
+
+def test_dask_gives_the_same_numbers(scheduler: str):
+    specs = grid(SPEC, {"seed": [0, 1]})
+    rows = data.load(ROWS, split=0)
+
+    there = {one.name: one.finished for one in sweep(specs, scheduler, rows)}
+
+    for one in sweep(specs, data=rows):
+        assert there[one.name].last["smse"] == pytest.approx(one.finished.last["smse"], rel=1e-10)
+
+
+def test_a_map_on_workers_keeps_the_order(scheduler: str):
+    with connected(scheduler) as client:
+        assert list(mapped(client)(operator.pow, range(6), [2] * 6)) == [0, 1, 4, 9, 16, 25]
+
+
+def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gpexplorer.runs.studies.cluster.TIMEOUT", 0.3)
+
+    with pytest.raises(SettingError, match="No Dask scheduler answers"):
+        list(sweep({"one": SPEC}, "tcp://127.0.0.1:9"))

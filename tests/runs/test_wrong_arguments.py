@@ -1,0 +1,191 @@
+"""Wrong arguments on the public shelf: a sentence that names the object, the number and the way out, and no work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
+from gpexplorer.methods.base import registry
+from gpexplorer.runs import Run
+from gpexplorer.runs.studies.race import Race
+from gpexplorer.runs.studies.scaling_study import Scaling
+from gpexplorer.runs.studies.sweep import around, grid, sweep
+from toy_method import Toy
+
+ROWS = {"name": "friedman1", "n": 40}
+HUGE = 10**400
+LONGER = 10**5000  # more digits than Python writes
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _toy() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry, "toy", Toy)
+        yield
+
+
+def spec(**fields: Any) -> gpx.Spec:
+    return gpx.Spec("toy", **{"data": ROWS, "kernel": "se", **fields})
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    opened = spec().open()
+    opened.finish(steps=2)
+    return opened
+
+
+CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
+    (
+        lambda: spec(seed=HUGE),
+        SettingError,
+        "seed is 1000.*give a whole number .* at most 9,007,199,254",
+    ),
+    (lambda: spec(seed=LONGER), SettingError, "seed is a int too long to write; give a whole number"),
+    (lambda: spec(budget={"seconds": HUGE}), SettingError, "budget's seconds is 1000.*give a number above 0"),
+    (lambda: spec(settings={"block": HUGE}), SettingError, "toy's block is 1000"),
+    (lambda: spec(kernel=3), SettingError, 'kernel is 3; give a key, or {"name": key'),
+    (lambda: spec(kernel=gpx.kernels.make("se", 2)), SettingError, "kernel is <kernel se, d=2.*give a key"),
+    (lambda: gpx.Spec.from_json(None), SettingError, "The spec is None; give its JSON as text"),  # type: ignore[arg-type]
+    (lambda: spec().open(store="here"), SettingError, r"give a Store, say gpexplorer.Store\('here'\)"),  # type: ignore[arg-type]
+    (lambda: gpx.kernels.make("SE-ARD"), KernelError, "'SE-ARD' is not known; did you mean se-ard"),
+    (lambda: gpx.kernels.make("nothing"), KernelError, "not known; choose one of histogram, "),
+    (lambda: gpx.load("friedman1", n=LONGER), DataError, 'n="a int too long to write" must be a whole number'),
+    (lambda: spec().open().finish(steps=-1), SettingError, "budget's steps is -1; give a whole number of at least 0"),
+    (lambda: spec().open().finish(seconds=float("nan")), SettingError, "budget's seconds is nan"),
+    (lambda: grid(spec(), {"block": 3}), SettingError, "sweep over block is 3; give a list of values"),  # type: ignore[dict-item]
+    (lambda: grid(spec(), {"kernel": "se"}), SettingError, "sweep over kernel is 'se'; give a list of values"),
+    (lambda: grid(spec(), None), SettingError, "over is None; give names with lists"),  # type: ignore[arg-type]
+    (lambda: around(spec(), "blok"), SettingError, "no setting 'blok'; did you mean 'block'"),
+    (lambda: Race({"toy": spec()}, a_turn=0), SettingError, "a_turn is 0; give a number above 0"),
+    (lambda: Race({"toy": spec()}).finish(float("nan")), SettingError, "seconds is nan; give a number of at least 0"),
+    (lambda: Race({"toy": spec()}).scoreboard("smes"), SettingError, "keeps no 'smes'; did you mean 'smse'"),
+    (lambda: Race({"toy": spec()}).stop("tot"), SettingError, "no lane 'tot'; did you mean 'toy'"),
+    (lambda: Race([spec()]), SettingError, r'A race takes {"its name": Spec\(...\)}'),  # type: ignore[arg-type]
+    (lambda: Race({"toy": "toy"}), SettingError, "A race: 'toy' is 'toy'; give a Spec, of a run its run.spec"),  # type: ignore[dict-item]
+    (lambda: Race({"toy": spec()}).scoreboard(at=3), SettingError, "at is 3; give seconds in a list"),  # type: ignore[arg-type]
+    (lambda: Race({"toy": spec()}).scoreboard(at=["x"]), SettingError, "moment of the scoreboard is 'x'"),  # type: ignore[list-item]
+    (lambda: Race({"toy": spec()}).stop([]), SettingError, "has no lane"),  # type: ignore[arg-type]
+    (lambda: sweep([spec()]), SettingError, r'A sweep takes {"its name": Spec\(...\)}, one at least'),  # type: ignore[arg-type]
+    (lambda: sweep({}), SettingError, "A sweep takes .* and not {}"),
+    (lambda: sweep({"a": "toy"}), SettingError, "A sweep: 'a' is 'toy'; give a Spec"),  # type: ignore[dict-item]
+    (
+        lambda: list(sweep({"a": spec(budget={"steps": 1})}, scheduler=3)),
+        SettingError,
+        "No Dask scheduler answers at 3",
+    ),  # type: ignore[arg-type]
+    (lambda: grid("toy", {"seed": [1]}), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
+    (lambda: around("toy", "block"), SettingError, "The spec of a sweep is 'toy'; give a Spec"),  # type: ignore[arg-type]
+    (lambda: Run("toy", None), SettingError, "this is 'toy'; give both, or open a Spec"),  # type: ignore[arg-type]
+    (lambda: spec().open(store=gpx.Store), SettingError, "give a Store"),  # type: ignore[arg-type]
+    (lambda: gpx.methods["cholqrr"], SettingError, "Method 'cholqrr' is not known; did you mean 'cholqr'"),
+    (lambda: gpx.methods[["cholqr"]], SettingError, r"Method \['cholqr'\] is not known"),  # type: ignore[index]
+    (lambda: gpx.data.fetch("kin40"), DataError, 'Did you mean "kin40k"'),
+    (lambda: gpx.Spec.from_json('{"method": "toy", "method": "cg"}'), SettingError, "says 'method' twice; leave one"),
+    (lambda: gpx.Spec.from_json('{"method": "toy", "settings": {"a": 1, "a": 1}}'), SettingError, "says 'a' twice"),
+    (lambda: Scaling("toy", "n", [8]), SettingError, "What is to grow is 'toy'; give a Spec and the sizes"),  # type: ignore[arg-type]
+    (lambda: Scaling(spec(), "n", []), SettingError, "The sizes are "),
+    (lambda: Scaling(spec(), "n", 5), SettingError, "The sizes are 5; give whole numbers"),  # type: ignore[arg-type]
+    (lambda: Scaling(spec(), "n", [8]).slope("time"), SettingError, "There is no slope of 'time'"),
+    (lambda: gpx.Store(None), StoreError, "A store is a directory, not None"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("here\0there"), StoreError, "A store is a directory, not 'here"),
+    (lambda: gpx.Store("nowhere").open("toy"), SettingError, "opens a Spec, not 'toy'"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("nowhere").annotate("toy", 3), StoreError, "note on run toy is 3; give text"),  # type: ignore[arg-type]
+    (lambda: gpx.Store("nowhere").spec(None), StoreError, "has no run None; it has none"),  # type: ignore[arg-type]
+    (lambda: spec().open().progress(3), SettingError, "budget is 3; give names with their values"),  # type: ignore[arg-type]
+    (lambda: spec().open().progress({"step": 3}), SettingError, "budget has no 'step'; did you mean 'steps'"),
+    (lambda: spec().open().progress({"steps": "x"}), SettingError, "budget's steps is 'x'"),  # type: ignore[dict-item]
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "says"), CALLS, ids=[says[:30] for _, _, says in CALLS])
+def test_a_wrong_argument_is_answered_with_a_sentence(
+    call: Callable[[], object], kind: type[GPExplorerError], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        call()
+
+
+INPUTS = {
+    "not rows of numbers .*could not convert": [["a"] * 10],
+    "not rows of numbers .*inhomogeneous": [[1.0], [2.0, 3.0]],
+    "are complex numbers: give real and imaginary parts": torch.zeros(2, 10, dtype=torch.complex128),
+    "missing or infinite values in 1 of 3 rows": np.vstack([np.zeros((2, 10)), np.full((1, 10), np.nan)]),
+    r"shape \[10\]; the training data need \[rows, 10\]": np.zeros(10),
+    "have no column 'x2' .*'x1'": pd.DataFrame(np.zeros((2, 10)), columns=["x1", *"bcdefghij"]),
+}
+
+
+@pytest.mark.parametrize("says", INPUTS)
+def test_predictions_are_asked_with_rows_of_numbers(run: Run, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        run.posterior()(INPUTS[says])
+
+
+@pytest.mark.parametrize("at", ["x", 1.5, 99, float("nan")])
+def test_a_record_that_is_not_there(run: Run, at: Any) -> None:
+    with pytest.raises(RecordError, match=r"has no record .*; it has 3, from 0 to 2"):
+        run.posterior(at=at)
+
+
+def test_numbers_of_numpy_and_torch_are_numbers() -> None:
+    theta = np.array([0.1, 0.2, -1.0])
+    mine = spec(seed=3, settings={"block": 7}, data={"name": "friedman1", "n": 40}, split=1, budget={"steps": 2})
+    theirs = spec(
+        seed=np.int64(3), settings={"block": np.int32(7)}, data={"name": "friedman1", "n": np.int64(40)},
+        split=np.int8(1), budget={"steps": np.uint8(2)},
+    )  # fmt: skip
+    assert mine.to_json() == theirs.to_json()
+    for learned in (theta, torch.tensor(theta, requires_grad=True), theta.tolist()):
+        assert spec(kernel={"name": "se", "theta": learned}).kernel == {"name": "se", "theta": theta.tolist()}
+    mine_rows, their_rows = (
+        gpx.load("friedman1", n=40, split=1),
+        gpx.load("friedman1", n=np.int64(40), split=np.int8(1)),
+    )  # type: ignore[arg-type]
+    assert mine_rows.key == their_rows.key
+
+
+def test_a_kernel_takes_a_number_of_numpy() -> None:
+    assert gpx.kernels.make("se-ard", np.int64(3)).names == gpx.kernels.make("se-ard", 3).names
+    assert [1] not in gpx.methods
+
+
+def test_a_sweep_over_an_array() -> None:
+    assert list(grid(spec(), {"block": np.arange(3, 5)})) == ["block=3", "block=4"]  # type: ignore[dict-item]
+
+
+def test_what_is_looked_at_in_a_notebook_says_what_it_is(run: Run) -> None:
+    assert repr(run) == "<Run of toy on 36 rows: 2 steps>"
+    assert repr(gpx.load(ROWS).train) == "<Dataset of 36 rows: y from x1, x2, x3, x4, ...>"
+
+
+ROWS_OF_TWO = np.random.default_rng(0).normal(size=(12, 2))
+ESTIMATORS: list[tuple[dict[str, Any], float, str]] = [
+    ({"settings": 3}, 1.0, "settings is 3; give names with their values, or None"),
+    ({"method": ["cholqr"]}, 1.0, r"Method \['cholqr'\] is not known"),
+    ({"budget": 3}, 1.0, "budget is 3; give names with their values"),
+    ({"random_state": "x"}, 1.0, "random_state is 'x'; give a whole number of at least 0"),
+    ({"random_state": np.random.default_rng(0)}, 1.0, r"random_state is Generator\(PCG64\)"),
+    ({"num_inducing": True}, 1.0, "num_inducing is True; give a whole number"),
+    ({}, 1e200, "X or y holds numbers beyond 1e\\+150"),
+]
+
+
+@pytest.mark.parametrize(("settings", "times", "says"), ESTIMATORS, ids=[says[:20] for _, _, says in ESTIMATORS])
+def test_an_estimator_says_what_is_wrong(settings: dict[str, Any], times: float, says: str) -> None:
+    model = gpx.Estimator(**{"method": "random", **settings})
+    with pytest.raises((SettingError, DataError), match=says):
+        model.fit(ROWS_OF_TWO, times * ROWS_OF_TWO[:, 0])
+
+
+@pytest.mark.parametrize("wrong", [{"spec": "cholqr"}, {"spec": 3}, {"store": "a directory"}])
+def test_an_explorer_takes_a_spec_and_a_store(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="takes a Spec and a Store"):
+        gpx.Explorer(**wrong)

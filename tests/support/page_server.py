@@ -1,0 +1,47 @@
+"""The explorer as users get it, in a process of its own; a line on stdin is answered with what is alive in it.
+
+`page_server.py PORT FOLDER` serves with kin40k in that folder, made up where this machine has none, and a store.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+
+from gpexplorer.data.sets.cards import card
+from gpexplorer.runs import Run
+from gpexplorer.ui.explorer import Explorer
+from gpexplorer.ui.page import shelf
+from gpexplorer.ui.server import serve
+from stand_in_files import believed, public_files, write_like
+
+
+def count() -> dict[str, int]:
+    """Live explorers, runs and player threads, but those of the explorer kept ready for the next visitor."""
+    gc.collect()
+    held = gc.get_objects()
+    threads = [thread for thread in threading.enumerate() if thread.name == "gpexplorer-player"]
+    kinds = {"explorers": Explorer, "runs": Run}
+    alive = {name: sum(1 for thing in held if type(thing) is kind) for name, kind in kinds.items()}
+    ready = shelf.held is not None
+    return {name: number - ready for name, number in {**alive, "threads": len(threads)}.items()}
+
+
+def answer() -> None:
+    """One line of JSON for each line asked."""
+    for _ in sys.stdin:
+        print(json.dumps(count()), flush=True)
+
+
+if __name__ == "__main__":
+    port, folder = int(sys.argv[1]), Path(sys.argv[2])
+    files = public_files()
+    os.environ["GPEXPLORER_DATA_DIR"] = str(files or folder)
+    threading.Thread(target=answer, daemon=True).start()
+    with nullcontext() if files else believed(write_like(card("kin40k"), folder)):
+        serve(port, store=folder / "store")

@@ -1,0 +1,138 @@
+"""A server of the explorer and a page on it, as a test sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+HERE = Path(__file__).resolve().parent
+ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
+# what the page shows now: `all_models` keeps for 30 seconds what has left it
+PATIENCE = 45_000  # milliseconds: two busy cores draw a page in ten seconds
+
+
+class Served:
+    """A server process, its address, and what is alive in it."""
+
+    def __init__(self, port: int, log: Path) -> None:
+        self.url, self.log, self.port = f"http://localhost:{port}/explorer", log, port
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, str(HERE / "page_server.py"), str(port), str(log.parent)]
+        pipe = subprocess.PIPE
+        with log.open("w") as said:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=env, cwd=HERE.parents[1]
+            )
+        self._read()
+
+    def count(self) -> dict[str, int]:
+        """Live explorers, runs and threads."""
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._read()
+        while line and not line.startswith("{"):  # Panel's warnings go the same way
+            line = self._read()
+        return json.loads(line)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _read(self) -> str:
+        return self._process.stdout.readline()
+
+
+def answers(url: str) -> bool:
+    """Whether a page is served there."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
+    """Wait until this holds; AssertionError where it does not in time."""
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Seen:
+    """One open page: its controls, its numbers, and all it said."""
+
+    def __init__(self, page: Page, url: str, query: str = "", newcomer: bool = False) -> None:
+        self.page, self.complaints, self.elsewhere = page, [], []
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self._note(request.url))
+        if not newcomer:
+            page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
+        self.began = time.monotonic()
+        page.goto(url + query)
+        page.locator("canvas").first.wait_for(timeout=PATIENCE)
+        self.drawn = time.monotonic() - self.began
+
+    def _note(self, url: str) -> None:
+        if not url.startswith(("http://localhost:", "ws://localhost:", "data:", "blob:")):
+            self.elsewhere.append(url)
+
+    def press(self, name: str) -> None:
+        """Click the button of this name."""
+        self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
+
+    def pause(self) -> None:
+        """Not playing any more, if it was."""
+        if "Pause" in (self.page.get_by_role("button", name="Play or pause").text_content() or ""):
+            self.press("Play or pause")
+            self.rest()
+
+    def begin(self) -> None:
+        """Paused at step 0."""
+        self.pause()
+        self.press("Start again")
+        until(lambda: self.fact("step") == "0")
+
+    def fact(self, label: str) -> str:
+        """The status line's value under this label."""
+        cell = self.page.locator(".facts div", has_text=label).locator("b")
+        return str(cell.text_content(timeout=PATIENCE))
+
+    def number(self, label: str) -> float:
+        """The same as a number; nan for a dash."""
+        text = self.fact(label).split(" of ")[0].replace(",", "").replace("−", "-")
+        return float("nan") if text == "—" else float(text)
+
+    @property
+    def step(self) -> int:
+        """The step shown."""
+        return int(self.number("step"))
+
+    def rest(self) -> int:
+        """The step shown once it has stayed for a second and a half."""
+        before, since = self.step, time.monotonic()
+        while time.monotonic() - since < 1.5:
+            time.sleep(0.1)
+            if self.step != before:
+                before, since = self.step, time.monotonic()
+        return before
+
+    def inducing(self) -> list[float]:
+        """Where the inducing points are drawn, from the page's own copy of the picture."""
+        return self.page.evaluate(
+            f"""() => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
+                 .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)])"""
+        )
+
+    def alert(self) -> str:
+        """The sentence in the alert."""
+        return str(self.page.locator(".MuiAlert-message .said").inner_text(timeout=PATIENCE))

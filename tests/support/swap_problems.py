@@ -1,0 +1,34 @@
+"""Small problems and swappers for the tests of CholQR, with the dense objective they are compared with."""
+
+from __future__ import annotations
+
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.methods.inducing.swapping.factor import Factor
+from gpexplorer.methods.inducing.swapping.swap import Swapper
+from gpexplorer.problem import Dataset, Problem
+from oracles import dense_objective
+
+SHIFTS = [0.0, 1000.0]
+
+
+def problem(shift: float = 0.0, n: int = 90, repeats: int = 0) -> Problem:
+    rng = torch.Generator().manual_seed(3)
+    X = 4.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
+    y = torch.sin(2 * X[:, 0]) + torch.cos(X[:, 1]) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
+    X[: 2 * repeats : 2] = X[1 : 2 * repeats : 2]
+    theta = torch.tensor([0.1, -0.2, -0.4, -1.5], dtype=torch.float64)
+    return Problem(Dataset(X + shift, y), kernels.make("se-ard", 2), theta)
+
+
+def dense(task: Problem, rows: torch.Tensor, objective: str) -> float:
+    train = task.train
+    return float(dense_objective(task.kernel, task.theta, train.X, train.y, train.X[rows], objective))
+
+
+def swapper(task: Problem, objective: str, m: int = 8, z: int = 6, seed: int = 0) -> Swapper:
+    rows = torch.randperm(len(task.train), generator=torch.Generator().manual_seed(seed))[:m]
+    found = Swapper(Factor(task.kernel, task.theta, task.train, rows, objective), z, 2, seed)
+    found.refresh(0)
+    return found

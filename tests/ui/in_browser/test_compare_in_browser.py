@@ -1,0 +1,62 @@
+"""Runs kept on the page, and a sweep, end in one table with their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&data=sin-product&data.n=60&set.num_inducing=4&at=6")
+    until(lambda: seen.step == 6)
+    seen.page.get_by_text("Compare: runs you keep").click()
+
+    seen.press("Keep this run")
+    rows = seen.page.locator(".tabulator-row")
+    until(lambda: rows.count() == 1)
+    kept = rows.first.inner_text()
+    assert "1: CholQR swaps" in kept
+    assert f"{seen.number('SMSE'):.4f}" in kept
+
+    seen.page.get_by_text("Link, code and files").click()
+    note = seen.page.get_by_label("Note on this run")
+    note.fill("<i>four</i> points are too few")
+    note.blur()
+    until(lambda: "<i>four</i> points are too few" in rows.first.inner_text())
+
+    seen.page.get_by_label("over", exact=True).first.fill("3, 5")
+    seen.page.get_by_role("textbox", name="steps each").fill("4")
+    seen.page.get_by_role("textbox", name="steps each").press("Enter")
+    seen.page.get_by_role("button", name="Sweep", exact=True).click()
+    until(lambda: rows.count() == 3)
+    assert {"num_inducing=3", "num_inducing=5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
+
+    seen.page.get_by_label("Small multiples").check()
+    until(lambda: seen.page.get_by_text("num_inducing=5").count() >= 1)
+
+
+def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(open_page: Callable[..., Seen]):
+    for method, at in (("ml", 3), ("rff", 2)):
+        seen = open_page(query=f"?v=1&method={method}&data=snelson-like&data.n=50&at={at}")
+        until(lambda seen=seen, at=at: seen.step == at)
+        seen.page.get_by_text("Compare: runs you keep").click()
+        seen.press("Keep this run")
+        seen.page.get_by_text("In the store as").wait_for()
+        kept = seen.number("SMSE")
+
+    seen = open_page()
+    seen.page.get_by_text("Compare: runs you keep").click()
+    seen.page.get_by_text("Stored runs").click()
+    rows = seen.page.locator(".tabulator-row")
+    for title in ("Maximum likelihood", "Random Fourier features"):
+        until(lambda title=title: rows.filter(has_text=title).count() == 1)
+
+    rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]").check()
+    seen.page.get_by_text("Open the ticked").click()
+    until(lambda: seen.fact("step") == "2")
+    until(lambda: seen.number("SMSE") == kept)

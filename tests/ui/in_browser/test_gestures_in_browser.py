@@ -1,0 +1,84 @@
+"""A hand on the picture of the data: a point dragged and put back, a row added and taken back."""
+
+from __future__ import annotations
+
+import pytest
+
+from pages import ON_PAGE, Seen, until
+
+pytestmark = pytest.mark.ui
+
+DATA_FIGURE = f"""(event) => {ON_PAGE}.find((m) => m.type === "Figure"
+    && m.renderers.some((r) => r.data_source?.name === "inducing")
+    && (!event || m.subscribed_events.has(event)))"""
+AT = f"""([x, y]) => {{
+  const view = Bokeh.index.find_one(({DATA_FIGURE})(""))
+  const box = view.el.getBoundingClientRect()
+  return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)]
+}}"""
+
+
+def listens(seen: Seen, event: str) -> bool:
+    """Whether the figure of the data waits for this event, and is laid out."""
+    return bool(seen.page.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", event))
+
+
+def test_a_point_is_dragged_and_the_bound_splits(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    before = seen.inducing()
+    seen.press("Move points")
+    until(lambda: listens(seen, "panstart"))
+    shelf = seen.page.evaluate(f"() => ({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'inducing')"
+                               ".data_source.get_column('y')[0]")  # fmt: skip
+
+    x, y = seen.page.evaluate(AT, [before[0], shelf])
+    seen.page.mouse.move(x, y)
+    seen.page.mouse.down()
+    seen.page.mouse.move(x + 60 if before[0] < 3 else x - 60, y, steps=8)
+    until(lambda: seen.fact("phase") == "forced")
+    until(lambda: seen.page.locator(".split b").count() == 4)
+    seen.page.mouse.up()
+
+    assert seen.step == 2
+    until(lambda: len(set(before) - set(seen.inducing())) == 1)
+    seen.press("Take back the last click")
+    until(lambda: seen.step == 1)
+    until(lambda: seen.inducing() == before)
+    seen.press("Look")
+
+
+def test_a_row_is_added_by_a_click_and_taken_back(seen: Seen):
+    seen.press("Edit rows")
+    until(lambda: listens(seen, "tap"))
+
+    x, y = seen.page.evaluate(AT, [3.0, 1.5])
+    seen.page.mouse.click(x, y)
+
+    until(lambda: seen.page.get_by_text("181 training rows").count() == 1)
+    seen.press("Take back the last edit")
+    until(lambda: seen.page.get_by_text("180 training rows").count() == 1)
+    seen.press("Look")
+
+
+MARKED = f"""(name) => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === name)
+    .flatMap((m) => [...m.inspected.indices].map((i) => m.get_column("row")[i]))"""
+
+
+def test_a_row_under_the_pointer_is_marked_in_the_other_picture(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    rows = f"""(name) => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === name)
+        .map((m) => [...m.get_column("row")])[0] ?? []"""
+    until(lambda: len(seen.page.evaluate(rows, "exact")) > 100)
+    shared = set(seen.page.evaluate(rows, "exact"))
+    source = f"({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'train').data_source"
+    row = next(row for row in seen.page.evaluate(rows, "train") if row in shared)
+    spot = seen.page.evaluate(f"(k) => [{source}.get_column('x')[k], {source}.get_column('y')[k]]", row)
+
+    x, y = seen.page.evaluate(AT, spot)
+    seen.page.mouse.move(x - 30, y)
+    seen.page.mouse.move(x, y, steps=4)
+
+    until(lambda: seen.page.evaluate(MARKED, "exact") == seen.page.evaluate(MARKED, "train") != [])
+    until(lambda: seen.page.get_by_text("nearest inducing point").count() > 0)

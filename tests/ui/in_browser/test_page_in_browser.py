@@ -1,0 +1,134 @@
+"""The page in a real browser, as a stranger uses it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def test_play_lowers_the_objective_and_moves_the_points_and_the_transport_answers(seen: Seen):
+    begin = seen.inducing()
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 14)
+    seen.press("Play or pause")
+    paused = seen.rest()
+    lowest = seen.number("objective")
+    assert len(begin) == 10
+    assert seen.inducing() != begin
+
+    seen.press("One step")
+    until(lambda: seen.step == paused + 1)
+    seen.press("Step back")
+    until(lambda: seen.step == paused)
+
+    scrub = seen.page.locator("input[type=range][aria-label='Step shown']")
+    scrub.fill("1")
+    until(lambda: seen.step == 1)
+    assert seen.number("objective") > lowest + 100
+
+    seen.press("One step")
+    until(lambda: seen.step == 2)
+    seen.press("Start again")
+    until(lambda: seen.fact("step") == "0")
+    seen.rest()
+    assert seen.inducing() == begin
+
+
+def test_m_changes_while_it_runs(seen: Seen):
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 5)
+
+    field = seen.page.get_by_role("textbox").first
+    field.fill("6")
+    field.press("Enter")
+
+    until(lambda: len(seen.inducing()) == 6)
+    expect(seen.page.get_by_text("Which 6 of 180 rows")).to_be_visible()
+    until(lambda: seen.step >= 3)
+
+
+def test_every_button_has_a_name_and_those_of_a_number_move_it(seen: Seen):
+    question = seen.page.get_by_text(re.compile(r"Which \d+ of 180 rows")).first
+    m = int(question.inner_text().split()[1])
+    seen.page.get_by_role("button", name="Increase Inducing points m").click()
+    expect(seen.page.get_by_text(f"Which {m + 1} of 180 rows")).to_be_visible()
+    seen.page.get_by_role("button", name="More settings").click()
+    expect(seen.page.get_by_role("button", name="Decrease Seed")).to_be_visible()
+    expect(seen.page.get_by_role("button", name="Increase Pivot refresh")).to_be_visible()
+
+    nameless = "all => all.filter(one => !one.ariaLabel && !one.innerText.trim()).length"
+    until(lambda: seen.page.locator("button").evaluate_all(nameless) == 0)
+
+
+def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
+    said = seen.page.get_by_text("k = se + periodic")
+    seen.press("Combine with another kernel")
+    expect(said).to_be_visible()
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+
+    seen.press("Take out kernel 2")
+
+    expect(said).to_be_hidden()
+    until(lambda: seen.step == 0)
+
+
+def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step == 1)
+    before = seen.inducing()
+    figure = seen.page.locator(".bk-Figure").last  # in the open tab
+    figure.scroll_into_view_if_needed()
+
+    figure.click(position={"x": 720, "y": 150})
+
+    until(lambda: seen.fact("phase") == "forced")
+    assert seen.step == 2
+    assert len(set(seen.inducing()) - set(before)) == 1
+
+    seen.press("Take back the last click")
+    until(lambda: seen.step == 1)
+    assert seen.inducing() == before
+
+
+def test_four_methods_race_on_the_rows_that_are_open(seen: Seen):
+    seen.page.get_by_text("Race: several methods").click()
+    field = seen.page.get_by_role("textbox", name="Seconds for each")
+    field.fill("2")
+    field.press("Enter")
+
+    seen.page.get_by_role("button", name="Race", exact=True).last.click()
+
+    expect(seen.page.get_by_text("Won in SMSE:")).to_be_visible()
+    board = seen.page.locator("table", has_text="SMSE at 1 s")
+    lanes = "CholQR swaps", "Greedy conditional variance", "Preconditioned conjugate gradients", "GP-GRIEF, type II"
+    for lane in lanes:
+        expect(board.locator("tr", has_text=lane)).to_have_count(1)
+    seen.press("New race")
+    expect(board).to_have_count(0)
+    seen.page.get_by_text("Race: several methods").click()
+
+
+def test_two_sessions_play_apart(seen: Seen, open_page: Callable[..., Seen]):
+    other = open_page()
+
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 5)
+
+    assert other.step == 0
+
+
+def test_a_run_that_ends_says_why_in_plain_words(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&method=grief")
+    seen.press("Play or pause")
+    until(lambda: seen.page.locator(".MuiAlert-message .said").count())
+
+    assert seen.alert().startswith("Choosing the basis functions anew gained")
+    assert "<" not in seen.alert()

@@ -1,0 +1,39 @@
+"""Two methods are measured at growing sizes on the page, and asked what a larger one would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def measured(seen: Seen, sizes: int) -> list[str]:
+    """The row of the largest size."""
+    seen.page.get_by_text("Scaling: what would more rows cost?").click()
+    for label, value in (("from", "100"), ("to", "400"), ("sizes", str(sizes))):
+        field = seen.page.get_by_label(label, exact=True)
+        field.press("Control+a")
+        field.press_sequentially(value)
+        field.press("Enter")
+    seen.page.get_by_role("button", name="Measure").click()
+    row = seen.page.locator("tr", has_text="400")
+    until(lambda: row.count() == 1, seconds=120)
+    until(lambda: seen.page.get_by_text("Seconds:").count() == 1)
+    return row.locator("td").all_inner_texts()
+
+
+@pytest.mark.parametrize(("method", "sizes"), [("random", 2), ("cholesky", 4)])
+def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen], method: str, sizes: int):
+    seen = open_page(query=f"?v=1&data=hypercube&data.n=200&data.d=2&method={method}&set.learn=false")
+
+    cells = measured(seen, sizes)
+
+    assert cells[0] == "400"
+    assert all(cell not in ("", "—") for cell in cells[1:5])
+    said = seen.page.get_by_text("Seconds:")
+    until(lambda: "1,000,000" in said.inner_text() and "of memory" in said.inner_text())
+    until(lambda: ("No slope from" in said.inner_text()) == (sizes == 2))  # four are the fewest that bear one

@@ -1,0 +1,67 @@
+"""What a page does to the machine: answers in time, keys and themes, and nothing left behind once it is closed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from pages import ON_PAGE, Seen, Served, until
+
+pytestmark = pytest.mark.ui
+
+
+ANSWERED = """(button, word) => new Promise((done) => {
+  const begin = performance.now()
+  const look = () => button.textContent.includes(word) ? done(performance.now() - begin) : requestAnimationFrame(look)
+  button.click()
+  look()
+})"""  # milliseconds, by the browser's clock: Playwright looks every quarter of a second
+
+
+def test_widgets_answer_while_a_run_goes_on(seen: Seen):
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 3)
+    button = seen.page.get_by_role("button", name="Play or pause")
+    took = []
+    for k in range(10):
+        took.append(1e-3 * button.evaluate(ANSWERED, "Pause" if k % 2 else "Play"))
+        time.sleep(0.3)
+    print(f"\nwidget latency while running: median {statistics.median(took):.3f} s, worst {max(took):.3f} s")
+    assert statistics.median(took) < 1.0  # 0.07 to 0.21 s on two quiet cores; a busy machine is no fault of the page
+
+
+LET_GO = "() => { for (let at = document.activeElement; at; at = at.shadowRoot?.activeElement) at.blur?.() }"
+
+
+def test_keys_and_the_dark_theme(seen: Seen):
+    seen.page.evaluate(LET_GO)  # of the button pressed last, which space would press
+    seen.page.locator("body").press(" ")
+    until(lambda: seen.step >= 3)
+    seen.page.locator("body").press(" ")
+    at = seen.rest()
+    seen.page.locator("body").press("ArrowLeft")
+    until(lambda: seen.step == at - 1)
+    seen.page.locator("body").press("?")
+    expect(seen.page.locator(".MuiAlert-message .said")).to_contain_text("Space plays")
+
+    seen.press("Toggle theme")
+
+    papers = f"() => {ON_PAGE}.map((m) => m.background_fill_color).filter(Boolean)"
+    until(lambda: "#1c2229" in str(seen.page.evaluate(papers)))
+
+
+def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: Callable[..., Seen]):
+    before = served.count()
+    for _ in range(2):
+        seen = open_page(width=420)
+        seen.press("Play or pause")  # on a narrow screen the sidebar is folded away, or this could not be pressed
+        until(lambda seen=seen: seen.step >= 2)
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 420
+        seen.page.close()
+
+    until(lambda: served.count()["threads"] <= before["threads"] and served.count()["runs"] <= before["runs"], 60)
+    until(lambda: served.count()["explorers"] <= before["explorers"], 60)

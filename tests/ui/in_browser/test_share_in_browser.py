@@ -1,0 +1,90 @@
+"""A link brings a screen back, says what it put right, and the program beside it gives the number on the screen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpexplorer import Spec
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+ASKED = "?v=1&data=sin-product&set.num_inducing=7&set.num_pivots=-3&seed=4&at=9&view=terms&nonsense=%3Cb%3E1"
+
+
+def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Callable[..., Seen], tmp_path: Path):
+    seen = open_page(query=ASKED)
+    until(lambda: seen.step == 9)
+
+    assert "num_pivots is -3; give a whole number of at least 1" in seen.alert()
+    assert seen.page.get_by_role("tab", selected=True).inner_text().upper() == "OBJECTIVE, TERM BY TERM"
+    assert len(seen.inducing()) == 7
+
+    seen.page.get_by_text("Link, code and files").click()
+    check_pictures(seen, tmp_path)
+    field = seen.page.get_by_label("Link to this screen")
+    until(lambda: "seed=4" in field.input_value() and "at=9" in field.input_value())
+    code = seen.page.get_by_text("import gpexplorer as gpx").inner_text()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert float(done.stdout) == pytest.approx(seen.number("SMSE"), rel=1e-3)
+
+    again = open_page(query="?" + field.input_value().partition("?")[2])
+    until(lambda: again.step == 9)
+    assert again.number("SMSE") == seen.number("SMSE")
+    assert again.number("objective") == seen.number("objective")
+
+
+def check_pictures(seen: Seen, folder: Path) -> None:
+    """The pictures leave the page as HTML that a browser draws by itself, and as SVG with their words."""
+    with seen.page.expect_download() as html:
+        seen.page.get_by_role("button", name="pictures.html").click()
+    alone = seen.page.context.browser.new_page()
+    asked: list[str] = []
+    alone.on("request", lambda request: asked.append(request.url))
+    html.value.save_as(folder / "pictures.html")
+    alone.goto((folder / "pictures.html").as_uri())
+    until(lambda: alone.locator("canvas").count() >= 3)
+    assert len(asked) == 1
+    alone.close()
+
+    seen.page.locator(".bk-events").first.hover()
+    with seen.page.expect_download() as svg:
+        seen.page.get_by_title("Save as SVG").first.click()
+    text = svg.value.path().read_text("utf-8")
+    assert text.startswith("<svg")
+    assert ">x2<" in text
+
+
+def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&ask=all-rows&hide=controls")
+    until(lambda: seen.page.get_by_text("What is lost when every row is an inducing point?").count() == 1)
+    assert seen.page.get_by_label("Method").count() == 0
+    until(lambda: len(seen.inducing()) == 54)
+
+    other = open_page()
+    other.page.get_by_label("Begin with a question").click()
+    other.page.get_by_text("A subset of the data fits fast. Are its bands honest?").last.click()
+    until(lambda: other.page.get_by_text("The curve looks as good as any").count() == 1)
+    until(lambda: other.page.get_by_role("tab", selected=True).inner_text().upper() == "CALIBRATION")
+    other.page.get_by_role("button", name="Play or pause").first.click()
+    until(lambda: other.step > 3)
+
+
+def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&set.num_inducing=6")
+    seen.page.get_by_text("Link, code and files").click()
+    spec_file = seen.page.locator("input[type=file]").last
+    until(lambda: seen.page.locator("input[type=file]").count() == 2)
+    spec_file.set_input_files({"name": "a.json", "mimeType": "application/json", "buffer": b'{"method": "nope"}'})
+    until(lambda: seen.page.get_by_text("Method 'nope' is not known").count() == 1)
+    until(lambda: seen.page.get_by_text("Uploaded a.json").count() == 1)  # the name is shown by an input made anew
+
+    text = Spec("random", {"num_inducing": 5}, "sin-product", seed=3).to_json().encode()
+    spec_file.set_input_files({"name": "b.json", "mimeType": "application/json", "buffer": text})
+    until(lambda: seen.page.get_by_label("Seed", exact=True).input_value() == "3")
+    until(lambda: seen.page.get_by_text("Which 5 of 360 rows").count() == 1)

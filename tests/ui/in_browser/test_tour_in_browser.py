@@ -1,0 +1,36 @@
+"""The tour: offered once to each browser, walked through and left by the keyboard, there again when asked for."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pages import Seen, Served
+
+pytestmark = pytest.mark.ui
+
+
+def test_a_newcomer_is_shown_round_once(served: Served, browser: Browser):
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    seen = Seen(page, served.url, newcomer=True)
+    card = page.get_by_role("dialog", name="Tour")
+    expect(card).to_contain_text("1 of 5")
+    expect(page.get_by_role("button", name="Next", exact=True)).to_be_focused()
+
+    page.keyboard.press("Enter")
+    expect(card).to_contain_text("Orange triangles are the inducing points")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    expect(card).to_contain_text("3 of 5")
+    page.keyboard.press("Escape")
+    expect(card).to_have_count(0)
+
+    page.get_by_role("button", name="A tour of the page").click()
+    expect(card).to_contain_text("1 of 5")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    expect(card).to_have_count(0)
+    assert page.evaluate("localStorage.getItem('gpexplorer-tour')") == "seen"
+    assert seen.complaints == []
+    page.close()

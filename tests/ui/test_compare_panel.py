@@ -1,0 +1,93 @@
+"""What the compare panel shows, without a browser: the table, a baseline, a sweep that is cut short, values typed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.studies.comparison import Finished
+from gpexplorer.runs.studies.sweep import around, sweep
+from gpexplorer.ui.panels.run_table import Board, rows
+from gpexplorer.ui.panels.sweep_panel import values
+from gpexplorer.ui.panels.sweep_thread import Sweeper
+
+ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
+
+
+def ended(**settings: object) -> Finished:
+    spec = Spec("cholqr", {"num_inducing": 5, **settings}, ROWS, budget={"steps": 2})
+    run = spec.open()
+    run.finish()
+    return Finished.of(run)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Finished]:
+    return {"<b>five</b>": ended(), "four": ended(num_inducing=4)}
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished]):
+    board = Board()
+    board.fill(runs, "smse", None, baseline="four")
+
+    assert all(name.startswith("c") for name in board.table.value.columns)
+    assert "<b>five</b>" in board.table.value["c0"].tolist()
+    assert all("<" not in title for title in board.table.titles.values())
+    board.table.selection = [0]
+    assert board.ticked == [board.table.value["c0"].iloc[0]]
+
+
+def test_beside_a_baseline_its_own_row_is_even(runs: dict[str, Finished]):
+    frame = rows(runs, "smse", None, baseline="four").set_index("run")
+
+    assert frame.loc["four", "seconds ratio"] == 1.0
+    assert frame.loc["four", "smse less"] == 0.0
+    assert frame.loc["<b>five</b>", "smse less"] == pytest.approx(
+        frame.loc["<b>five</b>", "smse"] - frame.loc["four", "smse"]
+    )
+    assert frame.loc["four", "memory"] == pytest.approx(runs["four"].memory / 1e6)
+    assert "smse less" not in rows(runs, "smse", 1)
+
+
+def test_values_come_as_a_person_writes_them():
+    assert values("8, 16,2.5") == [8, 16, 2.5]
+    assert values("vfe, true , ") == ["vfe", True]
+    with pytest.raises(SettingError, match="no value to sweep over"):
+        values(" , ")
+
+
+def test_values_proposed_lie_around_the_present_one_and_within_its_bounds():
+    spec = Spec("cholqr", {"num_inducing": 10}, ROWS)
+
+    assert around(spec, "num_inducing") == [5, 10, 20, 40]
+    assert around(spec, "seed") == [0, 1, 2, 3]
+    assert around(spec, "learn") == [False, True]
+    assert set(around(spec, "objective")) == {"vfe", "pp"}
+    assert around(Spec("cholqr", {"num_inducing": 1}, ROWS), "num_inducing") == [1, 2, 4]
+
+
+def test_a_sweep_can_be_stopped_within_a_step():
+    specs = {name: Spec("cholqr", {"num_inducing": 5}, ROWS, budget={"steps": 10_000}) for name in ("a", "b")}
+    sweeper = Sweeper(specs, None)
+    while sweeper._run is None:
+        time.sleep(0.01)
+    sweeper.close()
+    sweeper.thread.join(timeout=20)
+
+    assert sweeper.over
+    done = sweeper.take()
+    assert done.name == "a"
+    assert done.finished.last["steps"] < 10_000
+    assert sweeper.take() is None
+
+
+def test_runs_are_handed_over_before_their_first_step():
+    seen = []
+    [swept] = sweep({"one": Spec("cholqr", {"num_inducing": 5}, ROWS, budget={"steps": 1})}, opened=seen.append)
+
+    assert swept.finished is not None
+    assert len(seen) == 1

@@ -1,0 +1,36 @@
+"""The list of data sets: their sizes, and that of the one that is open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.ui.inputs.data_source import Sources
+
+
+def titles(sources: Sources) -> list[str]:
+    return [title for group in sources.names.groups.values() for title in group]
+
+
+def sources(data: Any) -> Sources:
+    return Sources(Spec("cholqr", data=data), lambda *_: None, lambda _: None, lambda _: None)
+
+
+def test_what_is_open_has_the_size_that_was_asked_for() -> None:
+    found = sources({"name": "friedman1", "n": 2000, "d": 6})
+
+    assert found.names.value == "friedman1"
+    assert "friedman1 · 2,000 × 6" in titles(found)
+    found.adopt(Spec("cholqr", data="sin-product"))
+    assert found.names.value == "sin-product"
+    assert "friedman1 · 1,000 × 10" in titles(found)
+
+
+@pytest.mark.parametrize("data", [{"name": "friedman1", "n": "many"}, {"name": "upload"}])
+def test_what_has_no_size_or_no_name_changes_nothing(data: dict[str, str]) -> None:
+    found = sources(data)
+
+    assert titles(found) == titles(sources("sin-product"))
+    assert found.names.value == ("friedman1" if data["name"] == "friedman1" else None)

@@ -1,0 +1,63 @@
+"""The pictures as one HTML file: what was on the screen, text as text, nothing asked of any other machine."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from gpexplorer import Spec, data, views
+from gpexplorer.ui.pictures.html_export import sheet, written
+
+PROBE = "</script><img src=x onerror=alert(1)>"
+
+
+class Tags(HTMLParser):
+    """What a browser would make elements of, and what they would fetch."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.fetched: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "data", "action")]
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    frame = pd.DataFrame({PROBE: [0.1 * i for i in range(40)], "y": [(-1.0) ** i * i for i in range(40)]})
+    split = data.load(frame, target="y")
+    run = Spec("cholqr", {"num_inducing": 5}, kernel="se").open(data=split)
+    for _ in range(3):
+        run.advance()
+    shown = {view.key: view for view in views.for_run(run)}
+    drawn = [(shown[key], shown[key].data(run, 2)) for key in ("fit", "convergence", "landscape")]
+    return sheet(Spec("cholqr", data=PROBE), ["<p>SMSE 0.25</p>"], drawn, "dark")
+
+
+def test_it_asks_nothing_of_any_other_machine(page: str):
+    held = Tags(page)
+
+    assert held.fetched == []
+    assert "link" not in held.names
+    assert not re.search(r"url\(\s*['\"]?https?:", page)
+
+
+def test_names_and_data_stay_text(page: str):
+    assert "img" not in Tags(page).names
+    assert "&lt;/script&gt;&lt;img" in page
+
+
+def test_a_note_stays_text():
+    assert written("a <b>\n\nc") == "<p><i>a &lt;b&gt;</i></p><p><i>c</i></p>"
+
+
+def test_it_holds_each_picture_and_its_numbers(page: str):
+    assert page.count("data-root-id=") == 3
+    assert page.count("<h2>") == 4
+    assert "SMSE 0.25" in page

@@ -1,0 +1,68 @@
+"""Kernels put together by clicks: whatever is clicked, the text is a kernel, and any kernel's text can be shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpexplorer import Spec, kernels
+from gpexplorer.kernels.base import registry
+from gpexplorer.ui.inputs.controls import Controls
+from gpexplorer.ui.inputs.kernel_builder import MOST, KernelPicker, parts
+
+
+@pytest.mark.parametrize("text", ["se", "se-ard*periodic+linear", "se*(linear+periodic)+lp", "(se+lp)*rq"])
+def test_any_kernel_is_shown_as_it_is(text: str):
+    told: list[int] = []
+
+    picker = KernelPicker(text, lambda: told.append(1))
+
+    assert picker.value == kernels.make(text).key
+    assert "".join(sign + key for sign, key in parts(text)) == text
+    assert told == []
+
+
+def test_parts_are_added_changed_and_taken_out():
+    told: list[str] = []
+    picker = KernelPicker("se", lambda: told.append(picker.value))
+
+    picker.add.clicks += 1
+    signs, keys, out = picker._rows[1]
+    signs.value = "*"
+    _, keys, out = picker._rows[1]
+    keys.value = "linear"
+    picker.add.clicks += 1
+    _, _, out = picker._rows[1]
+    out.clicks += 1
+
+    assert told == ["se+periodic", "se*periodic", "se*linear", "se*linear+periodic", "se+periodic"]
+
+
+def test_what_a_browser_may_not_send_changes_nothing():
+    picker = KernelPicker("se+linear", lambda: None)
+
+    for sent in ({"sign": "^"}, {"key": "se); drop"}, {"key": "se+"}):
+        picker._choose(1, **sent)
+    picker._choose(7, key="se")
+
+    assert picker.value == "se+linear"
+
+
+def test_there_are_never_too_many_nor_of_other_inputs():
+    picker = KernelPicker("se", lambda: None)
+    for _ in range(MOST + 3):
+        picker._append()
+    assert len(picker.parts) == MOST
+    kernels.make(picker.value)
+
+    picker._choose(0, key="tanimoto")
+    assert picker.value == "tanimoto"
+    assert {registry[key].inputs for key in picker._alike()} == {"counts"}
+
+
+def test_the_controls_ask_for_it():
+    controls = Controls(Spec("cholqr", kernel="se"), lambda: None)
+    controls.kernel._append()
+
+    assert controls.asked(Spec("cholqr")).kernel == "se+periodic"
+    controls.adopt(Spec("cholqr", kernel={"name": "rq*linear", "theta": [0.0] * 5}))
+    assert controls.kernel.value == "rq*linear"

@@ -1,0 +1,20 @@
+"""Numbers on the page: four figures, thousands apart, one sign for what is below zero."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gpexplorer.ui.text.number_format import number
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (0.0, "0"), (-0.21504, "−0.215"), (-1115.49, "−1,115.5"), (60860.11, "60,860.1"), (-2e-7, "−2e−07"),
+        (math.nan, "—"), (-math.inf, "—"),
+    ],
+)  # fmt: skip
+def test_a_number_is_said_as_people_read_it(value: float, said: str):
+    assert number(value) == said

@@ -1,0 +1,69 @@
+"""Cards of the page: built when they are looked at, with a sentence where there is nothing to draw."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gpexplorer.runs import Spec
+from gpexplorer.ui.explorer import Explorer
+from gpexplorer.ui.pictures import picture_cards
+from gpexplorer.ui.playback import open_run
+
+
+def follow(explorer: Explorer, key: str, drawn: bool) -> None:
+    """Let the page take frames until this picture is drawn, or says that it is empty."""
+    end = time.monotonic() + 30
+    card = explorer.pictures.pictures[key]
+    while not card.layers or (card._live is not None) != drawn:
+        assert time.monotonic() < end
+        explorer._drain(wait=0.5)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
+    explorer = Explorer()
+    end = time.monotonic() + 30
+    while not explorer.pictures.pictures and time.monotonic() < end:
+        explorer.settle()
+    cards = explorer.pictures.pictures
+    assert "calibration" in cards
+    assert not len(cards["calibration"].card)
+
+    follow(explorer, "convergence", drawn=False)
+    assert "Nothing to draw" in cards["convergence"]._place[0].object
+    explorer.player.step()
+    follow(explorer, "convergence", drawn=True)
+    assert not len(cards["calibration"].card)
+    explorer.close()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(open_run, "PATIENCE", 0.0)
+    settings = {"width": 4, "layers": 1, "batch_size": 16, "minibatches": 2, "epochs": 4, "evaluate_every": 1}
+    explorer = Explorer(Spec("scgd", settings, {"name": "hypercube", "n": 40, "d": 2}))
+    while not explorer.pictures.pictures:
+        explorer.settle()
+    keys = list(explorer.pictures.pictures)
+    explorer.pictures.tabs.active = keys.index("stochastic-batches") - picture_cards.ON_TOP
+    explorer.pictures.pictures["stochastic-batches"].view.minibatches = 6
+    explorer.player.step()
+    titles: list[str] = []
+
+    end = time.monotonic() + 30
+    while not titles or "to go" in titles[-1]:
+        assert time.monotonic() < end
+        explorer._drain(wait=0.5)
+        layers = explorer.pictures.pictures["stochastic-batches"].layers
+        said = layers["minimax"].attrs["title"] if layers else ""
+        if said and "take a step" not in said and said not in titles[-1:]:
+            titles.append(said)
+        if len(titles) == 3:
+            explorer.player.step()
+
+    explorer.close()
+    assert len(titles) > 5
+    assert "about" in titles[0]
+    assert titles[-1].startswith("6 minibatches a panel")

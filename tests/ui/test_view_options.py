@@ -1,0 +1,65 @@
+"""What people set: selectors with room for the longest name, tools in the colours of the theme, settings in order."""
+
+from __future__ import annotations
+
+import panel_material_ui as pmui
+import param
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.ui.inputs.method_settings import Settings
+from gpexplorer.ui.inputs.view_options import FRAME, WIDTHS, options
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.drawing.saving import ICON
+from gpexplorer.views.runs.convergence import Convergence
+
+
+class Choice(param.Parameterized):
+    """A view as far as its widgets go."""
+
+    short = param.Selector(default="a", objects=["a", "bc"])
+    long = param.Selector(default="a", objects=["a", "a hyperparameter"])
+    longest = param.Selector(default="a", objects=["a", 60 * "b"])
+
+
+def test_a_selector_has_room_for_its_longest_name():
+    view = Choice()
+    box = options(lambda: view, 1, lambda: None)
+
+    assert box is not None
+    short, long, longest = (widget.width for widget in box if isinstance(widget, pmui.Select))
+    assert (short, longest) == WIDTHS
+    assert short < long < longest
+    assert long > FRAME + 8 * len("a hyperparameter")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_tools_lie_on_the_paper_of_the_theme(theme: str):
+    run = gpx.Spec("cg", {"learn": False}, data={"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3}).open()
+    run.finish(steps=3)
+    view = Convergence()
+    assert view.applies(run)
+    live = Live(view, view.data(run, len(run.trace) - 1), theme)
+
+    papers = {theme: live.figure.background_fill_color}
+    live.set_theme(other := "dark" if theme == "light" else "light")
+    papers[other] = live.figure.background_fill_color
+
+    assert papers["light"] != papers["dark"]
+    assert live.figure.toolbar.styles["background-color"] == papers[other]
+    assert live.figure.toolbar.styles["min-width"] == "220px"
+
+
+def test_the_address_of_the_icon_survives_being_quoted_once_more():
+    assert not {"#", "%"} & set(ICON)
+
+
+def test_a_methods_own_settings_stand_above_those_of_its_family():
+    shown = Settings(gpx.methods["pcg"], {}, lambda: None)
+    named = {id(widget): name for name, widget in shown.widgets.items()}
+
+    rank, _, folded = shown.__panel__()
+    assert named[id(rank)] == "rank"
+    names = [named[id(widget)] for widget in folded[0]]
+    assert names[:3] == ["root", "mixed", "refresh"]
+    assert {"learn", "tolerance", "cache"} < set(names[3:])

@@ -1,0 +1,163 @@
+"""The eigenfunction family's pictures: they draw and follow, and their numbers are those of dense algebra."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer import views
+from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.runs import Run
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.eigenfunctions import step_time
+from gpexplorer.views.eigenfunctions.covariance_matrix import errors
+
+SETTINGS = {"num_eigenfunctions": 12, "grid_points": 5, "subset": 25, "evaluations": 3}
+CHAINS = {"chains": 3, "per_step": 6, "warm_up": 2, "thin": 2, "samples": 6}
+
+
+@cache
+def played(method: str, d: int) -> Run:
+    rows = {"name": "hypercube", "n": 80, "d": d, "noise": 0.2, "seed": 3}
+    run = gpx.Spec(method, SETTINGS | (CHAINS if method == "grief-mcmc" else {}), data=rows).open()
+    run.finish(steps=10)
+    return run
+
+
+def view(run: Run, key: str) -> views.View:
+    return next(found for found in views.for_run(run) if found.key == key)
+
+
+def test_every_picture_of_the_chains_draws_its_start_and_follows():
+    run = played("grief-mcmc", 2)
+    found = [one for one in views.for_run(run) if one.family == "eigenfunctions"]
+    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {one.key for one in found}
+    for one in found:
+        live = Live(one, one.data(run, 0))
+        live.update(one.data(run, len(run.trace) - 1))
+        assert live.figure.xaxis[0].axis_label
+        assert live.figure.yaxis[0].axis_label
+
+
+def test_a_curve_is_its_eigenfunction_and_the_rank_moves_it():
+    run = played("grief", 1)
+    state, train = run.trace[-1].step.state, run.problem.train
+    grid = Grid(run.problem.kernel, train.X, 5)
+    one = view(run, "grief-eigenfunctions")
+    line = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), 200).double()[:, None]
+    Phi = grid.features(state.theta, line, grid.spectrum(state.theta, 5).made_of)
+
+    layers = one.data(run, len(run.trace) - 1)
+    np.testing.assert_allclose(layers["phi2"]["y"], Phi[:, 1], atol=1e-6)
+
+    one.rank = 3
+    np.testing.assert_allclose(one.data(run, len(run.trace) - 1)["phi1"]["y"], Phi[:, 2], atol=1e-6)
+    x = layers["phi1"]["x"].to_numpy()
+    assert x[0] < float((train.X * train.scale.x_sd + train.scale.x_mean).min()) < x[-1]
+
+
+def test_errors_against_p_are_those_of_every_matrix():
+    rng = torch.Generator().manual_seed(0)
+    F = torch.randn(6, 9, generator=rng, dtype=torch.float64)
+    K = F.T @ F + 0.1 * torch.eye(9, dtype=torch.float64)
+
+    wanted = [float((K - F[:p].T @ F[:p]).norm() / K.norm()) for p in range(1, 7)]
+
+    np.testing.assert_allclose(errors(K, F), wanted, rtol=1e-9)
+
+
+def test_the_grid_is_no_better_than_the_best_and_the_rebuilt_matrix_has_the_error_it_says():
+    run = played("grief", 2)
+    layers = view(run, "grief-error").data(run, 9)
+    assert (layers["grid"]["y"] >= layers["best"]["y"] - 1e-9).all()
+    assert (np.diff(layers["best"]["y"]) <= 1e-12).all()
+
+    frame = view(run, "grief-covariance").data(run, 9)["map"]
+    values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(60, -1)
+    exact, rebuilt = values[:, :60], values[:, -60:]
+    error = np.linalg.norm(exact - rebuilt) / np.linalg.norm(exact)
+    assert f"{error:.2g}" in frame.attrs["title"]
+
+
+def test_chains_drawn_are_the_draws_kept_and_weights_their_moments():
+    run = played("grief-mcmc", 2)
+    state = run.trace[-1].step.state
+    chains, weights = view(run, "grief-chains"), view(run, "grief-weights").data(run, len(run.trace) - 1)
+
+    chains.watched = "log weight 1"
+    layers = chains.data(run, len(run.trace) - 1)
+
+    assert len(layers) == 3
+    np.testing.assert_allclose(layers["chain2"]["y"], state.watched[1, :, 2])
+    assert layers["chain1"].attrs["title"] == "sampling"
+    np.testing.assert_allclose(weights["mean"]["y"] * np.log(10), state.moments.weight)
+    low, high = weights["prior"].loc[0, ["lower", "upper"]]
+    assert low < 0 < high
+    assert f"{state.moments.size} draws" == weights["mean"].attrs["title"]
+
+
+def test_the_cost_of_a_step_is_measured_once_for_a_run_at_every_size_beside_the_set_up():
+    run = played("grief-mcmc", 2)
+    one = view(run, "grief-growth")
+    one.largest = 10_000
+
+    layers = one.data(run, 3)
+    again = one.data(run, len(run.trace) - 1)
+
+    assert layers["step"]["x"].tolist() == [1000, 3162, 10_000]
+    for name in ("once", "theta", "step"):
+        assert (layers[name]["y"] > 0.0).all()
+        assert layers[name]["y"].equals(again[name]["y"])
+    assert "12 eigenfunctions" in layers["step"].attrs["title"]
+    assert "3 chains" in layers["step"].attrs["title"]
+
+
+def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
+    run, sizes = played("grief-mcmc", 2), []
+    monkeypatch.setattr(step_time, "likelihood", lambda given, z: sizes.append((len(given.e), tuple(z.shape))))
+
+    step_time.measured(run, 3, 10_000)
+
+    assert len(set(sizes)) == 1
+
+
+def test_rows_beyond_the_grid_are_counted_over_the_predictions():
+    for method, d, name in (("grief", 3, "points"), ("grief-mcmc", 3, "points"), ("grief", 1, "mean")):
+        run = played(method, d)
+        fit = view(run, "fit")
+        assert run.split is not None
+        assert "title" not in fit.data(run, 1)[name].attrs
+
+        test, near = run.split.test, run.split.test.X.clone()
+        try:
+            test.X[:2] += 40.0
+            layers = view(run, "fit").data(run, 1)
+        finally:
+            test.X.copy_(near)
+
+        told = f"2 of {len(test)} rows lie beyond the grid: there the prior answers"
+        assert layers[name].attrs["title"] == told
+        assert fit.plot(layers) is not None
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_reach_of_the_grid_is_asked_for_once_a_run(d: int, monkeypatch: pytest.MonkeyPatch):
+    run, asked = played("grief", d), []
+    known = type(run.method).beyond
+
+    def beyond(method: Any, problem: Any, X: Any) -> Any:
+        asked.append(len(X))
+        return known(method, problem, X)
+
+    monkeypatch.setattr(type(run.method), "beyond", beyond)
+    fit = view(run, "fit")
+    for at in (0, 1, 1):
+        fit.data(run, at)
+
+    assert run.split is not None
+    assert asked == [len(run.split.test)]

@@ -1,0 +1,86 @@
+"""The family's pictures as data frames, and drawn for every solver and sparse rival."""
+
+from __future__ import annotations
+
+import itertools
+
+import holoviews as hv
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer import Spec, methods, views
+from gpexplorer.linalg.randomness import generator
+from gpexplorer.runs.run import Run
+
+hv.extension("bokeh")
+MEMBERS = sorted(key for key in methods if methods[key].family == "exact")
+SMALL = {
+    "block": 6,
+    "chunk": 2,
+    "subset": 20,
+    "evaluations": 2,
+    "num_regressors": 6,
+    "growth": 2,
+    "pairs": 3,
+    "coarse": 4,
+}
+
+
+def run_of(method: str, d: int = 2, steps: int = 9) -> Run:
+    settings = {name: value for name, value in SMALL.items() if name in methods[method].param}
+    run = Spec(method, settings, data={"name": "hypercube", "n": 60, "d": d, "noise": 0.2}, kernel="se").open()
+    run.finish(steps=steps)
+    return run
+
+
+@pytest.mark.parametrize("method", MEMBERS)
+def test_every_picture_of_a_member_can_be_drawn(method: str) -> None:
+    run = run_of(method)
+    shown = views.for_run(run)
+    keys = {view.key for view in shown}
+    assert {"fit", "convergence", "hyperparameters"} <= keys
+    assert ("gbcd-gradient" in keys) == ("alpha" in methods[method].State._fields)
+    for view, at in itertools.product(shown, (0, 1, len(run.trace) - 1)):
+        layers = view.data(run, at)
+        assert all(np.isfinite(frame.select_dtypes("number").to_numpy()).all() for frame in layers.values())
+        assert view.plot(layers) is not None
+
+
+@pytest.mark.parametrize("method", ["gbcd", "cg"])
+def test_the_histogram_counts_every_pair_of_the_correlations_that_numpy_finds(method: str) -> None:
+    run = run_of(method, steps=14)
+    [view] = [view for view in views.for_run(run) if view.key == "gbcd-correlation"]
+    view.window, view.neighbours = 8, 5
+    records = [record.step.state for record in run.trace[7:15]]
+    train, theta = run.problem.train, records[-1].theta
+    A = run.problem.kernel(theta, train.X, train.X) + float((2 * theta[-1]).exp()) * torch.eye(len(train))
+    g = np.stack([(A @ state.alpha - train.y).numpy() for state in records])
+    centres = torch.randperm(len(train), generator=generator(0, "correlations"))[:20]
+    expected = []
+    for i in centres.tolist():
+        distance = np.linalg.norm((train.X - train.X[i]).numpy(), axis=1)
+        near = [j for j in np.argsort(distance)[1:6] if min(g[:, i].std(), g[:, j].std()) > 1e-8]  # not the coarse rows
+        expected += [np.corrcoef(g[:, i], g[:, j])[0, 1] for j in near]
+
+    found = view.data(run, 14)["near"]
+
+    shares = np.histogram(expected, np.linspace(-1, 1, 41))[0] / len(expected)
+    np.testing.assert_allclose(found["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may sit on an edge
+    assert found["y"].sum() / 2 == pytest.approx(1.0)
+    assert "neighbours" in found.attrs["title"]
+    assert view.data(run, 0)["near"]["y"].sum() == 0.0
+
+
+def test_gains_are_those_that_the_step_reports() -> None:
+    run = run_of("gbcd", steps=6)
+    [view] = [view for view in views.for_run(run) if view.key == "gbcd-gains"]
+    gains = run.trace[6].step.info.gains.numpy()
+
+    rows = view.data(run, 6)["rows"]
+
+    assert len(gains) == 6
+    np.testing.assert_allclose(10 ** rows["y"].to_numpy(), gains)
+    assert rows["x"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert "in all" in rows.attrs["title"]
+    assert view.data(run, 0)["rows"].empty

@@ -1,0 +1,96 @@
+"""The family's own pictures: scores over the plane and by rank, the lives of points, and what polishing leaves."""
+
+from __future__ import annotations
+
+import holoviews as hv
+import numpy as np
+import pytest
+from scipy import stats
+
+from gpexplorer import Spec, views
+from gpexplorer.runs import Run
+from gpexplorer.views.inducing.survival import lives
+
+hv.extension("bokeh")
+
+
+def played(d: int, steps: int = 14, **settings: object) -> Run:
+    rows = {"name": "hypercube", "n": 70, "d": d, "noise": 0.2, "seed": 2}
+    held = {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4} | settings
+    run = Spec("cholqr", held, data=rows).open()
+    run.finish(steps=steps)
+    return run
+
+
+def view(run: Run, key: str) -> views.View:
+    return next(view for view in views.for_run(run) if view.key == key)
+
+
+@pytest.mark.parametrize("colour", ["exact", "predicted"])
+@pytest.mark.parametrize("d", [2, 5])
+def test_scores_colour_the_rows_where_they_lie(d: int, colour: str) -> None:
+    run = played(d)
+    landscape = view(run, "landscape")
+    landscape.colour = colour
+    layers = landscape.data(run, 13)
+
+    exact, train = layers["exact"], run.problem.train
+    assert np.array_equal(exact["value"], exact["exact" if colour == "exact" else "approx"])
+    X = (train.X * train.scale.x_sd + train.scale.x_mean).numpy()
+    if d == 2:
+        assert np.allclose(exact[["x", "y"]], X[exact["row"]])
+    else:
+        scaled = train.X.numpy() - train.X.numpy().mean(0)
+        first = np.linalg.svd(scaled, full_matrices=False)[2][:2]
+        assert np.allclose(np.abs(exact[["x", "y"]]), np.abs(scaled[exact["row"]] @ first.T))
+        assert "principal component 1" in exact.attrs["xlabel"]
+    best = exact.loc[exact["value"].idxmax(), ["x", "y"]]
+    assert np.allclose(layers["best"].to_numpy(float), best.to_numpy(float))
+    assert landscape.plot(layers) is not None
+
+
+def test_ranks_count_from_the_best_and_agree_with_the_correlation() -> None:
+    run = played(5)
+    landscape = view(run, "landscape")
+    landscape.show = "ranks"
+    exact = landscape.data(run, 13)["exact"]
+
+    assert exact.loc[exact["exact"].idxmax(), "y"] == 1.0
+    assert exact.loc[exact["approx"].idxmax(), "x"] == 1.0
+    found = stats.pearsonr(exact["x"], exact["y"]).statistic
+    assert f"rank correlation {found:.2f}" in exact.attrs["title"]
+
+
+def test_lives_begin_and_end_where_a_slow_walk_says() -> None:
+    sets = [np.array(rows) for rows in ([7, 3], [7, 3, 5], [2, 3, 5], [2, 3, 7], [7, 3, 7])]
+    begin, end, alive = lives(sets)
+    found = sorted(zip(begin.tolist(), end.tolist(), alive.tolist(), strict=True))
+    assert found == [(0, 2, False), (0, 4, True), (1, 3, False), (2, 4, False), (3, 4, True), (4, 4, True)]
+
+
+@pytest.mark.parametrize("method", ["cholqr", "titsias"])
+def test_every_step_has_as_many_lives_as_points(method: str) -> None:
+    run = played(3, steps=25) if method == "cholqr" else Spec("titsias", {"num_inducing": 5}, data="friedman1").open()
+    run.finish(steps=9)
+    last = len(run.trace) - 1
+    layers = view(run, "survival").data(run, last)
+    both = [layers[name] for name in ("gone", "alive")]
+    for at in range(last + 1):
+        lived = sum(int(((f["x0"] <= at) & ((f["x1"] > at) | (name == "alive"))).sum())
+                    for name, f in zip(("gone", "alive"), both, strict=True))  # fmt: skip
+        assert lived == len(run.trace[at].step.state.inducing)
+    assert len(layers["epochs"]) == run.trace[last].step.state.epoch
+    assert view(run, "survival").plot(layers) is not None
+
+
+def test_a_polished_state_has_no_swap_to_score() -> None:
+    run = played(2, steps=20, max_epochs=1, polish=8, learn=False)
+    last = len(run.trace) - 1
+    assert run.trace[last].step.state.Z is not None
+    landscape = view(run, "landscape")
+    layers = landscape.data(run, last)
+    assert "left their rows" in layers["exact"].attrs["title"]
+    assert landscape.plot(layers) is not None
+    assert landscape.clicked(run, last, 0.0, 0.0) is None
+    moves = view(run, "swaps").data(run, last)["inducing"]
+    assert len(moves) == 0

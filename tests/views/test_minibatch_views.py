@@ -1,0 +1,193 @@
+"""The family's pictures draw and follow, and the microscope finds the bias where it is."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from bokeh.models import ColumnDataSource
+
+import gpexplorer as gpx
+from gpexplorer import views
+from gpexplorer.methods.minibatches.exact_likelihood import exact
+from gpexplorer.methods.minibatches.model import Model
+from gpexplorer.methods.minibatches.studies.gradient_spread import look
+from gpexplorer.methods.minibatches.studies.gradient_study import course
+from gpexplorer.runs import Run
+from gpexplorer.views.drawing.live import Live
+from oracles_minibatches import method, problem
+
+SETTINGS = {"width": 8, "batch_size": 16, "minibatches": 4, "evaluate_every": 2, "epochs": 6}
+
+
+@cache
+def played(key: str) -> Run:
+    run = gpx.Spec(key, SETTINGS, data={"name": "hypercube", "n": 80, "d": 3, "noise": 0.2, "seed": 3}).open()
+    run.finish(steps=8)
+    return run
+
+
+@pytest.mark.parametrize("key", ["scgd", "minimax"])
+def test_every_picture_draws_its_start_and_follows(key: str):
+    run = played(key)
+    found = [one for one in views.for_run(run) if one.family == "minibatches"]
+    assert {one.key.removeprefix("stochastic-") for one in found} == {
+        "estimate",
+        "gap",
+        "gradients",
+        "batches",
+        "features",
+    }
+    for one in found:
+        live = Live(one, one.data(run, 0))
+        live.update(one.data(run, len(run.trace) - 1))
+        assert live.figure.xaxis[0].axis_label
+        assert live.figure.yaxis[0].axis_label
+
+
+def view(run: Run, key: str) -> views.View:
+    return next(found for found in views.for_run(run) if found.key == key)
+
+
+def test_exact_points_are_the_likelihood_of_their_records():
+    run = played("scgd")
+    layers = view(run, "stochastic-estimate").data(run, len(run.trace) - 1)
+    record = next(one for one in run.trace if one.step.info.phase == "learn")
+
+    with torch.no_grad():
+        value = exact(Model(run.method, run.problem), record.step.state.theta).value
+
+    assert layers["exact"]["y"].iloc[0] == pytest.approx(value)
+    assert len(layers["estimate"]) >= len(layers["exact"]) > 1
+
+
+def test_the_features_are_centred_and_coloured_in_the_units_of_the_file():
+    run = played("scgd")
+    frame = view(run, "stochastic-features").data(run, 3)["rows"]
+    scale = run.problem.train.scale
+    assert scale is not None
+
+    assert abs(frame["x"].mean()) < 1e-9
+    assert frame["x"].var() >= frame["y"].var()
+    expected = run.problem.train.y * scale.y_sd + scale.y_mean
+    np.testing.assert_allclose(np.sort(frame["value"]), np.sort(expected))
+    assert np.corrcoef(frame["x"], frame["value"])[0, 1] >= 0.0
+
+
+def test_the_multiplier_is_drawn_where_the_gap_is_known():
+    run = played("minimax")
+    layers = view(run, "stochastic-gap").data(run, len(run.trace) - 1)
+    sizes = [float(one.step.state.matrices[1].norm()) for one in run.trace if np.isfinite(one.step.info.gap)]
+
+    np.testing.assert_allclose(10 ** layers["multiplier"]["y"], sizes)
+    assert len(layers["gap"]) == len(layers["multiplier"]) > 1
+    assert max(sizes) <= 1.0 + 1e-12
+    run = played("scgd")
+    assert view(run, "stochastic-gap").data(run, 3)["multiplier"].empty
+    assert "take a step" in view(run, "stochastic-gap").data(run, 0)["gap"].attrs["title"]
+
+
+def test_colours_follow_the_rows_that_are_shown():
+    run = played("scgd")
+    shown = view(run, "stochastic-features")
+    live = Live(shown, shown.data(run, 0))
+
+    live.update(shown.data(run, 3))
+
+    source = next(one for one in live.figure.select({"type": ColumnDataSource}) if one.name == "rows")
+    np.testing.assert_array_equal(source.data["color"], shown.data(run, 3)["rows"]["value"])
+
+
+def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: pytest.MonkeyPatch):
+    run = played("scgd")
+    shown = view(run, "stochastic-batches")
+    shown.minibatches = 12
+    before, after = shown.data(run, 0), shown.data(run, 5)
+
+    assert "take a step" in before["minimax"].attrs["title"]
+    assert before["panels"]["size"].tolist() == [8, 32]
+    for key in ("minimax", "scgd", "bsgd"):
+        assert before[key].empty
+        assert after[key]["y"].isna().sum() == 2  # a line ends with its panel
+    starts = {key: after[key].groupby(np.floor(after[key]["x"]))["y"].first() for key in ("scgd", "bsgd")}
+    np.testing.assert_allclose(starts["scgd"], starts["bsgd"])
+    assert starts["scgd"].nunique() == 1
+    assert after["scgd"]["y"].iloc[1] != after["bsgd"]["y"].iloc[1]
+    monkeypatch.setattr(views.minibatches.batch_sizes, "course", lambda *_: pytest.fail("studied again"))
+    assert shown.data(run, 8) is after
+
+
+def test_a_course_that_diverges_ends_there():
+    wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4)
+
+    found = course(wild, problem(), 12, 4)
+
+    assert [done for done, value in found if value is not None] == [0]
+
+
+def test_a_study_can_be_left_after_any_minibatch_and_says_how_long_the_rest_takes():
+    run = played("scgd")
+    whole, parts = view(run, "stochastic-batches"), view(run, "stochastic-batches")
+    whole.minibatches = parts.minibatches = 6
+    wanted, parts.patience = whole.data(run, 5), 0.0
+
+    calls, titles = 0, []
+    while not calls or parts.unfinished(run, 5):
+        found, calls = parts.data(run, 5), calls + 1
+        titles.append(found["minimax"].attrs["title"])
+
+    assert calls == 3 * 2 * 7 + 1  # each method in each panel: the start and six minibatches
+    assert titles[0].startswith("0% of the minibatches done, about ")
+    assert re.match(r"50% of the minibatches done, about \d+ s to go", titles[calls // 2])
+    assert titles[-1] == wanted["minimax"].attrs["title"]
+    for key in ("minimax", "scgd", "bsgd"):
+        pd.testing.assert_frame_equal(found[key], wanted[key])
+    assert not parts.unfinished(run, 0)
+
+
+def test_the_microscope_finds_bias_only_where_it_is():
+    at = problem(n=120, noise=0.5)
+    theta = Model(method("scgd"), at).matched(Model(method("scgd"), at).start())
+
+    seen = {key: look(method(key, batch_size=8), at, theta, 300) for key in ("minimax", "scgd", "bsgd")}
+
+    assert seen["minimax"].bias < 0.1 * seen["minimax"].sd
+    assert seen["bsgd"].bias > 3.0 * seen["minimax"].bias
+    assert float(seen["minimax"].along.mean()) == pytest.approx(1.0, abs=0.3)
+    all_rows = look(method("bsgd", batch_size=120), at, theta, 2)
+    assert all_rows.bias < 1e-6
+    assert all_rows.sd < 1e-6
+    assert look(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
+
+
+@pytest.mark.parametrize("channel", ["rmse", "snlp", "objective"])
+def test_the_held_out_error_is_drawn_against_epochs_and_seconds(channel: str):
+    run = played("scgd")
+    shown, table = view(run, "convergence"), run.table()
+    shown.channel = channel
+    for against, column in [("epoch", "epoch"), ("seconds", "seconds")]:
+        shown.against = against
+        series = shown.data(run, 3)["series"]
+        known = table[np.isfinite(table[channel]) & np.isfinite(table[column])]
+        assert len(series) > 1
+        np.testing.assert_array_equal(series[["x", "y"]], known[[column, channel]])
+    shown.against = "epoch"
+    assert shown.data(run, 3)["series"].attrs["xlabel"] == "epochs"
+    live = Live(shown, shown.data(run, 0))  # the start has no epoch
+    live.update(shown.data(run, 3))
+    assert live.figure.xaxis[0].axis_label == "epochs"
+
+
+def test_epochs_are_offered_where_a_method_counts_them_and_forgotten_where_it_does_not():
+    shown = view(played("scgd"), "convergence")
+    shown.against = "epoch"
+    other = gpx.Spec("ml", {"evaluations": 2}, data={"name": "hypercube", "n": 30, "d": 2, "noise": 0.2, "seed": 3})
+
+    assert shown.applies(other.open())
+
+    assert shown.against == "step"
+    assert "epoch" not in shown.param.against.objects

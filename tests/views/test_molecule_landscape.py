@@ -1,0 +1,87 @@
+"""Molecules on paper: as many lines as bonds, letters where no carbon is, the best candidates, clicks and sentences."""
+
+from __future__ import annotations
+
+import sys
+
+import holoviews as hv
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer import Spec, views
+from gpexplorer.methods.inducing.swapping.swap_landscape import landscape
+from gpexplorer.runs import Run
+from gpexplorer.views.inducing.molecule_landscape import ACROSS, structure
+
+hv.extension("bokeh")
+CHAINS = ["C" * a + end + "C" * b for a in range(1, 7) for b in range(4) for end in ("O", "N", "C(=O)")]
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    y = torch.tensor([0.8 * len(text) - 2.0 * text.count("O") for text in CHAINS], dtype=torch.float64)
+    settings = {"num_inducing": 8, "swaps_per_epoch": 6, "learn": False}
+    found = Spec("cholqr", settings, data="m", kernel="molecules").open(data=(CHAINS, y))
+    found.finish(steps=5)
+    return found
+
+
+def grid(run: Run) -> views.View:
+    return next(view for view in views.for_run(run) if view.key == "structures")
+
+
+@pytest.mark.parametrize(
+    ("smiles", "lines", "letters"),
+    [
+        ("CCO", 2, ("O",)),
+        ("C=O", 2, ("O",)),
+        ("C#N", 3, ("N",)),
+        ("c1ccccc1", 9, ()),
+        ("C", 0, ("C",)),
+        ("[Na+].[Cl-]", 0, ("Na", "Cl")),
+    ],
+)
+def test_a_structure_has_a_line_for_each_bond_of_a_bond(smiles: str, lines: int, letters: tuple[str, ...]) -> None:
+    found = structure(smiles)
+    assert found.bonds.shape == (lines, 4)
+    assert found.letters == letters
+    assert np.abs(found.bonds).max(initial=0.0) <= 0.5
+    if smiles == "c1ccccc1":
+        lengths = np.hypot(*(found.bonds[:, 2:] - found.bonds[:, :2]).T)
+        assert lengths == pytest.approx(np.full(9, lengths[0]))
+
+
+def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
+    state = run.trace[5].step.state
+    found = landscape(run.method, run.problem, state)
+    layers = grid(run).data(run, 5)
+    shown = layers["captions"]
+    assert shown["text"].iloc[0] == f"row {found.removed} goes out"
+    exact = found.exact.nan_to_num(nan=-torch.inf)
+    best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
+    assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)
+    X = run.problem.train.X
+    assert len(layers["bonds"]) == sum(len(structure(X[row]).bonds) for row in shown["row"])
+    assert grid(run).plot(layers) is not None
+
+
+def test_a_click_forces_the_molecule_of_its_cell(run: Run) -> None:
+    view = grid(run)
+    row = int(view.data(run, 5)["captions"]["row"].iloc[ACROSS + 1])
+    assert view.clicked(run, 5, 1.2, -0.9).info.proposed == row
+    assert view.clicked(run, 5, 0.1, 0.1) is None  # the one that goes out
+    assert view.clicked(run, 5, 9.0, 0.0) is None
+
+
+def test_text_that_is_no_molecule_has_no_grid_and_without_rdkit_a_sentence_says_why(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = Spec("cholqr", {"num_inducing": 4, "learn": False}, data="w", kernel="spectrum").open(
+        data=(["xyz!" + "ab" * k for k in range(12)], torch.arange(12.0))
+    )
+    assert "structures" not in {view.key for view in views.for_run(words)}
+    monkeypatch.setitem(sys.modules, "rdkit", None)
+    layers = grid(run).data(run, 5)
+    assert "gpexplorer[molecules]" in layers["captions"].attrs["title"]
+    assert grid(run).plot(layers) is not None

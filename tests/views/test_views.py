@@ -1,0 +1,158 @@
+"""Pictures as data frames, in the units of the file; and the fast path, which redraws nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from bokeh.models import ColumnDataSource
+
+import gpexplorer as gpx
+from gpexplorer import views
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.runs.calibration import coverage
+
+DATA = {1: {"name": "snelson-like", "n": 60}, 2: {"name": "sin-product", "n": 60}, 5: {"name": "hypercube", "n": 60}}
+
+
+def played(d: int = 1, steps: int = 25, **spec):
+    run = gpx.Spec(method="cholqr", settings={"num_inducing": 6}, data=DATA[d], kernel="se-ard", **spec).open()
+    for _ in range(steps + 1):
+        run.advance()
+    run.scores()
+    return run
+
+
+def view(run, key: str) -> views.View:
+    return next(found for found in views.for_run(run) if found.key == key)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_view_draws_its_start_and_follows_without_redrawing(d: int, theme: str) -> None:
+    run = played(d)
+    found = views.for_run(run)
+    assert {"fit", "convergence", "landscape", "terms", "hyperparameters", "calibration"} <= {v.key for v in found}
+    for one in found:
+        live = Live(one, one.data(run, 0), theme)
+        figure, sources = live.figure, set(live.figure.select({"type": ColumnDataSource}))
+        last = one.data(run, 25)
+        live.update(last)
+        assert live.figure is figure
+        assert set(figure.select({"type": ColumnDataSource})) == sources
+        named = {source.name: source for source in sources if source.name}
+        assert set(last) <= set(named)
+        for name, frame in last.items():
+            if len(frame) and {"x", "y"} <= set(frame) and not named[name].data.get("image"):
+                assert np.array_equal(named[name].data["x"], frame["x"])
+                assert np.array_equal(named[name].data["y"], frame["y"])
+        assert figure.xaxis[0].axis_label
+        assert figure.yaxis[0].axis_label
+
+
+def test_a_layer_without_rows_keeps_its_mark_in_the_legend() -> None:
+    run = played()
+    fit = view(run, "fit")
+    layers = fit.data(run, 0)
+    assert layers["proposed"].empty  # nothing is swapped at the start
+
+    live = Live(fit, layers)
+
+    source = next(s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "proposed")
+    assert np.isnan(source.data["x"]).tolist() == [True]
+    live.update(next(found for found in (fit.data(run, at) for at in range(26)) if len(found["proposed"])))
+    assert np.isfinite(source.data["x"]).all()
+    live.update(layers)
+    assert np.isnan(source.data["x"]).tolist() == [True]
+
+
+def test_steps_are_counted_in_whole_numbers() -> None:
+    run = played()
+    shown = view(run, "convergence")
+    assert Live(shown, shown.data(run, 3)).figure.xaxis[0].ticker.min_interval == 1
+    shown.against = "seconds"
+    assert Live(shown, shown.data(run, 3)).figure.xaxis[0].ticker.min_interval == 0
+
+
+def test_the_curve_is_in_the_units_of_the_file() -> None:
+    x = np.linspace(0.0, 6.0, 60)
+    near = pd.DataFrame({"x": x, "height": np.sin(2 * x)})
+    far = pd.DataFrame({"x": 100.0 * x + 5000.0, "height": 30.0 * np.sin(2 * x) - 700.0})
+    frames = []
+    for frame in (near, far):
+        run = gpx.Spec(method="cholqr", settings={"num_inducing": 6}, kernel="se", dtype="float64").open(data=frame)
+        for _ in range(20):
+            run.advance()
+        layers = view(run, "fit").data(run, 19)
+        assert layers["mean"].attrs["ylabel"] == "height"
+        inducing = run.trace[19].step.state.inducing.numpy()
+        split = gpx.data.load(frame)
+        assert np.allclose(layers["inducing"]["x"], split.train.X[inducing, 0])
+        assert np.allclose(np.sort(layers["test"]["y"]), np.sort(split.test.y))
+        prediction = run.posterior(19, of="y")(torch.tensor(layers["mean"]["x"].to_numpy())[:, None])
+        band = layers["band_y"]
+        assert np.allclose(layers["mean"]["y"], prediction.mean)
+        assert np.allclose(band["upper"] - band["lower"], 4 * prediction.var.sqrt())
+        assert (layers["band_f"]["upper"] <= band["upper"]).all()
+        frames.append(layers["mean"])
+    assert np.allclose(frames[1]["y"], 30.0 * frames[0]["y"] - 700.0, atol=1e-4)
+    assert np.allclose(frames[1]["x"], 100.0 * frames[0]["x"] + 5000.0)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 50.0)])
+def test_calibration_of_a_true_gaussian_is_the_diagonal(shift: float, scale: float) -> None:
+    rng = np.random.default_rng(0)
+    mean, sd = rng.normal(size=20_000) * scale + shift, scale * rng.uniform(0.5, 2.0, 20_000)
+    y = mean + sd * rng.standard_normal(20_000)
+    right, narrow = coverage(y, mean, sd**2), coverage(y, mean, (0.5 * sd) ** 2)
+    assert np.abs(right["y"] - right["x"]).max() < 0.02
+    assert (narrow["y"] < narrow["x"]).all()
+
+
+def test_convergence_against_each_axis_is_the_table() -> None:
+    run = played()
+    shown, table = view(run, "convergence"), run.table()
+    for against, column in [("step", "index"), ("seconds", "seconds"), ("entries", "entries")]:
+        shown.against, shown.channel = against, "objective"
+        series = shown.data(run, 25)["series"]
+        assert np.array_equal(series["x"], table[column][1:])  # the start has no objective
+        assert np.array_equal(series["y"], table["objective"][1:])
+        assert series.attrs["ylabel"] == "objective F [nat]"
+    shown.channel = "smse"
+    assert shown.data(run, 25)["series"]["y"].iloc[-1] == pytest.approx(run.scores()["smse"])
+
+
+def test_terms_add_up_and_paths_are_theta() -> None:
+    run = played(2)
+    table = run.table()
+    assert np.allclose(table["fit"] + table["logdet"] + table["trace"], table["objective"], equal_nan=True)
+    layers = view(run, "terms").data(run, 25)
+    assert layers["fit"]["y"].iloc[-1] == pytest.approx(table["fit"].iloc[-1] - table["fit"].iloc[1])
+    paths = view(run, "hyperparameters").data(run, 25)
+    assert list(paths) == list(run.problem.kernel.names)
+    assert paths["noise"]["y"].iloc[-1] == pytest.approx(float(run.trace[-1].step.state.theta[-1].exp()))
+
+
+def test_the_landscape_says_how_well_it_ranks() -> None:
+    run = played(2, steps=3)
+    layers = view(run, "landscape").data(run, 3)
+    exact = layers["exact"]
+    assert len(exact) == 54 - 6
+    rank = exact["approx"].corr(exact["exact"], method="spearman")
+    assert f"rank correlation {rank:.2f}" in exact.attrs["title"]
+    at_pivots = layers["pivots"]
+    assert np.allclose(at_pivots["approx"], at_pivots["exact"], atol=1e-3)  # a pivot's score is exact
+
+
+def test_swaps_are_the_accepted_ones() -> None:
+    run = played(5)
+    moves = view(run, "swaps").data(run, 25)["moves"]
+    accepted = [r for r in run.trace if r.step.info.accepted]
+    assert len(moves) == len(accepted) > 0
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    run = played()
+    shown = view(run, "hyperparameters")
+    assert Live(shown, shown.data(run, 3)).figure.yaxis[0].formatter.format == "%.3g"

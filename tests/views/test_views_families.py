@@ -1,0 +1,84 @@
+"""The pictures of the other families: they draw, they follow, and their numbers are those of dense algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gpexplorer as gpx
+from gpexplorer import views
+from gpexplorer.runs import Run
+from gpexplorer.views.drawing.live import Live
+
+SETTINGS = {
+    "gbcd": {"block": 8, "chunk": 2, "subset": 25, "evaluations": 4},
+    "grief": {"num_eigenfunctions": 12, "grid_points": 5, "subset": 25, "evaluations": 4},
+}
+
+
+def played(method: str, d: int, **settings: Any) -> Run:
+    rows = {"name": "hypercube", "n": 80, "d": d, "noise": 0.2, "seed": 3}
+    run = gpx.Spec(method, SETTINGS[method] | settings, data=rows).open()
+    for _ in range(9):
+        run.advance()
+    return run
+
+
+def view(run: Run, key: str) -> views.View:
+    return next(found for found in views.for_run(run) if found.key == key)
+
+
+@pytest.mark.parametrize("d", [1, 2, 4])
+@pytest.mark.parametrize("method", sorted(SETTINGS))
+def test_every_picture_draws_its_start_and_follows(method: str, d: int):
+    run = played(method, d)
+    found = views.for_run(run)
+    assert any(one.family == method for one in found)
+    for one in found:
+        live = Live(one, one.data(run, 0))
+        live.update(one.data(run, 8))
+        assert live.figure.xaxis[0].axis_label
+        assert live.figure.yaxis[0].axis_label
+
+
+def test_the_gradient_drawn_is_the_gradient():
+    run = played("gbcd", 1, conjugate=0)  # a step along the last ones moves the block's gradient off nought again
+    state, train = run.trace[8].step.state, run.problem.train
+    A = run.problem.kernel(state.theta, train.X, train.X) + torch.exp(2 * state.theta[-1]) * torch.eye(
+        len(train), dtype=train.y.dtype
+    )
+    g = (A @ state.alpha - train.y).abs()
+
+    layers = view(run, "gbcd-gradient").data(run, 8)
+
+    assert np.allclose(10 ** layers["rows"]["y"], g.clamp_min(1e-12), rtol=1e-8)
+    assert len(layers["active"]) == 8
+    assert float(10 ** layers["active"]["y"].max()) < 1e-9
+
+
+def test_the_spectrum_drawn_is_the_grids():
+    run = played("grief", 2)
+    layers = view(run, "grief-spectrum").data(run, 8)
+    theta = run.trace[8].step.state.theta
+
+    values = np.concatenate([layers["kept"]["y"], layers["dropped"]["y"]])
+
+    assert len(layers["kept"]) == 12
+    assert (np.diff(values) <= 1e-12).all()
+    assert layers["noise"]["y"][0] == pytest.approx(float(2 * theta[-1]) / np.log(10))
+
+
+def test_an_eigenfunction_turned_off_leaves_the_mean_and_all_as_found_leave_it_alone():
+    run = played("grief", 1)
+    mixer = view(run, "grief-mixer")
+    begin = mixer.data(run, 8)
+    assert np.allclose(begin["found"]["y"], begin["mixed"]["y"])
+    posterior = run.posterior(8)(torch.tensor(begin["found"]["x"].to_numpy())[:, None])
+    assert np.allclose(begin["found"]["y"], posterior.mean, atol=1e-6)
+
+    mixer.first = -4.0
+
+    assert np.abs(mixer.data(run, 8)["mixed"]["y"] - begin["mixed"]["y"]).max() > 0.01
