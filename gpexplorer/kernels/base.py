@@ -110,7 +110,7 @@ class Covariance(ABC):
     ) -> Float[Tensor, " p"] | None:
         """Gradient [p] of u'K z in theta from K = k(theta, X, Z) alone, sides = (u [n], z [m]).
 
-        None where the slope takes more than the covariances themselves; `theta_gradient_bilinear` computes what it takes.
+        None where the gradient needs more than the covariances; `theta_gradient_bilinear` then computes the rest.
         """
         return None
 

@@ -163,7 +163,8 @@ def add_slopes(
 
         d / d log l_q = sum_ij W_ij (z_iq - x_jq)^2 / l_q^2,    d / d z_i = sum_j W_ij (x_j - z_i) / l^2
 
-    The slope in its log sd, 2 sum G K, is left to the caller, who has it as a trace. Others: `theta_gradient` and autograd.
+    The derivative in its log sd, 2 sum G K, is left to the caller, who has it as a trace. Other kernels use
+    `theta_gradient` and autograd.
     """
     Z, X = pair
     if not _simple(kernel):
