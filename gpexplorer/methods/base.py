@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import param
 
@@ -32,7 +32,7 @@ class Method(param.ParameterizedABC):
 
     own_kernel: ClassVar[bool] = False  # whether its features take the place of the problem's kernel
 
-    map: Callable[..., Iterable[Any]] = map  # how independent pieces of work are done; a cluster's takes its place
+    map: Callable[..., Iterable[Any]] = map  # does independent pieces of work; see `with_mapper` for a cluster
 
     seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")
 
@@ -43,6 +43,24 @@ class Method(param.ParameterizedABC):
         if cls.key in registry:
             raise TypeError(f"method key {cls.key!r} is taken by {registry[cls.key].__qualname__}")
         registry[cls.key] = cls
+
+    def with_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Self:
+        """Return a copy of this method whose independent pieces of work are done by `mapper`.
+
+        Parameters
+        ----------
+        mapper : callable
+            It is called as the builtin `map` is: a function and one iterable per argument. The results come in the
+            order of the pieces. `gpexplorer.runs.studies.cluster.mapped` makes one for a Dask scheduler.
+
+        Returns
+        -------
+        Method
+            A method with the same settings. The method itself does not change.
+        """
+        copy = type(self)(**self.param.values())
+        copy.map = mapper
+        return copy
 
     @abstractmethod
     def steps(self, problem: Problem, resume: Any = None) -> Steps:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,24 @@ class Run:
         if len(self.trace) and self.outcome and self.outcome.reason != "failed":
             self.scores()
         return self.outcome or stopped(self.done)
+
+    @contextmanager
+    def using_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Iterator[None]:
+        """Do the independent pieces of the method's steps by `mapper` while the context lasts.
+
+        The method's generator is closed at both ends of the context. The next step continues from the last record.
+        """
+        own = self.method
+        self._exchange(own.with_mapper(mapper))
+        try:
+            yield
+        finally:
+            self._exchange(own)
+
+    def _exchange(self, method: Method) -> None:
+        with self._busy:
+            self._abandon()
+            self.method = method
 
     def stop(self) -> None:
         """Ask the run to end before its next step; `finish` or `advance` can take it up again later."""

@@ -172,3 +172,24 @@ def test_a_fork_shares_its_past_and_repeats_or_changes_its_future():
     assert not torch.equal(other.trace[8].step.state.alpha, run.trace[8].step.state.alpha)
     assert len(run.trace) == 9
     assert again.trace[3].seconds < again.trace[4].seconds
+
+
+def test_a_mapper_replaces_the_methods_own_for_as_long_as_it_is_asked_and_no_longer():
+    run, calls = toy_run(), list[Any]()
+
+    def mapper(function: Any, *pieces: Any) -> Any:
+        calls.append(function)
+        return map(function, *pieces)
+
+    own = run.method
+    run.advance()
+    with run.using_mapper(mapper):
+        assert list(run.method.map(abs, [-2])) == [2]
+        assert run.method.param.values() == own.param.values()
+        run.advance()
+    run.advance()
+
+    assert calls == [abs]
+    assert run.method is own
+    assert own.map is map
+    assert [record.index for record in run.trace] == [0, 1, 2]

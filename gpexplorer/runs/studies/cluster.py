@@ -38,7 +38,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def mapped(client: Any, ahead: int = AHEAD) -> Map:
-    """A `map` for `method.map`: pure functions of a module, on the client's workers, results in order as they come.
+    """Return a mapper for `Method.with_mapper`: pure functions run on the client's workers, results come in order.
 
     At most `ahead` pieces a thread of the workers are sent before their results are taken, and a tensor that is the
     same in every piece is sent once: what is in flight does not grow with the number of pieces.

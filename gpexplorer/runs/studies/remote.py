@@ -18,9 +18,5 @@ def working(run: Run, scheduler: str) -> Iterator[None]:
     if not scheduler:
         yield
         return
-    with connected(scheduler) as client:
-        run.method.map = mapped(client)
-        try:
-            yield
-        finally:
-            del run.method.map
+    with connected(scheduler) as client, run.using_mapper(mapped(client)):
+        yield

@@ -36,8 +36,8 @@ def client() -> Iterator[Any]:
 @pytest.mark.parametrize("key", list(SCHEMES))
 def test_folds_on_a_worker_give_the_numbers_of_this_process(key: str, client: Any):
     task = problem(1000.0)
-    here, there = (registry[key](**SETTINGS, **SCHEMES[key]) for _ in range(2))
-    there.map = mapped(client)
+    here = registry[key](**SETTINGS, **SCHEMES[key])
+    there = here.with_mapper(mapped(client))
 
     pairs = list(zip(islice(here.steps(task), 5), islice(there.steps(task), 5), strict=True))
 

@@ -84,8 +84,7 @@ def test_folds_are_pure_work_that_can_be_sent_away(key: str):
 
     method, task = registry[key](max_iterations=3), problem()
     here = list(method.steps(task))
-    method.map = elsewhere
-    there = list(method.steps(task))
+    there = list(method.with_mapper(elsewhere).steps(task))
 
     assert [step.info.objective for step in here[1:]] == [step.info.objective for step in there[1:]]
     assert torch.equal(here[-1].state.theta, there[-1].state.theta)

@@ -179,8 +179,8 @@ def test_products_done_elsewhere_are_the_same(key: str):
             for piece in zip(*pieces, strict=True)
         ]
 
-    method, here = (quick(key, cache=0.0, refresh=6, tolerance=1e-6) for _ in range(2))
-    method.map = elsewhere
+    here = quick(key, cache=0.0, refresh=6, tolerance=1e-6)
+    method = here.with_mapper(elsewhere)
     ours, theirs = (list(islice(one.steps(task), 25)) for one in (here, method))
 
     assert sent

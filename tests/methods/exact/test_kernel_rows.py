@@ -33,8 +33,8 @@ def client() -> Iterator[Any]:
 @pytest.mark.parametrize("key", ["gbcd", "cg", "pcg", "alternating-projections"])
 def test_on_a_cluster_the_steps_are_those_of_this_process(key: str, client: Any):
     task = wavy(n=300)
-    here, there = (quick(key, cache=0.0, refresh=3, coarse=10, tolerance=0.0) for _ in range(2))
-    there.map = mapped(client)
+    here = quick(key, cache=0.0, refresh=3, coarse=10, tolerance=0.0)
+    there = here.with_mapper(mapped(client))
 
     for ours, theirs in zip(islice(here.steps(task), 7), islice(there.steps(task), 7), strict=True):
         torch.testing.assert_close(theirs.state.alpha, ours.state.alpha, rtol=1e-12, atol=1e-12)
