@@ -19,15 +19,15 @@ from .inputs.presets import PRESETS
 HIDE = {"controls": "the controls", "panels": "the panels below"}
 
 
-class Asking(NamedTuple):
+class Request(NamedTuple):
     """A link, the key of the question it belongs to (or none), and which parts of the page are left out."""
 
     link: Link
-    ask: str = ""
+    question: str = ""
     hide: frozenset[str] = frozenset()
 
 
-def read(query: str, start: Spec) -> Asking:
+def read(query: str, start: Spec) -> Request:
     """What this query asks for, over `start`; what is wrong is put right with a sentence in the link. Never raises."""
     held = parse_qs(query.removeprefix("?"), keep_blank_values=True)
     ask, hide = _first(held, "ask"), [part for part in _first(held, "hide").split(",") if part]
@@ -40,10 +40,10 @@ def read(query: str, start: Spec) -> Asking:
     rest = urlencode(held, doseq=True)
     link = links.read(rest, begin.spec, pictures) if held else begin
     link = Link(link.spec, link.view or begin.view, link.at, (*said, *link.corrected))
-    return Asking(link, ask, frozenset(hide) & set(HIDE))
+    return Request(link, ask, frozenset(hide) & set(HIDE))
 
 
-def asked(start: Spec) -> Asking:
+def asked(start: Spec) -> Request:
     """What the address of this session asks for; `start` where it asks for nothing."""
     document = pn.state.curdoc
     request = document.session_context.request if document is not None and document.session_context else None

@@ -1,13 +1,12 @@
 """The explorer: data, kernel and settings on one side, a run that plays on the other.
 
-`Explorer(spec)` is a plain layout for a notebook cell; `shell.app` wraps the same parts in a page.
+`Explorer(spec)` is a plain layout for a notebook cell; `page.app` puts the same parts into a page of their own.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import panel as pn
@@ -15,7 +14,7 @@ import panel_material_ui as pmui
 
 from ..errors import GPExplorerError, SettingError
 from ..runs import Spec, Store
-from .address import Asking, read
+from .address import Request, read
 from .browser.batch import together
 from .browser.keys import HELP
 from .inputs.controls import Controls
@@ -23,178 +22,190 @@ from .inputs.data_source import Sources
 from .inputs.method_settings import SIZE
 from .inputs.presets import PRESETS
 from .inputs.question import question
-from .panels.notes import Notes
-from .panels.panel_list import folded
-from .panels.share_panel import Shown
-from .pictures.edits_by_hand import Changing
-from .pictures.picture_cards import Asked, Pictures
+from .panels.accordion import Below
+from .panels.compare_panel import ComparePanel
+from .panels.race_panel import RacePanel
+from .panels.scaling_panel import ScalingPanel
+from .panels.share_panel import Share
+from .pictures.html_export import sheet, written
+from .pictures.picture_cards import Pictures
 from .playback.draw_acknowledgement import Pulse
 from .playback.messages import Frame
-from .playback.open_run import Job, Opened
-from .playback.player import Player
+from .playback.open_run import Opened
 from .playback.status import Status
 from .playback.transport import Transport
+from .session import Session
 from .text.error_sentences import sentence
 from .theme import name as theme_name
 
-PERIOD = 60  # milliseconds between looks at the player
-SETTLE = 0.5  # seconds
+PERIOD = 60  # milliseconds between two looks for a new frame
+FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
 
-def resources() -> None:
-    """Load what the page needs from this machine."""
+def load_resources() -> None:
+    """Load the browser parts that the page needs; they come from this machine, not from the network."""
     pn.extension("katex", "tabulator", notifications=False)
 
 
 class Explorer(pn.viewable.Viewer):
-    """A run one can play: `Explorer()` or `Explorer(Spec(...))`, as a cell's last line or in an app."""
+    """A run that one can play, pause, rewind and change by hand.
+
+    Parameters
+    ----------
+    spec
+        What to open first; by default CholQR swaps on a one-dimensional data set.
+    data
+        Rows in memory (a `Split`, arrays or a data frame), where no data set name in the spec brings them.
+    store
+        Where runs and notes that a person keeps stay; the runs in it can be looked at. By default nothing is stored.
+    **params
+        Parameters of `panel.viewable.Viewer`.
+
+    Raises
+    ------
+    SettingError
+        Where `spec` is not a `Spec` or `store` is not a `Store`.
+
+    Examples
+    --------
+    As the last line of a notebook cell:
+
+    >>> import gpexplorer as gpx
+    >>> gpx.Explorer(gpx.Spec("cholqr", {"num_inducing": 16}, data="snelson-like"))  # doctest: +SKIP
+    """
 
     def __init__(self, spec: Spec | None = None, data: Any = None, store: Store | None = None, **params: Any) -> None:
-        """`data` are rows in memory (a Split, arrays, a table), where no name in the spec brings them.
-
-        With a `store`, runs that are kept stay there with their notes, and those in it can be looked at.
-        """
         if not isinstance(spec, Spec | None) or not isinstance(store, Store | None):
             raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or of a run its run.spec.")
         super().__init__(**params)
-        resources()
-        self.spec = spec or Spec(**START)
-        self.player = Player()
-        self.read = None if data is None else lambda _: data
-        self._opening, self._callback, self._waiting, self._ask = 0, None, "", ""
+        load_resources()
+        spec = spec or Spec(**START)
+        self._opening, self._callback, self._waiting = 0, None, ""
         self.status, self.pulse = Status(), Pulse()
-        self.notes = Notes(store, self.status.say)
-        self.transport = Transport(self.player, self.reset)
-        self.pictures = Pictures(self._asked())
-        self.shown = Shown(self.spec)
-        self.below = folded(self)
+        read_rows = None if data is None else lambda _: data
+        self.session = Session(spec, read_rows, store, report=self.status.report, adopt=self._adopt_spec)
+        self.transport = Transport(self.session.player, self.session.open)
+        self.pictures = Pictures(self.session)
+        self.below = self._panels()
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
-        self.sources = Sources(self.spec, self._choose_data, self.status.say, self._wait)
-        self.choices = Controls(self.spec, self._changed)
+        self.sources = Sources(spec, self.session.change_rows, self.status.say, self._wait)
+        self.choices = Controls(spec, self._controls_changed)
         self.presets = pmui.Select(
-            label="Begin with a question", options={"—": ""} | {one.question: key for key, one in PRESETS.items()},
+            label="Begin with a question",
+            options={"—": ""} | {preset.question: key for key, preset in PRESETS.items()},
             value="", searchable=True, **{**SIZE, "margin": (12, 10, 6, 10)},
         )  # fmt: skip
         self.presets.param.watch(self._choose_preset, "value")
-        self._finalizer = weakref.finalize(self, self.player.close)
+        self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
-        self._open(play=False)
+        self.session.open()
 
     @property
     def controls(self) -> list[Any]:
-        """What goes into a sidebar."""
+        """The parts of the sidebar."""
         return [self.presets, self.sources, self.choices]
 
     @property
     def top(self) -> list[Any]:
-        """What goes beside it, and is looked at first."""
+        """The parts that are looked at first: question, transport, status and the two pictures on top."""
         return [self.title, self.transport, self.status, self.pictures.top]
 
     @property
     def rest(self) -> list[Any]:
-        """What goes under that."""
+        """The parts under those: the pictures in tabs, and the panels."""
         return [self.pictures.tabs, self.below]
 
-    def adopt(self, asking: Asking) -> None:
-        """Show what an address asks for beside its spec: the step, the picture, and what had to be put right."""
-        link, self._ask = asking.link, asking.ask
+    def adopt(self, request: Request) -> None:
+        """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
+        link = request.link
+        self.session.question = request.question
         if link.at:
-            self.player.run_to(link.at)
+            self.session.player.run_to(link.at)
         self.pictures.first = link.view
-        self.below.visible = "panels" not in asking.hide
+        self.below.visible = "panels" not in request.hide
         if link.corrected:
             self.status.say(" ".join(link.corrected))
 
-    def choose(self, spec: Spec) -> None:
-        """Open this spec, and set the controls to it."""
-        self.spec, self.read = spec, None
-        self.choices.adopt(spec)
-        self.sources.adopt(spec)
-        self.status.hush()
-        self._open(play=False)
-
-    def reset(self) -> None:
-        """Open the run anew at step 0."""
-        self._open(play=False)
-
     def key(self, pressed: str) -> None:
-        """Do what a key stands for."""
+        """Carry out the command of this key."""
         if pressed == "?":
             self.status.say(HELP, "info")
         self.transport.key(pressed)
 
     def set_dark(self, dark: bool) -> None:
-        """Draw the figures for this theme."""
+        """Draw the figures for the dark theme, or for the light one."""
         with together():
             for part in (self.pictures, self.below):
                 part.set_theme(theme_name(dark))
 
     def start(self) -> None:
-        """Begin to look at the player; from now on the page follows it."""
+        """Begin to take frames from the player: from now on the page follows the run."""
         if self._callback is None:
             self._callback = pn.state.add_periodic_callback(self._drain, period=PERIOD)
 
+    def settle(self) -> None:
+        """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read."""
+        if self.pictures.drawn():
+            return
+        with self.pictures.hurried():
+            self._drain(wait=FIRST_PICTURE_WAIT)
+
     def close(self) -> None:
-        """End the thread and free the run; for a session that is over."""
+        """End all threads and free the run; for a session that is over."""
         callback, self._callback = self._callback, None
         if callback is not None and callback.running:
             callback.stop()
         self._finalizer()
         self.below.close()
-        self.read = None
+        self.session.close()
 
-    def _asked(self) -> Asked:
-        hand = Changing(self.player, lambda: self.transport.scrub.at, lambda: self.spec.data, self._changed)
-        return Asked(self.player.show, self.player.redraw, hand.click, hand.drag, hand.edit)
+    def _panels(self) -> Below:
+        session = self.session
+        return Below({
+            "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(session),
+            "Race: several methods on these rows, in turns": lambda: RacePanel(session),
+            "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
+            "Link, code and files": lambda: Share(session, self._export),
+        })  # fmt: skip
 
-    def _choose_data(self, data: Any, read: Any) -> None:
-        self.read = read
-        self._changed(data=data)
+    def _export(self, note: str) -> str:
+        """The pictures on the screen as one HTML file, under the question, the status line and this note."""
+        heading = [str(self.title.object), str(self.status.line.object), written(note)]
+        return sheet(self.session.screen.spec, heading, self.pictures.drawn(), self.pictures.theme)
+
+    def _adopt_spec(self, spec: Spec) -> None:
+        self.choices.adopt(spec)
+        self.sources.adopt(spec)
 
     def _choose_preset(self, event: Any) -> None:
         if event.new:
-            asking = read(f"ask={event.new}", Spec(**START))
-            self.choose(asking.link.spec)
-            self.adopt(asking)
+            request = read(f"ask={event.new}", Spec(**START))
+            self.session.choose(request.link.spec)
+            self.adopt(request)
 
-    def _changed(self, data: Any = None) -> None:
-        """A person chose something else: check it, and go on with it if it holds."""
+    def _controls_changed(self) -> None:
         try:
-            spec = self.choices.asked(self.spec if data is None else replace(self.spec, data=data))
+            spec = self.choices.asked(self.session.spec)
         except GPExplorerError as error:
             self.status.say(str(error))
             return
-        if (spec.method, spec.data) != (self.spec.method, self.spec.data):
-            self._ask = ""  # no longer what the question was about
-        self.spec = spec
-        self.status.hush()
-        self._open(play=self.transport.playing)
-
-    def _open(self, play: bool) -> None:
-        self.player.open(Job(self.spec, self.read), play)
+        self.session.change(spec)
 
     def _wait(self, what: str) -> None:
         self._waiting = what
         self.status.busy(what)
 
-    def settle(self) -> None:
-        """Draw the start before the page is sent, where the data are as quick to read as those it opens with."""
-        if self.pictures.drawn():
-            return
-        with self.pictures.hurried():
-            self._drain(wait=SETTLE)
-
     def _drain(self, wait: float = 0.0) -> None:
-        """Take what is new from the player; an error here becomes a sentence, never a dead page.
+        """Show the newest frame of the player; all changes of a frame are sent together.
 
-        All changes of a frame leave together.
+        An error becomes a message: an exception in a periodic callback would end the page's updates for ever.
         """
         if not (wait or self.pulse.free):
             return
         with together():
             self.below.update()
-            frame = self.player.take(wait)
+            frame = self.session.take(wait)
             if frame is None:
                 return
             try:
@@ -209,17 +220,16 @@ class Explorer(pn.viewable.Viewer):
             self._name_run(frame.opened)
             opened = frame.opened
             self.sources.describe(opened.rows, opened.test_rows, opened.inputs, opened.notes)
-        since = time.monotonic() - self.player.working_since if self.player.working_since else 0.0
+        working_since = self.session.player.working_since
         self.transport.update(frame)
         self.pictures.update(frame)
-        self.status.update(frame, since)
-        if frame.opened is not None and frame.facts is not None:
-            facts = frame.facts
-            self.shown = Shown(frame.opened.spec, facts.at, self.pictures.shown, facts.undo, frame.opened.key)
+        self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
+        self.session.show_view(self.pictures.open_tab)
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, opened: Opened | None) -> None:
-        self.title.object = question(self.spec, opened.rows if opened else None, self._ask)
+        session = self.session
+        self.title.object = question(session.spec, opened.rows if opened else None, session.question)
 
     def __panel__(self) -> Any:
         self.start()

@@ -9,13 +9,13 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..runs import Spec, Store
-from .address import Asking, asked
+from .address import Request, asked
 from .browser.batch import together
 from .browser.bokeh_fix import Mending
 from .browser.button_names import Naming
 from .browser.keys import Keys
 from .browser.tour import Tour
-from .explorer import START, Explorer, resources
+from .explorer import START, Explorer, load_resources
 from .prebuilt import Shelf
 from .text.error_sentences import record
 from .theme import CSS, THEME
@@ -26,11 +26,11 @@ shelf = Shelf()
 def app(store: Store | None = None) -> Any:
     """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
     try:
-        asking = asked(Spec(**START))
-        resources()
-        explorer = (shelf.take() if _is_plain(asking) else None) or Explorer(asking.link.spec, store=store)
-        explorer.adopt(asking)
-        return _page(explorer, "controls" not in asking.hide)
+        request = asked(Spec(**START))
+        load_resources()
+        explorer = (shelf.take() if _is_plain(request) else None) or Explorer(request.link.spec, store=store)
+        explorer.adopt(request)
+        return _page(explorer, "controls" not in request.hide)
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
@@ -55,9 +55,9 @@ def _settled(explorer: Explorer) -> Explorer:
     return explorer
 
 
-def _is_plain(asking: Asking) -> bool:
+def _is_plain(request: Request) -> bool:
     """Whether this is the page as it opens by itself."""
-    return asking.link.spec == Spec(**START) and not (asking.link.at or asking.link.view)
+    return request.link.spec == Spec(**START) and not (request.link.at or request.link.view)
 
 
 def _page(explorer: Explorer, controls: bool) -> pmui.Page:

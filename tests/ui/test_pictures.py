@@ -33,7 +33,7 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
 
     follow(explorer, "convergence", drawn=False)
     assert "Nothing to draw" in cards["convergence"]._place[0].object
-    explorer.player.step()
+    explorer.session.player.step()
     follow(explorer, "convergence", drawn=True)
     assert not len(cards["calibration"].card)
     explorer.close()
@@ -49,7 +49,7 @@ def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypat
     keys = list(explorer.pictures.pictures)
     explorer.pictures.tabs.active = keys.index("stochastic-batches") - picture_cards.ON_TOP
     explorer.pictures.pictures["stochastic-batches"].view.minibatches = 6
-    explorer.player.step()
+    explorer.session.player.step()
     titles: list[str] = []
 
     end = time.monotonic() + 30
@@ -61,7 +61,7 @@ def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypat
         if said and "take a step" not in said and said not in titles[-1:]:
             titles.append(said)
         if len(titles) == 3:
-            explorer.player.step()
+            explorer.session.player.step()
 
     explorer.close()
     assert len(titles) > 5

@@ -25,7 +25,7 @@ def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
     run.finish(steps=3)
     assert run.outcome.reason == "budget"
     assert asking.link.view in {view.key for view in for_run(run)}
-    assert PRESETS[key].question in question(asking.link.spec, 10, asking.ask)
+    assert PRESETS[key].question in question(asking.link.spec, 10, asking.question)
 
 
 def test_what_an_address_says_beside_its_question_wins():
@@ -43,7 +43,7 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     assert asking.link == links.Link(START)
 
     odd = read("v=1&ask=ruogh&hide=all&seed=-1", START)
-    assert odd.ask == ""
+    assert odd.question == ""
     assert odd.hide == set()
     said = " ".join(odd.link.corrected)
     assert "no question 'ruogh'" in said

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import holoviews as hv
 import panel as pn
@@ -13,15 +12,14 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...methods.base import registry
-from ...runs import Spec
 from ...runs.studies import comparison
 from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
 from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
 from ..pictures.chart import Chart
+from ..session import Session
 from ..text.escape import text
 from ..text.number_format import named
-from .notes import Notes
 from .run_table import Board
 from .sweep_panel import Sweeps
 
@@ -31,24 +29,15 @@ SMALL = {"size": "small", "margin": (6, 8)}
 NONE = "none"
 
 
-class Asks(NamedTuple):
-    """What the panel asks of the explorer: its run, to store it (a sentence), its Spec and rows, quiet, another run."""
-
-    finished: Callable[[], Finished | None]
-    store: Callable[[], str]
-    opened: Callable[[], tuple[Spec, Any]]
-    pause: Callable[[], None]
-    again: Callable[[Spec, int], None]
-
-
 class ComparePanel(pn.viewable.Viewer):
     """What was kept stays until it is forgotten or the session ends, and in the store where there is one."""
 
-    def __init__(self, asks: Asks, notes: Notes, **params: Any) -> None:
+    def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
-        self._asks, self._notes, self._count, self._read = asks, notes, 0, notes.version
+        notes = session.notes
+        self._session, self._notes, self._count, self._read = session, notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
-        self.sweeps = Sweeps(asks.opened, asks.pause, self.add)
+        self.sweeps = Sweeps(session, self.add)
         self._make_table()
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
@@ -68,13 +57,13 @@ class ComparePanel(pn.viewable.Viewer):
 
     async def keep_open(self, _: Any = None) -> None:
         """Put the open run, as far as it has come, beside the others, and into the store where there is one."""
-        run = self._asks.finished()
+        run = self._session.finished()
         if run is None or len(run.steps) < 2:
             self.note.object = "There is nothing to keep yet: play a few steps first."
             return
         self._count += 1
         self.add(f"{self._count}: {registry[run.spec.method].title}", run)
-        said = await asyncio.to_thread(self._asks.store)
+        said = await asyncio.to_thread(self._session.store_run)
         self.note.object = " ".join(filter(None, [self.note.object, text(said)]))
 
     async def look_back(self, _: Any = None) -> None:
@@ -201,7 +190,7 @@ class ComparePanel(pn.viewable.Viewer):
         elif not data_sets.is_named(run.spec.data):
             self.note.object = "Its rows were a file or in memory: open them first, then set the method."
         else:
-            self._asks.again(run.spec, int(run.last["steps"]))
+            self._session.choose(run.spec, int(run.last["steps"]))
 
     def _forget(self) -> None:
         for name in self.board.ticked:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from ...runs.studies.race import METRICS, Race
 from ...views.base import legend_cols
 from ...views.drawing.live import Live
 from ...views.runs.race_curves import Lanes
+from ..session import Session
 from ..text.escape import text
 from ..text.number_format import nbytes, number
 from .race_thread import Racer, Standing
@@ -35,11 +35,11 @@ td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }
 
 
 class RacePanel(pn.viewable.Viewer):
-    """Lanes on the rows that are open. `opened` gives the Spec and the rows in memory; `pause` quiets the explorer."""
+    """Lanes on the rows that are open in `session`."""
 
-    def __init__(self, opened: Callable[[], tuple[Spec, Any]], pause: Callable[[], None], **params: Any) -> None:
+    def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
-        self._opened, self._pause = opened, pause
+        self._session = session
         self._racer: Racer | None = None
         self._live: dict[str, Live] = {}
         self._theme = "light"
@@ -112,7 +112,7 @@ class RacePanel(pn.viewable.Viewer):
             racer.close()
 
     def _begin(self) -> None:
-        spec, read = self._opened()
+        spec, read = self._session.spec, self._session.read
         try:
             titles = {value: title for title, value in entrants().items()}
             specs = {titles[value]: _lane(spec, value) for value in self.methods.value or []}
@@ -120,7 +120,7 @@ class RacePanel(pn.viewable.Viewer):
         except GPExplorerError as error:
             self.note.object = text(str(error))
             return
-        self._pause()
+        self._session.pause()
         self.note.object = text(race.policy)
         self._draw(list(race.lanes))
         self._racer = Racer(race, float(self.seconds.value))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ...runs.studies.race import METRICS, Race
-from ..playback.shutdown import alive
+from ..playback.background_worker import BackgroundWorker
 from ..text.error_sentences import sentence
 
 MOMENTS = (1, 3, 10, 30)
@@ -26,16 +26,15 @@ class Standing(NamedTuple):
     over: bool
 
 
-class Racer:
+class Racer(BackgroundWorker):
     """One race, stepped by a thread that ends with it."""
 
     def __init__(self, race: Race, seconds: float) -> None:
+        super().__init__("gpexplorer-race")
         self.race, self._seconds = race, seconds
         self._playing, self._closed = threading.Event(), threading.Event()
         self._standing: Standing | None = None
-        self.thread = threading.Thread(target=self._work, name="gpexplorer-race", daemon=True)
-        self.thread.start()
-        alive.add(self)
+        self.start()
 
     @property
     def playing(self) -> bool:
@@ -70,7 +69,8 @@ class Racer:
             if lane.run is not None:
                 lane.run.stop()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Take turns while playing, until the race is over or `close`."""
         while self._playing.wait() and not self._closed.is_set():
             try:
                 lane = self.race.advance()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ import panel_material_ui as pmui
 import psutil
 
 from ...errors import GPExplorerError
-from ...runs import Spec
 from ...runs.studies.scaling_study import Scaling, axes
 from ...views.runs import scaling_chart as picture
 from ..pictures.chart import Chart
-from ..playback.shutdown import alive
+from ..playback.background_worker import BackgroundWorker
+from ..session import Session
 from ..text.error_sentences import sentence
 from ..text.escape import text
 from ..text.number_format import nbytes, span
@@ -26,21 +25,21 @@ NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p"
 CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
 
 
-class Measurer:
+class Measurer(BackgroundWorker):
     """A thread that measures size after size; `changed` is set after each."""
 
     def __init__(self, scaling: Scaling) -> None:
+        super().__init__("gpexplorer-scaling")
         self.scaling, self.changed, self.error = scaling, threading.Event(), ""
         self._closed = threading.Event()
-        self.thread = threading.Thread(target=self._work, name="gpexplorer-scaling", daemon=True)
-        self.thread.start()
-        alive.add(self)
+        self.start()
 
     def close(self) -> None:
         """End after the size under way."""
         self._closed.set()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Measure until all sizes are done, or `close`."""
         while not (self._closed.is_set() or self.scaling.over):
             try:
                 self.scaling.advance()
@@ -51,11 +50,11 @@ class Measurer:
 
 
 class ScalingPanel(pn.viewable.Viewer):
-    """One axis of the open method. `opened` gives its Spec, `pause` quiets the explorer meanwhile."""
+    """One axis of the method that is open in `session`."""
 
-    def __init__(self, opened: Callable[[], Spec], pause: Callable[[], None], **params: Any) -> None:
+    def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
-        self._opened, self._pause = opened, pause
+        self._session = session
         self._measurer: Measurer | None = None
         wide = {"size": "small", "margin": (6, 10)}
         self.axis = pmui.Select(
@@ -85,7 +84,7 @@ class ScalingPanel(pn.viewable.Viewer):
             self.close()
             self.go.param.update(label="Measure", icon="straighten")
             return
-        spec = self._opened()
+        spec = self._session.spec
         low, high = self.low.value or 1, self.high.value or 2
         sizes = np.unique(np.geomspace(low, max(high, low + 1), self.count.value or 5))
         try:
@@ -94,7 +93,7 @@ class ScalingPanel(pn.viewable.Viewer):
             known = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
             self.note.object = text(f"{error} Axes there are: {known}.")
             return
-        self._pause()
+        self._session.pause()
         self.note.object, self.table.object = "Each size is measured in a process of its own, a few seconds each.", ""
         self._measurer = Measurer(scaling)
         self.go.param.update(label="Stop", icon="stop")

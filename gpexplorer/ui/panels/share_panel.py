@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
@@ -18,9 +17,9 @@ from ...runs import link as links
 from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
 from ..address import HIDE, address
+from ..session import Screen, Session
 from ..text.escape import text
 from ..text.number_format import named
-from .notes import Notes
 
 WHERE = (
     "Stands in Compare while this page is open, and in the files you take along.",
@@ -29,28 +28,14 @@ WHERE = (
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
-class Shown(NamedTuple):
-    """What is on the screen: a spec, the step and the picture looked at, and whether a person's clicks led there."""
-
-    spec: Spec
-    at: int = 0
-    view: str = ""
-    by_hand: bool = False
-    key: str = ""  # the run's name
-
-
 class Share(pn.viewable.Viewer):
-    """`shown` says what is on the screen, `table` gives the open run's table, `sheet` its pictures as HTML, `choose`
-    opens a spec; `notes` holds what was written about each run.
-    """
+    """Links and files of what `session` shows; `sheet` gives its pictures, and a note, as HTML."""
 
-    def __init__(
-        self, shown: Callable[[], Shown], table: Callable[[], pd.DataFrame], choose: Callable[[Spec], None],
-        sheet: Callable[[str], str], notes: Notes, **params: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, session: Session, sheet: Callable[[str], str], **params: Any) -> None:
         super().__init__(**params)
-        self._look, self._table, self._choose, self._notes = shown, table, choose, notes
-        self._shown: Shown | None = None
+        notes = session.notes
+        self._session, self._notes = session, notes
+        self._shown: Screen | None = None
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
             description="Opens the same data, method, settings, seed, picture and step.",
@@ -62,18 +47,20 @@ class Share(pn.viewable.Viewer):
         self.hide.param.watch(lambda _: self._write(), "value")
         self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
         files = {
-            "program.py": lambda: programs.program(self._look().spec, self._look().at),
-            "notebook.ipynb": lambda: programs.notebook(self._look().spec, self._look().at, note=self.note.value),
+            "program.py": lambda: programs.program(self._session.screen.spec, self._session.screen.step),
+            "notebook.ipynb": lambda: programs.notebook(
+                self._session.screen.spec, self._session.screen.step, note=self.note.value
+            ),
             "pictures.html": lambda: sheet(self.note.value),
             "spec.json": self._json,
-            "steps.csv": lambda: self._table().to_csv(index=False),
+            "steps.csv": lambda: self._session.table().to_csv(index=False),
             "steps.parquet": self._parquet,
         }
         self.note = pmui.TextAreaInput(
             label="Note on this run", value="", rows=2, max_length=LONGEST_NOTE, size="small", margin=(8, 10),
             sizing_mode="stretch_width", description=WHERE[notes.store is not None],
         )  # fmt: skip
-        self.note.param.watch(lambda event: self._notes.write(self._look().key, event.new), "value")
+        self.note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
         self.again = pmui.FileInput(
             **named("Open a spec.json", "a run's spec, saved here or by a script, opened as it was."),
             accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
@@ -87,7 +74,7 @@ class Share(pn.viewable.Viewer):
 
     def update(self) -> None:
         """Show the link and the program of this step, unless a person's clicks led to it."""
-        shown = self._look()
+        shown = self._session.screen
         if shown == self._shown:
             return
         if self._shown is None or shown.key != self._shown.key:
@@ -97,7 +84,7 @@ class Share(pn.viewable.Viewer):
             self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."
             return
         self._write()
-        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.at), 4000)}</div>'
+        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.step), 4000)}</div>'
 
     def _opened(self, event: Any) -> None:
         """A spec from a file is a stranger's: checked, and its data must be known here by name."""
@@ -111,13 +98,13 @@ class Share(pn.viewable.Viewer):
             self.wrong.object = text(str(error))
             return
         self.wrong.object = ""
-        self._choose(spec)
+        self._session.choose(spec)
 
     def _write(self) -> None:
-        shown = self._look()
+        shown = self._session.screen
         hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
         try:
-            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.at) + hidden)
+            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.step) + hidden)
         except GPExplorerError as error:
             self.link.value = str(error)
 
@@ -128,11 +115,11 @@ class Share(pn.viewable.Viewer):
         """There is nothing to end."""
 
     def _json(self) -> str:
-        return self._look().spec.to_json()
+        return self._session.screen.spec.to_json()
 
     def _parquet(self) -> bytes:
         held = io.BytesIO()
-        self._table().to_parquet(held, index=False)
+        self._session.table().to_parquet(held, index=False)
         return held.getvalue()
 
     def __panel__(self) -> Any:

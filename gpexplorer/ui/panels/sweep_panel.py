@@ -12,10 +12,10 @@ import panel_material_ui as pmui
 
 from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
-from ...runs import Spec
 from ...runs.studies.comparison import Finished
 from ...runs.studies.sweep import around, grid
 from ..inputs.method_settings import label_of
+from ..session import Session
 from ..text.escape import text
 from .sweep_thread import Sweeper
 
@@ -24,14 +24,11 @@ LONGEST = 600  # characters of values
 
 
 class Sweeps(pn.viewable.Viewer):
-    """`opened` gives the Spec and the rows in memory, `pause` quiets the explorer, `add` takes each run that ended."""
+    """Sweeps over the open spec of `session`; `add` takes each run that ended."""
 
-    def __init__(
-        self, opened: Callable[[], tuple[Spec, Any]], pause: Callable[[], None],
-        add: Callable[[str, Finished], None], **params: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, session: Session, add: Callable[[str, Finished], None], **params: Any) -> None:
         super().__init__(**params)
-        self._opened, self._pause, self._add = opened, pause, add
+        self._session, self._add = session, add
         self._sweeper: Sweeper | None = None
         self._method, self._left = "", 0
         self.what = pmui.Select(label="Vary", options=["seed"], value="seed", width=190, searchable=True, **SMALL)
@@ -52,14 +49,14 @@ class Sweeps(pn.viewable.Viewer):
         if self._sweeper is not None:
             self.close()
             return
-        spec, read = self._opened()
+        spec, read = self._session.spec, self._session.read
         try:
             given = replace(spec, budget={"steps": self.steps.value or 1})
             specs = grid(given, {self.what.value: values(self.values.value)})
         except GPExplorerError as error:
             self.note.object = text(str(error), LONGEST)
             return
-        self._pause()
+        self._session.pause()
         self._left = len(specs)
         self._sweeper = Sweeper(specs, read)
         self.go.param.update(label="Stop", icon="stop")
@@ -93,7 +90,7 @@ class Sweeps(pn.viewable.Viewer):
         return f"{self._left} run{'s' * (self._left != 1)} to go."
 
     def _offer(self) -> None:
-        method = self._opened()[0].method
+        method = self._session.spec.method
         if method == self._method:
             return
         self._method, own = method, registry[method].param.objects()
@@ -103,7 +100,7 @@ class Sweeps(pn.viewable.Viewer):
         self._suggest()
 
     def _suggest(self) -> None:
-        found = around(self._opened()[0], self.what.value)
+        found = around(self._session.spec, self.what.value)
         self.values.value = ", ".join(value if isinstance(value, str) else json.dumps(value) for value in found)
 
     def __panel__(self) -> Any:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...runs import Run, Spec
 from ...runs.studies.sweep import Swept, sweep
-from ..playback.shutdown import alive
+from ..playback.background_worker import BackgroundWorker
 from ..text.error_sentences import sentence
 
 
-class Sweeper:
+class Sweeper(BackgroundWorker):
     """One sweep. `close` ends it after the step under way."""
 
     def __init__(self, specs: Mapping[str, Spec], read: Callable[[Any], Any] | None) -> None:
         """`read` gives the rows of a split where no name in the specs brings them."""
+        super().__init__("gpexplorer-sweep")
         self.specs, self.over, self._closed = dict(specs), False, False
         self._read, self._run = read, None
         self._done: queue.SimpleQueue[Swept] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name="gpexplorer-sweep", daemon=True)
-        self.thread.start()
-        alive.add(self)
+        self.start()
 
     def take(self) -> Swept | None:
         """The next run that has ended, if there is one."""
@@ -43,7 +41,8 @@ class Sweeper:
         if self._closed:
             run.stop()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Run one spec after another to the end of its budget, or until `close`."""
         for name, spec in self.specs.items():
             if self._closed:
                 break

@@ -16,6 +16,7 @@ from ...views.drawing.palette import ROLES
 from ..browser.weak_callback import weakly
 from ..playback.open_run import Layers, Opened
 from ..playback.readings import Facts
+from ..session import Session
 from ..text.escape import text
 from ..text.number_format import number
 
@@ -36,14 +37,11 @@ CSS = """
 
 
 class Hands(pn.viewable.Viewer):
-    """The choice of what a hand does, and what came of it. `drag` and `edit` are orders, `again` draws anew."""
+    """The choice of what a hand does, and what came of it. `session` carries it out."""
 
-    def __init__(
-        self, opened: Opened, drag: Callable[..., None], edit: Callable[[Any], str], again: Callable[[], None],
-        **params: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, opened: Opened, session: Session, **params: Any) -> None:
         super().__init__(**params)
-        self._drag, self._edit, self._again = drag, edit, again
+        self._session = session
         self._slot: int | None = None
         self._layers: Callable[[], Layers] = dict
         self._figure: Any = None
@@ -52,7 +50,7 @@ class Hands(pn.viewable.Viewer):
         self.value = pmui.FloatInput(label="y of a new row", value=0.0, width=130, size="small", margin=(4, 8))
         self.back = pmui.Button(
             label="Take back the last edit", icon="undo", variant="outlined", size="small", margin=(6, 8),
-            on_click=lambda _: self._tell(self._edit(None)),
+            on_click=lambda _: self._tell(self._session.edit_rows(None)),
         )  # fmt: skip
         self.edits = pmui.Row(self.value, self.back, visible=False, margin=0)
         self.mode.param.watch(lambda _: self._turn(), "value")
@@ -92,7 +90,7 @@ class Hands(pn.viewable.Viewer):
         mode = self.mode.value
         self.said.param.update(visible=mode != LOOK, object=_quiet(SAYS.get(mode, "")))
         self.edits.visible = mode == ROWS
-        self._again()
+        self._session.player.redraw()
 
     def _tell(self, sentence: str) -> None:
         if sentence:
@@ -106,7 +104,7 @@ class Hands(pn.viewable.Viewer):
         if self._slot is None:
             return
         flat = "map" in self._layers()
-        self._drag(self._first, self._slot, (event.x, event.y) if flat else (event.x,))
+        self._session.drag(self._first, self._slot, (event.x, event.y) if flat else (event.x,))
         self._first = False
 
     def _let_go(self, _: Any) -> None:
@@ -117,11 +115,11 @@ class Hands(pn.viewable.Viewer):
             return
         near, (x, y) = self._near("train", event, finer=3.0), self._rounded(event)
         if near is not None:
-            self._tell(self._edit([int(self._layers()["train"]["row"].iloc[near])]))
+            self._tell(self._session.edit_rows([int(self._layers()["train"]["row"].iloc[near])]))
         elif "map" not in self._layers():
-            self._tell(self._edit([x, y]))
+            self._tell(self._session.edit_rows([x, y]))
         elif self.value.value is not None:
-            self._tell(self._edit([x, y, self.value.value]))
+            self._tell(self._session.edit_rows([x, y, self.value.value]))
 
     def _rounded(self, event: Any) -> tuple[float, float]:
         """Where a click was, to a thousandth of each axis: a link carries it."""

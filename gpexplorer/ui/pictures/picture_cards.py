@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
@@ -15,6 +15,7 @@ from ..browser.weak_callback import weakly
 from ..inputs.view_options import options
 from ..playback.messages import Frame
 from ..playback.open_run import Layers, Opened
+from ..session import Session
 from ..text.escape import text
 from .gestures import Hands
 from .step_table import Steps
@@ -29,27 +30,17 @@ CARD = {
 ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
 
 
-class Asked(NamedTuple):
-    """What pictures ask of the run: which to draw, to draw them again, what a click, a drag, an edited row mean."""
-
-    show: Callable[[list[str]], None]
-    again: Callable[[], None]
-    click: Callable[[str, float, float], None]
-    drag: Callable[..., None]
-    edit: Callable[[Any], str]
-
-
 class Picture(pn.viewable.Viewer):
     """One view: its title, what to look for, its options, and a figure that lives as long as its axes mean the same."""
 
-    def __init__(self, view: Any, opened: Opened, asked: Asked, height: int, **params: Any) -> None:
+    def __init__(self, view: Any, opened: Opened, session: Session, height: int, **params: Any) -> None:
         super().__init__(**params)
-        self._asked = asked
+        self._session = session
         self._live: Live | None = None
         self._drawn: Any = None
         self.layers: Layers = {}  # what is drawn
         self._height, self._inputs = height, opened.inputs
-        self.hands = Hands(opened, asked.drag, asked.edit, asked.again) if view.hands else None
+        self.hands = Hands(opened, session) if view.hands else None
         self.adopt(view, opened)
         self.card = pn.Column(sizing_mode="stretch_width", margin=6, styles=CARD)
 
@@ -64,7 +55,7 @@ class Picture(pn.viewable.Viewer):
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(lambda: self.view, self._inputs, self._asked.again)
+        chosen = options(lambda: self.view, self._inputs, self._session.player.redraw)
         self._height += 0 if chosen else ROW
         self._sentence = pn.pane.HTML(SOON, margin=(24, 14))
         self._place = pn.Column(self._sentence, sizing_mode="stretch_width", min_height=self._height, margin=0)
@@ -116,7 +107,7 @@ class Picture(pn.viewable.Viewer):
             self._place[:] = [self._sentence]
 
     def _clicked(self, event: Any) -> None:
-        self._asked.click(self.view.key, event.x, event.y)
+        self._session.click(self.view.key, event.x, event.y)
 
     def set_theme(self, theme: str) -> None:
         """Light or dark."""
@@ -136,8 +127,8 @@ def _options(view: Any) -> dict[str, Any]:
 class Pictures:
     """All pictures of the open run: those on `top`, and under it the `tabs`."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
         self.first = ""  # key of the picture whose tab is opened first
@@ -157,7 +148,7 @@ class Pictures:
         return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
 
     @property
-    def shown(self) -> str:
+    def open_tab(self) -> str:
         """Key of the picture in the open tab; empty for the steps."""
         return "".join(list(self.pictures)[ON_TOP:][self.tabs.active : self.tabs.active + 1])
 
@@ -206,7 +197,7 @@ class Pictures:
         self._kind = same
         tall = [330] * ON_TOP + [300] * len(opened.views)
         self.pictures = {
-            view.key: Picture(view, opened, self._asked, height)
+            view.key: Picture(view, opened, self._session, height)
             for view, height in zip(opened.views, tall, strict=False)
         }
         shown = list(self.pictures.values())
@@ -230,5 +221,5 @@ class Pictures:
         self._ask()
 
     def _ask(self) -> None:
-        self._asked.show(self.visible)
-        self._asked.again()
+        self._session.player.show(self.visible)
+        self._session.player.redraw()

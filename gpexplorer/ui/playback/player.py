@@ -13,17 +13,18 @@ from typing import Any
 
 from ...runs import Run
 from ..text.error_sentences import sentence
+from .background_worker import BackgroundWorker
 from .messages import Frame, Orders
 from .open_run import Job, Stage
-from .shutdown import alive
 
 BREATH = 0.001  # seconds the thread stands back after each step, so that the page's thread gets its turn
 
 
-class Player:
+class Player(BackgroundWorker):
     """Transport of one session. `rate` is the most frames a second."""
 
     def __init__(self, rate: float = 11.0, stage: Stage | None = None) -> None:
+        super().__init__("gpexplorer-player")
         self._pause_between, self._stage = 1.0 / rate, stage or Stage()
         self._changed, self._orders = threading.Condition(), Orders()
         self._opening, self._notice = 0, (0, "")
@@ -31,9 +32,7 @@ class Player:
         self._drawn, self._stepped = 0.0, 0.0
         self._last_at = 0
         self.working_since = 0.0  # when the thread began what it does now; 0 while it waits
-        self.thread = threading.Thread(target=self._work, name="gpexplorer-player", daemon=True)
-        self.thread.start()
-        alive.add(self)
+        self.start()
 
     def open(self, job: Job, play: bool = False) -> None:
         """Open this run in place of the one before, which stays if that fails; of several asked for the last wins."""
@@ -122,7 +121,8 @@ class Player:
                 setattr(self._orders, name, value)
             self._changed.notify_all()
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Do what was requested, until `close`."""
         while True:
             with self._changed:
                 self.working_since = 0.0

@@ -67,9 +67,12 @@ class Status(pn.viewable.Viewer):
         self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
         self.alert.param.update(severity=severity, visible=True, closed=False)
 
-    def hush(self) -> None:
-        """Take the alert away."""
-        self.alert.visible = False
+    def report(self, message: str) -> None:
+        """Show a warning; an empty message closes the alert."""
+        if message:
+            self.say(message)
+        else:
+            self.alert.visible = False
 
     def _cost(self, opened: Opened, facts: Facts | None, since: float) -> str:
         """What a step takes and holds; the arrays one by one, the largest first, under the pointer."""

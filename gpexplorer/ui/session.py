@@ -1,0 +1,269 @@
+"""What one visitor works on: the open run, the notes on runs, and what the screen shows. There is no widget in here.
+
+The page (`explorer.py`) draws a session, and the pictures and panels read it and send it their requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from ..data.edits import MOST as MOST_EDITS
+from ..errors import GPExplorerError, StoreError
+from ..runs import Run, Spec, Store
+from ..runs.store import LONGEST_NOTE
+from ..runs.studies.comparison import Finished
+from .playback.messages import Frame
+from .playback.open_run import Job
+from .playback.player import Player
+
+MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
+RowReader = Callable[[Any], Any]  # a split -> the rows of that split
+
+
+class Screen(NamedTuple):
+    """What the screen shows.
+
+    Attributes
+    ----------
+    spec
+        The spec of the run.
+    step
+        The step shown.
+    view
+        Key of the picture in the open tab; empty where the tab shows the table of steps.
+    by_hand
+        Whether clicks or drags led to this step. No spec repeats such a run.
+    key
+        The name of the run in the store and for notes.
+    """
+
+    spec: Spec
+    step: int = 0
+    view: str = ""
+    by_hand: bool = False
+    key: str = ""
+
+
+class Notes:
+    """What a person wrote about the runs of a page, by the name of the run.
+
+    Parameters
+    ----------
+    store
+        A note is also written here where the store contains its run. Without a store, notes end with the page.
+    report
+        Receives the message of a store that refuses a note.
+
+    Attributes
+    ----------
+    version
+        Number of changes so far: whoever shows notes compares it with the number it has drawn.
+    """
+
+    def __init__(self, store: Store | None = None, report: Callable[[str], None] = lambda _: None) -> None:
+        self.store, self.version = store, 0
+        self._report = report
+        self._notes: dict[str, str] = {}
+
+    def of(self, key: str) -> str:
+        """Return the note on this run; empty where there is none."""
+        return self._notes.get(key, "")
+
+    def write(self, key: str, note: str) -> None:
+        """Keep this note, cut to `LONGEST_NOTE` characters, also in the store where the store contains the run."""
+        note = note[:LONGEST_NOTE]
+        if note == self.of(key):
+            return
+        self._notes[key] = note
+        self.version += 1
+        self._write_to_store(key)
+
+    def learn(self, key: str, note: str) -> None:
+        """Take over a note from the store; a note that was written on this page has precedence."""
+        self._notes.setdefault(key, note)
+
+    def store_run(self, run: Run) -> str:
+        """Put this run and its note into the store; returns a sentence that says where it is, or what went wrong."""
+        if self.store is None:
+            return ""
+        try:
+            key = self.store.put(run)
+        except StoreError as error:
+            return str(error)
+        self._write_to_store(key)
+        return f"In the store as {key}, with {len(run.trace)} records."
+
+    def _write_to_store(self, key: str) -> None:
+        if self.store is None or key not in self.store.names():
+            return
+        try:
+            self.store.annotate(key, self.of(key))
+        except StoreError as error:
+            self._report(str(error))
+
+
+class Session:
+    """The run that one visitor has open, and what they may ask of it.
+
+    Parameters
+    ----------
+    spec
+        The run to begin with; `open` opens it.
+    read
+        Reads the rows of a split, where no data set name in the spec brings them (a table in memory, an upload).
+    store
+        Where kept runs and their notes stay; None for nowhere.
+    report
+        Shows a message to the person; an empty message removes the last one.
+    adopt
+        Sets the controls to a spec that was chosen in another place than the controls.
+
+    Attributes
+    ----------
+    spec
+        The spec that was chosen last. Its run may still be opening; `screen.spec` is the one on the screen.
+    player
+        The thread that opens the run and takes its steps.
+    notes
+        The notes on runs.
+    screen
+        What the screen shows.
+    question
+        Key of the preset that the open run belongs to; empty where it belongs to none.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        read: RowReader | None = None,
+        store: Store | None = None,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+        adopt: Callable[[Spec], None] = lambda _: None,
+    ) -> None:
+        self.spec, self.read = spec, read
+        self.player, self.notes = Player(), Notes(store, report)
+        self.screen, self.question = Screen(spec), ""
+        self._report, self._adopt = report, adopt
+        self._drag_start = 0
+
+    @property
+    def run(self) -> Run | None:
+        """The open run, for reading: only the player's thread takes its steps."""
+        return self.player.run
+
+    def open(self, play: bool = False) -> None:
+        """Open the chosen spec at step 0."""
+        self.player.open(Job(self.spec, self.read), play)
+
+    def choose(self, spec: Spec, steps: int = 0) -> None:
+        """Open another spec, whose data have a name, take this many steps, and set the controls to it."""
+        self.spec, self.read, self.question = spec, None, ""
+        self._adopt(spec)
+        self._report("")
+        self.open()
+        if steps:
+            self.player.run_to(steps)
+
+    def change(self, spec: Spec) -> None:
+        """Open a spec that the controls show already; a run that plays goes on playing."""
+        if (spec.method, spec.data) != (self.spec.method, self.spec.data):
+            self.question = ""
+        self.spec = spec
+        self._report("")
+        self.open(play=self.player.playing)
+
+    def change_rows(self, data: Any, read: RowReader | None = None) -> None:
+        """Open the same method on other rows."""
+        try:
+            spec = replace(self.spec, data=data)
+        except GPExplorerError as error:
+            self._report(str(error))
+            return
+        self.read = read
+        self.change(spec)
+
+    def take(self, wait: float = 0.0) -> Frame | None:
+        """Return the newest frame of the player, if there is one; within `wait` seconds if a drawn one comes."""
+        frame = self.player.take(wait)
+        if frame is not None and frame.opened is not None and frame.facts is not None:
+            opened, facts = frame.opened, frame.facts
+            self.screen = Screen(opened.spec, facts.at, self.screen.view, facts.undo, opened.key)
+        return frame
+
+    def show_view(self, view: str) -> None:
+        """Note which picture is in the open tab now."""
+        self.screen = self.screen._replace(view=view)
+
+    def click(self, view: str, x: float, y: float) -> None:
+        """Take the step that a click at (x, y) on the picture with this key asks for."""
+        step = self.screen.step
+        self.player.change(lambda run: run.click(view, step, x, y))
+
+    def drag(self, first: bool, slot: int, position: tuple[float, ...]) -> None:
+        """Move inducing point `slot` to this position in the units of the file.
+
+        A drag sends many positions. Each starts from the step that was shown when the drag began (`first`), so the
+        newest position replaces the ones before it.
+        """
+        if first:
+            self._drag_start = self.screen.step
+        step = self._drag_start
+        self.player.change(lambda run: run.drag(step, slot, position))
+
+    def edit_rows(self, edit: Sequence[float] | None) -> str:
+        """Add or remove a training row, then return to the step shown on the edited rows.
+
+        Parameters
+        ----------
+        edit
+            The coordinates and target of a new row, or the number of a row to remove; None takes back the last edit.
+
+        Returns
+        -------
+        str
+            A message where the edit is refused, else empty.
+        """
+        named = dict(self.spec.data) if isinstance(self.spec.data, dict) else {"name": self.spec.data}
+        edits = list(named.pop("edits", []))
+        if edit is not None and len(edits) >= MOST_EDITS:
+            return f"{MOST_EDITS} rows are edited, which is the most that a link can carry. Take some edits back first."
+        edits = edits[:-1] if edit is None else [*edits, list(edit)]
+        step = min(self.screen.step, MOST_REPEATED)
+        if edits:
+            self.change_rows({**named, "edits": edits})
+        else:
+            self.change_rows(named["name"] if set(named) == {"name"} else named)
+        if step:
+            self.player.run_to(step)
+        return ""
+
+    def pause(self) -> None:
+        """Stop stepping after the step under way."""
+        self.player.pause()
+
+    def finished(self) -> Finished | None:
+        """Return the open run up to its newest step, as comparisons need it."""
+        return Finished.of(self.run) if self.run is not None else None
+
+    def table(self) -> pd.DataFrame:
+        """Return the table of steps of the open run; empty where no run is open."""
+        return self.run.table() if self.run is not None else pd.DataFrame()
+
+    def store_run(self) -> str:
+        """Put the open run into the store; returns a sentence about it, or nothing where there is no store."""
+        run = self.run
+        if self.notes.store is None or run is None:
+            return ""
+        if self.screen.by_hand:
+            return "It is not in the store: a click or drag led to this step, and no spec repeats that."
+        return self.notes.store_run(run)
+
+    def close(self) -> None:
+        """End the player's thread and free the run and the rows."""
+        self.player.close()
+        self.read = None
