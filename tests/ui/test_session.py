@@ -1,0 +1,90 @@
+"""A session without a page: what panels and pictures ask of it, and what the controls hear of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.ui.session import MOST_EDITS, Session
+
+SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
+
+
+@pytest.fixture
+def messages() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def adopted() -> list[Spec]:
+    return []
+
+
+@pytest.fixture
+def session(messages: list[str], adopted: list[Spec]) -> Iterator[Session]:
+    session = Session(SPEC, report=messages.append, adopt=adopted.append)
+    session.open()
+    yield session
+    session.close()
+
+
+def follow(session: Session, holds: Callable[[], bool]) -> None:
+    """Take frames until this holds."""
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        session.take(wait=0.2)
+
+
+def test_the_screen_follows_the_run(session: Session):
+    session.player.run_to(3)
+    follow(session, lambda: session.screen.step == 3)
+
+    assert session.screen.spec == SPEC
+    assert session.screen.key == SPEC.key()
+    assert len(session.table()) == len(session.finished().steps) == 4
+
+
+def test_a_chosen_spec_reaches_the_controls_and_a_changed_one_does_not(session: Session, adopted: list[Spec]):
+    other = Spec("random", data=SPEC.data)
+    session.question = "rough"
+    session.choose(other, steps=2)
+    follow(session, lambda: session.screen.spec == other and session.screen.step == 2)
+    assert adopted == [other]
+    assert session.question == ""
+
+    session.change(SPEC)
+    follow(session, lambda: session.screen.spec == SPEC)
+    assert adopted == [other]
+
+
+def test_a_row_is_added_and_taken_back_and_the_step_stays(session: Session):
+    session.player.run_to(2)
+    follow(session, lambda: session.screen.step == 2)
+    rows = len(session.run.problem.train)
+
+    assert session.edit_rows([0.5, 1.0]) == ""
+    follow(session, lambda: session.screen.spec != SPEC and session.screen.step == 2)
+    assert session.spec.data["edits"] == [[0.5, 1.0]]
+    assert len(session.run.problem.train) == rows + 1
+
+    session.edit_rows(None)
+    assert session.spec == SPEC
+
+
+def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
+    for row in range(MOST_EDITS):
+        session.change_rows({**SPEC.data, "edits": [[0.1 * row, 0.0]] * (row + 1)})
+
+    assert "the most that a link can carry" in session.edit_rows([0.5, 1.0])
+    assert len(session.spec.data["edits"]) == MOST_EDITS
+
+
+def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, messages: list[str]):
+    session.change_rows({"name": object()})
+
+    assert messages
+    assert session.spec == SPEC
