@@ -15,7 +15,7 @@ import pytest
 
 from gpexplorer import Spec, Store, __version__, data, methods
 from gpexplorer.__main__ import main
-from gpexplorer.cli.progress_line import duration, line
+from gpexplorer.cli.run_commands import format_duration, progress_line
 from gpexplorer.methods.base import registry
 from toy_method import ROWS, Toy
 
@@ -136,7 +136,7 @@ def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixtu
 
     said = capsys.readouterr().out
     kind = methods["cholqr"]
-    assert f"cholqr: {kind.title} (cholqr)" in said
+    assert f"cholqr: {kind.title} ({kind.family})" in said
     assert "num_inducing = 64: a whole number of at least 1." in said
     assert all(f"  {name} = " in said for name in kind.param if name != "name")
     assert "toy" not in said
@@ -215,11 +215,11 @@ def test_help_needs_neither_torch_nor_panel():
 
 def test_progress_is_a_line(monkeypatch: pytest.MonkeyPatch):
     run = Spec("toy", data=ROWS, budget={"steps": 40}).open()
-    assert line(run) == "starting"
+    assert progress_line(run) == "starting"
     for _ in range(11):
         run.advance()
 
-    assert line(run).startswith("step 10, ")
-    assert ", objective -" in line(run)
-    assert ", 25% of the budget, about 0:01 to go" in line(run)
-    assert [duration(seconds) for seconds in (0.2, 59.5, 61, 3723)] == ["0:01", "1:00", "1:01", "1:02:03"]
+    assert progress_line(run).startswith("step 10, ")
+    assert ", objective -" in progress_line(run)
+    assert ", 25% of the budget, about 0:01 to go" in progress_line(run)
+    assert [format_duration(seconds) for seconds in (0.2, 59.5, 61, 3723)] == ["0:01", "1:00", "1:01", "1:02:03"]

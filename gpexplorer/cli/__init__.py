@@ -1,1 +1,57 @@
-"""What the commands of the command line share."""
+"""The command line: `python -m gpexplorer run | sweep | data | methods | serve | reproduce | bench`.
+
+The commands are functions of the modules beside this one, and this module names them. A command imports the packages
+that it needs when it is called, so that `--help` appears at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import GPExplorerError
+from . import launchers, listings, run_commands
+
+MISTAKE = 2  # exit code
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app.command()(run_commands.run)
+app.command()(run_commands.sweep)
+app.command()(listings.methods)
+app.add_typer(listings.data_app, name="data")
+app.command()(launchers.serve)
+app.command(**launchers.ALL_ARGUMENTS)(launchers.bench)
+app.command()(launchers.reproduce)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line. An error of this package is printed as its sentence, with exit code 2 and no traceback.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        The words after the name of the program. By default they are those of this process.
+    """
+    try:
+        app(arguments)
+    except GPExplorerError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(MISTAKE)
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"gpexplorer {__version__}")
+        raise typer.Exit
+
+
+@app.callback(no_args_is_help=True)
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Sparse and scalable Gaussian processes, one step at a time."""

@@ -1,4 +1,9 @@
-"""A kernel that counts the entries it computes: the one measure of work that no machine changes."""
+"""What a run measures beside the method's own numbers: kernel entries, seconds, and the jitter that factors needed.
+
+The count of kernel entries is the one measure of work that does not depend on the machine. `Counted` wraps the
+problem's kernel for it. `device_time` reads the clock after the device has finished. `recording_jitter` notes the
+largest jitter of every Cholesky factor that is computed inside a step.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +12,45 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ..linalg.cholesky import noticed
+from ..methods.base import Steps
 from ..problem import Dataset, Kernel
 
-# What a kernel may offer beside its values, each computing every entry once: theta_gradient(theta, X, Z, G [n, m]),
-# theta_gradient_bilinear(theta, X, Z, (u [n], z [m])), theta_gradient_diag(theta, X, g [n]) and
-# fill(theta, X, Z, out [n, m]),
-# slope(theta, r2 [n, m]); and by_input(theta), 1-D covariances to be called later.
+# What a kernel may offer beside its values. Each of these computes every entry once:
+#   theta_gradient(theta, X, Z, G [n, m]), theta_gradient_bilinear(theta, X, Z, (u [n], z [m])),
+#   theta_gradient_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), slope(theta, r2 [n, m]).
+# by_input(theta) gives one-dimensional covariances, which compute entries when they are called later.
 ARRAYS = ("theta_gradient", "theta_gradient_bilinear", "theta_gradient_diag", "fill")
 SLOPES, FACTORS = "slope", "by_input"
 
 
 class Counter:
-    """Kernel entries computed so far."""
+    """The number of kernel entries computed so far.
+
+    Parameters
+    ----------
+    entries : int
+        The count to begin with, for a run that continues an earlier one.
+    """
 
     def __init__(self, entries: int = 0) -> None:
         self.entries = entries
 
 
 class Counted:
-    """The same kernel, with every entry it computes added to `counter`; all else is passed through.
+    """A kernel that behaves like another one and adds every entry it computes to a counter.
 
-    A part taken from a composite kernel counts as well, so a method cannot compute unseen.
+    A part taken from a composite kernel counts as well, so a method cannot compute entries that are not counted.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel that computes the entries. Attributes that compute no entries are passed through.
+    counter : Counter
+        Receives the number of entries, before they are computed.
     """
 
     def __init__(self, kernel: Kernel, counter: Counter) -> None:
@@ -38,46 +59,86 @@ class Counted:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of theta's entries."""
+        """The names of the entries of theta."""
         return self._kernel.names
 
     def __call__(self, theta: Tensor, X: Any, Z: Any) -> Tensor:
-        """Covariance [n, m]: n m entries."""
+        """Covariance matrix [n, m], which is counted as n m entries."""
         self._counter.entries += len(X) * len(Z)
         return self._kernel(theta, X, Z)
 
     def diag(self, theta: Tensor, X: Any) -> Tensor:
-        """Prior variances [n]: n entries."""
+        """Prior variances [n], which are counted as n entries."""
         self._counter.entries += len(X)
         return self._kernel.diag(theta, X)
 
     def start(self, train: Dataset) -> Tensor:
-        """The kernel's own start."""
+        """The initial theta [p] that the kernel proposes for these rows."""
         return self._kernel.start(train)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # half-built, as in copying: there is no kernel to ask yet
+        if name.startswith("_"):  # a copy that is not complete yet has no kernel to pass the attribute through from
             raise AttributeError(name)
-        found = getattr(self._kernel, name)
+        attribute = getattr(self._kernel, name)
         if name in ARRAYS:
-            return lambda theta, *rest: self._metered(partial(found, theta), rest[:-1])(*rest)
+            return lambda theta, *rest: self._metered(partial(attribute, theta), rest[:-1])(*rest)
         if name == SLOPES:
-            return lambda theta, r2: self._metered(partial(found, theta), [range(size) for size in r2.shape])(r2)
+            return lambda theta, r2: self._metered(partial(attribute, theta), [range(size) for size in r2.shape])(r2)
         if name == FACTORS:
-            return lambda theta: [self._factor(k) for k in factors] if (factors := found(theta)) else None
-        return self._wrapped(found)
+            return lambda theta: [self._factor(k) for k in factors] if (factors := attribute(theta)) else None
+        return self._wrapped(attribute)
 
     def _factor(self, k: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:
+        """A one-dimensional covariance that counts when it is called."""
         return lambda x, z: self._metered(k, (x, z))(x, z)
 
     def _metered(self, work: Callable[..., Any], rows: Sequence[Any]) -> Callable[..., Any]:
-        """The work, once its entries (the rows of X, times those of Z if there is one) are counted."""
+        """Count the entries (rows of X, times rows of Z if there is a Z) and return the function that computes them."""
         self._counter.entries += math.prod(map(len, rows))
         return work
 
     def _wrapped(self, value: Any) -> Any:
+        """The same value, with kernels inside it counted as well."""
         if isinstance(value, Kernel):
             return Counted(value, self._counter)
         if isinstance(value, tuple) and any(isinstance(part, Kernel) for part in value):
             return tuple(map(self._wrapped, value))
         return value
+
+
+def device_time(clock: Callable[[], float], y: Tensor) -> float:
+    """Read the clock once the device that holds `y` is idle, because a GPU returns before it has computed."""
+    if y.device.type == "cuda":
+        torch.cuda.synchronize(y.device)
+    return clock()
+
+
+def recording_jitter(steps: Steps, largest: dict[str, float]) -> Steps:
+    """Yield the same steps, and record the jitter that their Cholesky factors needed.
+
+    Parameters
+    ----------
+    steps : Steps
+        The generator of a method. It is closed when this generator is closed.
+    largest : dict of str to float
+        Receives the largest jitter of each matrix, by the matrix's name. Factors that are computed in other
+        processes, such as the workers of a cluster, are not seen.
+    """
+    try:
+        while True:
+            with noticed(largest):
+                try:
+                    step = next(steps)
+                except StopIteration as end:
+                    return end.value
+            yield step
+    finally:
+        steps.close()
+
+
+def jitter_sentence(jitters: dict[str, float]) -> str:
+    """The jitter of each matrix as a sentence with a way out, or an empty text if no jitter was needed."""
+    if not jitters:
+        return ""
+    amounts = ", ".join(f"{jitter:.1e} on {name}" for name, jitter in sorted(jitters.items()))
+    return f"Jitter was needed: {amounts}. Raise the noise or drop duplicate rows if that matters."

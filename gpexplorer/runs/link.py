@@ -20,7 +20,7 @@ from .. import data as data_sets
 from ..data.edits import checked
 from ..data.sets.generators import GENERATORS, complete
 from ..errors import GPExplorerError, SettingError, closest
-from .setting_checks import once, quoted
+from .setting_checks import object_without_duplicates, quoted
 from .spec import Spec
 
 VERSION = 1
@@ -140,7 +140,7 @@ def _parts(query: str, said: list[str]) -> dict[str, Any]:
 def _keep(found: dict[str, Any], name: str, text: str, said: list[str]) -> None:
     """One part of a link, unless its value says two things at once."""
     try:
-        found[name] = _value(text, once)
+        found[name] = _value(text, object_without_duplicates)
     except SettingError as error:
         said.append(f"The link's {quoted(name)} was left out. {error}")
 

@@ -1,4 +1,4 @@
-"""A run: the one place that asks a method for its next step and reads the clock."""
+"""A `Run` takes a method's steps one after another. It is the only place that asks for a step and reads the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pandas as pd
 
@@ -16,9 +16,7 @@ from ..methods.base import Method, Steps
 from ..problem import Outcome, Posterior, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
-from .clock import read
-from .counting import Counted, Counter
-from .jitters import watched
+from .counting import Counted, Counter, device_time, recording_jitter
 from .outcomes import FINAL, enough_memory, failed, stopped
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -26,75 +24,167 @@ from .units import Of, in_units, inputs, noise_var, targets
 
 if TYPE_CHECKING:
     from ..data import Split
-    from .spec import Spec
     from .storage.journal import Journal
 
 
-class Run:
-    """One method on one problem, a record a step.
+class Description(Protocol):
+    """The fields of a `Spec` as a run knows them. `spec.Spec` is the one class that has them."""
 
-    `advance`, `finish` and `scores` belong to one thread at a time (a second one waits); `stop`, `close` and the
-    trace may be used from any. Seconds and kernel entries count the method's own work: scoring is off the clock.
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def settings(self) -> dict[str, Any]: ...
+    @property
+    def data(self) -> str | dict[str, Any]: ...
+    @property
+    def split(self) -> int | dict[str, Any]: ...
+    @property
+    def kernel(self) -> str | dict[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def budget(self) -> dict[str, Any]: ...
+
+    def key(self) -> str:
+        """The name of the run."""
+
+
+class Run:
+    """One method on one problem, with one record per step.
+
+    Most runs are opened from a spec (`Spec.open`). A method and a problem at hand make a run as well.
+
+    Parameters
+    ----------
+    method : Method
+        The algorithm with its settings.
+    problem : Problem
+        Training rows, kernel and initial theta, in the scaled space.
+    split : Split, optional
+        The scaled rows to score on. Without test rows a run has no scores.
+    spec : Spec, optional
+        The spec that the run was opened from.
+    store : Journal, optional
+        Receives every record.
+    resume : iterable of Record
+        Records of an earlier run. The method continues from the state of the last one.
+    outcome : Outcome, optional
+        Why the earlier run ended.
+    clock : callable
+        Gives seconds. Tests pass a clock of their own.
+
+    Attributes
+    ----------
+    trace : Trace
+        The records so far. It may be read from any thread.
+    outcome : Outcome or None
+        Why the run ended, or None while it has not.
+    error : Exception or None
+        What the method raised, for the log.
+    jitters : dict of str to float
+        The largest jitter that each matrix needed since the run was opened, by the matrix's name.
+
+    Notes
+    -----
+    `advance`, `finish` and `scores` belong to one thread at a time (a second thread waits). `stop` and `close` may be
+    called from any thread. Seconds and kernel entries count the method's own work: scoring is not included.
+
+    Examples
+    --------
+    >>> run = Spec("cholqr", {"num_inducing": 16}).open()
+    >>> run.finish(steps=20)
+    >>> run.scores()["smse"], run.posterior(of="y")(X)
     """
 
-    def __init__(  # noqa: PLR0913 - the nouns of a run; a caller names them
+    def __init__(  # noqa: PLR0913 - the parts of a run, which callers pass by name
         self,
         method: Method,
         problem: Problem,
         split: Split | None = None,
         *,
-        spec: Spec | None = None,
+        spec: Description | None = None,
         store: Journal | None = None,
         resume: Iterable[Record] = (),
         outcome: Outcome | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`problem` and `split` are in the scaled space; `resume` holds the records of an earlier run to go on from."""
         for given, kind in ((method, Method), (problem, Problem)):
             of_kind("A run takes a Method and a Problem; this", given, kind, "both, or open a Spec: spec.open()")
         self.method, self.problem, self.split, self.spec = method, problem, split, spec
         self.trace = Trace(resume)
         self.outcome, self.closed = outcome, False
-        self.error: Exception | None = None  # what the method raised, for the log
+        self.error: Exception | None = None
+        self.jitters: dict[str, float] = {}
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
         self._counter = Counter(last.cost.entries if last else 0)
-        self._clock, self._journal, self._halt, self._busy = clock, store, threading.Event(), threading.RLock()
+        self._clock, self._journal = clock, store
+        self._stop_requested, self._busy = threading.Event(), threading.RLock()
         self._steps: Steps | None = None
-        self.jitters: dict[str, float] = {}  # largest, of each matrix whose factor needed some since the run was opened
 
     def __repr__(self) -> str:
         return f"<Run of {self.method.key} on {len(self.problem.train):,} rows: {self.done} steps>"
 
     def advance(self, score: bool = False) -> Record | None:
-        """Take one step and return its record, or None when the run is over (`outcome` says why).
+        """Take one step.
 
-        A method's error is the outcome "failed"; an interrupt leaves the run as it was. No record is ever lost.
+        Parameters
+        ----------
+        score : bool
+            Whether to score the record on the test rows.
+
+        Returns
+        -------
+        Record or None
+            The new record, or None if the run has ended (`outcome` says why).
+
+        Notes
+        -----
+        If the method raises an error, the outcome is "failed" and the records before it stay. An interrupt
+        (KeyboardInterrupt) is raised again and leaves the run as it was, ready to continue.
         """
         with self._busy:
             try:
-                return None if self._over() else self._next(score)
+                return None if self._has_ended() else self._next(score)
             except Exception as error:
                 self.error = error
                 self._end(failed(error, self.done))
                 return None
             except BaseException:
-                self._abandon()
+                self._close_method()
                 raise
             finally:
                 if self.closed:
                     self._release()
 
     def finish(self, steps: int | None = None, seconds: float | None = None) -> Outcome:
-        """Advance until the method ends, `stop` is called, or a budget is spent; the spec's budget where none is given.
+        """Take steps until the method ends, `stop` is called, or a budget is used up.
 
-        Budgets count from the start of the run, which is not a step; a resumed run goes on to the same end. Scores
-        are taken at the indices 0, 1, 2, 5, 10, 20, 50, ... and at the last, whatever the clock says.
+        Parameters
+        ----------
+        steps, seconds : int, float, optional
+            Limits on the whole run, counted from its start (record 0 is not a step), so that a resumed run goes on to
+            the same end. Without either, the budget of the spec holds.
+
+        Returns
+        -------
+        Outcome
+            Why the run ended.
+
+        Notes
+        -----
+        The records with index 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored, independently of the clock.
         """
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         while True:
-            if (spent := budget.spent(self.done, self._seconds)) and not self._final:
-                self._end(Outcome("budget", spent))
+            if (message := budget.spent(self.done, self._seconds)) and not self._final:
+                self._end(Outcome("budget", message))
                 break
             if self.advance(score=scheduled(len(self.trace))) is None:
                 break
@@ -104,28 +194,30 @@ class Run:
 
     @contextmanager
     def using_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Iterator[None]:
-        """Do the independent pieces of the method's steps by `mapper` while the context lasts.
+        """Do the independent pieces of the method's steps by another mapper inside a `with` block.
 
-        The method's generator is closed at both ends of the context. The next step continues from the last record.
+        Parameters
+        ----------
+        mapper : callable
+            It is called as the builtin `map` is (see `Method.with_mapper`).
+
+        Notes
+        -----
+        The method's generator is closed at both ends of the block. The next step continues from the last record.
         """
         own = self.method
-        self._exchange(own.with_mapper(mapper))
+        self._exchange_method(own.with_mapper(mapper))
         try:
             yield
         finally:
-            self._exchange(own)
-
-    def _exchange(self, method: Method) -> None:
-        with self._busy:
-            self._abandon()
-            self.method = method
+            self._exchange_method(own)
 
     def stop(self) -> None:
-        """Ask the run to end before its next step; `finish` or `advance` can take it up again later."""
-        self._halt.set()
+        """Ask the run to end before its next step. `finish` or `advance` can continue it later."""
+        self._stop_requested.set()
 
     def close(self) -> None:
-        """Free the method's memory and the store, without waiting: a step under way ends first. The trace stays."""
+        """Free the method's memory and the store without waiting: a step in progress ends first. The trace stays."""
         self.closed = True
         if self._busy.acquire(blocking=False):
             try:
@@ -134,58 +226,92 @@ class Run:
                 self._busy.release()
 
     def fork(self, at: int = -1, step: Step | None = None) -> Run:
-        """A second run, not stored, that shares the records up to `at` and goes on from there, or from a step given."""
-        kept = self.trace[: self.trace[at].index + 1]
-        kept += [kept[-1]._replace(index=len(kept), step=step, scores=None)] if step else []
-        return Run(self.method, self.problem, self.split, spec=self.spec, resume=kept, clock=self._clock)
+        """Make a second run, not stored, that shares the records up to one of them and continues from there.
+
+        Parameters
+        ----------
+        at : int, default -1
+            The index of the last shared record.
+        step : Step, optional
+            A step to continue from, which becomes the record after the shared ones.
+        """
+        records = self.trace[: self.trace[at].index + 1]
+        records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
+        return Run(self.method, self.problem, self.split, spec=self.spec, resume=records, clock=self._clock)
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy has the trace and the answers, and goes on by itself; the store and the method's memory stay here."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_steps", "_journal", "_halt", "_busy", "error")}
+        """A copy has the trace and the answers, and continues by itself. It has no store and no running generator."""
+        left_out = ("_steps", "_journal", "_stop_requested", "_busy", "error")
+        return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _steps=None, _journal=None, error=None)
-        self._halt, self._busy = threading.Event(), threading.RLock()
+        self._stop_requested, self._busy = threading.Event(), threading.RLock()
 
     def posterior(self, at: int = -1, of: Of = "f") -> Posterior:
-        """The predictive distribution at record `at`: inputs [t, d] and answers in the units of the file.
+        """The predictive distribution at one record, rebuilt from the state that the record keeps.
 
-        `of="f"` is the function without noise, `of="y"` a new observation of it. Rebuilt from the state kept.
+        Parameters
+        ----------
+        at : int, default -1
+            The index of the record.
+        of : {"f", "y"}
+            The function without noise, or a new observation of it.
+
+        Returns
+        -------
+        callable
+            Takes inputs [t, d] and gives a `Prediction`: mean [t] and variance [t], in the units of the file.
         """
         predict = self._predictive(at, of)
         return lambda X: predict(inputs(X, self.problem.train))
 
     def scores(self, at: int = -1) -> dict[str, float]:
-        """smse, snlp, rmse, nlpd, coverage68 and coverage95 of y on the test rows, in the units of the file.
+        """Score one record on the test rows, for observations y in the units of the file.
 
-        Kept once computed; empty where the run has no test rows.
+        Parameters
+        ----------
+        at : int, default -1
+            The index of the record.
+
+        Returns
+        -------
+        dict of str to float
+            smse, snlp, rmse, nlpd, coverage68 and coverage95. The dict is empty if the run has no test rows. Scores
+            are computed once and then kept with the record.
         """
-        at = self.trace[at].index
+        index = self.trace[at].index
         with self._busy:
-            found = self.trace[at].scores
-            if found is None and self.split is not None and len(self.split.test):
-                found = self._measured(at, self.split)
-                self.trace.score(at, found)
-                self._write(lambda journal: journal.score(at, self.trace[at].scores or {}))
-        return dict(found or {})
+            values = self.trace[index].scores
+            if values is None and self.split is not None and len(self.split.test):
+                values = self._computed_scores(index, self.split)
+                self.trace.score(index, values)
+                self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
+        return dict(values or {})
 
     def table(self) -> pd.DataFrame:
-        """One row a record: index, seconds, entries, the method's channels, and scores where they were taken."""
+        """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken."""
         return self.trace.table(self.method.channels)
 
     def progress(self, budget: Mapping[str, float] | None = None) -> Progress:
-        """How far along the budget (`steps`, `seconds`; the spec's where none is given) this run is."""
+        """How much of a budget is used, and the seconds to go.
+
+        Parameters
+        ----------
+        budget : mapping, optional
+            May hold "steps" and "seconds". Without one, the budget of the spec holds.
+        """
         limits = self._budget if budget is None else Budget.of(budget)
         return limits.progress(self.done, self._seconds) if self.outcome is None else Progress(1.0, 0.0)
 
     @property
     def done(self) -> int:
-        """Steps taken after the start."""
+        """The number of steps taken after record 0."""
         return max(len(self.trace) - 1, 0)
 
     @property
     def memory(self) -> int:
-        """Bytes the trace holds."""
+        """The bytes that the trace holds."""
         return self.trace.memory
 
     @property
@@ -194,24 +320,25 @@ class Run:
 
     @property
     def _final(self) -> bool:
+        """Whether no further step can follow."""
         return self.closed or (self.outcome is not None and self.outcome.reason in FINAL)
 
-    def _over(self) -> bool:
-        """Whether no step may be taken now."""
-        if halted := self._halt.is_set():
+    def _has_ended(self) -> bool:
+        """Whether no step may be taken, because of a request to stop or because the end is final."""
+        if requested := self._stop_requested.is_set():
             self._end(stopped(self.done))
-        return halted or self._final
+        return requested or self._final
 
     def _next(self, score: bool) -> Record | None:
-        """Ask for one step, stamp it, keep it, write it."""
-        steps = self._steps = self._steps or self._start()
-        before = read(self._clock, self.problem.train.y)
+        """Ask the method for one step. Time it, keep it and write it to the store."""
+        steps = self._steps = self._steps or self._start_method()
+        begin = device_time(self._clock, self.problem.train.y)
         try:
             step = next(steps)
         except StopIteration as end:
             self._end(end.value)
             return None
-        self._seconds += read(self._clock, self.problem.train.y) - before
+        self._seconds += device_time(self._clock, self.problem.train.y) - begin
         self.outcome = None
         self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
@@ -219,32 +346,34 @@ class Run:
             self.scores()
         return self.trace[-1]
 
-    def _start(self) -> Steps:
+    def _start_method(self) -> Steps:
+        """The method's generator, from the state of the last record if there is one."""
         counted = replace(self.problem, kernel=Counted(self.problem.kernel, self._counter))
-        return watched(self.method.steps(counted, self.trace[-1].step.state if len(self.trace) else None), self.jitters)
+        last_state = self.trace[-1].step.state if len(self.trace) else None
+        return recording_jitter(self.method.steps(counted, last_state), self.jitters)
 
-    def _measured(self, at: int, split: Split) -> dict[str, float]:
+    def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
         train = self.problem.train
-        mean, var = self._predictive(at, "y")(split.test.X)
+        mean, var = self._predictive(index, "y")(split.test.X)
         return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
 
     def _predictive(self, at: int, of: Of) -> Posterior:
-        """From scaled inputs to answers in the units of the file."""
-        at, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
+        """The function from scaled inputs to predictions in the units of the file."""
+        index, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
         noise = noise_var(of, getattr(state, "theta", self.problem.theta))
-        with enough_memory(at):
-            return enough_memory(at)(in_units(self.method.posterior(self.problem, state), train, noise))
+        with enough_memory(index):
+            return enough_memory(index)(in_units(self.method.posterior(self.problem, state), train, noise))
 
     def _end(self, outcome: Outcome) -> None:
-        """Keep why the run ended; the budget alone leaves the method's memory for going on at once."""
-        self._halt.clear()
+        """Keep why the run ended. Only a used-up budget leaves the generator open, so that the run can continue."""
+        self._stop_requested.clear()
         self.outcome = outcome
         if outcome.reason != "budget":
-            self._abandon()
+            self._close_method()
         self._write(lambda journal: journal.end(outcome))
 
     def _write(self, entry: Callable[[Journal], object]) -> None:
-        """Write to the store if there is one; a store that fails is let go, and the run fails with its sentence."""
+        """Write to the store if there is one. If it fails it is closed, and the run fails with a StoreError."""
         journal, self._journal = self._journal, None
         if journal is None:
             return
@@ -256,14 +385,19 @@ class Run:
             raise StoreError(reason) from error
         self._journal = journal
 
-    def _abandon(self) -> None:
-        """Close the method's generator: the next step starts from the last state kept."""
+    def _exchange_method(self, method: Method) -> None:
+        with self._busy:
+            self._close_method()
+            self.method = method
+
+    def _close_method(self) -> None:
+        """Close the method's generator. The next step starts a new one from the last state kept."""
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
 
     def _release(self) -> None:
-        self._abandon()
+        self._close_method()
         if self._journal is not None:
             self._journal.close()
             self._journal = None

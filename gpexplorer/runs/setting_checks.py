@@ -1,6 +1,6 @@
-"""Settings checked against a method's parameters: every one named, typed, finite and inside its bounds.
+"""Checks of settings against a method's parameters: each is known, of the right type, finite and inside its bounds.
 
-Bounds shown by a slider exist in the browser alone, so they are checked again here, where settings become a spec.
+The bounds that a slider shows exist only in the browser. They are checked again here, where settings become a spec.
 """
 
 from __future__ import annotations
@@ -15,13 +15,23 @@ from ..data.loading import plain
 from ..errors import SettingError, closest
 from ..methods.base import Method
 
-LONGEST = 60  # characters of a refused value that its message repeats
+LONGEST = 60  # a message repeats at most this many characters of a refused value
 
 
 def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of a method but the seed, given ones checked and the rest filled in, as JSON would hold them.
+    """All settings of a method except the seed, as JSON would represent them.
 
-    Raises SettingError naming the setting, the value, the bounds and the way out.
+    Parameters
+    ----------
+    method : type of Method
+        The method whose parameters are the settings.
+    settings : mapping
+        Some of the settings by name. They are checked, and the others are filled in with their defaults.
+
+    Raises
+    ------
+    SettingError
+        If a setting is unknown or out of bounds. The message names the setting, its value and what it takes.
     """
     known = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
     for name in settings:
@@ -33,79 +43,74 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolved settings as the method's constructor takes them: pairs are tuples there, lists in JSON."""
+    """Resolved settings as the method's constructor takes them: pairs are tuples there and lists in JSON."""
     kinds = method.param.objects()
     return {name: tuple(value) if isinstance(kinds[name], param.Tuple) else value for name, value in settings.items()}
 
 
 def number(owner: str, value: Any, *, whole: bool, low: float, high: float = math.inf, above: bool = False) -> Any:
-    """`value` if it is a finite (whole) number from `low` to `high`, NumPy's too; SettingError otherwise."""
+    """Check that a value is a finite number in a range.
+
+    Parameters
+    ----------
+    owner : str
+        What the number is, to begin the message with.
+    value : number
+        Numbers of NumPy are accepted and become Python's own.
+    whole : bool
+        Whether the number must be a whole number.
+    low, high : float
+        The bounds, which are included.
+    above : bool
+        Whether `low` itself is excluded.
+
+    Returns
+    -------
+    int or float
+        The value.
+
+    Raises
+    ------
+    SettingError
+        If the value is not such a number.
+    """
     value = plain(value)
     kind, form = ("a whole number", ",") if whole else ("a number", "g")
-    right = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    right_type = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     span = f"above {low:{form}}" if above else f"of at least {low:{form}}"
     span += "" if math.isinf(high) else f" and at most {high:{form}}"
-    if not right or not _is_finite(value) or value > high or (value <= low if above else value < low):
+    if not right_type or not _is_finite(value) or value > high or (value <= low if above else value < low):
         raise SettingError(f"{owner} is {quoted(value)}; give {kind} {span}.")
     return value
 
 
 def of_kind(owner: str, value: Any, kind: type[Any], way_out: str) -> Any:
-    """`value` if it is a `kind`; SettingError naming the owner and the way out otherwise."""
+    """The value if it is an instance of `kind`; otherwise a SettingError that names the owner and the way out."""
     if not isinstance(value, kind):
         raise SettingError(f"{owner} is {quoted(value)}; give {way_out}.")
     return value
 
 
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object (an object_pairs_hook); of a name said twice, readers disagree on which holds."""
-    held: dict[str, Any] = {}
+def object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, for use as `object_pairs_hook`.
+
+    A name that occurs twice is refused with a SettingError, because readers of JSON disagree on which value counts.
+    """
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in held:
+        if name in values:
             raise SettingError(f"The JSON says {quoted(name)} twice; leave one of them out.")
-        held[name] = value
-    return held
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond any float
-        return False
+        values[name] = value
+    return values
 
 
 def quoted(value: Any) -> str:
     """A value as text for a message, cut to a length that cannot fill a screen."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
+    except ValueError:  # Python refuses to write a whole number of more than 4300 digits
         text = f"a {type(value).__name__} too long to write"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
-    """This value as JSON would hold it, once the parameter takes it."""
-    value = plain(value)
-    _finite(owner, setting, value)
-    given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
-    try:
-        setting._validate(given)
-    except (ValueError, TypeError):
-        raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.") from None
-    real = isinstance(setting, (param.NumericTuple, param.Number)) and not isinstance(setting, param.Integer)
-    if isinstance(given, tuple):
-        return [float(part) if real else part for part in given]
-    return float(given) if real and given is not None else given  # 1 and 1.0 mean the same and must read the same
-
-
-def _finite(owner: str, setting: param.Parameter[Any], value: Any) -> None:
-    """Refuse what a bounds check lets through: true for 1, nan, infinity, and objects that JSON cannot hold."""
-    numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
-    for part in value if isinstance(value, (list, tuple)) else [value]:
-        odd = isinstance(part, (int, float)) and not _is_finite(part)
-        strange = not isinstance(part, (bool, int, float, str, type(None)))
-        if odd or strange or (numeric and isinstance(part, bool)):
-            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.")
 
 
 def wanted(setting: param.Parameter[Any]) -> str:
@@ -121,3 +126,35 @@ def wanted(setting: param.Parameter[Any]) -> str:
     low, high = setting.bounds or (None, None)
     spans = [f"{word} {bound:g}" for word, bound in (("of at least", low), ("at most", high)) if bound is not None]
     return " ".join([kind, " and ".join(spans)]).strip()
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond any float
+        return False
+
+
+def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
+    """This value as JSON would represent it, if the parameter accepts it."""
+    value = plain(value)
+    _refuse_what_bounds_accept(owner, setting, value)
+    given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
+    try:
+        setting._validate(given)
+    except (ValueError, TypeError):
+        raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.") from None
+    real = isinstance(setting, (param.NumericTuple, param.Number)) and not isinstance(setting, param.Integer)
+    if isinstance(given, tuple):
+        return [float(part) if real else part for part in given]
+    return float(given) if real and given is not None else given  # 1 and 1.0 mean the same and must read the same
+
+
+def _refuse_what_bounds_accept(owner: str, setting: param.Parameter[Any], value: Any) -> None:
+    """Refuse values that a check of bounds accepts: true for 1, nan, infinity, and objects that are not JSON."""
+    numeric = isinstance(setting, param.Number) and not isinstance(setting, param.Boolean)
+    for part in value if isinstance(value, (list, tuple)) else [value]:
+        not_finite = isinstance(part, (int, float)) and not _is_finite(part)
+        not_json = not isinstance(part, (bool, int, float, str, type(None)))
+        if not_finite or not_json or (numeric and isinstance(part, bool)):
+            raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.")

@@ -1,4 +1,4 @@
-"""Runs on disk, a directory each, named by what they compute: what was finished is never lost or computed again."""
+"""A `Store` keeps runs on disk, one directory per run, so that no step that was computed is lost or computed again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,24 @@ LONGEST_NOTE = 2000  # characters
 
 
 class Store:
-    """A directory of runs. Any number may read, and different runs be written, at once; a run has one writer."""
+    """A directory of runs.
+
+    A run's directory is named by the hash of its spec (`Spec.key`) and holds the spec, the journal of its records, and
+    a note if someone wrote one. Any number of processes may read, and write different runs, at the same time. One
+    run has one writer.
+
+    Parameters
+    ----------
+    path : str or path
+        The directory. It is made when the first run is kept.
+
+    Examples
+    --------
+    >>> store = Store("runs-store")
+    >>> run = store.open(Spec("cholqr", {"num_inducing": 16}))  # continues where an earlier process stopped
+    >>> run.finish(steps=20)
+    >>> store.table()
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
@@ -32,37 +49,47 @@ class Store:
             raise StoreError(f"A store is a directory, not {quoted(path)} ({error}): give its path.") from None
 
     def open(self, spec: Spec, data: Any = None) -> Run:
-        """The run of this spec, going on from its last stored record; `data` as in `Spec.open`.
+        """Open the run of this spec, which continues after its last stored record.
 
-        StoreError where the run is being written elsewhere, is damaged, or the disk refuses.
+        Parameters
+        ----------
+        spec : Spec
+            What to run.
+        data : Split, arrays or frame, optional
+            Rows in memory, as in `Spec.open`.
+
+        Raises
+        ------
+        StoreError
+            If another process writes this run, its journal is damaged, or the disk cannot be written.
         """
         if not isinstance(spec, Spec):
             raise SettingError(f"A store opens a Spec, not {quoted(spec)}: give Spec(...) or Spec.from_json(text).")
         return spec.open(store=self, data=data)
 
     def names(self) -> list[str]:
-        """The runs kept here, by name."""
-        return sorted(found.parent.name for found in self.path.glob(f"*/{SPEC}"))
+        """The names of the runs kept here."""
+        return sorted(spec.parent.name for spec in self.path.glob(f"*/{SPEC}"))
 
     def recent(self, most: int) -> list[str]:
-        """The runs that were written to last, the newest first."""
+        """The names of at most so many runs, the one that was written to last first."""
         written = {path.parent.name: path.stat().st_mtime for path in self.path.glob(f"*/{FILE}")}
         return sorted((name for name in self.names() if name in written), key=lambda name: -written[name])[:most]
 
     def spec(self, name: str) -> Spec:
-        """What this run computes; SettingError where another version of gpexplorer wrote it."""
+        """The spec of this run; SettingError if another version of gpexplorer wrote it."""
         try:
             return Spec.from_json((self.directory(name) / SPEC).read_bytes())
         except FileNotFoundError:
             raise StoreError(f"{self.path} has no run {name!r}; it has {', '.join(self.names()) or 'none'}.") from None
 
     def kept(self, name: str) -> Kept:
-        """Records and outcome stored so far, for reading alone: also while the run is being written."""
+        """The records and the outcome stored so far, for reading only. The run may be written at the same time."""
         lines = read_whole(self.directory(name) / FILE).lines
         return restored(lines, classes_of(registry[self.spec(name).method]))
 
     def note(self, name: str) -> str:
-        """What a person wrote about this run; empty where nobody did."""
+        """The note that a person wrote about this run, or an empty text."""
         try:
             with (self.directory(name) / NOTE).open("rb") as file:
                 return file.read(4 * LONGEST_NOTE).decode("utf-8", "replace")[:LONGEST_NOTE]
@@ -70,9 +97,19 @@ class Store:
             return ""
 
     def annotate(self, name: str, note: str) -> None:
-        """Keep this text with a run that is here, in place of what was written before; also while the run is going on.
+        """Keep a note with a stored run, in place of an earlier note. The run may be in progress.
 
-        It is plain text to be escaped where it is shown. StoreError where it is too long, or the disk refuses.
+        Parameters
+        ----------
+        name : str
+            The name of a run in this store.
+        note : str
+            Plain text of at most 2000 characters. It must be escaped wherever it is shown as HTML.
+
+        Raises
+        ------
+        StoreError
+            If the note is too long, there is no such run, or the disk cannot be written.
         """
         if not isinstance(note, str):
             raise StoreError(f"The note on run {name} is {quoted(note)}; give text.")
@@ -86,11 +123,11 @@ class Store:
             raise StoreError(f"The note on run {name} cannot be kept in {self.path}: {error.strerror}.") from error
 
     def table(self) -> pd.DataFrame:
-        """One row a run, by name: what it is, how far it came, why it ended, and its last scores."""
+        """One row per run, by name: its spec, steps and seconds, why it ended, and its last scores."""
         return pd.DataFrame([self._row(name) for name in self.names()], index=pd.Index(self.names(), name="run"))
 
     def take_up(self, spec: Spec) -> tuple[Journal, Kept]:
-        """The journal of this spec's run, open for writing, and what it holds; made if it is new."""
+        """The journal of this spec's run, open for writing, and its content. A run that is new gets a directory."""
         directory = self.directory(spec.key())
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -100,18 +137,28 @@ class Store:
         except OSError as error:
             raise StoreError(f"The store cannot keep a run in {directory}: {error.strerror}.") from error
         try:
-            self._write_spec(directory, spec)
+            path, text = directory / SPEC, spec.to_json()
+            if not path.exists() or path.read_text("utf-8") != text:
+                write_whole(path, text)
         except BaseException:
             journal.close()
             raise
         return journal, journal.kept
 
     def put(self, run: Run) -> str:
-        """Keep the records of a run that was made outside the store, after those it has of it; returns its name.
+        """Keep the records of a run that was made outside the store, after those that the store has of it.
 
-        StoreError where the run has no spec, is being written elsewhere, or the disk refuses.
+        Returns
+        -------
+        str
+            The name of the run.
+
+        Raises
+        ------
+        StoreError
+            If the run has no spec, another process writes it, or the disk cannot be written.
         """
-        if run.spec is None:
+        if not isinstance(run.spec, Spec):
             raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
         journal, kept = self.take_up(run.spec)
         try:
@@ -126,7 +173,13 @@ class Store:
         return run.spec.key()
 
     def repair(self, name: str) -> int:
-        """Keep the whole lines before a damaged one and set the file aside as it was; returns how many are kept."""
+        """Keep the whole lines before a damaged one. The damaged file stays beside it, with the ending ".damaged".
+
+        Returns
+        -------
+        int
+            The number of lines kept.
+        """
         path = self.directory(name) / FILE
         content = read(path)
         if content.damaged:
@@ -136,24 +189,22 @@ class Store:
         return len(content.lines)
 
     def directory(self, name: str) -> Path:
-        """Where this run is kept; StoreError for a name that leads anywhere else."""
-        found = (self.path / str(name)).resolve()
-        if found.parent != self.path:
+        """The directory of this run; StoreError for a name that leads out of the store."""
+        directory = (self.path / str(name)).resolve()
+        if directory.parent != self.path:
             raise StoreError(f"{name!r} is not the name of a run: it leads out of {self.path}.")
-        return found
-
-    def _write_spec(self, directory: Path, spec: Spec) -> None:
-        path, text = directory / SPEC, spec.to_json()
-        if not path.exists() or path.read_text("utf-8") != text:
-            write_whole(path, text)
+        return directory
 
     def _row(self, name: str) -> dict[str, Any]:
         try:
             spec, kept = self.spec(name), self.kept(name)
         except (StoreError, SettingError) as error:
             return {"outcome": "unreadable", "message": str(error)}
-        what = {"method": spec.method, "data": str(spec.data), "kernel": str(spec.kernel), "seed": spec.seed}
-        last = Trace(kept.records)[-1:]
-        how = {"steps": last[0].index, "seconds": last[0].seconds, **(last[0].scores or {})} if last else {}
-        ended = {"outcome": kept.outcome.reason, "message": kept.outcome.message} if kept.outcome else {}
-        return {**what, **how, **ended}
+        row: dict[str, Any] = {
+            "method": spec.method, "data": str(spec.data), "kernel": str(spec.kernel), "seed": spec.seed
+        }  # fmt: skip
+        if len(trace := Trace(kept.records)):
+            row |= {"steps": trace[-1].index, "seconds": trace[-1].seconds, **(trace[-1].scores or {})}
+        if kept.outcome:
+            row |= {"outcome": kept.outcome.reason, "message": kept.outcome.message}
+        return row

@@ -10,7 +10,7 @@ from gpexplorer.linalg.cholesky import cholesky
 from gpexplorer.methods.base import registry
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
-from gpexplorer.runs.jitters import told
+from gpexplorer.runs.counting import jitter_sentence
 from gpexplorer.ui.playback.readings import facts
 
 
@@ -35,9 +35,11 @@ def test_what_a_factor_of_all_rows_needed_is_told(key: str, shift: float):
     assert sound.jitters == {}
     assert list(needy.jitters) == ["K + s2 I"]
     assert 0.0 < needy.jitters["K + s2 I"] < 1e-8
-    assert facts(needy, 1, None, False).jitter == told(needy.jitters)
-    assert told(needy.jitters).startswith(f"Jitter was needed: {needy.jitters['K + s2 I']:.1e} on K + s2 I. Raise")
-    assert told(sound.jitters) == ""
+    assert facts(needy, 1, None, False).jitter == jitter_sentence(needy.jitters)
+    assert jitter_sentence(needy.jitters).startswith(
+        f"Jitter was needed: {needy.jitters['K + s2 I']:.1e} on K + s2 I. Raise"
+    )
+    assert jitter_sentence(sound.jitters) == ""
 
 
 def test_the_jitter_of_others_is_not_the_runs():

@@ -1,6 +1,6 @@
-"""Independent work on the workers of a Dask scheduler, in the place of the builtin `map`.
+"""Independent pieces of work on the workers of a Dask scheduler, in place of the builtin `map`.
 
-Results come back in the order of the pieces whatever worker did them, so that sums do not depend on the cluster.
+Results come back in the order of the pieces, whichever worker did them, so that sums do not depend on the cluster.
 """
 
 from __future__ import annotations
@@ -13,17 +13,42 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import SettingError
+from ..run import Run
 
 TIMEOUT = 10  # seconds to reach a scheduler
-AHEAD = 2  # pieces a worker's thread has before it: one to work on, one that is on its way
+AHEAD = 2  # pieces per thread of a worker: one is being worked on, one is on its way
 Map = Callable[..., Iterable[Any]]
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Any]:
-    """A Dask client of this scheduler ("tcp://host:8786"), closed at the end; SettingError where there is none.
+def working(run: Run, scheduler: str) -> Iterator[None]:
+    """Send independent pieces of a run's steps (folds, blocks of rows) to a Dask cluster inside a `with` block.
 
-    The scheduler runs what it is sent: connect to one that is yours.
+    Parameters
+    ----------
+    run : Run
+        The run. It is stepped in this process, and its numbers do not change. Kernel entries that are computed in
+        other processes are not counted.
+    scheduler : str
+        The address of the scheduler ("tcp://host:8786"). With an empty text the work stays in this process.
+    """
+    if not scheduler:
+        yield
+        return
+    with connected(scheduler) as client, run.using_mapper(mapped(client)):
+        yield
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Connect to the Dask scheduler at this address ("tcp://host:8786"), and disconnect at the end of the block.
+
+    The scheduler executes what it is sent, so connect only to one that is yours.
+
+    Raises
+    ------
+    SettingError
+        If Dask is not installed, or no scheduler answers within 10 s.
     """
     try:
         from distributed import Client
@@ -38,42 +63,52 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def mapped(client: Any, ahead: int = AHEAD) -> Map:
-    """Return a mapper for `Method.with_mapper`: pure functions run on the client's workers, results come in order.
+    """A mapper for `Method.with_mapper`: it works like the builtin `map`, on the workers of a Dask client.
 
-    At most `ahead` pieces a thread of the workers are sent before their results are taken, and a tensor that is the
-    same in every piece is sent once: what is in flight does not grow with the number of pieces.
+    Parameters
+    ----------
+    client : distributed.Client
+        A connected client.
+    ahead : int, default 2
+        Pieces sent per thread of the workers before their results are taken, so that the memory in use does not grow
+        with the number of pieces. A tensor that is the same in every piece is sent once.
+
+    Returns
+    -------
+    callable
+        Takes a pure function of a module, and its arguments as iterables. It yields the results in order.
     """
 
     def on_workers(function: Callable[..., Any], *pieces: Iterable[Any]) -> Iterator[Any]:
-        most, shared = ahead * max(sum(client.nthreads().values()), 1), Shared(client)
-        flight: deque[Any] = deque()
+        limit, shared = ahead * max(sum(client.nthreads().values()), 1), SharedArguments(client)
+        pending: deque[Any] = deque()
         try:
             for piece in zip(*pieces, strict=True):
-                if len(flight) == most:
-                    yield flight.popleft().result()
-                flight.append(client.submit(function, *shared(piece), pure=False))
-            while flight:
-                yield flight.popleft().result()
+                if len(pending) == limit:
+                    yield pending.popleft().result()
+                pending.append(client.submit(function, *shared(piece), pure=False))
+            while pending:
+                yield pending.popleft().result()
         finally:
-            client.cancel(list(flight))
+            client.cancel(list(pending))
 
     return on_workers
 
 
-class Shared:
-    """What the pieces of one map have in common: the very tensor of the piece before is kept on the cluster."""
+class SharedArguments:
+    """Replaces a tensor that is an argument of two pieces in a row by a reference to a copy on the cluster."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._last: tuple[Any, ...] = ()
-        self._sent: dict[int, Any] = {}  # place of the argument -> where the cluster keeps it
+        self._sent: dict[int, Any] = {}  # place of the argument -> the cluster's reference to it
 
     def __call__(self, piece: tuple[Any, ...]) -> list[Any]:
-        """The arguments to submit: those met a second time in a row by what stands for them."""
-        for place, (now, before) in enumerate(zip(piece, self._last, strict=False)):
-            if now is not before:
+        """The arguments to submit for this piece."""
+        for place, (argument, previous) in enumerate(zip(piece, self._last, strict=False)):
+            if argument is not previous:
                 self._sent.pop(place, None)
-            elif isinstance(now, Tensor) and place not in self._sent:
-                self._sent[place] = self._client.scatter(now, hash=False)
+            elif isinstance(argument, Tensor) and place not in self._sent:
+                self._sent[place] = self._client.scatter(argument, hash=False)
         self._last = piece
         return [self._sent.get(place, argument) for place, argument in enumerate(piece)]

@@ -37,7 +37,7 @@ class Finished:
     @classmethod
     def of(cls, run: Run) -> Finished:
         """From a run at hand; SettingError where it was made without a spec."""
-        if run.spec is None:
+        if not isinstance(run.spec, Spec):
             raise SettingError("A run made without a Spec cannot be compared by settings: open it with Spec.open.")
         reason = run.outcome.reason if run.outcome else ""
         return cls(run.spec, run.table(), run.method.cost(run.problem).memory, reason)

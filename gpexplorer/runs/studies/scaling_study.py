@@ -21,8 +21,9 @@ from ...data.sets.generators import GENERATORS
 from ...errors import GPExplorerError, SettingError, closest
 from ...methods.base import registry
 from ...problem import Cost, Dataset, Problem
+from ..opening import DTYPES
 from ..setting_checks import arguments, number, of_kind, quoted
-from ..spec import DTYPES, Spec
+from ..spec import Spec
 from . import machine_speed, power_law
 from .measured_run import Measured, in_child
 

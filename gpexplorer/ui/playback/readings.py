@@ -10,7 +10,7 @@ import pandas as pd
 from ...methods.inducing.dragged import bound, movable
 from ...problem import Outcome
 from ...runs import Record, Run
-from ...runs.jitters import told
+from ...runs.counting import jitter_sentence
 
 TERMS = ("fit", "logdet", "trace", "objective")
 ROWS = 200  # newest steps in the table
@@ -57,7 +57,7 @@ def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
         undo,
         _split(run, at),
         run.outcome,
-        told(run.jitters),
+        jitter_sentence(run.jitters),
     )
 
 

@@ -1,0 +1,126 @@
+"""Files named on the command line: specs are read from them, with `--set` applied, and results are written to them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..errors import SettingError
+from ..runs.setting_checks import object_without_duplicates
+from ..runs.spec import LARGEST, Spec, parsed
+from ..runs.studies.comparison import Finished, table
+from ..runs.studies.sweep import Swept, grid
+
+
+def read_spec(source: str, changes: Sequence[str]) -> Spec:
+    """Read a spec, change it, and only then check it.
+
+    Parameters
+    ----------
+    source : str
+        A file of spec JSON, or "-" for standard input.
+    changes : sequence of str
+        The values of `--set`, such as "seed=3", "num_inducing=64" or "budget.seconds=10".
+
+    Raises
+    ------
+    SettingError
+        If the file cannot be read, or a field cannot be used.
+    """
+    fields = _read(source)
+    for change in changes:
+        _apply(fields, change)
+    return Spec.from_json(json.dumps(fields))
+
+
+def read_sweep(source: str) -> dict[str, Spec]:
+    """Read the specs of a sweep from a file: {"spec": the spec, "over": {field or setting: list of values}}."""
+    fields = _read(source)
+    over = fields.get("over")
+    if not isinstance(over, dict) or not all(isinstance(values, list) for values in over.values()):
+        raise SettingError('The sweep has no "over": give {"spec": {...}, "over": {"num_inducing": [8, 32]}}.')
+    return grid(Spec.from_json(json.dumps(fields.get("spec"))), over)
+
+
+def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Callable[[str], object]) -> pd.DataFrame:
+    """Write the table of a sweep after each of its runs, so that an interrupt leaves what was done.
+
+    Parameters
+    ----------
+    runs : iterator of Swept
+        The runs, each as it ends.
+    count : int
+        How many runs there will be.
+    out : Path
+        The Parquet file of the table.
+    report : callable
+        Receives one line of text per run.
+
+    Returns
+    -------
+    DataFrame
+        The table of all runs.
+
+    Raises
+    ------
+    SettingError
+        If `out` cannot be written. This is tried before the first run starts.
+    """
+    finished = dict[str, Finished]()
+    with writable(out):
+        out.open("ab").close()
+    for number, run in enumerate(runs, 1):
+        report(f"{number} of {count} · {run.name} · {run.sentence}")
+        finished |= {run.name: run.finished} if run.finished else {}
+        with writable(out):
+            table(finished).to_parquet(out)
+    return table(finished)
+
+
+@contextmanager
+def writable(out: Path) -> Iterator[None]:
+    """Turn an error of the disk into a SettingError that names `--out`."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another --out.") from None
+
+
+def _read(source: str) -> dict[str, Any]:
+    """The JSON object in this file, or on standard input for a dash."""
+    try:
+        file = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115 - closed by the with
+        with file:
+            text = file.read(LARGEST + 1)
+    except OSError as error:
+        raise SettingError(f"Cannot read the spec {source!r}: {error.strerror}.") from None
+    return parsed(text)
+
+
+def _apply(fields: dict[str, Any], change: str) -> None:
+    """Apply one --set: to a field of the spec, an entry of a field (budget.seconds), or a setting of the method."""
+    path, equals, text = change.partition("=")
+    if not equals or not path:
+        raise SettingError(f"--set {change!r} names no value: write key=value, such as seed=3.")
+    try:
+        value = json.loads(text, object_pairs_hook=object_without_duplicates)
+    except SettingError:
+        raise
+    except ValueError:
+        value = text
+    field, dot, entry = path.partition(".")
+    if not dot and field not in Spec.__dataclass_fields__:
+        field, dot, entry = "settings", ".", path
+    if not dot:
+        fields[field] = value
+        return
+    entries = fields.setdefault(field, {})
+    if not isinstance(entries, dict):
+        raise SettingError(f"--set {change!r}: {field} is {entries!r} in this spec, which has no entries.")
+    entries[entry] = value

@@ -1,0 +1,66 @@
+"""The commands `serve`, `bench` and `reproduce`, which start the page, the benchmarks and the papers' figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import SettingError
+
+ALL_ARGUMENTS: dict[str, Any] = {  # for a command that passes every argument on, --help included
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    "add_help_option": False,
+}
+
+
+def serve(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 5006,
+    address: Annotated[
+        str, typer.Option(help="The address to listen on; 0.0.0.0 listens on every address of this machine.")
+    ] = "localhost",
+    show: Annotated[bool, typer.Option(help="Open a browser.")] = False,
+    origin: Annotated[list[str] | None, typer.Option(help="host:port under which others may reach the page.")] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Keep runs and notes in this directory, for everyone who opens the page.")
+    ] = None,
+) -> None:
+    """Serve the page until interrupted."""
+    from ..ui import server
+
+    try:
+        server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
+    except OSError as error:
+        raise SettingError(
+            f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address."
+        ) from None
+
+
+def bench(context: typer.Context) -> None:
+    """Run a benchmark: `bench cholqr --data kin40k --m 512`. `bench --help` lists all benchmarks."""
+    from ..bench.__main__ import app
+
+    app(context.args, prog_name="python -m gpexplorer bench")
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A figure or table. Without it, the names of all are listed.")] = "",
+    full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
+    out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
+        "reproduced"
+    ),
+) -> None:
+    """Compute a figure or table of a paper anew, beside the published one. The same command continues a stopped one."""
+    from .. import reproduce as figures
+    from .files import writable
+
+    if not name:
+        for known in figures.names():
+            typer.echo(f"{known}: {figures.find(known).title}")
+        return
+    figure, folder = figures.find(name), out / ("full" if full else "quick")
+    with writable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for line in figure.run(folder, full):
+        typer.echo(line)

@@ -1,0 +1,145 @@
+"""The commands `run` and `sweep`: specs are run to their end or budget, with progress on standard error."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ..runs import Run
+
+FAILED, INTERRUPTED = 1, 130  # exit codes
+TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two progress lines, on a terminal and in a log
+
+
+def run(
+    spec: Annotated[str, typer.Argument(help="A file of Spec JSON, or - for standard input.")],
+    out: Annotated[Path, typer.Option(help="The store: a directory of runs.")] = Path("runs-store"),
+    change: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value: seed=3, num_inducing=64, budget.seconds=10 ...")
+    ] = None,
+    scheduler: Annotated[
+        str, typer.Option(help="The address of a Dask scheduler, which receives folds and blocks of rows.")
+    ] = "",
+) -> None:
+    """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped."""
+    from ..runs import Store, working
+    from .files import read_spec
+
+    changes = change or []
+    checked = read_spec(spec, changes)
+    opened = Store(out).open(checked)
+    command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
+    command += [word for text in changes for word in ("--set", text)]
+    command += ["--scheduler", scheduler] if scheduler else []
+    with closing(opened), working(opened, scheduler):
+        _finish(opened, shlex.join(command))
+    _print_result(opened, out / checked.key())
+    if opened.outcome and opened.outcome.reason == "failed":
+        raise typer.Exit(FAILED)
+
+
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="GRID", help='{"spec": {...}, "over": {"num_inducing": [8, 32]}}')],
+    scheduler: Annotated[
+        str, typer.Option(help="The address of a Dask scheduler. Without one, the runs follow one another here.")
+    ] = "",
+    out: Annotated[Path, typer.Option(help="The table of all runs.")] = Path("sweep.parquet"),
+) -> None:
+    """Run a Spec at every combination of some values, here or on a cluster, and print a table, the best run first."""
+    from ..runs.studies.sweep import sweep as run_all
+    from .files import read_sweep, write_sweep_table
+
+    specs = read_sweep(source)
+    typer.echo(write_sweep_table(run_all(specs, scheduler), len(specs), out, _to_stderr).to_string())
+
+
+def progress_line(run: Run) -> str:
+    """How far a run is: steps, seconds, the last value of the first channel, the share of the budget, time to go."""
+    if not len(run.trace):
+        return "starting"
+    parts = [f"step {run.done}", f"{run.trace[-1].seconds:.1f} s"]
+    if run.method.channels:
+        first = run.method.channels[0]
+        recent = [float(getattr(record.step.info, first.name, math.nan)) for record in run.trace[-50:]]
+        finite = [value for value in recent if math.isfinite(value)]
+        parts += [f"{first.label} {finite[-1]:.6g}"] if finite else []
+    if run.outcome:
+        return ", ".join([*parts, "taking the last scores"])
+    fraction, seconds_to_go = run.progress()
+    if math.isfinite(fraction):
+        parts.append(f"{fraction:.0%} of the budget")
+    if math.isfinite(seconds_to_go):
+        parts.append(f"about {format_duration(seconds_to_go)} to go")
+    return ", ".join(parts)
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as 1:02:03, or as 2:03 if it is shorter than an hour."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+@contextmanager
+def reporting_progress(run: Run, report: Callable[[str], object], every: float) -> Iterator[None]:
+    """Report the progress line every so many seconds inside a `with` block, from a thread that ends with the block."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(every):
+            report(progress_line(run))
+
+    thread = threading.Thread(target=repeat, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _finish(opened: Run, command: str) -> None:
+    """Step to the end with progress on stderr. After an interrupt, print the command that continues the run."""
+    if opened.done:
+        typer.echo(f"Going on from step {opened.done}.", err=True)
+    terminal = sys.stderr.isatty()
+    report = (lambda text: typer.echo(f"\r\033[K{text}", err=True, nl=False)) if terminal else _to_stderr
+    previous = signal.signal(signal.SIGINT, lambda *_: opened.stop())  # the step in progress ends first and is kept
+    try:
+        with reporting_progress(opened, report, TERMINAL_SECONDS if terminal else LOG_SECONDS):
+            opened.finish()
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if opened.outcome and opened.outcome.reason == "stopped":
+        typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    typer.echo("\r\033[K" if terminal else "", err=True, nl=False)
+
+
+def _print_result(opened: Run, directory: Path) -> None:
+    from ..runs.counting import jitter_sentence
+
+    outcome = opened.outcome
+    assert outcome is not None
+    sentence = f"{outcome.reason}: {outcome.message} {jitter_sentence(opened.jitters)}"
+    typer.echo(sentence.rstrip(), err=outcome.reason == "failed")
+    if len(opened.trace):
+        last = opened.trace[-1]
+        typer.echo(f"{opened.done} steps, {last.seconds:.3g} s, {last.cost.entries} kernel entries")
+        for name, value in (last.scores or {}).items():
+            typer.echo(f"{name:12} {value:.6g}")
+    typer.echo(f"kept in {directory}")
+
+
+def _to_stderr(text: str) -> None:
+    typer.echo(text, err=True)

@@ -1,0 +1,99 @@
+"""How a `Spec` becomes a `Run`: its rows are read and scaled, its kernel is made, and stored records are taken up.
+
+This module knows a spec by its fields alone (`run.Description`), so that `spec` can import it and not the reverse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from .. import data as data_sets
+from .. import kernels
+from ..data import Split
+from ..errors import DataError, SettingError
+from ..methods.base import registry
+from ..problem import Problem
+from .run import Description, Run
+from .setting_checks import arguments, quoted
+from .storage.journal import Journal, Kept
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+SpecT = TypeVar("SpecT", bound=Description)
+
+
+class JournalSource(Protocol):
+    """A place that keeps runs, such as a `Store`."""
+
+    def take_up(self, spec: Any) -> tuple[Journal, Kept]:
+        """The journal of this spec's run, open for writing, and what it holds already."""
+
+
+def open_run(spec: Description, store: JournalSource | None = None, data: Any = None) -> Run:
+    """Make the run that a spec describes.
+
+    Parameters
+    ----------
+    spec : Description
+        The spec, which has been checked.
+    store : JournalSource, optional
+        Where records are kept. The run continues after the last record kept there.
+    data : Split, arrays or frame, optional
+        Rows in memory, in place of the rows that the spec names.
+
+    Returns
+    -------
+    Run
+        Its own `spec` names rows that were in memory by a hash of their content.
+
+    Raises
+    ------
+    SettingError
+        If theta has the wrong length, there is no such device, or `store` is not a store.
+    DataError
+        If the rows cannot be read, or are not the rows that the spec was made for.
+    """
+    if not (store is None or hasattr(store, "take_up")) or isinstance(store, type):
+        raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
+    spec, split = _with_rows(spec, data)
+    problem, split = _scaled_problem(spec, split)
+    method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
+    if store is None:
+        return Run(method, problem, split, spec=spec)
+    journal, kept = store.take_up(spec)
+    journal.weigh(method.cost(problem).memory)
+    return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
+
+
+def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
+    """The rows of a spec, and the spec, which names rows in memory by a hash of their content."""
+    content = spec.data.get("content") if isinstance(spec.data, dict) else None
+    if data is None and content is not None:
+        raise DataError(f"The data {quoted(content)} were in memory: pass them again, open(data=...).")
+    if data is None:
+        # Rows mapped from a file are written in the precision in which they are used, since a cast would copy them.
+        mapped = isinstance(spec.data, dict) and spec.data.get("memory") == "mapped" and "dtype" not in spec.data
+        return spec, data_sets.load(spec.data, split=spec.split, **({"dtype": spec.dtype} if mapped else {}))
+    split = data if isinstance(data, Split) else data_sets.load(data, split=spec.split)
+    key = split.key.removesuffix("/scaled")
+    if content not in (None, key):
+        raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
+    return replace(spec, data={"content": key}), split
+
+
+def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
+    """The scaled problem on its device, and the scaled split that it came from."""
+    if spec.device.startswith("cuda") and not torch.cuda.is_available():
+        raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
+    named = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
+    kernel = kernels.make(named["name"], split.train.d)
+    scaled, place = split.scaled(inputs=kernel.inputs != "counts"), (spec.device, DTYPES[spec.dtype])
+    split = replace(scaled, train=scaled.train.to(*place), test=scaled.test.to(*place))
+    theta = kernel.start(split.train) if "theta" not in named else split.train.y.new_tensor(named["theta"])  # [p]
+    if len(theta) != len(kernel.names):
+        wanted = f"{len(kernel.names)} ({', '.join(kernel.names)})"
+        raise SettingError(f"theta has {len(theta)} entries; {named['name']} on these data takes {wanted}.")
+    return Problem(split.train, kernel, theta), split
