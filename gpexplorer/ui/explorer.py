@@ -18,7 +18,7 @@ from .address import Request, read
 from .browser.batch import together
 from .browser.keys import HELP
 from .inputs.controls import Controls
-from .inputs.data_source import Sources
+from .inputs.data_source import DataSource
 from .inputs.method_settings import SIZE
 from .inputs.presets import PRESETS
 from .inputs.question import question
@@ -89,7 +89,7 @@ class Explorer(pn.viewable.Viewer):
         self.pictures = Pictures(self.session)
         self.below = self._panels()
         self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
-        self.sources = Sources(spec, self.session.change_rows, self.status.say, self._wait)
+        self.sources = DataSource(spec, self.session.change_rows, self.status.say, self._wait)
         self.choices = Controls(spec, self._controls_changed)
         self.presets = pmui.Select(
             label="Begin with a question",
@@ -186,7 +186,7 @@ class Explorer(pn.viewable.Viewer):
 
     def _controls_changed(self) -> None:
         try:
-            spec = self.choices.asked(self.session.spec)
+            spec = self.choices.apply_to(self.session.spec)
         except GPExplorerError as error:
             self.status.say(str(error))
             return

@@ -11,8 +11,8 @@ import panel_material_ui as pmui
 from ..runs import Spec, Store
 from .address import Request, asked
 from .browser.batch import together
-from .browser.bokeh_fix import Mending
-from .browser.button_names import Naming
+from .browser.bokeh_fix import BokehLayoutFix
+from .browser.button_names import ButtonNames
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .explorer import START, Explorer, load_resources
@@ -73,7 +73,7 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
         sidebar=[side] if controls else [],
-        main=[pn.Column(Mending(), Naming(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
+        main=[pn.Column(BokehLayoutFix(), ButtonNames(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],

@@ -7,7 +7,7 @@ import pytest
 from gpexplorer import Spec, kernels
 from gpexplorer.kernels.base import registry
 from gpexplorer.ui.inputs.controls import Controls
-from gpexplorer.ui.inputs.kernel_builder import MOST, KernelPicker, parts
+from gpexplorer.ui.inputs.kernel_builder import MAX_PARTS, KernelPicker, parts
 
 
 @pytest.mark.parametrize("text", ["se", "se-ard*periodic+linear", "se*(linear+periodic)+lp", "(se+lp)*rq"])
@@ -49,9 +49,9 @@ def test_what_a_browser_may_not_send_changes_nothing():
 
 def test_there_are_never_too_many_nor_of_other_inputs():
     picker = KernelPicker("se", lambda: None)
-    for _ in range(MOST + 3):
+    for _ in range(MAX_PARTS + 3):
         picker._append()
-    assert len(picker.parts) == MOST
+    assert len(picker.parts) == MAX_PARTS
     kernels.make(picker.value)
 
     picker._choose(0, key="tanimoto")

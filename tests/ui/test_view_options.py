@@ -8,7 +8,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.ui.inputs.method_settings import Settings
-from gpexplorer.ui.inputs.view_options import FRAME, WIDTHS, options
+from gpexplorer.ui.inputs.view_options import MAX_WIDTH, MIN_WIDTH, PADDING, options
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.saving import ICON
 from gpexplorer.views.runs.convergence import Convergence
@@ -28,9 +28,9 @@ def test_a_selector_has_room_for_its_longest_name():
 
     assert box is not None
     short, long, longest = (widget.width for widget in box if isinstance(widget, pmui.Select))
-    assert (short, longest) == WIDTHS
+    assert (short, longest) == (MIN_WIDTH, MAX_WIDTH)
     assert short < long < longest
-    assert long > FRAME + 8 * len("a hyperparameter")
+    assert long > PADDING + 8 * len("a hyperparameter")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -1,8 +1,8 @@
-"""Changes of the page that leave in the order they were made.
+"""Changes of the page that are sent to the browser in the order in which they were made.
 
-Panel writes its own changes to the browser at once where it can, or some time later, while those made on Bokeh's models
-wait for the end of the callback. Mixed, one overtakes the other on a busy machine: the browser is told of models it
-does not know yet, or a last picture waits for the next click. Inside a hold all of them go Bokeh's way.
+Panel sends its own changes at once or a little later; changes made on Bokeh's models wait until the callback ends. On a
+busy machine one kind can overtake the other: the browser receives a reference to a model that it does not know yet, or
+the last picture is sent only after the next click. While the document is on hold, all changes wait and leave together.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import panel as pn
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Hold what changes inside on this session's page, and send it when the block ends."""
+    """Hold all changes made inside the block on this session's page, and send them when the block ends."""
     doc = pn.state.curdoc
     if doc is None or doc.session_context is None or doc.callbacks.hold_value:
         yield

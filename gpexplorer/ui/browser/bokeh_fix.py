@@ -1,6 +1,7 @@
-"""Bokeh 3.9 put right on the page: a figure added a moment ago is measured, and finished, before it has a layout.
+"""A workaround for Bokeh 3.9, which measures a newly added figure before the figure has a layout.
 
-Bokeh lays such a figure out right afterwards, but the browser's console says "reading 'top_panel'" in between.
+Bokeh lays the figure out right afterwards, so the only effect is an error in the browser's console: "reading
+'top_panel'".
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from panel.custom import JSComponent
 
 
-class Mending(JSComponent):
-    """Leaves figures alone that are not laid out yet; nothing to see."""
+class BokehLayoutFix(JSComponent):
+    """An invisible component that skips the measurement of figures without a layout."""
 
     _esm = """
     export function render({ el }) {

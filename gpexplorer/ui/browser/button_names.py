@@ -1,15 +1,15 @@
-"""Names for the buttons that raise and lower a number: panel-material-ui 0.16 leaves them as "button" and no more."""
+"""Accessible names for the buttons that increase and decrease a number; panel-material-ui 0.16 leaves them unnamed."""
 
 from __future__ import annotations
 
 from panel.custom import JSComponent
 
 
-class Naming(JSComponent):
-    """Looks through the widgets now and then, for they come and go; nothing to see."""
+class ButtonNames(JSComponent):
+    """An invisible component that names the buttons of number inputs; it repeats because widgets are added later."""
 
     _esm = """
-    const VERBS = {  // by what is drawn on the button
+    const VERBS = {  // key: the path drawn on the button
       "m7 14 5-5 5 5z": "Increase",
       "M19 13h-6v6h-2v-6H5v-2h6V5h2v6h6z": "Increase",
       "m7 10 5 5 5-5z": "Decrease",

@@ -1,4 +1,4 @@
-"""Keys of the page: space, arrows, R, S, U and ?. Not for notebooks, whose own keys these are."""
+"""Keyboard shortcuts of the page: space, arrow keys, R, S, U and ?. Notebooks use these keys themselves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from panel.custom import JSComponent
 
-HELP = "Space plays or pauses. Left and right step back and on. R starts again, S stops, U undoes, ? shows these keys."
+HELP = "Space: play or pause. Left and right arrow: step back or forward. R: reset. S: stop. U: undo. ?: this help."
 
 
 class Keys(JSComponent):
-    """Listens on the document, but not while a person types or moves a control; folds the sidebar of a narrow page."""
+    """Listens for keys unless a person types or moves a control; closes the sidebar when the page opens narrow."""
 
     _esm = """
     export function render({ model, el }) {
@@ -31,15 +31,15 @@ class Keys(JSComponent):
           if (page.data?.sidebar_open) page.data.sidebar_open = false
       }
       document.addEventListener("keydown", listen)
-      if (window.innerWidth < 900) setTimeout(shut, 400)  // the controls would lie over the pictures
+      if (window.innerWidth < 900) setTimeout(shut, 400)  // on a narrow page the sidebar would cover the pictures
       model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """
 
-    def __init__(self, pressed: Callable[[str], None], **params: Any) -> None:
+    def __init__(self, on_key: Callable[[str], None], **params: Any) -> None:
         super().__init__(**params)
-        self._pressed = pressed
+        self._on_key = on_key
 
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, str) and len(msg) <= 16:
-            self._pressed(msg)
+            self._on_key(msg)

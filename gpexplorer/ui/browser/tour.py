@@ -1,7 +1,7 @@
-"""A tour of the page: a card beside what it speaks of, to be left at any time, shown once to each browser.
+"""A tour of the page: cards that explain one part of the page each, shown once per browser.
 
-The card blocks nothing: the page goes on answering while it is there. Where it points is found by what stands on the
-page (a label, a title), through the shadow roots.
+A person can leave the tour at any time, and the page works normally while a card is shown. The part of the page that a
+card explains is found by its text (a label or a title), also inside shadow roots.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import param
 from panel.custom import JSComponent
 
 STEPS = (
-    ("Play", "Press Play", "A run takes step after step. Pause, step back, or drag the bar to any earlier step; the "
-     "space bar and the arrow keys do the same."),
-    ("Data and prediction", "Look at the data", "Orange triangles are the inducing points. “Move points” lets you "
-     "drag one and see what the bound makes of it; “Edit rows” adds a row where you click."),
+    ("Play", "Press Play", "A run advances step by step. You can pause, step back, or drag the bar to any earlier "
+     "step. The space bar and the arrow keys do the same."),
+    ("Data and prediction", "Look at the data", "Orange triangles are the inducing points. With “Move points” you "
+     "can drag one and see how the bound changes. With “Edit rows” a click adds a row."),
     ("Swap landscape", "See why", "Each tab answers one question about the method. In the landscape, a click on a "
-     "row forces its swap; undo takes it back."),
-    ("Compare: runs you keep", "Compare", "Keep a run, change one thing, keep the next. Below it, methods race on "
-     "equal terms, and costs are carried on to sizes you have not tried."),
-    ("Link, code and files", "Take it with you", "A link that opens this very screen, the program that prints its "
-     "numbers, a notebook, and the pictures as files."),
+     "row forces its swap, and Undo restores the previous points."),
+    ("Compare: runs you keep", "Compare", "Keep a run, change one setting, and keep the next run. The panels below "
+     "race several methods in equal turns and predict the cost for larger data."),
+    ("Link, code and files", "Save and share", "Here are a link that opens this screen, a program that "
+     "reproduces its numbers, a notebook, and the pictures as files."),
 )  # fmt: skip
 
 
 class Tour(JSComponent):
-    """Speaks up by itself where this browser has not seen it; `begin` starts it again."""
+    """The tour starts by itself in a browser that has not seen it; `begin` starts it again."""
 
     steps = param.List(default=[list(step) for step in STEPS], doc="Text to find, title and sentence of each card.")
-    begun = param.Integer(0, doc="Counts how often it was asked for.")
-    welcome = param.Boolean(True, doc="Whether it begins by itself, once.")
+    begun = param.Integer(0, doc="How often the tour was started on request.")
+    welcome = param.Boolean(True, doc="Whether the tour starts by itself the first time.")
 
     _esm = """
     const SEEN = "gpexplorer-tour"
@@ -139,5 +139,5 @@ class Tour(JSComponent):
     ]
 
     def begin(self, _: Any = None) -> None:
-        """Start it, seen or not."""
+        """Start the tour, whether or not this browser has seen it."""
         self.begun += 1

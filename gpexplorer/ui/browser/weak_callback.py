@@ -1,4 +1,4 @@
-"""Callbacks that keep nothing alive: a figure may outlive its page."""
+"""Callbacks that do not keep their object alive, because a figure may outlive its page."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
-    """This bound method as a callback that does nothing once its object is gone."""
-    held = weakref.WeakMethod(method)
+    """Return a bound method as a callback that does nothing once the method's object has been freed."""
+    reference = weakref.WeakMethod(method)
 
     def call(event: Any) -> None:
-        alive = held()
-        if alive is not None:
-            alive(event)
+        live_method = reference()
+        if live_method is not None:
+            live_method(event)
 
     return call

@@ -1,4 +1,4 @@
-"""Which rows: a data set by name, or a file of one's own with a column picker."""
+"""The data box of the sidebar: a data set by name, or an uploaded file with a column picker."""
 
 from __future__ import annotations
 
@@ -20,126 +20,133 @@ CAP = data_sets.UPLOAD.file_bytes
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
-class Sources(pn.viewable.Viewer):
-    """Shows the data of a spec. `chosen(data, read)` is told a name, or how an upload is read for a split; `say` gets
-    sentences, `busy` waits.
+class DataSource(pn.viewable.Viewer):
+    """The data of a spec, and the widgets to choose other data.
+
+    Parameters
+    ----------
+    spec : the spec whose data are shown first.
+    on_choose : called with (data, read): the data of a spec, and None or, for an upload, a function of the split that
+        reads it.
+    show_message : called with a sentence when a file cannot be read.
+    show_busy : called with a sentence while a file is being read, and with "" afterwards.
     """
 
     def __init__(
         self,
         spec: Spec,
-        chosen: Callable[[Any, Any], None],
-        say: Callable[[str], None],
-        busy: Callable[[str], None],
+        on_choose: Callable[[Any, Any], None],
+        show_message: Callable[[str], None],
+        show_busy: Callable[[str], None],
         **params: Any,
     ) -> None:
         super().__init__(**params)
-        self._chosen, self._say, self._busy = chosen, say, busy
+        self._on_choose, self._show_message, self._show_busy = on_choose, show_message, show_busy
         self._file: tuple[str, bytes] | None = None
-        self._quiet = False
+        self._silent = False
         self._table = data_sets.available()
         self.names = pmui.Select(
             label="Data (rows × inputs)", groups=_groups(self._table, {}), value=None, searchable=True, size="small",
             sizing_mode="stretch_width", margin=(10, 10, 4, 10),
-            description="Sets to download are fetched once, checked against their checksum, and kept.",
+            description="Public sets are downloaded once, checked against their checksum, and cached.",
         )  # fmt: skip
-        self.names.param.watch(self._named, "value")
+        self.names.param.watch(self._choose_name, "value")
         self.adopt(spec)
         self.upload = pmui.FileInput(
-            **named(f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ, numbers with a header line"),
+            **named(f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ with a header line and numeric columns"),
             accept=ACCEPT, max_file_size=CAP, variant="outlined",
             sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip
-        self.upload.param.watch(self._uploaded, "value")
-        self._picker()
+        self.upload.param.watch(self._read_upload, "value")
+        self._make_column_picker()
         self.columns = pn.Column(
-            self.shown, self.target, self.inputs, self.use, visible=False, sizing_mode="stretch_width"
+            self.file_summary, self.target, self.inputs, self.use, visible=False, sizing_mode="stretch_width"
         )
         self.note = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width")
         self._layout = pn.Column(self.names, self.note, self.upload, self.columns, sizing_mode="stretch_width")
 
-    def _picker(self) -> None:
+    def _make_column_picker(self) -> None:
         wide = {"sizing_mode": "stretch_width", "margin": (6, 10)}
-        self.shown = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width")
+        self.file_summary = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width")
         self.target = pmui.Select(label="Column to predict", options=[], size="small", **wide)
-        self.inputs = pmui.MultiSelect(label="Columns to predict it from", options=[], size=6, **wide)
-        self.target.param.watch(self._retarget, "value")
+        self.inputs = pmui.MultiSelect(label="Input columns", options=[], size=6, **wide)
+        self.target.param.watch(self._update_inputs, "value")
         self.use = pmui.Button(
-            label="Use these columns", color="primary", variant="outlined", on_click=self._take,
+            label="Use these columns", color="primary", variant="outlined", on_click=self._use_columns,
             sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip
 
-    def describe(self, rows: int, test: int, inputs: int, notes: tuple[str, ...]) -> None:
-        """Say what is open now, traps included."""
-        line = f"{rows:,} training rows, {test:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
-        said = "".join(f"<br>{text(note)}" for note in notes[:4])
-        self.note.object = f'<span style="font-size:12px;opacity:.75">{line}{said}</span>'
+    def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
+        """Show the size of the open data and the notes on them, such as known traps."""
+        line = f"{rows:,} training rows, {test_rows:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
+        note_lines = "".join(f"<br>{text(note)}" for note in notes[:4])
+        self.note.object = f'<span style="font-size:12px;opacity:.75">{line}{note_lines}</span>'
 
     def adopt(self, spec: Spec) -> None:
-        """Name the data of this spec; nobody is told."""
-        self._quiet = True
-        asked = {"name": spec.data} if isinstance(spec.data, str) else spec.data
-        groups = _groups(self._table, asked)
+        """Show the data of this spec without calling `on_choose`."""
+        self._silent = True
+        data = {"name": spec.data} if isinstance(spec.data, str) else spec.data
+        groups = _groups(self._table, data)
         if groups != self.names.groups:
             self.names.groups = groups
-        known = {key for group in groups.values() for key in group.values()}
-        self.names.value = asked["name"] if asked.get("name") in known else None
-        self._quiet = False
+        names = {name for group in groups.values() for name in group.values()}
+        self.names.value = data["name"] if data.get("name") in names else None
+        self._silent = False
 
-    def _named(self, event: Any) -> None:
-        if event.new is not None and not self._quiet:
-            self._chosen(event.new, None)
+    def _choose_name(self, event: Any) -> None:
+        if event.new is not None and not self._silent:
+            self._on_choose(event.new, None)
 
-    async def _uploaded(self, event: Any) -> None:
+    async def _read_upload(self, event: Any) -> None:
         if not event.new:
             return
         name, data = str(self.upload.filename or "upload.csv"), event.new
         self._file, self.columns.visible = None, False
-        self._busy("Reading the columns of your file …")
+        self._show_busy("Reading the columns of your file …")
         try:
-            seen = await asyncio.to_thread(data_sets.preview, name, data)
+            preview = await asyncio.to_thread(data_sets.preview, name, data)
         except Exception as error:
-            self._say(sentence(error, "your file was being read"))
+            self._show_message(sentence(error, "your file was being read"))
         else:
             self._file = (name, data)
-            self._offer(name, seen)
+            self._show_columns(name, preview)
         finally:
-            self._busy("")
+            self._show_busy("")
 
-    def _offer(self, name: str, seen: Any) -> None:
-        """Fill the picker with what the file holds."""
-        numbers = list(seen.numbers)
-        size = f"{seen.rows:,} rows, {len(seen.columns):,} columns"
-        self.shown.object = f'<span style="font-size:12px"><b>{text(name, 80)}</b>: {size}</span>'
-        self.target.param.update(options=numbers, value=seen.target)
-        self._retarget(None)
+    def _show_columns(self, name: str, preview: data_sets.Preview) -> None:
+        """Fill the column picker with the columns of the file."""
+        numbers = list(preview.numbers)
+        size = f"{preview.rows:,} rows, {len(preview.columns):,} columns"
+        self.file_summary.object = f'<span style="font-size:12px"><b>{text(name, 80)}</b>: {size}</span>'
+        self.target.param.update(options=numbers, value=preview.target)
+        self._update_inputs(None)
         self.columns.visible = True
 
-    def _retarget(self, _: Any) -> None:
+    def _update_inputs(self, _: Any) -> None:
         others = [column for column in self.target.options if column != self.target.value]
         self.inputs.param.update(options=others, value=others)
 
-    def _take(self, _: Any) -> None:
-        """Go on with these columns; the file itself is read in the player's thread, by a child process with limits."""
+    def _use_columns(self, _: Any) -> None:
+        """Open the chosen columns; the player's thread has the file read by a child process with limits."""
         if self._file is None:
             return
         name, data = self._file
         choice = data_sets.Choice(target=self.target.value, inputs=tuple(self.inputs.value))
         self.names.value = None
-        self._chosen({"name": "upload"}, lambda split: data_sets.read_upload(name, data, choice, split))
+        self._on_choose({"name": "upload"}, lambda split: data_sets.read_upload(name, data, choice, split))
 
     def __panel__(self) -> Any:
         return self._layout
 
 
-def _groups(table: pd.DataFrame, asked: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Title -> name of every set, by where it comes from; the one that is open has the size that was asked for."""
-    groups: dict[str, dict[str, str]] = {"Drawn from a formula": {}, "On this machine": {}, "To download": {}}
+def _groups(table: pd.DataFrame, open_data: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return {source: {label: name}} of all data sets; the label of the open set shows the size that is open."""
+    groups: dict[str, dict[str, str]] = {"Generated from a formula": {}, "On this machine": {}, "To download": {}}
     for name, row in table.iterrows():
-        kind = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
-        sizes = {word: row[word] for word in ("n", "d")}
-        if asked.get("name") == name:
-            sizes |= {word: asked[word] for word in sizes if isinstance(asked.get(word), int)}
+        group = 0 if row["source"] == "generator" else 1 if row["cached"] else 2
+        sizes = {letter: row[letter] for letter in ("n", "d")}
+        if open_data.get("name") == name:
+            sizes |= {letter: open_data[letter] for letter in sizes if isinstance(open_data.get(letter), int)}
         inputs = "molecules" if pd.isna(sizes["d"]) else f"× {int(sizes['d'])}"
-        groups[list(groups)[kind]][f"{name} · {int(sizes['n']):,} {inputs}"] = str(name)
+        groups[list(groups)[group]][f"{name} · {int(sizes['n']):,} {inputs}"] = str(name)
     return {title: group for title, group in groups.items() if group}

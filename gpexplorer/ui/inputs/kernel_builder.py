@@ -1,4 +1,4 @@
-"""Kernels put together by clicks: the first part, and after it as many sums and products as one can still read."""
+"""The kernel builder: a first kernel, to which up to four others can be added or multiplied."""
 
 from __future__ import annotations
 
@@ -12,127 +12,133 @@ from ...kernels.base import registry
 from ..text.escape import text
 from .method_settings import SIZE
 
-MOST = 5  # parts
+MAX_PARTS = 5
 SIGNS = {"+": "+", "×": "*"}
-Parts = list[tuple[str, str]]  # sign (of the first: none) and a key, or a sum in parentheses
+Parts = list[tuple[str, str]]  # (sign, kernel key or sum in parentheses); the first part has the sign ""
 
 
 class KernelPicker(pn.viewable.Viewer):
-    """Holds a kernel's text in `value`, never a wrong one; `changed` is called after a person chose another."""
+    """A kernel as a list of parts with a sign each; its text is in `value` and is always a valid kernel.
 
-    def __init__(self, kernel: str, changed: Callable[[], None], **params: Any) -> None:
+    Parameters
+    ----------
+    kernel : text of the kernel that is shown first, such as "se * periodic + linear".
+    on_change : called without arguments after a person chose another kernel.
+    """
+
+    def __init__(self, kernel: str, on_change: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
-        self._changed, self._disabled = changed, False
+        self._on_change, self._disabled = on_change, False
         self.parts: Parts = []
         self._rows = pn.Column(sizing_mode="stretch_width", margin=0)
         self.add = pmui.Button(
             label="Combine with another kernel", icon="add", variant="text", size="small", margin=(0, 6),
             on_click=lambda _: self._append(),
         )  # fmt: skip
-        self.said = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", visible=False)
-        self._layout = pn.Column(self._rows, self.said, self.add, sizing_mode="stretch_width", margin=0)
+        self.message = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", visible=False)
+        self._layout = pn.Column(self._rows, self.message, self.add, sizing_mode="stretch_width", margin=0)
         self.adopt(kernel)
 
     @property
     def value(self) -> str:
-        """The kernel as its text."""
+        """The text of the kernel, as `kernels.make` reads it."""
         return "".join(f"{sign}{key}" for sign, key in self.parts)
 
     @property
     def disabled(self) -> bool:
-        """Whether the method brings a kernel of its own."""
+        """Whether the widgets are disabled because the method has a kernel of its own."""
         return self._disabled
 
     @disabled.setter
     def disabled(self, disabled: bool) -> None:
         self._disabled = disabled
-        self._lay_out()
+        self._rebuild()
 
     def adopt(self, kernel: str) -> None:
-        """Show this kernel; nobody is told."""
+        """Show this kernel without calling `on_change`."""
         self.parts = parts(kernel)
-        self._lay_out()
+        self._rebuild()
 
     def _append(self) -> None:
-        if len(self.parts) < MOST:
-            self._set([*self.parts, ("+", self._alike()[0])])
+        if len(self.parts) < MAX_PARTS:
+            self._set([*self.parts, ("+", self._compatible_keys()[0])])
 
-    def _set(self, changed: Parts) -> None:
-        self.parts = changed
-        self._lay_out()
-        self._changed()
+    def _set(self, new_parts: Parts) -> None:
+        self.parts = new_parts
+        self._rebuild()
+        self._on_change()
 
-    def _alike(self) -> list[str]:
-        """Keys of the kernels that take the inputs the first part takes, the periodic one first."""
+    def _compatible_keys(self) -> list[str]:
+        """Keys of the kernels with the same kind of inputs as the first part, the periodic kernel first."""
         wanted = _inputs(self.parts[0][1])
         keys = [key for key in sorted(registry) if registry[key].inputs == wanted]
         return sorted(keys, key=lambda key: key != "periodic")
 
-    def _lay_out(self) -> None:
+    def _rebuild(self) -> None:
         self._rows[:] = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
-        self.add.visible = len(self.parts) < MOST and not self._disabled
+        self.add.visible = len(self.parts) < MAX_PARTS and not self._disabled
         shown = self.value.replace("*", " × ").replace("+", " + ")
-        self.said.object = f'<span style="font-size:12px;opacity:.75">k = {text(shown)}</span>'
-        self.said.visible = len(self.parts) > 1
+        self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(shown)}</span>'
+        self.message.visible = len(self.parts) > 1
 
     def _first(self) -> pmui.Select:
         select = pmui.Select(
-            label="Kernel", options=_titled(sorted(registry), self.parts[0][1]), value=self.parts[0][1],
+            label="Kernel", options=_options(sorted(registry), self.parts[0][1]), value=self.parts[0][1],
             searchable=True, disabled=self._disabled,
-            description="How alike two inputs make two values; “-ard” has a lengthscale an input.", **SIZE,
+            description="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.", **SIZE,
         )  # fmt: skip
         select.param.watch(lambda event: self._choose(0, key=event.new), "value")
         return select
 
     def _row(self, k: int) -> Any:
-        """Sign, kernel, and a way to take the part out."""
+        """The widgets of part k: sign, kernel, and a button that removes it."""
         sign, key = self.parts[k]
         small = {"size": "small", "disabled": self._disabled}
         signs = pmui.Select(label="", options=SIGNS, value=sign, width=64, margin=(4, 0, 4, 10), **small)
         keys = pmui.Select(
-            label=f"Kernel {k + 1}", options=_titled(self._alike(), key), value=key, searchable=True,
+            label=f"Kernel {k + 1}", options=_options(self._compatible_keys(), key), value=key, searchable=True,
             sizing_mode="stretch_width", margin=(4, 6), **small,
         )  # fmt: skip
-        out = pmui.IconButton(
-            icon="close", description=f"Take out kernel {k + 1}", size="small", disabled=self._disabled,
+        remove = pmui.IconButton(
+            icon="close", description=f"Remove kernel {k + 1}", size="small", disabled=self._disabled,
             margin=(6, 6, 0, 0), on_click=lambda _: self._set(self.parts[:k] + self.parts[k + 1 :]),
         )  # fmt: skip
         signs.param.watch(lambda event: self._choose(k, sign=event.new), "value")
         keys.param.watch(lambda event: self._choose(k, key=event.new), "value")
-        return pn.Row(signs, keys, out, sizing_mode="stretch_width", margin=0)
+        return pn.Row(signs, keys, remove, sizing_mode="stretch_width", margin=0)
 
     def _choose(self, k: int, sign: str | None = None, key: str | None = None) -> None:
-        """Another sign or key for one part; what a browser may not send changes nothing."""
+        """Choose another sign or key for part k; values that the widgets do not offer are ignored."""
         if k >= len(self.parts) or (sign or "+") not in SIGNS.values() or (key or "se") not in registry:
             return
-        changed = list(self.parts)
-        changed[k] = (changed[k][0] if sign is None else sign, key or changed[k][1])
-        if k == 0 and registry[changed[0][1]].inputs != _inputs(self.parts[0][1]):
-            changed = changed[:1]  # the others take other inputs
-        self._set(changed)
+        new_parts = list(self.parts)
+        new_parts[k] = (new_parts[k][0] if sign is None else sign, key or new_parts[k][1])
+        if k == 0 and registry[new_parts[0][1]].inputs != _inputs(self.parts[0][1]):
+            new_parts = new_parts[:1]  # the other parts need another kind of inputs
+        self._set(new_parts)
 
     def __panel__(self) -> Any:
         return self._layout
 
 
 def parts(kernel: str) -> Parts:
-    """A kernel's text cut at the signs that stand outside parentheses."""
-    found, depth, sign, begin = [], 0, "", 0
-    for at, letter in enumerate(kernel):
+    """Split the text of a kernel at the signs outside parentheses."""
+    result, depth, sign, start = [], 0, "", 0
+    for position, letter in enumerate(kernel):
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if letter in "+*" and depth == 0:
-            found.append((sign, kernel[begin:at].strip()))
-            sign, begin = letter, at + 1
-    return [*found, (sign, kernel[begin:].strip())]
+            result.append((sign, kernel[start:position].strip()))
+            sign, start = letter, position + 1
+    return [*result, (sign, kernel[start:].strip())]
 
 
 def _inputs(key: str) -> str:
-    """What a part takes; that of the first kernel in a sum in parentheses."""
+    """The kind of inputs of a part; for a sum in parentheses, that of its first kernel."""
     first = parts(key.strip("()"))[0][1].strip("()")
     return registry[first].inputs
 
 
-def _titled(keys: list[str], own: str) -> dict[str, str]:
-    """Title -> key, with this one where it is a sum of its own."""
-    known = {f"{registry[key].title} ({key})": key for key in keys}
-    return known | ({} if own in known.values() else {own: own})
+def _options(keys: list[str], current: str) -> dict[str, str]:
+    """Return {title: key} for a selector, with the current part added when it is a sum in parentheses."""
+    options = {f"{registry[key].title} ({key})": key for key in keys}
+    return options | ({} if current in options.values() else {current: current})

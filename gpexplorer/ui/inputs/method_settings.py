@@ -1,6 +1,6 @@
-"""Widgets made from a method's parameters: tooltips from `doc`, sliders from softbounds, equations beside them.
+"""Widgets for the settings of a method: tooltips from `doc`, slider ranges from the soft bounds, equations below.
 
-What a browser sends is not believed: `values` goes through Spec, which checks every bound again.
+Values from the browser are not trusted: they go into a Spec, which checks every bound again.
 """
 
 from __future__ import annotations
@@ -15,34 +15,46 @@ import param
 from ...methods.base import Method
 
 SIZE = {"size": "small", "sizing_mode": "stretch_width", "margin": (6, 10)}
-LONGEST = 24  # characters of a label
+MAX_LABEL = 24  # characters
 
 
 class Settings(pn.viewable.Viewer):
-    """The settings of one method; `changed` is called with no argument after a person moved one."""
+    """The widgets for the settings of one method.
 
-    def __init__(self, method: type[Method], given: dict[str, Any], changed: Callable[[], None], **params: Any) -> None:
+    Parameters
+    ----------
+    method : the class whose parameters are shown.
+    given : values by the name of the setting; the others start at their defaults.
+    on_change : called without arguments after a person changed a setting.
+    """
+
+    def __init__(
+        self, method: type[Method], given: dict[str, Any], on_change: Callable[[], None], **params: Any
+    ) -> None:
         super().__init__(**params)
-        self.method, self._changed = method, changed
+        self.method, self._on_change = method, on_change
         self.widgets = {
             name: _widget(name, setting, given.get(name, setting.default))
             for name, setting in method.param.objects().items()
             if name not in ("name", "seed")
         }
         for widget in self.widgets.values():
-            widget.param.watch(self._tell, "value_throttled" if hasattr(widget, "value_throttled") else "value")
+            widget.param.watch(self._report, "value_throttled" if hasattr(widget, "value_throttled") else "value")
         self._layout = self._arrange()
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the widgets hold now, unchecked."""
+        """The current values of the widgets, not checked."""
         return {name: widget.value for name, widget in self.widgets.items()}
 
-    def _tell(self, _: Any) -> None:
-        self._changed()
+    def _report(self, _: Any) -> None:
+        self._on_change()
 
     def _arrange(self) -> pn.Column:
-        """Settings with an equation first, the equation under each; the rest folded away, the method's own on top."""
+        """Settings with an equation come first, with the equation below; the others are in a closed accordion.
+
+        In the accordion, the settings declared by the method itself come before those it shares with its family.
+        """
         equations, own = self.method.equations, vars(self.method)
         first = [name for name in self.widgets if name in equations]
         others = [name for name in self.widgets if name not in equations]
@@ -63,30 +75,30 @@ class Settings(pn.viewable.Viewer):
 
 
 def equation(latex: str) -> pn.pane.LaTeX:
-    """A formula, from this package's own constants only: KaTeX runs what it is given."""
+    """Return a formula as a pane; only constants of this package may be passed, because KaTeX interprets its input."""
     styles = {"font-size": "11px", "opacity": "0.8", "overflow-x": "auto", "overflow-y": "hidden"}
     return pn.pane.LaTeX(f"$${latex}$$", styles=styles, margin=(0, 10, 6, 10), sizing_mode="stretch_width")
 
 
 def label_of(name: str, doc: str = "") -> str:
-    """What the doc calls the setting before its colon, where that is short; its name in words otherwise."""
-    head = doc.partition(":")[0]
-    short = ":" in doc and len(head) <= LONGEST
-    return head if short else name.removeprefix("num_").replace("_", " ").capitalize()
+    """Return the label of a setting: the text before the colon of its doc if that is short, else its name in words."""
+    heading = doc.partition(":")[0]
+    is_short = ":" in doc and len(heading) <= MAX_LABEL
+    return heading if is_short else name.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def _widget(name: str, setting: param.Parameter, value: Any) -> Any:
-    held = {"label": label_of(name, setting.doc or ""), "value": value, "description": setting.doc, **SIZE}
+    common = {"label": label_of(name, setting.doc or ""), "value": value, "description": setting.doc, **SIZE}
     if isinstance(setting, param.Boolean):
-        held.pop("size")
-        return pmui.Checkbox(**held)
+        common.pop("size")
+        return pmui.Checkbox(**common)
     if isinstance(setting, param.Selector):
-        return pmui.Select(options=list(setting.objects), **held)
+        return pmui.Select(options=list(setting.objects), **common)
     soft = setting.softbounds or setting.bounds or (None, None)
     whole = isinstance(setting, param.Integer)
     if whole and None not in soft:
         low, high = min(soft[0], value), max(soft[1], value)
-        return pmui.EditableIntSlider(start=low, end=high, fixed_start=(setting.bounds or (None,))[0], **held)
+        return pmui.EditableIntSlider(start=low, end=high, fixed_start=(setting.bounds or (None,))[0], **common)
     if whole:
-        return pmui.IntInput(**held)
-    return pmui.FloatInput(format="0[.][0000000000]", **held)
+        return pmui.IntInput(**common)
+    return pmui.FloatInput(format="0[.][0000000000]", **common)

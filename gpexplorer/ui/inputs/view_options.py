@@ -1,4 +1,4 @@
-"""Widgets for the parameters of a view: which channel, which axis, which band."""
+"""Widgets for the options of a picture, such as its channel, axis and band."""
 
 from __future__ import annotations
 
@@ -8,54 +8,60 @@ from typing import Any
 import panel_material_ui as pmui
 import param
 
-FLAT = "(2-D)"  # ends the label of an option that is for two inputs only
-LETTER, FRAME = 8.2, 46  # pixels: the width of a letter, what stands around a name
-WIDTHS = 104, 280  # least and most of a selector
-FINE = {".MuiSelect-select": {"fontSize": "0.875rem"}}
+TWO_INPUTS = "(2-D)"  # the label of an option ends so when it applies to data with two inputs only
+LETTER_WIDTH, PADDING = 8.2, 46  # pixels
+MIN_WIDTH, MAX_WIDTH = 104, 280  # pixels of a selector
+FONT = {".MuiSelect-select": {"fontSize": "0.875rem"}}
 
 
-def options(current: Callable[[], Any], inputs: int, changed: Callable[[], None]) -> pmui.FlexBox | None:
-    """One small widget a public parameter of the view that `current` gives, or None where it has none."""
+def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], None]) -> pmui.FlexBox | None:
+    """Return a row of small widgets, one per public parameter of a view; None for a view without parameters.
+
+    Parameters
+    ----------
+    current : returns the view whose options are shown and set; the view may be replaced during a session.
+    inputs : number of input columns of the open data.
+    on_change : called without arguments after a person changed an option.
+    """
     view = current()
-    found = {
+    shown = {
         name: setting
         for name, setting in view.param.objects("existing").items()
         if name != "name"
         and not name.startswith("_")
         and not setting.constant
         and (setting.precedence or 0) >= 0
-        and (inputs == 2 or not str(setting.label).endswith(FLAT))
+        and (inputs == 2 or not str(setting.label).endswith(TWO_INPUTS))
     }
     widgets = [
-        made for name, setting in found.items() if (made := _widget(current, name, setting, changed)) is not None
+        widget for name, setting in shown.items() if (widget := _widget(current, name, setting, on_change)) is not None
     ]
     return pmui.FlexBox(*widgets, flex_wrap="wrap", align_items="center", margin=(2, 6)) if widgets else None
 
 
-def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, changed: Callable[[], None]) -> Any:
-    held = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 5)}
+def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_change: Callable[[], None]) -> Any:
+    common = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 5)}
     low, high = getattr(setting, "bounds", None) or (None, None)
     if isinstance(setting, param.Boolean):
-        widget = pmui.Checkbox(**held)
+        widget = pmui.Checkbox(**common)
     elif isinstance(setting, param.Selector):
         names = setting.get_range()
-        widget = pmui.Select(options=names, size="small", width=_room(names), sx=FINE, **held)
+        widget = pmui.Select(options=names, size="small", width=_width_for(names), sx=FONT, **common)
     elif isinstance(setting, param.Integer):
-        widget = pmui.IntInput(start=low, end=high, size="small", width=110, **held)
+        widget = pmui.IntInput(start=low, end=high, size="small", width=110, **common)
     elif isinstance(setting, param.Number):
-        widget = pmui.FloatSlider(start=low, end=high, step=setting.step, width=150, **held)
+        widget = pmui.FloatSlider(start=low, end=high, step=setting.step, width=150, **common)
     else:
         return None
 
     def choose(event: Any) -> None:
         setattr(current(), name, event.new)
-        changed()
+        on_change()
 
     widget.param.watch(choose, "value_throttled" if hasattr(widget, "value_throttled") else "value")
     return widget
 
 
-def _room(names: Iterable[str]) -> int:
-    """Pixels in which the longest name is whole."""
-    least, most = WIDTHS
-    return min(max(FRAME + round(LETTER * max(map(len, names), default=0)), least), most)
+def _width_for(names: Iterable[str]) -> int:
+    """Pixels that show the longest name completely, within the bounds."""
+    return min(max(PADDING + round(LETTER_WIDTH * max(map(len, names), default=0)), MIN_WIDTH), MAX_WIDTH)

@@ -1,14 +1,14 @@
-"""The one way for text that people gave us (names, columns, files, errors) into something that renders HTML."""
+"""Escaping of text that people typed or uploaded (names, columns, files, errors) before it is shown as HTML."""
 
 from __future__ import annotations
 
 import html
 
-LONGEST = 400  # characters of one text on the page
+MAX_LENGTH = 400  # characters of one text on the page
 
 
-def text(value: object, longest: int = LONGEST) -> str:
-    """This value as text that cannot become markup, cut to a length that cannot fill a screen."""
+def text(value: object, max_length: int = MAX_LENGTH) -> str:
+    """Return a value as text that cannot become markup, cut to at most `max_length` characters."""
     shown = str(value)
-    shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
+    shown = shown if len(shown) <= max_length else f"{shown[: max_length - 1]}…"
     return html.escape(shown, quote=True)

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them, and names as a screen reader does."""
+"""Numbers, sizes and durations as text for the page, and labels for screen readers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 
 def number(value: float) -> str:
-    """Four figures, or a dash where there is none."""
+    """Return a number with four significant digits, or a dash when it is not finite."""
     if not math.isfinite(value):
         return "—"
     return (f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
 
 
 def nbytes(size: float) -> str:
-    """Bytes in the largest unit that keeps them above 1."""
+    """Return a number of bytes in the largest unit in which it is at least 1."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
@@ -22,7 +22,7 @@ def nbytes(size: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time."""
+    """Return a duration in milliseconds, seconds, minutes or hours."""
     if seconds < 1e-3:
         return "under 1 ms"
     if seconds < 1:
@@ -33,5 +33,5 @@ def span(seconds: float) -> str:
 
 
 def named(label: str, help_: str) -> dict[str, str]:
-    """Label and tooltip of a button or an upload: a screen reader reads the tooltip alone, so it begins as they do."""
+    """Return label and tooltip of a widget; screen readers read only the tooltip, so it begins with the label."""
     return {"label": label, "description": f"{label}: {help_}"}
