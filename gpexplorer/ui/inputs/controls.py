@@ -41,15 +41,12 @@ class Controls(pn.viewable.Viewer):
         )  # fmt: skip
         self.kernel = KernelPicker(_kernel(spec), self._report)
         self.seed = pmui.IntInput(
-            label="Seed",
-            value=spec.seed,
-            start=0,
+            label="Seed", value=spec.seed, start=0, **SIZE,
             description="Seed of all random choices. The same seed gives the same steps.",
-            **SIZE,
-        )
+        )  # fmt: skip
         self.split = pmui.IntInput(
-            label="Split", value=_split(spec), start=0, description="Number of the split into training and test rows. Another split tests on other rows.",
-            **SIZE,
+            label="Split", value=_split(spec), start=0, **SIZE,
+            description="Number of the split into training and test rows. Another split tests on other rows.",
         )  # fmt: skip
         self.budget = pmui.IntInput(
             label="Pause after (steps)", value=spec.budget.get("steps", DEFAULT_STEPS), start=1, step=100,

@@ -53,7 +53,9 @@ class DataSource(pn.viewable.Viewer):
         self.names.param.watch(self._choose_name, "value")
         self.adopt(spec)
         self.upload = pmui.FileInput(
-            **named(f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ with a header line and numeric columns"),
+            **named(
+                f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ with a header and numeric columns"
+            ),
             accept=ACCEPT, max_file_size=CAP, variant="outlined",
             sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip

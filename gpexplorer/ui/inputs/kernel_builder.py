@@ -84,8 +84,8 @@ class KernelPicker(pn.viewable.Viewer):
     def _first(self) -> pmui.Select:
         select = pmui.Select(
             label="Kernel", options=_options(sorted(registry), self.parts[0][1]), value=self.parts[0][1],
-            searchable=True, disabled=self._disabled,
-            description="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.", **SIZE,
+            searchable=True, disabled=self._disabled, **SIZE,
+            description="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.",
         )  # fmt: skip
         select.param.watch(lambda event: self._choose(0, key=event.new), "value")
         return select
