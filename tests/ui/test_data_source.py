@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from gpexplorer import Spec
-from gpexplorer.ui.inputs.data_source import Sources
+from gpexplorer.ui.inputs.data_source import DataSource
 
 
-def titles(sources: Sources) -> list[str]:
+def titles(sources: DataSource) -> list[str]:
     return [title for group in sources.names.groups.values() for title in group]
 
 
-def sources(data: Any) -> Sources:
-    return Sources(Spec("cholqr", data=data), lambda *_: None, lambda _: None, lambda _: None)
+def sources(data: Any) -> DataSource:
+    return DataSource(Spec("cholqr", data=data), lambda *_: None, lambda _: None, lambda _: None)
 
 
 def test_what_is_open_has_the_size_that_was_asked_for() -> None:

@@ -56,13 +56,13 @@ def test_there_are_never_too_many_nor_of_other_inputs():
 
     picker._choose(0, key="tanimoto")
     assert picker.value == "tanimoto"
-    assert {registry[key].inputs for key in picker._alike()} == {"counts"}
+    assert {registry[key].inputs for key in picker._compatible_keys()} == {"counts"}
 
 
 def test_the_controls_ask_for_it():
     controls = Controls(Spec("cholqr", kernel="se"), lambda: None)
     controls.kernel._append()
 
-    assert controls.asked(Spec("cholqr")).kernel == "se+periodic"
+    assert controls.apply_to(Spec("cholqr")).kernel == "se+periodic"
     controls.adopt(Spec("cholqr", kernel={"name": "rq*linear", "theta": [0.0] * 5}))
     assert controls.kernel.value == "rq*linear"
