@@ -140,8 +140,8 @@ def test_rows_beyond_the_grid_are_counted_over_the_predictions():
         finally:
             test.X.copy_(near)
 
-        told = f"2 of {len(test)} rows lie beyond the grid: there the prior answers"
-        assert layers[name].attrs["title"] == told
+        title = f"2 of {len(test)} test rows lie outside the grid, where the prior is returned"
+        assert layers[name].attrs["title"] == title
         assert fit.plot(layers) is not None
 
 

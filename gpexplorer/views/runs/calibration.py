@@ -1,4 +1,4 @@
-"""Do the intervals hold what they promise? Expected against observed coverage on held-out rows."""
+"""Calibration: nominal against observed coverage of the predictive intervals on the test rows."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
 LEVELS = np.linspace(0.02, 0.98, 25)
-MOST = 2000  # held-out rows looked at
+MAX_ROWS = 2000  # above this many test rows, a random sample of this size is used
 
 
 class Calibration(View):
-    """Observed share of rows within each central interval."""
+    """The fraction of test targets inside each central predictive interval, against its nominal probability."""
 
     key: ClassVar[str] = "calibration"
     title: ClassVar[str] = "Calibration"
-    help: ClassVar[str] = "Below the diagonal the bands are too narrow, above it too wide."
+    help: ClassVar[str] = "Below the diagonal the predictive intervals are too narrow, above it they are too wide."
     order: ClassVar[int] = 60
 
     def applies(self, run: Run) -> bool:
-        """Runs with held-out rows."""
+        """Return whether the run has test rows and numeric inputs."""
         return run.split is not None and len(run.split.test) > 0 and run_rows.numeric(run)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Coverage of the central intervals of y."""
+        """Return the coverage of 25 central intervals of y."""
         assert run.split is not None
         test = run.split.test
-        part = test.rows(run_rows.sampled(len(test), MOST).to(test.y.device))
-        found = run.posterior(at, of="y")(torch.from_numpy(run_rows.inputs_of(part)))
-        frame = coverage(run_rows.targets_of(part), found.mean.cpu().numpy(), found.var.cpu().numpy())
-        frame.attrs |= {"xlabel": "promised share of held-out rows", "ylabel": "observed share"}
+        part = test.rows(run_rows.sampled(len(test), MAX_ROWS).to(test.y.device))
+        prediction = run.posterior(at, of="y")(torch.from_numpy(run_rows.inputs_of(part)))
+        frame = coverage(run_rows.targets_of(part), prediction.mean.cpu().numpy(), prediction.var.cpu().numpy())
+        frame.attrs |= {"xlabel": "nominal coverage", "ylabel": "observed coverage of test rows"}
         return {"observed": frame, "dots": frame, "ideal": pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})}
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """A line beside the diagonal."""
-        ideal = hv.Curve(layers["ideal"], "x", "y", label="as promised")
+        """Draw the observed coverage beside the diagonal."""
+        ideal = hv.Curve(layers["ideal"], "x", "y", label="calibrated")
         observed = hv.Curve(layers["observed"], "x", "y", label="observed")
         parts = [
             layer(ideal, "ideal", color=ROLES["reference"], line_dash="dashed"),
@@ -56,6 +56,16 @@ class Calibration(View):
 
 
 def coverage(y: np.ndarray, mean: np.ndarray, var: np.ndarray) -> pd.DataFrame:
-    """x: the promised share of each central Gaussian interval; y: the share of targets inside it."""
+    """Return the coverage of central Gaussian intervals.
+
+    Parameters
+    ----------
+    y : targets [t].
+    mean, var : predictive mean and variance of y [t].
+
+    Returns
+    -------
+    DataFrame with the nominal coverage in column x and the fraction of targets inside the interval in column y.
+    """
     distance = np.abs(y - mean) / np.sqrt(var)
     return pd.DataFrame({"x": LEVELS, "y": [(distance <= ndtri(0.5 + p / 2)).mean() for p in LEVELS]})

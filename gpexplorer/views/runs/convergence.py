@@ -1,4 +1,4 @@
-"""Any channel or score against steps, seconds, kernel entries, or epochs where a method counts them."""
+"""Convergence: any channel or score against steps, seconds, kernel entries or epochs."""
 
 from __future__ import annotations
 
@@ -14,58 +14,62 @@ from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 
-AXES = {"step": ("index", "step"), "seconds": ("seconds", "seconds of work"), "entries": ("entries", "kernel entries")}
-EPOCH = "epoch"  # the channel of methods that pass over the rows again and again
+AXES = {
+    "step": ("index", "step"),
+    "seconds": ("seconds", "seconds of computation"),
+    "entries": ("entries", "kernel entries"),
+}
+EPOCH = "epoch"  # a channel of the minibatch methods
 SCORES = (
-    Channel("smse", "SMSE on held-out rows"),
-    Channel("snlp", "SNLP on held-out rows", "nat"),
-    Channel("rmse", "RMSE on held-out rows", "units of the target"),
-    Channel("nlpd", "NLPD on held-out rows", "nat"),
-    Channel("coverage95", "share of held-out rows in the 95 % interval"),
+    Channel("smse", "SMSE on test rows"),
+    Channel("snlp", "SNLP on test rows", "nat"),
+    Channel("rmse", "RMSE on test rows", "units of the target"),
+    Channel("nlpd", "NLPD on test rows", "nat"),
+    Channel("coverage95", "fraction of test rows in the 95 % interval"),
 )
-SHOWN = 4000  # points drawn of a longer run
+MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 
 
 class Convergence(View):
-    """One number over the course of a run."""
+    """One number of a run over its steps."""
 
     key: ClassVar[str] = "convergence"
     title: ClassVar[str] = "Convergence"
-    help: ClassVar[str] = "Does it still fall, and does the held-out error fall with it?"
+    help: ClassVar[str] = "Does the objective still decrease, and does the test error decrease with it?"
     order: ClassVar[int] = 10
 
-    channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="What is drawn.")
-    against = param.Selector(default="step", objects=list(AXES), label="Against", doc="What it is drawn against.")
-    log = param.Boolean(False, label="Log scale", doc="Draw positive values on a logarithmic axis.")
+    channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="The number that is drawn.")
+    against = param.Selector(default="step", objects=list(AXES), label="Against", doc="The horizontal axis.")
+    log = param.Boolean(False, label="Log scale", doc="Draw the vertical axis on a logarithmic scale.")
 
     def applies(self, run: Run) -> bool:
-        """Every run; the choice of channels is the method's, and the scores."""
-        known = [channel.name for channel in (*run.method.channels, *SCORES)]
-        self.param.channel.objects = known
-        if self.channel not in known:
-            self.channel = known[0]
-        self.param.against.objects = [*AXES, *({EPOCH} & set(known))]
+        """Return True for every run, after offering the channels of its method and the scores as options."""
+        channels = [channel.name for channel in (*run.method.channels, *SCORES)]
+        self.param.channel.objects = channels
+        if self.channel not in channels:
+            self.channel = channels[0]
+        self.param.against.objects = [*AXES, *({EPOCH} & set(channels))]
         if self.against not in self.param.against.objects:
             self.against = next(iter(AXES))
         return True
 
     def data(self, run: Run, at: int) -> Layers:
-        """The series so far, and the record looked at."""
+        """Return the series of the whole run and its value at record `at`."""
         table = run.table()
         channel = next(c for c in (*run.method.channels, *SCORES) if c.name == self.channel)
         column, label = AXES.get(self.against, (EPOCH, "epochs"))
-        held = channel.name in table
-        values = table[channel.name].to_numpy(float) if held else np.full(len(table), np.nan)
+        is_reported = channel.name in table
+        values = table[channel.name].to_numpy(float) if is_reported else np.full(len(table), np.nan)
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
-        now = series.iloc[[at]] if len(series) else series
-        series = series[_drawn(series) & ((series["y"] > 0) | (not self.log))]
-        series = series.iloc[:: max(1, len(series) // SHOWN)].reset_index(drop=True)
+        current = series.iloc[[at]] if len(series) else series
+        series = series[_finite(series) & ((series["y"] > 0) | (not self.log))]
+        series = series.iloc[:: max(1, len(series) // MAX_POINTS)].reset_index(drop=True)
         unit = f" [{channel.unit}]" if channel.unit else ""
         series.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}"}
-        return {"series": series, "dots": series, "now": now[_drawn(now)].reset_index(drop=True)}
+        return {"series": series, "dots": series, "now": current[_finite(current)].reset_index(drop=True)}
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """A line, and a dot at the record looked at."""
+        """Draw a line, and a dot at the current record."""
         parts = [
             layer(hv.Curve(layers["series"], "x", "y"), "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
@@ -76,6 +80,6 @@ class Convergence(View):
         )
 
 
-def _drawn(frame: pd.DataFrame) -> Any:
-    """Rows that have a place on both axes."""
+def _finite(frame: pd.DataFrame) -> Any:
+    """Rows whose values are finite on both axes."""
     return np.isfinite(frame["x"]) & np.isfinite(frame["y"])

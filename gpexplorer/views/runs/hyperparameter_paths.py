@@ -1,4 +1,4 @@
-"""The path of every hyperparameter."""
+"""The values of the hyperparameters over the steps of a run."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import CYCLE
 
-MOST = 10  # paths drawn of a longer theta: the first ones and the noise
+MAX_PATHS = 10  # of a longer theta the first nine and the noise are drawn, and the axis label says so
 
 
 class Hyperparameters(View):
-    """exp(theta) over the steps, in the scaled space."""
+    """exp(theta) over the steps, for inputs and targets scaled to standard deviation 1."""
 
     key: ClassVar[str] = "hyperparameters"
     title: ClassVar[str] = "Hyperparameters"
-    help: ClassVar[str] = "A lengthscale that runs away marks an input that does not matter."
+    help: ClassVar[str] = "A lengthscale that keeps growing belongs to an input that has no influence."
     order: ClassVar[int] = 50
 
     def applies(self, run: Run) -> bool:
-        """Methods whose state holds theta."""
+        """Return whether the states of the method contain theta."""
         return hasattr(getattr(run.method, "State", None), "theta")
 
     def data(self, run: Run, at: int) -> Layers:
-        """One series a hyperparameter, named as the kernel names it."""
+        """Return one series per hyperparameter, with the names of the kernel."""
         paths = np.array([record.step.state.theta.cpu().double().numpy() for record in run.trace])
         names = run.problem.kernel.names
-        shown = [*range(min(len(names), MOST) - 1), len(names) - 1]
+        shown = [*range(min(len(names), MAX_PATHS) - 1), len(names) - 1]
         step = np.arange(len(paths), dtype=float)
         layers = {names[i]: pd.DataFrame({"x": step, "y": np.exp(paths[:, i])}) for i in shown}
-        layers[names[shown[0]]].attrs |= {"xlabel": "step", "ylabel": "value (inputs and target scaled to sd 1)"}
+        share = "" if len(shown) == len(names) else f", {len(shown)} of {len(names)} shown"
+        layers[names[shown[0]]].attrs |= {
+            "xlabel": "step",
+            "ylabel": f"value (inputs and target scaled to sd 1{share})",
+        }
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Lines on a logarithmic axis."""
+        """Draw one line per hyperparameter on a logarithmic axis."""
         lines = [
             layer(hv.Curve(frame, "x", "y", label=name), name, color=CYCLE[i % len(CYCLE)], line_width=2)
             for i, (name, frame) in enumerate(layers.items())

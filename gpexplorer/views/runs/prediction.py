@@ -1,4 +1,4 @@
-"""Data and prediction: a curve with bands in one dimension, a map in two, predicted against observed beyond."""
+"""Data and prediction: a curve with bands for one input, a map for two, predicted against observed targets for more."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ from ..drawing import run_rows
 from ..drawing.brushing import beside
 from ..drawing.palette import ROLES, SEQUENTIAL
 
-CURVE, SIDE, POINTS = 240, 48, 400  # grid points in 1-D, along a side in 2-D, test rows beyond
+CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
 
 
 class Fit(View):
-    """The prediction at one step, beside the data."""
+    """The prediction at one step of a run, together with the data."""
 
     key: ClassVar[str] = "fit"
     title: ClassVar[str] = "Data and prediction"
-    help: ClassVar[str] = "Where is the band wide, and are there rows?"
+    help: ClassVar[str] = "Where is the band wide, and how many rows are there?"
     order: ClassVar[int] = 0
     hands: ClassVar[bool] = True
 
-    show = param.Selector(default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="What a map's colour is.")
+    show = param.Selector(
+        default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="The quantity that is shown by colour."
+    )
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._reach: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
+        self._grid_notes: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
 
     def data(self, run: Run, at: int) -> Layers:
-        """Layers by dimension; bands are two standard deviations. A grid's reach is asked for once a run."""
+        """Return the layers for data with one, two or more inputs; bands are ± 2 standard deviations."""
         d = run.problem.train.d if run_rows.numeric(run) else 0
-        layers = (_curve if d == 1 else _map if d == 2 else _against)(run, at)
-        if d != 2 and run not in self._reach:
-            self._reach[run] = _reached(run, run_rows.SHOWN if d == 1 else POINTS)
+        layers = (_curve if d == 1 else _map if d == 2 else _predicted_and_observed)(run, at)
+        if d != 2 and run not in self._grid_notes:
+            self._grid_notes[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
         if d != 2:
-            layers["mean" if d == 1 else "points"].attrs |= self._reach[run]
+            layers["mean" if d == 1 else "points"].attrs |= self._grid_notes[run]
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """The picture for the layers there are."""
-        draw = _plot_curve if "mean" in layers else self._plot_map if "map" in layers else _plot_against
+        """Draw the picture that belongs to these layers."""
+        draw = _plot_curve if "mean" in layers else self._plot_map if "map" in layers else _plot_predicted_and_observed
         return draw(layers)
 
     def _plot_map(self, layers: Layers) -> hv.Overlay:
@@ -68,39 +70,39 @@ def _curve(run: Run, at: int) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
     span = float(x.max() - x.min()) or 1.0
-    grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE)
+    grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE_POINTS)
     of_f, of_y = (run.posterior(at, of=word)(torch.from_numpy(grid)[:, None]) for word in ("f", "y"))
     mean = of_f.mean.cpu().numpy()
     bands = {}
-    for name, found in (("band_y", of_y), ("band_f", of_f)):
-        sd = found.var.sqrt().cpu().numpy()
+    for name, prediction in (("band_y", of_y), ("band_f", of_f)):
+        sd = prediction.var.sqrt().cpu().numpy()
         bands[name] = pd.DataFrame({"x": grid, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
     chosen = run_rows.sampled(len(x)).numpy()
-    shelf = float(y.min() - 0.12 * (y.max() - y.min()))
+    marker_height = float(y.min() - 0.12 * (y.max() - y.min()))
     layers = bands | {
         "mean": pd.DataFrame({"x": grid, "y": mean}),
         "train": pd.DataFrame(
-            {"x": x[chosen], "y": y[chosen]} | _told(run, state, chosen, np.interp(x[chosen], grid, mean))
+            {"x": x[chosen], "y": y[chosen]} | _hover_columns(run, state, chosen, np.interp(x[chosen], grid, mean))
         ),
         "test": _test(run),
-        **{name: _on_shelf(x[row], shelf) for name, row in _swapped(run.trace[at].step.info).items()},
+        **{name: _at_height(x[row], marker_height) for name, row in _swapped(run.trace[at].step.info).items()},
     }
     if hasattr(state, "inducing") or hasattr(state, "Z"):
-        layers["inducing"] = _on_shelf(run_rows.inducing_inputs(run, state)[:, 0], shelf)
-    known = truth(run.spec.data) if run.spec is not None else None
-    if known is not None:
-        layers["truth"] = pd.DataFrame({"x": grid, "y": known(torch.from_numpy(grid)[:, None]).numpy()})
+        layers["inducing"] = _at_height(run_rows.inducing_inputs(run, state)[:, 0], marker_height)
+    true_function = truth(run.spec.data) if run.spec is not None else None
+    if true_function is not None:
+        layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": train.target}
     return layers
 
 
-def _told(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
-    """What is said of each of these training rows: value, prediction, residual, and the inducing point nearest to it.
+def _hover_columns(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
+    """The text shown for a training row under the pointer: target, prediction, residual and nearest inducing point.
 
-    That point is named by its own row, or by its place in the list.
+    An inducing point is named by its row, or by its position in the list if it is not a row.
     """
-    train, points, known = run.problem.train, run_rows.inducing_inputs(run, state), run_rows.inducing_rows(state)
-    names = np.arange(1, len(points) + 1) if known is None else known.cpu().numpy()
+    train, points, rows = run.problem.train, run_rows.inducing_inputs(run, state), run_rows.inducing_rows(state)
+    names = np.arange(1, len(points) + 1) if rows is None else rows.cpu().numpy()
     observed = run_rows.targets_of(train)[chosen]
     own = {"row": chosen, "observed": observed, "predicted": predicted, "residual": observed - predicted}
     return own | beside(run_rows.inputs_of(train)[chosen], points, names)
@@ -109,51 +111,53 @@ def _told(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarray) -> di
 def _map(run: Run, at: int) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     X = run_rows.inputs_of(train)
-    sides = [np.linspace(*_padded(X[:, q]), SIDE) for q in (0, 1)]
+    sides = [np.linspace(*_padded(X[:, q]), MAP_SIDE) for q in (0, 1)]
     x, y = (g.ravel() for g in np.meshgrid(*sides))
-    chosen, picked = run_rows.sampled(len(X)).numpy(), run_rows.inducing_inputs(run, state)
-    found = run.posterior(at)(torch.from_numpy(np.vstack([np.column_stack([x, y]), X[chosen]])))
-    mean, sd = found.mean.cpu().numpy(), found.var.sqrt().cpu().numpy()
+    chosen, inducing = run_rows.sampled(len(X)).numpy(), run_rows.inducing_inputs(run, state)
+    prediction = run.posterior(at)(torch.from_numpy(np.vstack([np.column_stack([x, y]), X[chosen]])))
+    mean, sd = prediction.mean.cpu().numpy(), prediction.var.sqrt().cpu().numpy()
     grid = {"x": x, "y": y, "mean": mean[: len(x)], "sd": sd[: len(x)]}
-    told = _told(run, state, chosen, mean[len(x) :])
+    hover = _hover_columns(run, state, chosen, mean[len(x) :])
     layers = {
         "map": pd.DataFrame(grid | {"value": grid["mean"]}),
-        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | told),
-        "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
+        "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
+        "inducing": pd.DataFrame({"x": inducing[:, 0], "y": inducing[:, 1]}),
     }
     layers["map"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
     return layers
 
 
-def _against(run: Run, at: int) -> Layers:
+def _predicted_and_observed(run: Run, at: int) -> Layers:
     split = run.split
     data = split.test if split is not None and len(split.test) else run.problem.train
-    chosen = run_rows.sampled(len(data), POINTS)
+    chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
     X = torch.from_numpy(run_rows.inputs_of(part)) if run_rows.numeric(run) else part.X
-    found, observed = run.posterior(at, of="y")(X), run_rows.targets_of(part)
-    mean, sd = found.mean.cpu().numpy(), found.var.sqrt().cpu().numpy()
+    prediction, observed = run.posterior(at, of="y")(X), run_rows.targets_of(part)
+    mean, sd = prediction.mean.cpu().numpy(), prediction.var.sqrt().cpu().numpy()
     frame = pd.DataFrame({"x": observed, "y": mean})
     ends = [float(observed.min()), float(observed.max())]
     frame.attrs |= {
-        "xlabel": f"{data.target}, observed on held-out rows" if data is not run.problem.train else data.target,
+        "xlabel": f"{data.target}, observed on test rows" if data is not run.problem.train else data.target,
         "ylabel": f"{data.target}, predicted ± 2 sd of y",
     }
-    # The bars may leave the axes: the cloud is what is looked at.
+    # The axes follow the points; the bars may extend beyond them.
     bars = pd.DataFrame({"x0": observed, "y0": mean - 2 * sd, "x1": observed, "y1": mean + 2 * sd})
     bars.attrs["loose"] = True
     return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
 
 
-def _reached(run: Run, most: int) -> dict[str, str]:
-    """A title that says how many held-out rows shown the method cannot reach, where it is one that knows. O(n d)."""
-    beyond = getattr(run.method, "beyond", None)
-    if beyond is None or run.split is None or not len(run.split.test):
+def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
+    """A title that says how many of the test rows lie outside the method's grid, for methods with a grid. O(n d)."""
+    is_outside = getattr(run.method, "beyond", None)
+    if is_outside is None or run.split is None or not len(run.split.test):
         return {}
     test = run.split.test
-    X = test.X[run_rows.sampled(len(test), most).to(test.y.device)]
-    count = int(beyond(run.problem, X).sum())
-    return {"title": f"{count} of {len(X)} rows lie beyond the grid: there the prior answers"} if count else {}
+    X = test.X[run_rows.sampled(len(test), max_rows).to(test.y.device)]
+    count = int(is_outside(run.problem, X).sum())
+    return (
+        {"title": f"{count} of {len(X)} test rows lie outside the grid, where the prior is returned"} if count else {}
+    )
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
@@ -168,15 +172,15 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
         band("band_y", "± 2 sd of y", 0.22),
         band("band_f", "± 2 sd of f", 0.45),
         _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training"),
-        _points(layers, "test", "x", 6, ROLES["test"], label="held out"),
+        _points(layers, "test", "x", 6, ROLES["test"], label="test"),
         line("mean", "mean", color=ROLES["mean"], line_width=2.5),
     ]
     if "truth" in layers:
         parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
     marks = {
         "inducing": ("triangle", 11, "inducing"),
-        "removed": ("inverted_triangle", 13, "going out"),
-        "proposed": ("star", 14, "coming in"),
+        "removed": ("inverted_triangle", 13, "removed"),
+        "proposed": ("star", 14, "proposed"),
     }
     parts += [
         _points(layers, name, marker, size, ROLES[name], label=label)
@@ -186,13 +190,13 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
     return hv.Overlay(parts).opts(**_LEGEND, **labels(layers["mean"]))
 
 
-def _plot_against(layers: Layers) -> hv.Overlay:
+def _plot_predicted_and_observed(layers: Layers) -> hv.Overlay:
     bars = hv.Segments(layers["bars"], ["x0", "y0", "x1", "y1"], label="± 2 sd of y")
     equal = hv.Curve(layers["equal"], "x", "y", label="predicted = observed")
     return hv.Overlay([
         layer(bars, "bars", color=ROLES["band"], alpha=0.5),
         layer(equal, "equal", color=ROLES["reference"], line_dash="dashed"),
-        _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="held-out rows"),
+        _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="test rows"),
     ]).opts(**{**_LEGEND, "legend_cols": 2}, **labels(layers["points"]))  # fmt: skip
 
 
@@ -201,12 +205,12 @@ def _points(layers: Layers, name: str, marker: str, size: int, color: str, label
     return layer(points, name, marker=marker, size=size, color=color, **style)
 
 
-def _on_shelf(x: np.ndarray, shelf: float) -> pd.DataFrame:
-    return pd.DataFrame({"x": x, "y": np.full(len(x), shelf)})
+def _at_height(x: np.ndarray, height: float) -> pd.DataFrame:
+    return pd.DataFrame({"x": x, "y": np.full(len(x), height)})
 
 
 def _swapped(info: Any) -> dict[str, np.ndarray]:
-    """The rows that the last step took out and put forward, where the method has such."""
+    """The rows that the last step removed and proposed, for methods that report them."""
     return {
         name: np.array([r] if (r := getattr(info, name, -1)) >= 0 else [], dtype=int)
         for name in ("removed", "proposed")

@@ -1,4 +1,4 @@
-"""The lanes of a race: one curve each, over the seconds of its own work."""
+"""The lanes of a race: one curve per method over its own seconds of computation."""
 
 from __future__ import annotations
 
@@ -12,25 +12,31 @@ from ..drawing.palette import CYCLE
 
 
 class Lanes:
-    """The picture of one metric for lanes that are known from the start; empty until they have worked."""
+    """The picture of one metric of a race.
+
+    Parameters
+    ----------
+    names : names of the lanes; their curves are empty until the first turn.
+    metric : a key of `METRICS`, such as "smse".
+    """
 
     def __init__(self, names: list[str], metric: str) -> None:
         self.names, self.metric = names, metric
 
     def data(self, board: pd.DataFrame) -> Layers:
-        """A frame a lane, from the rows of the board."""
+        """Return one frame per lane from the board of a race."""
         layers = {}
         for name in self.names:
             own = board[board["lane"] == name]
             values = own[self.metric].to_numpy(float)
-            known = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
-            layers[name] = pd.DataFrame({"x": own["seconds"].to_numpy(float)[known], "y": values[known]})
+            drawable = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
+            layers[name] = pd.DataFrame({"x": own["seconds"].to_numpy(float)[drawable], "y": values[drawable]})
             label = METRICS[self.metric]
-            layers[name].attrs |= {"xlabel": "seconds of its own work", "ylabel": f"{label} on held-out rows"}
+            layers[name].attrs |= {"xlabel": "seconds of computation", "ylabel": f"{label} on test rows"}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Curves with a dot a turn, SMSE on a logarithmic axis."""
+        """Draw one curve per lane, SMSE on a logarithmic axis."""
         colours = {name: CYCLE[k % len(CYCLE)] for k, name in enumerate(self.names)}
         curves = [
             layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colours[name], line_width=2)
