@@ -36,7 +36,7 @@ def view(run: Run, key: str) -> views.View:
 def test_every_picture_draws_its_start_and_follows(method: str, d: int):
     run = played(method, d)
     found = views.for_run(run)
-    assert any(one.family == method for one in found)
+    assert any(one.family == run.method.family for one in found)
     for one in found:
         live = Live(one, one.data(run, 0))
         live.update(one.data(run, 8))
