@@ -1,4 +1,9 @@
-"""A picture is two functions: `data`, where tensors end and units return, and `plot`, which knows only frames."""
+"""The base class of all pictures, and the functions by which a picture names its layers.
+
+A picture has two halves. `data` turns a record of a run into one data frame per layer, in the units of the data file;
+tensors end here. `plot` turns these frames into a HoloViews element and knows nothing of runs. After the first
+drawing only the frames are replaced (see `drawing/live.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,26 +20,45 @@ import param
 from ..problem import Step
 from ..runs.run import Run
 
-SHORT = 18  # letters of a name that fits twice into a picture on a telephone
-Layers = dict[str, pd.DataFrame]
+SHORT_NAME = 18  # letters: two names of this length fit beside each other in a picture on a telephone
+Layers = dict[str, pd.DataFrame]  # name of the layer -> its frame
 registry: dict[str, type[View]] = {}
 
 
 class View(param.ParameterizedABC):
-    """One picture of a run at one of its records. A subclass with a `key` is registered; parameters are its options.
+    """One picture of a run at one of its records.
 
-    `data` gives one frame a layer and is safe in a worker thread. In a frame, x and y (lower, upper, ...) are what is
-    drawn, and `attrs` may hold "xlabel", "ylabel" and "title".
+    A subclass that has a `key` is registered; its public parameters appear on the page as options of the picture.
+
+    Attributes
+    ----------
+    key
+        Name in links and in the registry. A class without a key is a base class and is not registered.
+    title
+        Heading of the picture.
+    help
+        One sentence or question that says what to look for.
+    family
+        The only method family the picture applies to, by the default `applies`; empty for all families.
+    order
+        Position on the page: smaller numbers come first, and the first two are always visible.
+    editable
+        Whether the picture shows the training rows in the units of the file, so that a person can drag inducing
+        points and add or remove rows in it.
+    click
+        A sentence that says what a click does; empty where a click does nothing.
+    patience
+        Seconds after which `data` may return what it has computed so far, in a view that implements `unfinished`.
     """
 
     key: ClassVar[str] = ""
     title: ClassVar[str] = ""
-    help: ClassVar[str] = ""  # one sentence: what to look for
-    family: ClassVar[str] = ""  # "" is any
-    order: ClassVar[int] = 100  # where it stands on the page
-    hands: ClassVar[bool] = False  # whether it shows the data, for points to be moved and rows to be edited
-    patience: float = math.inf  # seconds after which `data` may return what there is so far, where it is drawn in parts
-    click: ClassVar[str] = ""  # what a click does; empty where it does nothing
+    help: ClassVar[str] = ""
+    family: ClassVar[str] = ""
+    order: ClassVar[int] = 100
+    editable: ClassVar[bool] = False
+    click: ClassVar[str] = ""
+    patience: float = math.inf
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -45,42 +69,95 @@ class View(param.ParameterizedABC):
         registry[cls.key] = cls
 
     def applies(self, run: Run) -> bool:
-        """Whether this picture means something for this run."""
+        """Return whether this picture means something for this run."""
         return self.family in ("", run.method.family)
 
     @abstractmethod
     def data(self, run: Run, at: int) -> Layers:
-        """The frames of record `at`, in the units of the file."""
+        """Compute the frames of one record, in the units of the data file.
+
+        It may run in a worker thread, so it must not touch a figure or a widget.
+
+        Parameters
+        ----------
+        run
+            The run.
+        at
+            Index of the record in `run.trace`.
+
+        Returns
+        -------
+        dict of str to DataFrame
+            One frame per layer. The columns x and y (also lower, upper, x0, x1, y0, y1, value) are what is drawn; a
+            column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
+            "xlabel", "ylabel" and "title", and "loose" for a layer that the axes need not contain.
+        """
 
     def unfinished(self, run: Run, at: int) -> bool:
-        """Whether `data` returned a part, and goes on with the rest when it is called again."""
+        """Return whether `data` gave a part only, and computes more of it when it is called again."""
         return False
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
-        """The step that a click at (x, y), in the units of the axes, asks for at record `at`; None for no step."""
+        """Return the step that a click at (x, y), in the units of the axes, asks for at record `at`; None for none."""
         return None
 
     @abstractmethod
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
-        """The picture of these frames, each element wrapped in `layer`."""
+        """Draw these frames, each element wrapped in `layer`."""
+
+
+class BrokenView(View):
+    """Takes the place of a view that raised before it could say whether it applies.
+
+    Parameters
+    ----------
+    kind
+        Class of the view.
+    error
+        What it raised.
+    """
+
+    def __init__(self, kind: type[View], error: Exception) -> None:
+        super().__init__()
+        self.error = error
+        for name in ("key", "title", "help", "family", "order"):
+            setattr(self, name, getattr(kind, name))
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Raise the error of the view."""
+        raise self.error
+
+    def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
+        """Raise the error of the view."""
+        raise self.error
 
 
 def layer(element: hv.Element, name: str, **style: Any) -> hv.Element:
-    """An element that draws the frame called `name`: its Bokeh source carries that name, so it can be updated."""
-    return element.opts(hooks=[partial(_tag, name)], **style)
+    """Give an element the name of the frame that it draws: its Bokeh source gets this name, so it can be updated.
+
+    Parameters
+    ----------
+    element
+        The element.
+    name
+        Name of its frame in `Layers`.
+    **style
+        Options of HoloViews for the element.
+    """
+    return element.opts(hooks=[partial(_name_source, name)], **style)
 
 
-def _tag(name: str, plot: Any, element: hv.Element) -> None:
+def _name_source(name: str, plot: Any, element: hv.Element) -> None:
     source = plot.handles.get("source")
     if source is not None:
         source.update(name=name, tags=[type(element).__name__])
 
 
 def legend_cols(names: Iterable[str]) -> int:
-    """Columns of a legend that a narrow picture does not cut: two for short names, else one."""
-    return 2 if max(map(len, names), default=0) <= SHORT else 1
+    """Return the number of legend columns that a narrow picture does not cut: two for short names, else one."""
+    return 2 if max(map(len, names), default=0) <= SHORT_NAME else 1
 
 
 def labels(frame: pd.DataFrame) -> dict[str, Any]:
-    """The axis labels and title a frame brings, as HoloViews options."""
-    return {word: frame.attrs[word] for word in ("xlabel", "ylabel", "title") if word in frame.attrs}
+    """Return the axis labels and the title of a frame, as options of HoloViews."""
+    return {option: frame.attrs[option] for option in ("xlabel", "ylabel", "title") if option in frame.attrs}

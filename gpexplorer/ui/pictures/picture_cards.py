@@ -40,7 +40,7 @@ class Picture(pn.viewable.Viewer):
         self._drawn: Any = None
         self.layers: Layers = {}  # what is drawn
         self._height, self._inputs = height, opened.inputs
-        self.hands = Hands(opened, session) if view.hands else None
+        self.hands = Hands(opened, session) if view.editable else None
         self.adopt(view, opened)
         self.card = pn.Column(sizing_mode="stretch_width", margin=6, styles=CARD)
 

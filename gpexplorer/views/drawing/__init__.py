@@ -1,1 +1,1 @@
-"""What the pictures share: the live update path, colours, rows in file units, brushing and saving."""
+"""What pictures share: figures that update in place, colours, rows in the units of the file, linked rows."""

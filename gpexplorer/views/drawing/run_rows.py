@@ -1,4 +1,4 @@
-"""Rows of a run in the units of its file, and the names its axes carry."""
+"""The rows of a run in the units of its data file, and the names of its input columns."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ...problem import Dataset
 from ...runs.run import Run
 from ...runs.units import targets
 
-SHOWN = 1500  # rows drawn of a larger set
+SHOWN = 1500  # rows drawn at most; of a larger data set, a random sample of this size
 
 
 def numeric(run: Run) -> bool:
-    """Whether the inputs are columns of numbers."""
+    """Return whether the inputs are columns of numbers, rather than a sequence of objects."""
     return isinstance(run.problem.train.X, Tensor)
 
 
 def inputs_of(data: Dataset) -> np.ndarray:
-    """X [n, d] in the units of the file."""
-    X, by = data.X, data.scale
-    X = X if by is None else X * by.x_sd.to(X) + by.x_mean.to(X)
+    """Return the inputs [n, d] in the units of the file."""
+    X, scale = data.X, data.scale
+    X = X if scale is None else X * scale.x_sd.to(X) + scale.x_mean.to(X)
     return X.detach().cpu().double().numpy()
 
 
 def targets_of(data: Dataset) -> np.ndarray:
-    """y [n] in the units of the file."""
+    """Return the targets [n] in the units of the file."""
     return targets(data.y, data).detach().cpu().double().numpy()
 
 
 def sampled(n: int, most: int = SHOWN) -> Tensor:
-    """At most `most` row numbers of n, always the same ones, in order."""
+    """Return at most `most` of the row numbers 0 to n - 1, in order; the same ones at every call."""
     return _sampled(n, most)
 
 
@@ -48,13 +48,22 @@ def _sampled(n: int, most: int) -> Tensor:
 
 
 def input_name(run: Run, q: int) -> str:
-    """The name of an input column."""
+    """Return the name of input column q."""
     names = run.problem.train.names
     return names[q] if q < len(names) else f"x{q + 1}"
 
 
 def plane(run: Run) -> tuple[np.ndarray, tuple[str, str]]:
-    """Training rows on two inputs [n, 2], or on the two directions in which the scaled inputs vary most."""
+    """Place the training rows on a plane.
+
+    Returns
+    -------
+    coordinates
+        [n, 2]: the two inputs in the units of the file; of more than two inputs, the first two principal components
+        of the scaled inputs.
+    names
+        What the two axes show.
+    """
     train = run.problem.train
     if train.d == 2:
         return inputs_of(train), (input_name(run, 0), input_name(run, 1))
@@ -66,7 +75,10 @@ def plane(run: Run) -> tuple[np.ndarray, tuple[str, str]]:
 
 
 def inducing_inputs(run: Run, state: Any) -> np.ndarray:
-    """Where the inducing points are [m, d], in the units of the file: rows or not; [0, d] where there are none."""
+    """Return the inducing inputs [m, d] in the units of the file, whether or not they are rows.
+
+    The result is [0, d] for a method without inducing points.
+    """
     train, index, Z = run.problem.train, inducing_rows(state), getattr(state, "Z", None)
     if index is not None:
         return inputs_of(train)[index.cpu().numpy()]
@@ -76,5 +88,5 @@ def inducing_inputs(run: Run, state: Any) -> np.ndarray:
 
 
 def inducing_rows(state: Any) -> Tensor | None:
-    """Rows of the training data that are inducing points at this state, where the method has such."""
+    """Return the numbers of the training rows that are inducing points; None where the inducing points are no rows."""
     return None if getattr(state, "Z", None) is not None else getattr(state, "inducing", None)

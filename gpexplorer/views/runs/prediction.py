@@ -15,7 +15,7 @@ from ...data.sets.generators import truth
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
-from ..drawing.brushing import beside
+from ..drawing.brushing import nearest_points
 from ..drawing.palette import ROLES, SEQUENTIAL
 
 CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
@@ -28,7 +28,7 @@ class Fit(View):
     title: ClassVar[str] = "Data and prediction"
     help: ClassVar[str] = "Where is the band wide, and how many rows are there?"
     order: ClassVar[int] = 0
-    hands: ClassVar[bool] = True
+    editable: ClassVar[bool] = True
 
     show = param.Selector(
         default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="The quantity that is shown by colour."
@@ -105,7 +105,7 @@ def _hover_columns(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarr
     names = np.arange(1, len(points) + 1) if rows is None else rows.cpu().numpy()
     observed = run_rows.targets_of(train)[chosen]
     own = {"row": chosen, "observed": observed, "predicted": predicted, "residual": observed - predicted}
-    return own | beside(run_rows.inputs_of(train)[chosen], points, names)
+    return own | nearest_points(run_rows.inputs_of(train)[chosen], points, names)
 
 
 def _map(run: Run, at: int) -> Layers:
