@@ -1,4 +1,4 @@
-"""How long a run may go on, how far it is, and at which steps it is scored."""
+"""The budget of a run: when it must end, how much of the budget is used, and which records are scored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ NAN = float("nan")
 
 
 class Progress(NamedTuple):
-    """Share of the budget used, from 0 to 1, and seconds still to go; nan where no budget says."""
+    """The share of a budget that is used, and the time to go. Both are nan if the budget has no limit.
+
+    Attributes
+    ----------
+    fraction : float
+        From 0 to 1.
+    eta : float
+        Seconds to go.
+    """
 
     fraction: float
     eta: float
@@ -23,13 +31,25 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on a whole run, counted from its start: steps after the first record, seconds of the method's own work."""
+    """Limits on a whole run, counted from its start.
+
+    Parameters
+    ----------
+    steps : int, optional
+        Steps after record 0.
+    seconds : float, optional
+        Seconds of the method's own work. Infinitely many seconds are no limit.
+
+    Raises
+    ------
+    SettingError
+        If a limit is not a number of at least 0.
+    """
 
     steps: int | None = None
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """SettingError where a limit is no number of at least 0; infinitely many seconds are no limit."""
         if self.steps is not None:
             object.__setattr__(self, "steps", number("The budget's steps", self.steps, whole=True, low=0))
         if self.seconds is not None and self.seconds != math.inf:
@@ -37,11 +57,11 @@ class Budget:
 
     @classmethod
     def of(cls, limits: Mapping[str, Any]) -> Budget:
-        """The budget a spec holds; SettingError where it names another limit."""
+        """The budget with these limits, as a spec holds them; SettingError if there is a limit of another name."""
         return cls(**named_limits(limits))
 
     def spent(self, steps: int, seconds: float) -> str:
-        """Why a run that took this much must end, as a sentence; empty while it may go on."""
+        """Say why a run that took this much must end, or return an empty text if it may continue."""
         if self.steps is not None and steps >= self.steps:
             return f"The budget of {self.steps} steps is used up; raise it to go on."
         if self.seconds is not None and seconds >= self.seconds:
@@ -49,27 +69,27 @@ class Budget:
         return ""
 
     def progress(self, steps: int, seconds: float) -> Progress:
-        """How far along a run that took this much is; of two limits the one that will end it first."""
-        found = []
+        """The progress of a run that took this much. Of two limits, the one that will end the run first counts."""
+        by_limit = []
         if self.steps is not None:
             eta = max(self.steps - steps, 0) * seconds / steps if steps > 0 else NAN
-            found.append(Progress(min(max(steps, 0) / max(self.steps, 1), 1.0), eta))
+            by_limit.append(Progress(min(max(steps, 0) / max(self.steps, 1), 1.0), eta))
         if self.seconds is not None:
-            found.append(Progress(min(seconds / self.seconds, 1.0), max(self.seconds - seconds, 0.0)))
-        return max(found, key=lambda progress: progress.fraction, default=Progress(NAN, NAN))
+            by_limit.append(Progress(min(seconds / self.seconds, 1.0), max(self.seconds - seconds, 0.0)))
+        return max(by_limit, key=lambda progress: progress.fraction, default=Progress(NAN, NAN))
 
 
 def named_limits(limits: Any) -> dict[str, Any]:
-    """The limits by name, their values not looked at; SettingError where one is not known."""
-    held = of_kind("budget", limits, Mapping, "names with their values")
-    for name in held:
+    """The limits by name, with their values unchecked; SettingError if there is a limit of another name."""
+    values = of_kind("budget", limits, Mapping, "names with their values")
+    for name in values:
         if name not in LIMITS:
             raise SettingError(f"A budget has no {quoted(name)}{closest(name, LIMITS)}")
-    return dict(held)
+    return dict(values)
 
 
 def scheduled(index: int) -> bool:
-    """Whether a run scores the record of this index: 0, 1, 2, 5, 10, 20, 50, ..., whatever the clock says."""
+    """Whether a run scores the record with this index: 0, 1, 2, 5, 10, 20, 50, ..., independently of the clock."""
     while index > 9 and index % 10 == 0:
         index //= 10
     return index in (0, 1, 2, 5)

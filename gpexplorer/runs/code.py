@@ -1,6 +1,6 @@
-"""The run on the screen as a program: run headless, it prints the number on the screen to 1e-8.
+"""The run on the screen as a program: run without a screen, it prints the number on the screen to 1e-8.
 
-Only literals of the spec are written, each by `repr`, so nothing a person typed can become code.
+Only literals of the spec are written, each by `repr`, so nothing that a person typed can become code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,22 @@ WIDTH = 100
 
 
 def program(spec: Spec, step: int, metric: str = "smse") -> str:
-    """Python text that goes to this step (or to the method's end, if that comes first) and prints one score.
+    """Write a Python program that opens a run, goes to a step and prints one score.
 
-    Rows that no name brings back are read from a file its reader must name; the spec refuses any other rows.
+    Parameters
+    ----------
+    spec : Spec
+        The run.
+    step : int
+        The step to go to. The program stops earlier if the method ends earlier.
+    metric : str
+        The score to print, such as "smse".
+
+    Returns
+    -------
+    str
+        The program. If the rows were in memory, it reads them from a file that its reader must name, and the spec
+        refuses rows that are not the same.
     """
     lines = ["import gpexplorer as gpx", "", *_spec_lines(spec), "", *_open_lines(spec), ""]
     lines += [*_step_lines(step), f'print(run.scores()["{metric}"])', ""]
@@ -27,48 +40,47 @@ def program(spec: Spec, step: int, metric: str = "smse") -> str:
 
 
 def notebook(spec: Spec, step: int, metric: str = "smse", note: str = "") -> str:
-    """The same program as the text of a notebook (format 4.5), a cell a part, stored without outputs.
+    """Write the same program as a notebook (format 4.5), one cell per part, without outputs.
 
-    `note` is what a person wrote about the run: it stays text.
+    Parameters
+    ----------
+    spec, step, metric
+        As for `program`.
+    note : str
+        What a person wrote about the run. It is shown as the text that was typed.
     """
     title = f"# {spec.method}, {step} steps\n\nThe last cell prints the number that was on the screen."
-    title += "".join(f"\n\n> {_plain(line)}" for line in note.splitlines() if line.strip())
-    cells = [
+    title += "".join(f"\n\n> {_without_markup(line)}" for line in note.splitlines() if line.strip())
+    sources = [
         "\n".join(["import gpexplorer as gpx", "", *_spec_lines(spec), "spec"]),
         "\n".join([*_open_lines(spec), *_step_lines(step), "run.table().tail()"]),
         f'run.scores()["{metric}"]',
     ]
-    body = [{"cell_type": "markdown", "id": "title", "metadata": {}, "source": title}]
-    body += [_cell(f"part-{k}", source) for k, source in enumerate(cells)]
+    cells: list[dict[str, Any]] = [{"cell_type": "markdown", "id": "title", "metadata": {}, "source": title}]
+    for number, source in enumerate(sources):
+        cell = {"cell_type": "code", "id": f"part-{number}", "metadata": {}, "source": source}
+        cells.append({**cell, "execution_count": None, "outputs": []})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    held = {"cells": body, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
+    content = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def _plain(line: str) -> str:
+def _without_markup(line: str) -> str:
     """A line that Markdown shows as it was typed."""
-    return re.sub(r"([^\w\s.,;:()])", lambda found: f"&#{ord(found[0])};", line)
-
-
-def _cell(name: str, source: str) -> dict[str, Any]:
-    return {
-        "cell_type": "code", "id": name, "metadata": {}, "execution_count": None, "outputs": [], "source": source,
-    }  # fmt: skip
+    return re.sub(r"([^\w\s.,;:()])", lambda mark: f"&#{ord(mark[0])};", line)
 
 
 def _spec_lines(spec: Spec) -> list[str]:
-    """The spec as a call, a field a line, every setting written."""
+    """The spec as a call, one field per line, with every setting written."""
     lines = ["spec = gpx.Spec("]
     for entry in fields(spec):
-        lines += _argument(entry.name, getattr(spec, entry.name))
+        name, value = entry.name, getattr(spec, entry.name)
+        short = f"    {name}={value!r},"
+        if len(short) <= WIDTH or not isinstance(value, dict):
+            lines.append(short)
+        else:
+            lines += [f"    {name}={{", *(f"        {key!r}: {part!r}," for key, part in value.items()), "    },"]
     return [*lines, ")"]
-
-
-def _argument(name: str, value: Any) -> list[str]:
-    short = f"    {name}={value!r},"
-    if len(short) <= WIDTH or not isinstance(value, dict):
-        return [short]
-    return [f"    {name}={{", *(f"        {key!r}: {part!r}," for key, part in value.items()), "    },"]
 
 
 def _open_lines(spec: Spec) -> list[str]:
@@ -82,5 +94,5 @@ def _open_lines(spec: Spec) -> list[str]:
 
 
 def _step_lines(step: int) -> list[str]:
-    """To record `step`: the start is a record, but not a step."""
+    """The lines that take the run to this step. Record 0 comes before any step."""
     return [f"run.finish(steps={step})"] if step > 0 else ["run.advance()"]

@@ -1,8 +1,8 @@
-"""A spec and what was looked at, as the query of a URL, and back: `v=1&method=cholqr&data=kin40k&seed=3&view=fit`.
+"""A spec and the picture that is shown, as the query of a URL: `v=1&method=cholqr&data=kin40k&seed=3&view=fit`.
 
-Every setting is written, also one that equals its default, so that a default changed later does not change what an
-old link shows. A link comes from strangers: it is bounded, never evaluated, opens no file of this machine, and each
-part that cannot be read is put right with a sentence that says so.
+Every setting is written, even if it equals its default, so that a default that changes later does not change what an
+old link shows. A link may come from a stranger: its length is bounded, it is never evaluated, it opens no file of this
+machine, and each part that cannot be read is replaced, with a sentence that says so.
 """
 
 from __future__ import annotations
@@ -25,26 +25,46 @@ from .spec import Spec
 
 VERSION = 1
 LONGEST = 4000  # characters of a link: browsers and chats cut longer ones
-MOST_CORRECTIONS = 8  # sentences shown; the rest are counted
+MOST_CORRECTIONS = 8  # sentences shown; further ones are counted
 KEY = re.compile(r"[a-z0-9-]{1,40}")
-NESTS = ("data", "split", "set", "budget", "kernel")  # written as set.num_inducing=12
+NESTS = ("data", "split", "set", "budget", "kernel")  # dicts, whose entries are written as set.num_inducing=12
 FIELDS = ("method", "data", "split", "kernel", "seed", "set", "budget", "device", "dtype")
 
 
 @dataclass(frozen=True)
 class Link:
-    """What a link holds: a spec, the picture looked at, the record it was at, and what had to be put right."""
+    """The content of a link.
+
+    Attributes
+    ----------
+    spec : Spec
+        What to run.
+    view : str
+        The key of the picture that is shown; empty for the first one.
+    at : int or None
+        The index of the record that is shown; None for the newest.
+    corrected : tuple of str
+        One sentence for each part that could not be used.
+    """
 
     spec: Spec
     view: str = ""
-    at: int | None = None  # None is the newest record
+    at: int | None = None
     corrected: tuple[str, ...] = ()
 
 
 def write(spec: Spec, view: str = "", at: int | None = None) -> str:
-    """The query, without its question mark.
+    """Write a link's query, without its question mark.
 
-    Raises SettingError where a link cannot bring the data back (rows in memory, a file) or would be too long.
+    Parameters
+    ----------
+    spec, view, at
+        As in `Link`.
+
+    Raises
+    ------
+    SettingError
+        If a link cannot name the rows (they were in memory or in a file), or would be longer than 4000 characters.
     """
     if not data_sets.is_named(spec.data):
         raise SettingError(
@@ -62,27 +82,41 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
 
 
 def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
-    """The link this query holds. What is missing comes from `start`; what is wrong too, with a sentence. Never raises.
+    """Read a link's query. This function never raises.
 
-    `views` are the pictures there are; none given takes any well-formed key.
+    Parameters
+    ----------
+    query : str
+        The query, with or without its question mark.
+    start : Spec
+        Gives every part that is missing in the link or wrong.
+    views : iterable of str
+        The keys of the pictures there are. Without any, every well-formed key is accepted.
+
+    Returns
+    -------
+    Link
+        Its `corrected` holds a sentence for each part that was wrong.
     """
-    said: list[str] = []
-    parts = _parts(query, said)
+    corrected: list[str] = []
+    parts = _parts(query, corrected)
     version = parts.pop("v", None)
     if parts and version != VERSION:
-        known = f"is of version {quoted(version)}" if version is not None else "names no version"
-        said.append(f"The link {known}; it was read as version {VERSION}, which may mean other numbers.")
-    view, at = _view(parts.pop("view", ""), tuple(views), said), _at(parts.pop("at", None), said)
+        names = f"is of version {quoted(version)}" if version is not None else "names no version"
+        corrected.append(f"The link {names}; it was read as version {VERSION}, which may mean other numbers.")
+    view = _view(parts.pop("view", ""), tuple(views), corrected)
+    at = _record_index(parts.pop("at", None), corrected)
     for name in [name for name in parts if name not in FIELDS and name.partition(".")[0] not in NESTS]:
-        said.append(f"The link's {quoted(name)} is not known and was left out{closest(name, FIELDS)}")
+        corrected.append(f"The link's {quoted(name)} is not known and was left out{closest(name, FIELDS)}")
         del parts[name]
-    spec = _spec(parts, start, said)
-    more = len(said) - MOST_CORRECTIONS
-    said[MOST_CORRECTIONS:] = [f"{more} more parts of the link were put right."] if more > 0 else []
-    return Link(spec, view, at, tuple(said))
+    spec = _spec(parts, start, corrected)
+    more = len(corrected) - MOST_CORRECTIONS
+    corrected[MOST_CORRECTIONS:] = [f"{more} more parts of the link were put right."] if more > 0 else []
+    return Link(spec, view, at, tuple(corrected))
 
 
 def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
+    """The fields of a spec as names and values of the query."""
     kernel = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
     yield "method", spec.method
     yield from _nest("data", spec.data)
@@ -97,7 +131,7 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
 
 
 def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
-    """One pair for a plain value, one an entry for a dict; the "name" of a dict stands for the whole."""
+    """One pair for a plain value; for a dict one pair per entry, where its "name" stands for the whole."""
     if not isinstance(value, Mapping):
         yield name, _text(value)
         return
@@ -107,13 +141,14 @@ def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """Text as it is where it cannot be taken for a number; anything else as JSON, which keeps every digit."""
+    """A text as it is if it cannot be mistaken for a number; anything else as JSON, which keeps every digit."""
     if isinstance(value, str) and isinstance(_value(value), str) and _value(value) == value:
         return value
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -> Any:
+    """The value that a text stands for: JSON if it is JSON, the text itself otherwise."""
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except SettingError:
@@ -122,89 +157,86 @@ def _value(text: str, pairs: Callable[[list[tuple[str, Any]]], Any] = dict) -> A
         return text
 
 
-def _parts(query: str, said: list[str]) -> dict[str, Any]:
-    """Names and values, the first of each name."""
+def _parts(query: str, corrected: list[str]) -> dict[str, Any]:
+    """Names and values of the query. Of a name that occurs twice the first value is kept."""
     query = query.removeprefix("?")
     if len(query) > LONGEST:
-        said.append(f"The link is {len(query)} characters, {LONGEST} at most, and was not read.")
+        corrected.append(f"The link is {len(query)} characters, {LONGEST} at most, and was not read.")
         return {}
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
-        if name in found:
-            said.append(f"The link says {quoted(name)} twice; the first was kept.")
-        else:
-            _keep(found, name, text, said)
-    return found
+        if name in parts:
+            corrected.append(f"The link says {quoted(name)} twice; the first was kept.")
+            continue
+        try:
+            parts[name] = _value(text, object_without_duplicates)
+        except SettingError as error:
+            corrected.append(f"The link's {quoted(name)} was left out. {error}")
+    return parts
 
 
-def _keep(found: dict[str, Any], name: str, text: str, said: list[str]) -> None:
-    """One part of a link, unless its value says two things at once."""
-    try:
-        found[name] = _value(text, object_without_duplicates)
-    except SettingError as error:
-        said.append(f"The link's {quoted(name)} was left out. {error}")
-
-
-def _view(view: Any, views: tuple[str, ...], said: list[str]) -> str:
+def _view(view: Any, views: tuple[str, ...], corrected: list[str]) -> str:
     if view == "" or (isinstance(view, str) and KEY.fullmatch(view) and (not views or view in views)):
         return str(view)
-    said.append(f"There is no picture {quoted(view)}; the first one is shown.")
+    corrected.append(f"There is no picture {quoted(view)}; the first one is shown.")
     return ""
 
 
-def _at(at: Any, said: list[str]) -> int | None:
-    if at is None or (isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**53):
-        return at
-    said.append(f"The link's at={quoted(at)} is no step; the newest one is shown.")
+def _record_index(index: Any, corrected: list[str]) -> int | None:
+    if index is None or (isinstance(index, int) and not isinstance(index, bool) and 0 <= index < 2**53):
+        return index
+    corrected.append(f"The link's at={quoted(index)} is no step; the newest one is shown.")
     return None
 
 
-def _spec(parts: Mapping[str, Any], start: Spec, said: list[str]) -> Spec:
-    """`start` changed a field at a time, so that one bad value costs itself alone."""
+def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
+    """The spec `start`, changed one field at a time, so that one bad value does not affect the others."""
     spec = start
     if "method" in parts and parts["method"] != start.method:
-        spec = _changed(spec, {"method": parts["method"], "settings": {}}, said)
+        spec = _changed(spec, {"method": parts["method"], "settings": {}}, corrected)
     same_method = spec.method == parts.get("method", start.method)
     for name, value in _entries(parts, "set").items() if same_method else ():
-        spec = _changed(spec, {"settings": {**spec.settings, name: value}}, said)
+        spec = _changed(spec, {"settings": {**spec.settings, name: value}}, corrected)
     limits = _entries(parts, "budget")
     spec = replace(spec, budget={}) if limits or parts.get("budget") == "none" else spec
     for name, value in limits.items():
-        spec = _changed(spec, {"budget": {**spec.budget, name: value}}, said)
+        spec = _changed(spec, {"budget": {**spec.budget, name: value}}, corrected)
     if "kernel" in parts:
         theta = _entries(parts, "kernel").get("theta")
-        spec = _changed(spec, {"kernel": {"name": parts["kernel"]} | ({} if theta is None else {"theta": theta})}, said)
+        kernel = {"name": parts["kernel"]} | ({} if theta is None else {"theta": theta})
+        spec = _changed(spec, {"kernel": kernel}, corrected)
     for name in ("seed", "dtype", "device"):
         if name in parts:
-            spec = _changed(spec, {name: parts[name]}, said)
+            spec = _changed(spec, {name: parts[name]}, corrected)
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
-        said.append(f"There is no GPU here; the link's device {spec.device!r} became 'cpu'.")
+        corrected.append(f"There is no GPU here; the link's device {spec.device!r} became 'cpu'.")
         spec = replace(spec, device="cpu")
-    return _with_rows(spec, parts, said)
+    return _with_rows(spec, parts, corrected)
 
 
-def _with_rows(spec: Spec, parts: Mapping[str, Any], said: list[str]) -> Spec:
-    """Data and split, which must be a public set or a generator."""
+def _with_rows(spec: Spec, parts: Mapping[str, Any], corrected: list[str]) -> Spec:
+    """The spec with the link's data and split. The data must be a public set or a generator."""
     options = _entries(parts, "data")
     if options and "data" not in parts:
-        said.append(f"The link names no data set for {quoted(', '.join(options))[1:-1]}, which was left out.")
+        corrected.append(f"The link names no data set for {quoted(', '.join(options))[1:-1]}, which was left out.")
     if "data" in parts:
         name = parts["data"]
         if not isinstance(name, str) or not data_sets.is_named(name):
-            said.append(f"There is no data set {quoted(name)}; a link can name a public set or a generator alone.")
+            corrected.append(f"There is no data set {quoted(name)}; a link can only name a public set or a generator.")
             return spec
-        spec = _changed(spec, {"data": {**options, "name": name} if options else name}, said)
+        spec = _changed(spec, {"data": {**options, "name": name} if options else name}, corrected)
     split = parts.get("split", _entries(parts, "split") or None)
-    return spec if split is None else _changed(spec, {"split": split}, said)
+    return spec if split is None else _changed(spec, {"split": split}, corrected)
 
 
 def _entries(parts: Mapping[str, Any], nest: str) -> dict[str, Any]:
-    found = (name.partition(".") for name in parts)
-    return {entry: parts[f"{head}.{entry}"] for head, dot, entry in found if head == nest and dot}
+    """The entries of one dict, such as "num_inducing" of set.num_inducing=12."""
+    split_names = (name.partition(".") for name in parts)
+    return {entry: parts[f"{head}.{entry}"] for head, dot, entry in split_names if head == nest and dot}
 
 
-def _changed(spec: Spec, changes: Mapping[str, Any], said: list[str]) -> Spec:
-    """The spec with these fields, or as it was with a sentence."""
+def _changed(spec: Spec, changes: Mapping[str, Any], corrected: list[str]) -> Spec:
+    """The spec with these fields, or the spec as it was and a sentence."""
     try:
         rows = changes.get("data")
         if isinstance(rows, dict) and rows["name"] in GENERATORS:
@@ -213,5 +245,5 @@ def _changed(spec: Spec, changes: Mapping[str, Any], said: list[str]) -> Spec:
             checked(rows["edits"])
         return replace(spec, **changes)
     except GPExplorerError as error:
-        said.append(f"{error} The link's value was left out.")
+        corrected.append(f"{error} The link's value was left out.")
         return spec

@@ -1,4 +1,4 @@
-"""Why a run ended, in sentences a person can act on."""
+"""Why a run ended, in sentences that say what a person can do about it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import torch
 from ..errors import GPExplorerError, OutOfMemory
 from ..problem import Outcome
 
-FINAL = ("converged", "diverged", "failed")  # no further step can follow
+FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
 WAY_OUT = "use fewer points, rows or features, or float32"
 
 
 def stopped(steps: int) -> Outcome:
-    """The run was asked to stop."""
+    """The outcome of a run that was asked to stop after so many steps."""
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 
 def failed(error: Exception, steps: int) -> Outcome:
-    """The method raised: its own sentence where it wrote one, else a constant one, as other texts may be anything."""
+    """The outcome of a run whose method raised an error.
+
+    An error of this package brings its own sentence. The text of any other error is not shown, because it may contain
+    anything: the message then names only the error's type.
+    """
     kept = f"The {steps} steps before it are kept."
     if isinstance(error, GPExplorerError):
         return Outcome("failed", str(error))
@@ -32,7 +36,7 @@ def failed(error: Exception, steps: int) -> Outcome:
 
 @contextmanager
 def enough_memory(step: int) -> Iterator[None]:
-    """OutOfMemory, with a way out, where the answers of this step need more than there is."""
+    """Turn an error of memory allocation into OutOfMemory, which names the step and the way out."""
     try:
         yield
     except Exception as error:
@@ -42,6 +46,6 @@ def enough_memory(step: int) -> Iterator[None]:
 
 
 def is_memory(error: BaseException) -> bool:
-    """Whether this says that there is no memory left: torch has a RuntimeError of its own for it."""
+    """Whether this error says that no memory is left. On the CPU, torch raises a RuntimeError for it."""
     allocation = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     return allocation or isinstance(error, (MemoryError, torch.OutOfMemoryError))

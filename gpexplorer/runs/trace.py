@@ -1,4 +1,4 @@
-"""What a run has seen: one frozen record a step, kept in order, read from any thread."""
+"""The records of a run: one frozen record per step, kept in order and readable from any thread."""
 
 from __future__ import annotations
 
@@ -14,15 +14,29 @@ from ..problem import Channel, Step
 
 
 class Spent(NamedTuple):
-    """What the run has used so far, beside time."""
+    """The work that a run has used so far, apart from its seconds."""
 
     entries: int = 0  # kernel entries computed
 
 
 class Record(NamedTuple):
-    """One step, stamped: `seconds` and `cost` count from the start of the run and hold the method's work alone."""
+    """One step with its number and its cost.
 
-    index: int  # type: ignore[assignment]  # not tuple.index, which nobody asks of a record
+    Attributes
+    ----------
+    index : int
+        The number of the record. Record 0 comes before any work.
+    seconds : float
+        Seconds of the method's own work, from the start of the run.
+    cost : Spent
+        Kernel entries that the method computed, from the start of the run.
+    step : Step
+        The state that the method can continue from, and the info that it reports.
+    scores : mapping or None
+        Scores on the test rows, if they were taken at this record.
+    """
+
+    index: int  # type: ignore[assignment]  # in place of tuple.index, which a record does not need
     seconds: float
     cost: Spent
     step: Step
@@ -30,9 +44,14 @@ class Record(NamedTuple):
 
 
 class Trace(Sequence[Record]):
-    """The records of one run. Only its run appends; a reader sees whole records, and slices are copies.
+    """The records of one run. Only the run appends to it. A reader sees whole records, and slices are copies.
 
-    A tensor equal to the one in the record before is kept once, so that states which change little cost little.
+    A tensor that equals the one in the record before is kept once, so states that change little need little memory.
+
+    Parameters
+    ----------
+    records : iterable of Record
+        Records to begin with, such as those of a stored run.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
@@ -41,37 +60,43 @@ class Trace(Sequence[Record]):
             self.append(record)
 
     @overload
-    def __getitem__(self, at: int) -> Record: ...
+    def __getitem__(self, index: int) -> Record: ...
     @overload
-    def __getitem__(self, at: slice) -> list[Record]: ...
-    def __getitem__(self, at: int | slice) -> Record | list[Record]:
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
         try:
-            return self._records[at]
+            return self._records[index]
         except (IndexError, TypeError):
             count = len(self._records)
             has = f"it has {count}, from 0 to {count - 1}" if count else "it has none yet: advance it first"
-            raise RecordError(f"The run has no record {at!r}; {has}.") from None
+            raise RecordError(f"The run has no record {index!r}; {has}.") from None
 
     def __len__(self) -> int:
         return len(self._records)
 
     def append(self, record: Record) -> Record:
-        """Keep this record; returns it as kept."""
+        """Keep this record, and return it as it is kept."""
         if self._records:
-            record = record._replace(step=_shared(self._records[-1].step, record.step))
+            record = record._replace(step=_sharing_tensors(self._records[-1].step, record.step))
         self._records.append(record)
         return record
 
-    def score(self, at: int, scores: Mapping[str, float]) -> None:
-        """Attach the scores of one record."""
-        self._records[at] = self._records[at]._replace(scores=dict(scores))
+    def score(self, index: int, scores: Mapping[str, float]) -> None:
+        """Attach scores to the record with this index."""
+        self._records[index] = self._records[index]._replace(scores=dict(scores))
 
     def series(self, name: str) -> list[float]:
-        """One number a record: "index", "seconds", "entries", or a field of its info (nan where it has none)."""
+        """One number per record.
+
+        Parameters
+        ----------
+        name : str
+            "index", "seconds", "entries", or a field of the info. The value is nan where the info has no such field.
+        """
         return [_number(record, name) for record in self._records[:]]
 
     def table(self, channels: Sequence[Channel]) -> pd.DataFrame:
-        """One row a record: index, seconds, entries, the channels, and the scores where there are any."""
+        """One row per record: index, seconds, entries, one column per channel, and scores if there are any."""
         records = self._records[:]
         names = ["index", "seconds", "entries", *(channel.name for channel in channels)]
         frame = pd.DataFrame({name: [_number(record, name) for record in records] for name in names})
@@ -81,13 +106,13 @@ class Trace(Sequence[Record]):
 
     @property
     def memory(self) -> int:
-        """Bytes held by the tensors of all records, shared ones counted once."""
+        """The bytes of the tensors of all records. Shared tensors count once."""
         stores = [part.untyped_storage() for record in self._records[:] for part in tensors(record.step)]
         return sum({store.data_ptr(): store.nbytes() for store in stores}.values())
 
 
 def tensors(value: Any) -> Iterable[Tensor]:
-    """Every tensor in a nest of tuples."""
+    """Every tensor in a tuple, and in the tuples inside it."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, tuple):
@@ -103,17 +128,17 @@ def _number(record: Record, name: str) -> float:
     return float(getattr(record.step.info, name, float("nan")))
 
 
-def _shared(before: Any, now: Any) -> Any:
-    """`now`, with the tensors of `before` in place of equal ones."""
-    if isinstance(now, Tensor):
-        return before if isinstance(before, Tensor) and _same(before, now) else now
-    if isinstance(now, tuple) and type(now) is type(before) and len(now) == len(before):
-        parts = [_shared(*pair) for pair in zip(before, now, strict=True)]
-        if all(part is was for part, was in zip(parts, now, strict=True)):
-            return now
-        return type(now)(*parts) if hasattr(now, "_fields") else type(now)(parts)
-    return now
+def _sharing_tensors(previous: Any, current: Any) -> Any:
+    """The value `current`, with the tensors of `previous` in place of equal ones."""
+    if isinstance(current, Tensor):
+        return previous if isinstance(previous, Tensor) and _equal(previous, current) else current
+    if isinstance(current, tuple) and type(current) is type(previous) and len(current) == len(previous):
+        parts = [_sharing_tensors(*pair) for pair in zip(previous, current, strict=True)]
+        if all(part is own for part, own in zip(parts, current, strict=True)):
+            return current
+        return type(current)(*parts) if hasattr(current, "_fields") else type(current)(parts)
+    return current
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
+def _equal(a: Tensor, b: Tensor) -> bool:
     return (a.dtype, a.device, a.shape) == (b.dtype, b.device, b.shape) and torch.equal(a, b)

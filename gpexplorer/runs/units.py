@@ -1,4 +1,9 @@
-"""Between the units of the file and the scaled space in which methods work."""
+"""Conversion between the units of the file and the scaled space in which methods work.
+
+    x = (x_file - x_mean) / x_sd,   y = (y_file - y_mean) / y_sd
+
+The means and standard deviations are those of the training rows (`problem.Scale`).
+"""
 
 from __future__ import annotations
 
@@ -12,19 +17,30 @@ from torch import Tensor
 from ..errors import DataError, SettingError
 from ..problem import Dataset, Posterior, Prediction
 
-BLOCK = 8192  # rows predicted at once: a [BLOCK, m] cross-covariance is what a prediction holds in memory
+BLOCK = 8192  # rows predicted at once, so that a prediction holds one [BLOCK, m] cross-covariance in memory
 
 Of = Literal["f", "y"]
 
 
 def inputs(X: Any, train: Dataset) -> Any:
-    """X in the units of the file -> inputs as the method knows them: scaled, on its device, in its precision.
+    """Convert inputs to the scaled space, on the device and in the precision of the training rows.
 
-    X is a tensor or array [t, d], a frame with the training columns, or a sequence of objects, which stays as it is.
+    Parameters
+    ----------
+    X : tensor, array, frame or sequence
+        Inputs [t, d] in the units of the file. A frame must have the training columns. A sequence of objects, for a
+        discrete kernel, is returned as it is.
+    train : Dataset
+        The scaled training rows.
+
+    Raises
+    ------
+    DataError
+        If X does not hold rows of d finite numbers.
     """
     if not isinstance(train.X, Tensor):
         return X
-    X = _named(X, train.names) if isinstance(X, pd.DataFrame) else X
+    X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else X
     X = _numbers(X).to(train.X.device, torch.float64)
     if X.ndim != 2 or X.shape[1] != train.d:
         raise DataError(f"Inputs have shape {list(X.shape)}; the training data need [rows, {train.d}].")
@@ -36,42 +52,29 @@ def inputs(X: Any, train: Dataset) -> Any:
     return X.to(train.X.dtype)
 
 
-def _named(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
-    """The training columns by name, in their order; a frame that shares no name with them is taken by place."""
-    missing = [name for name in names if name not in X.columns]
-    if missing and len(missing) < len(names):
-        held = ", ".join(map(repr, X.columns[:12]))
-        raise DataError(f"Inputs have no column {missing[0]!r} but {held}: give every column trained on, or an array.")
-    return X if missing else X[list(names)]
-
-
-def _numbers(X: Any) -> Tensor:
-    try:
-        # a copy: frames lend memory that torch must not share
-        numbers = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns].") from None
-    if numbers.is_complex():
-        raise DataError("Inputs are complex numbers: give real and imaginary parts as columns.")
-    return numbers
-
-
 def noise_var(of: Of, theta: Tensor) -> float:
-    """What an observation has beyond f, in the scaled space: exp(2 theta_p), and 0 for f itself."""
+    """The variance that an observation y has in addition to f, in the scaled space: exp(2 theta_p) for y, 0 for f."""
     if of not in ("f", "y"):
         raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
     return float((2 * theta[-1]).exp()) if of == "y" else 0.0
 
 
 def targets(y: Tensor, train: Dataset) -> Tensor:
-    """Scaled targets -> the units of the file."""
+    """Convert scaled targets [t] to the units of the file."""
     return y if train.scale is None else y * train.scale.y_sd + train.scale.y_mean
 
 
 def in_units(posterior: Posterior, train: Dataset, noise_var: float = 0.0) -> Posterior:
-    """The same distribution of scaled inputs, answering in the units of the file, a block of rows at a time.
+    """The same distribution with answers in the units of the file, computed for a block of rows at a time.
 
-    `noise_var`, in the scaled space, is added to the variance: zero for f, the noise for y.
+    Parameters
+    ----------
+    posterior : callable
+        Takes scaled inputs and gives mean and variance of f in the scaled space.
+    train : Dataset
+        The scaled training rows, which know the scale.
+    noise_var : float
+        Is added to the variance, in the scaled space: 0 for f, the noise variance for y.
     """
     sd = 1.0 if train.scale is None else train.scale.y_sd
 
@@ -81,3 +84,25 @@ def in_units(posterior: Posterior, train: Dataset, noise_var: float = 0.0) -> Po
         return Prediction(targets(mean, train), (var + noise_var) * sd**2)
 
     return predict
+
+
+def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
+    """The training columns by name and in their order. A frame that shares no name with them is taken by position."""
+    missing = [name for name in names if name not in X.columns]
+    if missing and len(missing) < len(names):
+        columns = ", ".join(map(repr, X.columns[:12]))
+        raise DataError(
+            f"Inputs have no column {missing[0]!r} but {columns}: give every column trained on, or an array."
+        )
+    return X if missing else X[list(names)]
+
+
+def _numbers(X: Any) -> Tensor:
+    try:
+        # A copy, because a frame lends memory that torch must not share.
+        numbers = X if isinstance(X, Tensor) else torch.from_numpy(np.array(X, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"Inputs are not rows of numbers ({error}): give an array [rows, columns].") from None
+    if numbers.is_complex():
+        raise DataError("Inputs are complex numbers: give real and imaginary parts as columns.")
+    return numbers

@@ -86,5 +86,5 @@ def test_calibration_of_the_true_distribution_is_the_diagonal():
 def test_scores_of_other_rows_are_refused():
     y, mean, var, train = predicted()
 
-    with pytest.raises(DataError, match="got 199 rows, 200 and 200"):
+    with pytest.raises(DataError, match="got 199 rows, 200 means and 200 variances"):
         scores.scores(y[:-1], mean, var, train)

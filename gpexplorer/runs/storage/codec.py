@@ -1,7 +1,7 @@
-"""Steps as JSON and back, to the last bit: tensors as safetensors bytes, named tuples by field; never pickle.
+"""Steps as JSON and back, to the last bit: tensors as safetensors bytes, named tuples by field. Pickle is not used.
 
-A named tuple is rebuilt only from the classes its method declares (`Method.State`, `Method.Info` and what their
-fields name), so a file can bring numbers and never code.
+A named tuple is built only from the classes that its method declares (`Method.State`, `Method.Info` and the classes of
+their fields), so a file can bring numbers and never code.
 """
 
 from __future__ import annotations
@@ -26,18 +26,42 @@ Classes = dict[str, type]
 
 
 def encode(step: Step) -> dict[str, Any]:
-    """The step as a JSON object: its nest under "state" and "info", all its tensors as one base64 text."""
-    held: list[Tensor] = []
-    nest = {"state": _encode(step.state, held), "info": _encode(step.info, held)}
-    blob = save({str(k): tensor.detach().cpu().clone().contiguous() for k, tensor in enumerate(held)})
-    return {**nest, "tensors": base64.b64encode(blob).decode("ascii")}
+    """Turn a step into a JSON object.
+
+    Returns
+    -------
+    dict
+        The nested tuples under "state" and "info", and all their tensors as one base64 text under "tensors".
+
+    Raises
+    ------
+    StoreError
+        If the step holds something other than tensors, numbers, text and tuples of them.
+    """
+    tensors: list[Tensor] = []
+    nested = {"state": _encode(step.state, tensors), "info": _encode(step.info, tensors)}
+    blob = save({str(k): tensor.detach().cpu().clone().contiguous() for k, tensor in enumerate(tensors)})
+    return {**nested, "tensors": base64.b64encode(blob).decode("ascii")}
 
 
 def decode(line: dict[str, Any], classes: Classes) -> Step:
-    """The step that `encode` was given; StoreError where the line is not one of these classes'."""
+    """Turn a JSON object back into the step that `encode` was given.
+
+    Parameters
+    ----------
+    line : dict
+        What `encode` returned.
+    classes : dict of str to type
+        The named tuples of the method, from `classes_of`.
+
+    Raises
+    ------
+    StoreError
+        If the line does not fit these classes.
+    """
     try:
-        held = load(base64.b64decode(line["tensors"], validate=True))
-        return Step(*(_decode(line[part], held, classes) for part in Step._fields))
+        tensors = load(base64.b64decode(line["tensors"], validate=True))
+        return Step(*(_decode(line[part], tensors, classes) for part in Step._fields))
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, SafetensorError) as error:
         raise StoreError(
             f"A stored step does not fit its method ({type(error).__name__}): was it another version's?"
@@ -45,46 +69,47 @@ def decode(line: dict[str, Any], classes: Classes) -> Step:
 
 
 def classes_of(method: type[Method]) -> Classes:
-    """The named tuples that a method's states and infos are made of, by their names."""
-    return {found.__qualname__: found for root in (method.State, method.Info) for found in _named(root)}
+    """The named tuples that make up a method's states and infos, by their qualified names."""
+    return {kind.__qualname__: kind for root in (method.State, method.Info) for kind in _named_tuples(root)}
 
 
-def _named(kind: Any) -> Iterator[type]:
-    """Named tuples in a type, those of its fields and of its union's members included."""
+def _named_tuples(kind: Any) -> Iterator[type]:
+    """The named tuples in a type, including those of its fields and of the members of a union."""
     if isinstance(kind, type) and hasattr(kind, "_fields"):
         yield kind
         for inner in typing.get_type_hints(kind).values():
-            yield from _named(inner)
+            yield from _named_tuples(inner)
     for inner in typing.get_args(kind):
-        yield from _named(inner)
+        yield from _named_tuples(inner)
 
 
-def _encode(value: Any, held: list[Tensor]) -> Any:
+def _encode(value: Any, tensors: list[Tensor]) -> Any:
+    """JSON for one value; its tensors are appended to `tensors` and referred to by number."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, Tensor):
-        held.append(value)
+        tensors.append(value)
         place = {} if value.device.type == "cpu" else {"on": str(value.device)}
-        return {"tensor": len(held) - 1, **place}
+        return {"tensor": len(tensors) - 1, **place}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        fields = {name: _encode(part, held) for name, part in zip(value._fields, value, strict=True)}
+        fields = {name: _encode(part, tensors) for name, part in zip(value._fields, value, strict=True)}
         return {"named": type(value).__qualname__, "fields": fields}
     if isinstance(value, tuple):
-        return {"tuple": [_encode(part, held) for part in value]}
+        return {"tuple": [_encode(part, tensors) for part in value]}
     raise StoreError(f"A step holds a {type(value).__name__}, which cannot be stored: yield tensors, numbers and text.")
 
 
-def _decode(value: Any, held: dict[str, Tensor], classes: Classes) -> Any:
+def _decode(value: Any, tensors: dict[str, Tensor], classes: Classes) -> Any:
     if not isinstance(value, dict):
         return value
     if "float" in value:
         return float(value["float"])
     if "tensor" in value:
-        tensor = held[str(value["tensor"])]
+        tensor = tensors[str(value["tensor"])]
         return tensor.to(torch.device(value["on"])) if "on" in value else tensor
     if "tuple" in value:
-        return tuple(_decode(part, held, classes) for part in value["tuple"])
-    fields = {name: _decode(part, held, classes) for name, part in value["fields"].items()}
+        return tuple(_decode(part, tensors, classes) for part in value["tuple"])
+    fields = {name: _decode(part, tensors, classes) for name, part in value["fields"].items()}
     return classes[value["named"]](**fields)

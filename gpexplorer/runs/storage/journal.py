@@ -1,4 +1,12 @@
-"""A run's journal: what its arrays take, its records, their scores and its outcome, a line each, as they came."""
+"""A run's journal on disk. Each line holds the memory of the arrays, a record, the scores of a record, or the outcome.
+
+The lines are written in the order of events:
+
+    {"memory": bytes}                                          first line, once
+    {"index": ..., "seconds": ..., "entries": ..., "state": ..., "info": ..., "tensors": ...}   one per record
+    {"at": index, "scores": {...}}                             after the record
+    {"outcome": reason, "message": sentence}                   when the run ends; a later record revokes it
+"""
 
 from __future__ import annotations
 
@@ -20,18 +28,42 @@ LOCK = "lock"
 
 
 class Kept(NamedTuple):
-    """What a journal held when it was read."""
+    """The content of a journal.
+
+    Attributes
+    ----------
+    records : list of Record
+        All records, in order.
+    outcome : Outcome or None
+        Why the run ended, or None if it has not.
+    memory : float
+        Bytes of the method's arrays by its formula; nan if the journal does not say.
+    """
 
     records: list[Record]
     outcome: Outcome | None
-    memory: float = math.nan  # bytes of the method's arrays by formula; nan where the journal does not say
+    memory: float = math.nan
 
 
 class Journal:
-    """A run's journal opened for writing; one writer at a time, in this process or any other."""
+    """A run's journal, open for writing. It has one writer at a time, in this process or any other.
+
+    Opening takes the lock, removes an incomplete last line and reads the journal into `kept`.
+
+    Parameters
+    ----------
+    directory : Path
+        The directory of the run.
+    classes : dict of str to type
+        The named tuples of the method, from `codec.classes_of`.
+
+    Raises
+    ------
+    StoreError
+        If another writer has the lock, or the journal is damaged.
+    """
 
     def __init__(self, directory: Path, classes: Classes) -> None:
-        """Takes the lock, cuts a torn tail and reads what is there; StoreError if another writer has it."""
         self._lock = FileLock(directory / LOCK, timeout=0, thread_local=False)
         try:
             self._lock.acquire()
@@ -49,16 +81,16 @@ class Journal:
         self._closed = False
 
     def __len__(self) -> int:
-        """Records written."""
+        """The number of records written."""
         return self._length
 
     def weigh(self, memory: float) -> None:
-        """Write the bytes that the method's arrays take by formula, in a journal that is new."""
+        """Write the bytes of the method's arrays by its formula, if the journal is new."""
         if not self._lines.content.lines:
             self._lines.append({"memory": float(memory)})
 
     def append(self, record: Record) -> None:
-        """Write one record: it survives a kill once this returns, a power cut about a second later."""
+        """Write one record. After the return it survives a kill, and about a second later a power cut."""
         stamp = {"index": record.index, "seconds": record.seconds, "entries": record.cost.entries}
         self._lines.append({**stamp, **encode(record.step)})
         self._length += 1
@@ -70,17 +102,17 @@ class Journal:
         for record in records:
             self.append(record)
 
-    def score(self, at: int, scores: Mapping[str, float]) -> None:
-        """Write the scores of the record at this index."""
-        self._lines.append({"at": at, "scores": {name: repr(float(value)) for name, value in scores.items()}})
+    def score(self, index: int, scores: Mapping[str, float]) -> None:
+        """Write the scores of the record with this index."""
+        self._lines.append({"at": index, "scores": {name: repr(float(value)) for name, value in scores.items()}})
 
     def end(self, outcome: Outcome) -> None:
-        """Write why the run ended, and make all of it durable."""
+        """Write why the run ended, and return when everything is on the disk."""
         self._lines.append({"outcome": outcome.reason, "message": outcome.message})
         self._lines.sync()
 
     def close(self) -> None:
-        """Make all of it durable and let another writer in; a second close does nothing."""
+        """Return when everything is on the disk, and release the lock. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -91,14 +123,14 @@ class Journal:
 
 
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
-    """Records and outcome from the lines of a journal; StoreError where they are not in order."""
+    """Records and outcome from the lines of a journal; StoreError if the lines are not in order."""
     records: list[Record] = []
     outcome, memory = None, math.nan
     for line in lines:
         try:
             if "index" in line:
                 records.append(_record(line, len(records), classes))
-                outcome = None  # it went on
+                outcome = None  # the run continued after this outcome
             elif "scores" in line:
                 scores = {str(name): float(value) for name, value in line["scores"].items()}
                 records[line["at"]] = records[line["at"]]._replace(scores=scores)
@@ -113,7 +145,9 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
     return Kept(records, outcome, memory)
 
 
-def _record(line: dict[str, Any], due: int, classes: Classes) -> Record:
-    if line["index"] != due:
-        raise StoreError(f"The journal has record {line['index']} where {due} is due: lines are missing or doubled.")
-    return Record(due, float(line["seconds"]), Spent(int(line["entries"])), decode(line, classes))
+def _record(line: dict[str, Any], expected_index: int, classes: Classes) -> Record:
+    if line["index"] != expected_index:
+        raise StoreError(
+            f"The journal has record {line['index']} where {expected_index} is due: lines are missing or doubled."
+        )
+    return Record(expected_index, float(line["seconds"]), Spent(int(line["entries"])), decode(line, classes))

@@ -1,10 +1,11 @@
-"""An append-only file of JSON lines that survives being killed: each line carries a checksum of its own.
+"""A file of JSON lines that is only appended to and survives a kill. Each line carries its own checksum.
 
     <16 hex digits of BLAKE2b over the JSON> <JSON>\\n
 
-A line is written whole by one call, its newline last, so a write cut short leaves a tail without a newline. That tail
-is cut when the file is next opened for writing. A whole line that fails its checksum is damage, and is refused.
-A line survives the death of the process once `append` returns, and of the machine once `sync` returns.
+A line is written by one call, with its newline last, so a write that was cut short leaves an incomplete last line
+without a newline. That line is removed when the file is next opened for writing. A whole line that does not match its
+checksum is damage, and the file is refused. A line survives the death of the process once `append` returns, and of the
+machine once `sync` returns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ SYNC_SECONDS = 1.0  # between two forced writes to the disk
 
 
 class Content(NamedTuple):
-    """What a file holds: its whole lines, the bytes they take, and the number of the first damaged line (0 if none)."""
+    """The content of a file.
+
+    Attributes
+    ----------
+    lines : list of dict
+        Its whole lines.
+    length : int
+        The bytes of these lines.
+    damaged : int
+        The number of the first damaged line, counted from 1; 0 if there is none.
+    """
 
     lines: list[dict[str, Any]]
     length: int
@@ -31,25 +42,25 @@ class Content(NamedTuple):
 
 
 def read(path: Path) -> Content:
-    """Every line up to the torn tail or the first damage; an absent file is an empty one."""
+    """Every line up to an incomplete last line or the first damage. A missing file is an empty one."""
     lines: list[dict[str, Any]] = []
     length = 0
     if not path.exists():
         return Content(lines, 0, 0)
     with path.open("rb") as file:
         for raw in file:
-            found = _checked(raw[:-1])
+            line = _checked(raw[:-1])
             whole = raw.endswith(b"\n")
-            if not whole or found is None:
-                torn = not whole and found is None
-                return Content(lines, length, 0 if torn else len(lines) + 1)
-            lines.append(found)
+            if not whole or line is None:
+                incomplete = not whole and line is None
+                return Content(lines, length, 0 if incomplete else len(lines) + 1)
+            lines.append(line)
             length += len(raw)
     return Content(lines, length, 0)
 
 
 def read_whole(path: Path) -> Content:
-    """Every line up to the torn tail; StoreError where one is damaged."""
+    """Every line up to an incomplete last line; StoreError if one line is damaged."""
     content = read(path)
     if content.damaged:
         raise StoreError(
@@ -60,14 +71,24 @@ def read_whole(path: Path) -> Content:
 
 
 class Lines:
-    """The file opened for appending by one writer, who holds the lock around it."""
+    """The file, opened for appending by one writer, which holds a lock around it.
+
+    Parameters
+    ----------
+    path : Path
+        The file. An incomplete last line is removed.
+
+    Raises
+    ------
+    StoreError
+        If a line before the last one is damaged.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Cuts a torn tail; StoreError where a line in the middle is damaged."""
         self.path = path
         self.content = read_whole(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._let_go = weakref.finalize(self, os.close, self._file)
+        self._close_file = weakref.finalize(self, os.close, self._file)
         self._length = self.content.length
         os.ftruncate(self._file, self._length)
         os.lseek(self._file, self._length, os.SEEK_SET)
@@ -75,7 +96,7 @@ class Lines:
         sync_directory(path.parent)
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line; a write that fails half-way (a full disk) is taken back before its error is raised."""
+        """Write one line. A write that fails half-way (a full disk) is undone before its error is raised."""
         text = json.dumps(line, separators=(",", ":"), allow_nan=False).encode()
         raw = _checksum(text) + b" " + text + b"\n"
         try:
@@ -90,18 +111,18 @@ class Lines:
             self.sync()
 
     def sync(self) -> None:
-        """Return once everything appended is on the disk."""
+        """Return when everything appended is on the disk."""
         os.fsync(self._file)
         self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Sync, and let go of the file."""
+        """Return when everything is on the disk, and close the file."""
         self.sync()
-        self._let_go()
+        self._close_file()
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file by this text, or leave it as it was: no reader and no crash sees a half."""
+    """Replace a file by this text, or leave it as it was. No reader and no crash sees a part of the text."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     with fresh.open("w", encoding="utf-8") as file:
         file.write(text)
@@ -112,7 +133,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable, where the system knows how."""
+    """Make the names in a directory durable, if the system can."""
     if os.name == "posix":
         entry = os.open(path, os.O_RDONLY)
         try:
@@ -126,8 +147,8 @@ def _checksum(text: bytes) -> bytes:
 
 
 def _checked(raw: bytes) -> dict[str, Any] | None:
-    """The object on a line without its newline; None where the checksum does not hold."""
+    """The object on a line without its newline, or None if it does not match its checksum."""
     if raw[16:17] != b" " or raw[:16] != _checksum(raw[17:]):
         return None
-    found = json.loads(raw[17:])
-    return found if isinstance(found, dict) else None
+    value = json.loads(raw[17:])
+    return value if isinstance(value, dict) else None
