@@ -23,7 +23,7 @@ from .. import kernels
 from ..linalg.randomness import generator
 from ..linalg.workspace import Workspace
 from ..methods.base import registry
-from ..methods.cross_validation.fold_kernel import Cross
+from ..methods.cross_validation.folds import FoldKernel
 from ..objectives import evidence, noise_variance
 from ..problem import Dataset, Problem
 from .limits import median_seconds
@@ -77,7 +77,7 @@ def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) 
     half = n // 2
     yield "floor: kernel of half the rows", median_seconds(lambda: _cross(task, half), 3)
     M, z = _cross(task, half), task.train.y[:half].clone()
-    yield "floor: read of it", median_seconds(lambda: M.forward(z), 5)
+    yield "floor: read of it", median_seconds(lambda: M.times(z), 5)
     for key in SCHEMES:
         method = registry[key](tolerance=0.0, **({"folds": folds} if key == "gpcv-admm" else {}))
         yield f"{key} iteration", _per_step(method, task, iterations)
@@ -91,8 +91,8 @@ def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) 
             yield name, median_seconds(work, 3)
 
 
-def _cross(task: Problem, half: int) -> Cross:
-    return Cross(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
+def _cross(task: Problem, half: int) -> FoldKernel:
+    return FoldKernel(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
 
 
 def _per_step(method: Any, task: Problem, iterations: int) -> float:

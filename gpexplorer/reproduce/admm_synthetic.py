@@ -20,7 +20,7 @@ import torch
 from .. import kernels
 from ..linalg.randomness import generator
 from ..methods.base import registry
-from ..methods.cross_validation.learning import starts
+from ..methods.cross_validation.learning import initial_values
 from ..objectives import evidence
 from ..problem import Dataset, Problem
 from ..views.drawing.palette import ROLES
@@ -95,8 +95,10 @@ def estimate(unit: Unit) -> Rows:
 
 def _likeliest(task: Problem) -> Problem:
     """From the start of highest evidence: `restarts` of its own would descend from each."""
-    method = registry["ml"](restarts=RESTARTS)
-    best = min(starts(method, task.theta), key=lambda theta: evidence(task.kernel, theta, task.train)[0])
+    best = min(
+        initial_values(task.theta, RESTARTS, seed=0),
+        key=lambda theta: evidence(task.kernel, theta, task.train)[0],
+    )
     return replace(task, theta=best)
 
 

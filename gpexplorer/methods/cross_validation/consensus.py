@@ -1,190 +1,294 @@
-"""The loop over folds: prepare, then theta, z and dual steps of every fold, the consensus, and a judgement of it.
+"""The loop over the folds: prepare them, then iterate every fold, form the consensus, and score it.
 
-mean = sum_k (theta_k + nu_k / kappa) / K,  nu_k += kappa (theta_k - mean)                       eq 16
-kappa = 0 ties nothing: K hold-out runs, averaged                                                the naive scheme
+    mean = sum_k (theta_k + nu_k / kappa) / K,   nu_k <- nu_k + kappa (theta_k - mean)         ADMM for eq 16
+    kappa = 0: the folds are independent hold-out runs, and their mean is the naive scheme     section 3.2
 
-Folds are independent pieces of work for the method's `map`.
+The folds are independent pieces of work for the method's mapper. State, report and channels of the three schemes are
+here as well. Xu, Yin, Zhang, Luo and Cui (2019).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ...problem import Outcome, Problem, Step
+from ...problem import Channel, Outcome, Problem, Step, channel
 from ..base import Steps
-from .fold_steps import Judged, Local, Report, Rules, advance, judge, prepare
-from .folds import split
-from .learning import starts
-from .scale_direction import direction
-from .state import Info, State
-from .theta_step import Pull
+from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_fold
+from .folds import Fold, split
+from .learning import initial_values
+from .scale_direction import scale_direction
+from .theta_step import ConsensusPenalty
 
-SPAN = 8.0  # log-hyperparameters stay this close to where they began
+SPAN = 8.0  # every log-hyperparameter stays this close to its initial value
+
+
+class State(NamedTuple):
+    """All that the trajectory depends on."""
+
+    step: int
+    phase: str  # "start" | "prepare" | "iterate"
+    iteration: int
+    theta: Tensor  # [p] the best so far, with its scale determined
+    best: float  # cross-validated error there
+    mean: Tensor  # [p] the consensus, from which the next iteration continues
+    folds: tuple[Local, ...]
+    moved: float  # change of the mean in the last iteration, or the length of a refused step of a fold
+    gap: float  # the largest |C z - y_T| / |y_T| of the folds
+    rollbacks: int  # consecutive iterations in which every fold was rolled back
+    still: int  # consecutive iterations that moved theta by less than the tolerance
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels are nan where they do not apply."""
+
+    phase: str
+    objective: float = math.nan
+    lagrangian: float = math.nan
+    gap: float = math.nan
+    slope: float = math.nan
+    disagreement: float = math.nan
+    rho: float = math.nan
+    z_norm: float = math.nan
+    z_gap: float = math.nan
+    scale: float = math.nan
+    iterations: float = math.nan
+    rolled_back: float = math.nan
+    consensus: Tensor = torch.zeros(0)  # [p]
+    thetas: Tensor = torch.zeros(0, 0)  # [K, p]
+
+
+CHANNELS: tuple[Channel, ...] = (
+    channel("objective", "cross-validated squared error"),
+    channel("lagrangian", "augmented Lagrangian"),
+    channel("gap", "primal residual |Cz - y| / |y|", log=True),
+    channel("slope", "dual residual", log=True),
+    channel("disagreement", "disagreement of the folds", log=True),
+    channel("rho", "penalty rho", log=True),
+    channel("z_norm", "|z|"),
+    channel("z_gap", "|z - C^-1 y|^2", log=True),
+    channel("scale", "log scale of all sds"),
+    channel("iterations", "CG iterations per z step"),
+    channel("rolled_back", "folds rolled back"),
+)
+
+
+class Scheme(Protocol):
+    """The settings and functions of a scheme that the loop reads; `gpcv` describes them."""
+
+    map: Callable[..., Iterable[Any]]
+    seed: Any
+    relaxation: Any
+    max_rollbacks: Any
+    dual_start: Any
+    restarts: Any
+    tolerance: Any
+    patience: Any
+    max_iterations: Any
+    calibrate: Any
+    memory: Any
+
+    @property
+    def coupling_strength(self) -> float:
+        """Return kappa as a share of the validation loss of a fold."""
+
+    def validation(self, n: int) -> list[slice]:
+        """Return the validation rows of each fold."""
+
+    def fold_settings(self) -> FoldSettings:
+        """Return the settings that a fold needs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What does not change from step to step."""
+    """What does not change from iteration to iteration."""
 
-    method: Any
+    scheme: Scheme
     problem: Problem
-    folds: Sequence[Any]
-    rules: Rules
-    along: Tensor | None  # [p] the direction of scale
+    folds: Sequence[Fold]
+    settings: FoldSettings
+    scale_direction: Tensor | None  # [p]
 
     def kappa(self, best: float) -> float:
-        """kappa at this cross-validated error: in the units of a fold's loss, whatever noise the targets have."""
+        """Return kappa at the cross-validated error `best`: relative to the loss of a fold, whatever the noise."""
         rows = sum(len(fold.y) - fold.trained for fold in self.folds) / len(self.folds)
-        return float(self.method.coupled * rows * best) if self.method.coupled else 0.0
+        return float(self.scheme.coupling_strength * rows * best) if self.scheme.coupling_strength else 0.0
 
-    def pull(self, mean: Tensor, best: float) -> Pull:
-        """What ties a fold."""
-        u = torch.zeros_like(mean) if self.along is None else self.along / self.along.norm()
-        return Pull(mean, self.kappa(best), u, self.problem.theta, SPAN)
+    def penalty(self, mean: Tensor, best: float) -> ConsensusPenalty:
+        """Return the terms that tie every fold to `mean`."""
+        u = torch.zeros_like(mean)
+        if self.scale_direction is not None:
+            u = self.scale_direction / self.scale_direction.norm()
+        return ConsensusPenalty(mean, self.kappa(best), u, self.problem.theta, SPAN)
 
 
-def run(method: Any, problem: Problem, resume: State | None) -> Steps:
-    """Algorithm 1 over all folds; see the method's settings for every safeguard."""
+def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
+    """Run algorithm 1 on all folds, with the safeguards that the settings of the scheme describe."""
     state, theta = resume, problem.theta
     if state is None:
-        state = State(0, "start", 0, theta.clone(), math.inf, theta.clone(), (), math.inf, math.inf, 0, 0)
+        state = State(
+            step=0,
+            phase="start",
+            iteration=0,
+            theta=theta.clone(),
+            best=math.inf,
+            mean=theta.clone(),
+            folds=(),
+            moved=math.inf,
+            gap=math.inf,
+            rollbacks=0,
+            still=0,
+        )
         yield Step(state, Info("start"))
-    setup = _setup(method, problem)
+    setup = make_setup(scheme, problem)
     if state.phase == "start":
-        state, info = _prepared(setup, state)
+        state, info = _prepare_folds(setup, state)
         yield Step(state, info)
-    ending = _ending(method, state)
-    while ending is None:
-        state, info = _iterated(setup, state)
+    while (outcome := outcome_of(scheme, state)) is None:
+        state, info = iterate_folds(setup, state)
         yield Step(state, info)
-        ending = _ending(method, state)
-    return ending
+    return outcome
 
 
-def _setup(method: Any, problem: Problem) -> Setup:
-    folds = split(problem, method.validation(len(problem.train)), method.seed, method.memory)
-    return Setup(method, problem, folds, method.rules(), direction(problem))
+def make_setup(scheme: Scheme, problem: Problem) -> Setup:
+    """Split the rows into folds and determine the scale direction."""
+    folds = split(problem, scheme.validation(len(problem.train)), scheme.seed, scheme.memory)
+    return Setup(scheme, problem, folds, scheme.fold_settings(), scale_direction(problem))
 
 
-def _judged(setup: Setup, theta: Tensor, zs: Sequence[Tensor]) -> list[Judged]:
-    return list(setup.method.map(judge, setup.folds, repeat(theta, len(zs)), zs, repeat(setup.rules, len(zs))))
+def _score(setup: Setup, theta: Tensor, zs: Sequence[Tensor]) -> list[FoldScore]:
+    count = len(zs)
+    return list(setup.scheme.map(score_fold, setup.folds, repeat(theta, count), zs, repeat(setup.settings, count)))
 
 
-def _error(setup: Setup, judged: Sequence[Judged]) -> float:
-    """Mean squared error over all rows held out; infinite where it is not a number."""
-    error = sum(one.loss for one in judged) / sum(len(fold.y) - fold.trained for fold in setup.folds)
+def _cross_validated_error(setup: Setup, scores: Sequence[FoldScore]) -> float:
+    """Return the mean squared error of all validation rows (eq 15 over their number); infinite where it is nan."""
+    error = sum(score.loss for score in scores) / sum(len(fold.y) - fold.trained for fold in setup.folds)
     return error if math.isfinite(error) else math.inf
 
 
-def _scale(setup: Setup, judged: Sequence[Judged]) -> float:
-    """log c of the scale c^2 = y'C^-1 y / n at which the evidence is highest, all folds together."""
-    energy = sum(one.energy for one in judged) / sum(fold.trained for fold in setup.folds)
+def _log_scale(setup: Setup, scores: Sequence[FoldScore]) -> float:
+    """Return log c with c^2 = sum_k y_T'C^-1 y_T / sum_k n_T: there the evidence of all folds is highest."""
+    energy = sum(score.energy for score in scores) / sum(fold.trained for fold in setup.folds)
     return 0.5 * math.log(energy) if math.isfinite(energy) and energy > 0.0 else 0.0
 
 
-def _scaled(setup: Setup, mean: Tensor, scale: float) -> Tensor:
-    return mean.clone() if setup.along is None or not setup.method.calibrate else mean + scale * setup.along
+def _with_scale(setup: Setup, mean: Tensor, log_scale: float) -> Tensor:
+    if setup.scale_direction is None or not setup.scheme.calibrate:
+        return mean.clone()
+    return mean + log_scale * setup.scale_direction
 
 
-def _prepared(setup: Setup, state: State) -> tuple[State, Info]:
-    """Of all starts, the one of the lowest cross-validated error, and the folds prepared there."""
-    method, count = setup.method, len(setup.folds)
-    found: list[tuple[float, Tensor, list[Judged]]] = []
-    for theta in starts(method, setup.problem.theta):
-        judged = _judged(setup, theta, [fold.y.new_zeros(fold.trained) for fold in setup.folds])
-        found.append((_error(setup, judged), theta, judged))
-    error, mean, judged = min(found, key=lambda one: one[0])
+def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
+    """Choose the initial theta of lowest cross-validated error, and prepare the folds there."""
+    scheme, count = setup.scheme, len(setup.folds)
+    candidates: list[tuple[float, Tensor, list[FoldScore]]] = []
+    for theta in initial_values(problem_theta=setup.problem.theta, restarts=scheme.restarts, seed=scheme.seed):
+        scores = _score(setup, theta, [fold.y.new_zeros(fold.trained) for fold in setup.folds])
+        candidates.append((_cross_validated_error(setup, scores), theta, scores))
+    error, mean, scores = min(candidates, key=lambda candidate: candidate[0])
     if not math.isfinite(error):
         return state._replace(step=1, phase="prepare"), Info("prepare")
-    same = [repeat(one, count) for one in (mean, setup.rules, method.dual_start, setup.pull(mean, error))]
-    folds = tuple(method.map(prepare, setup.folds, *same))
-    scale = _scale(setup, judged)
-    theta = _scaled(setup, mean, scale)
-    state = State(1, "prepare", 0, theta, error, mean.clone(), folds, math.inf, math.inf, 0, 0)
-    return state, _info("prepare", error, scale, state, [Report() for _ in folds], judged)
-
-
-def _iterated(setup: Setup, state: State) -> tuple[State, Info]:
-    """One outer iteration of every fold, the consensus, and its cross-validated error."""
-    method, count = setup.method, len(setup.folds)
-    pulls, rules = repeat(setup.pull(state.mean, state.best), count), repeat(setup.rules, count)
-    advanced = list(method.map(advance, setup.folds, state.folds, pulls, rules))
-    folds, reports = [local for local, _ in advanced], [report for _, report in advanced]
-    mean, folds = _agreed(setup, state, folds)
-    judged = _judged(setup, mean, [local.z for local in folds])
-    error, scale = _error(setup, judged), _scale(setup, judged)
-    moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
-    better = error < state.best
-    after = State(
-        state.step + 1,
-        "iterate",
-        state.iteration + 1,
-        _scaled(setup, mean, scale) if better else state.theta,
-        min(error, state.best),
-        mean,
-        tuple(folds),
-        moved,
-        max(report.gap for report in reports),
-        state.rollbacks + 1 if all(report.rolled_back for report in reports) else 0,
-        state.still + 1 if moved <= method.tolerance else 0,
+    shared = (mean, setup.settings, scheme.dual_start, setup.penalty(mean, error))
+    folds = tuple(scheme.map(prepare, setup.folds, *(repeat(argument, count) for argument in shared)))
+    log_scale = _log_scale(setup, scores)
+    after = state._replace(
+        step=1, phase="prepare", theta=_with_scale(setup, mean, log_scale), best=error, mean=mean.clone(), folds=folds
     )
-    return after, _info("iterate", error, scale, after, reports, judged)
+    return after, _info("prepare", (error, log_scale), after, [FoldReport() for _ in folds], scores)
 
 
-def _agreed(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
-    """The consensus, and the folds with their multipliers brought up to it; over-relaxed as the dual step is."""
-    kappa, alpha, before = setup.kappa(state.best), setup.method.relaxation, state.mean
+def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
+    """Do one outer iteration of every fold, form the consensus, and score it."""
+    scheme, count = setup.scheme, len(setup.folds)
+    penalty = setup.penalty(state.mean, state.best)
+    iterated = list(
+        scheme.map(iterate, setup.folds, state.folds, repeat(penalty, count), repeat(setup.settings, count))
+    )
+    folds, reports = [local for local, _ in iterated], [report for _, report in iterated]
+    mean, folds = form_consensus(setup, state, folds)
+    scores = _score(setup, mean, [local.z for local in folds])
+    error, log_scale = _cross_validated_error(setup, scores), _log_scale(setup, scores)
+    moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
+    after = State(
+        step=state.step + 1,
+        phase="iterate",
+        iteration=state.iteration + 1,
+        theta=_with_scale(setup, mean, log_scale) if error < state.best else state.theta,
+        best=min(error, state.best),
+        mean=mean,
+        folds=tuple(folds),
+        moved=moved,
+        gap=max(report.gap for report in reports),
+        rollbacks=state.rollbacks + 1 if all(report.rolled_back for report in reports) else 0,
+        still=state.still + 1 if moved <= scheme.tolerance else 0,
+    )
+    return after, _info("iterate", (error, log_scale), after, reports, scores)
+
+
+def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
+    """Return the consensus [p], and the folds with their multipliers nu updated (eq 16).
+
+    Over-relaxation applies to the copies theta_k as it does to the dual step.
+    """
+    kappa, alpha = setup.kappa(state.best), setup.scheme.relaxation
     copies = torch.stack([local.theta for local in folds])  # [K, p]
     if not kappa:
         return copies.mean(0), folds
-    relaxed = alpha * copies + (1.0 - alpha) * before
-    nus = torch.stack([local.nu for local in folds])
+    relaxed = alpha * copies + (1.0 - alpha) * state.mean
+    nus = torch.stack([local.nu for local in folds])  # [K, p]
     mean = (relaxed + nus / kappa).mean(0)
     nus = nus + kappa * (relaxed - mean)
     return mean, [local._replace(nu=nu.clone()) for local, nu in zip(folds, nus, strict=True)]
 
 
 def _info(
-    phase: str, error: float, scale: float, state: State, reports: Sequence[Report], judged: Sequence[Judged]
+    phase: str,
+    error_and_scale: tuple[float, float],
+    state: State,
+    reports: Sequence[FoldReport],
+    scores: Sequence[FoldScore],
 ) -> Info:
-    copies = torch.stack([local.theta for local in state.folds])
-    gaps = [(local.z - one.z).square().sum() for local, one in zip(state.folds, judged, strict=True)]
+    copies = torch.stack([local.theta for local in state.folds])  # [K, p]
+    z_gaps = [(local.z - score.z).square().sum() for local, score in zip(state.folds, scores, strict=True)]
     return Info(
-        phase,
-        error,
-        sum(report.lagrangian for report in reports),
-        max(report.gap for report in reports),
-        max(report.slope for report in reports),
-        float((copies - state.mean).norm(dim=1).max()),
-        math.exp(sum(math.log(local.rho) for local in state.folds) / len(state.folds)),
-        float(torch.cat([local.z for local in state.folds]).norm()),
-        float(sum(gaps)),
-        scale,
-        sum(report.iterations for report in reports) / len(reports),
-        sum(report.rolled_back for report in reports),
-        state.mean.clone(),
-        copies,
+        phase=phase,
+        objective=error_and_scale[0],
+        lagrangian=sum(report.lagrangian for report in reports),
+        gap=max(report.gap for report in reports),
+        slope=max(report.gradient for report in reports),
+        disagreement=float((copies - state.mean).norm(dim=1).max()),
+        rho=math.exp(sum(math.log(local.rho) for local in state.folds) / len(state.folds)),
+        z_norm=float(torch.cat([local.z for local in state.folds]).norm()),
+        z_gap=float(sum(z_gaps)),
+        scale=error_and_scale[1],
+        iterations=sum(report.iterations for report in reports) / len(reports),
+        rolled_back=sum(report.rolled_back for report in reports),
+        consensus=state.mean.clone(),
+        thetas=copies,
     )
 
 
-def _ending(method: Any, state: State) -> Outcome | None:
-    """Why no further iteration follows, if none does."""
-    where = f"the best theta has cross-validated error {state.best:.4g}"
+def outcome_of(scheme: Scheme, state: State) -> Outcome | None:
+    """Return why the run ends here, or None where another iteration follows."""
+    best = f"The best theta has a cross-validated error of {state.best:.4g}."
     if not math.isfinite(state.best):
-        return Outcome("diverged", "C z = y has no finite solution at the start; start elsewhere, or with more noise.")
-    if state.rollbacks >= method.max_rollbacks:
-        text = f"{state.rollbacks} steps in a row broke C z = y by too much and were taken back; {where}."
-        return Outcome("diverged", text)
-    if state.still >= method.patience and state.gap <= method.tolerance:
-        text = f"theta moved by {state.moved:.2g} and C z = y holds to {state.gap:.2g}; {where}."
-        return Outcome("converged", text)
-    if state.iteration >= method.max_iterations:
-        return Outcome("budget", f"All {method.max_iterations} iterations are done; {where}.")
+        message = "C z = y has no finite solution at any initial theta. Choose other initial values, or more noise."
+        return Outcome("diverged", message)
+    if state.rollbacks >= scheme.max_rollbacks:
+        message = (
+            f"{state.rollbacks} consecutive steps violated C z = y too much and were taken back; raise rho. {best}"
+        )
+        return Outcome("diverged", message)
+    if state.still >= scheme.patience and state.gap <= scheme.tolerance:
+        message = f"theta moved by {state.moved:.2g}, and the relative residual of C z = y is {state.gap:.2g}. {best}"
+        return Outcome("converged", message)
+    if state.iteration >= scheme.max_iterations:
+        return Outcome("budget", f"All {scheme.max_iterations} iterations are done; raise max_iterations. {best}")
     return None

@@ -1,8 +1,10 @@
-"""The exact GP at one theta, by a Cholesky factor or by conjugate gradients: how every method here predicts.
+"""The posterior of the exact GP at one theta, by a Cholesky factor or by conjugate gradients.
 
-A = K + s2 I,  alpha = A^-1 y
-mean = k(x*, X) alpha
-var  = k(x*, x*) - k(x*, X) A^-1 k(X, x*)                      Rasmussen and Williams (2006), eqs 2.25 and 2.26
+    A    = K + s2 I [n, n],   alpha = A^-1 y [n]
+    mean = k(x*, X) alpha
+    var  = k(x*, x*) - k(x*, X) A^-1 k(X, x*)            Rasmussen and Williams (2006), eqs 2.25 and 2.26
+
+Every method of this family predicts with it.
 """
 
 from __future__ import annotations
@@ -18,15 +20,20 @@ from ...linalg.conjugate_gradients import begin, cg
 from ...linalg.kernel_columns import KernelColumns
 from ...objectives import noise_variance
 from ...problem import Posterior, Prediction, Problem
+from .settings import GIGABYTE
 
-GIGABYTE = 1e9
-MOST = 1000  # iterations of conjugate gradients
+MAX_ITERATIONS = 1000  # of conjugate gradients
 
 
 def by_cholesky(problem: Problem, theta: Tensor) -> Posterior:
-    """Of f. n^3 / 3 flops and n^2 numbers once, n^2 flops a point for the variance."""
+    """Return the posterior of f by a Cholesky factor of A.
+
+    Notes
+    -----
+    The factor costs n^3 / 3 flops and n^2 numbers once; a variance costs n^2 flops per test row.
+    """
     kernel, train = problem.kernel, problem.train
-    A = kernel(theta, train.X, train.X)
+    A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(noise_variance(theta))
     L = cholesky(A, "K + s2 I").L
     alpha = torch.cholesky_solve(train.y[:, None], L)[:, 0]
@@ -42,23 +49,35 @@ def by_cholesky(problem: Problem, theta: Tensor) -> Posterior:
     return predict
 
 
-def by_products(problem: Problem, theta: Tensor, budget: float, tolerance: float = 1e-6) -> Posterior:
-    """Of f, from products with A alone: n^2 an iteration, n times the block of numbers beside `budget` GB of rows.
+def by_conjugate_gradients(problem: Problem, theta: Tensor, gigabytes: float, tolerance: float = 1e-6) -> Posterior:
+    """Return the posterior of f by products with A alone.
 
-    Conjugate gradients approach k' A^-1 k from below, so the variance is not too small, up to rounding.
+    Parameters
+    ----------
+    problem : Problem
+    theta : Tensor [p]
+    gigabytes : float
+        Memory for rows of K. Rows beyond it are computed again in every product.
+    tolerance : float
+        Conjugate gradients stop where every residual is this share of its right-hand side.
+
+    Notes
+    -----
+    An iteration costs n^2 flops per right-hand side, and memory for n numbers per test row of a block. Conjugate
+    gradients approach k' A^-1 k from below, so that no variance is too small, except for rounding.
     """
     kernel, train, s2 = problem.kernel, problem.train, noise_variance(theta)
-    columns = KernelColumns(kernel, theta, train.X, budget * GIGABYTE)
+    columns = KernelColumns(kernel, theta, train.X, gigabytes * GIGABYTE)
 
     def solve(B: Tensor) -> Tensor:
         def product(V: Tensor) -> Tensor:
             return columns.product(V).add_(V, alpha=s2)
 
-        first, most = begin(product, B, torch.zeros_like(B)), tolerance * B.norm(dim=0)
-        for k, at in enumerate(cg(product, first), start=1):
-            if k >= MOST or bool((at.r.norm(dim=0) <= most).all()):
+        first, largest_residual = begin(product, B, torch.zeros_like(B)), tolerance * B.norm(dim=0)
+        for k, iterate in enumerate(cg(product, first), start=1):
+            if k >= MAX_ITERATIONS or bool((iterate.r.norm(dim=0) <= largest_residual).all()):
                 break
-        return at.x
+        return iterate.x
 
     alpha = solve(train.y)
 
@@ -73,6 +92,6 @@ def by_products(problem: Problem, theta: Tensor, budget: float, tolerance: float
     return predict
 
 
-def posterior(problem: Problem, theta: Tensor, refit: str, budget: float) -> Posterior:
-    """By one or the other: `refit` is "cholesky" or "cg"."""
-    return by_products(problem, theta, budget) if refit == "cg" else by_cholesky(problem, theta)
+def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: float) -> Posterior:
+    """Return the posterior of f by the algorithm that the setting `refit` names: "cholesky" or "cg"."""
+    return by_conjugate_gradients(problem, theta, gigabytes) if refit == "cg" else by_cholesky(problem, theta)

@@ -1,8 +1,10 @@
-"""What one fold does, as pure functions of a module: on this machine, or on a worker.
+"""What one fold computes, as pure functions of this module: they run in this process or on a worker.
 
-prepare   C z = y_T, and multipliers that make the slope of L the slope of the loss
-advance   theta step, z step, dual step: lambda += alpha rho (C z - y_T)                         algorithm 1
-judge     the loss at a theta that is given, with C z = y_T
+    prepare      solve C z = y_T, and choose multipliers
+    iterate      theta step, z step, dual step: lambda <- lambda + alpha rho (C z - y_T)     algorithm 1, eqs 11 to 14
+    score_fold   the validation loss at a given theta, where C z = y_T
+
+Xu, Yin, Zhang, Luo and Cui (2019).
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.randomness import generator
-from .lagrangian import Fold, Systems, slope, terms
-from .theta_step import FIRST, TRIES, Ground, Here, Pull, Trial, armijo, bfgs, direction
+from .folds import Fold
+from .lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
+from .theta_step import FIRST, TRIALS, ConsensusPenalty, ThetaProblem, Trial, bfgs, newton_direction
 
-SOFTER = 8.0
-PROBES, LEAST = 4, 1e-6
-ROLLED_BACK = 4.0  # rho is multiplied by this after a step was taken back
+PROBES = 4  # random rows behind the first Hessian
+PROBE_LIMITS = Limits(100, 1e-3)
+LEAST_CURVATURE = 1e-6  # of the largest entry of the first Hessian
+RHO_AFTER_ROLLBACK = 4.0  # rho and the Hessian are multiplied by this after a step that was taken back
+RELAXATION_PER_STEP = 8.0  # a successful step divides an inflated Hessian by at most this
+TINY = 1e-30
 
 
 class Local(NamedTuple):
-    """All that a fold carries."""
+    """All that one fold carries from iteration to iteration."""
 
     theta: Tensor  # [p] its copy of the hyperparameters
     z: Tensor  # [n_T]
@@ -36,174 +42,238 @@ class Local(NamedTuple):
     slack: float  # lambda'(C z - y_T)
     gap: float  # |C z - y_T|
     rho: float
-    length: float  # of the last gradient step; where z follows, how much stiffer than learned B is
+    length: float  # of the last gradient step; where z follows, the factor by which B is inflated
 
 
-class Rules(NamedTuple):
+class FoldSettings(NamedTuple):
     """The settings that a fold needs."""
 
     rank: int
-    cg: tuple[int, float]  # iterations and relative residual of the z step
-    steps: int  # of theta, where z is held still
-    follow: bool  # z follows theta
-    relaxation: float
-    balance: float  # 0 is none
+    limits: Limits  # of a z step
+    gradient_steps: int  # theta steps per iteration, where z is fixed
+    z_follows: bool
+    relaxation: float  # alpha
+    balance: float  # 0 leaves rho as it is
     rho_span: float
-    rho: float
-    largest_gap: float  # of |y_T|; a step beyond is taken back
+    rho: float  # to begin with
+    largest_gap: float  # relative to |y_T|: a step that leaves a larger gap is taken back
 
 
-class Report(NamedTuple):
-    """What a fold tells of a step."""
+class FoldReport(NamedTuple):
+    """What a fold reports about one iteration."""
 
     lagrangian: float = math.nan
-    gap: float = math.nan  # |C z - y_T| / |y_T|
-    slope: float = math.nan  # |dL/dtheta| / loss at the new multipliers: the dual residual
-    iterations: int = 0
-    evaluations: int = 0
+    gap: float = math.nan  # |C z - y_T| / |y_T|, the primal residual
+    gradient: float = math.nan  # |dL/dtheta| / loss at the new multipliers, the dual residual
+    iterations: int = 0  # of conjugate gradients, in the accepted trial
     rolled_back: bool = False
-    refused: float = 0.0  # the shortest step that was tried in vain
+    refused: float = 0.0  # length of the shortest step that Armijo's rule refused, if it refused all
 
 
-class Judged(NamedTuple):
-    """The fold's loss at a theta, with a z that satisfies the constraint there."""
+class FoldScore(NamedTuple):
+    """The validation loss of a fold at a given theta."""
 
     loss: float  # |y_V - K_VT z|^2
     energy: float  # y_T'C^-1 y_T
-    z: Tensor  # [n_T]
-    error: float  # relative residual of the constraint
+    z: Tensor  # [n_T] the solution of C z = y_T
+    error: float  # relative residual of C z = y_T
 
 
-def prepare(fold: Fold, theta: Tensor, rules: Rules, start: str, pull: Pull) -> Local:
-    """z and lambda at the start; `start` is "adjoint" (2 C^-1 K_VT' r), "zeros" or "ones"."""
-    n_T, p, most = fold.trained, len(theta), (10 * rules.cg[0], 1e-2 * rules.cg[1])
-    systems = Systems(fold, fold.cross(theta), rules.rank)
-    zero = fold.y.new_zeros(n_T)
-    z = systems.constraint(fold.y[:n_T], zero, most).x
-    r = terms(fold, systems.M, z, zero, 0.0).r
-    dual = torch.ones_like(zero) if start == "ones" else zero
-    if start == "adjoint":
-        dual = systems.constraint(2.0 * systems.M.backward(torch.cat([zero, r])), zero, most).x
-    nothing, none = torch.zeros_like(theta), torch.zeros(p, p).to(theta)
-    at = terms(fold, systems.M, z, dual, rules.rho)
-    measured = (at.loss, float(dual @ at.c), at.gap)
-    local = Local(theta.clone(), z, dual, nothing, none, nothing, *measured, rules.rho, 0.0)
-    g = _ground(fold, local, pull, rules).slope(Trial(theta, z, systems, at, 0.0, 0))
-    return local._replace(g=g, B=_bend(fold, systems, z, g, pull) if rules.follow else none)
+def prepare(fold: Fold, theta: Tensor, settings: FoldSettings, dual_start: str, penalty: ConsensusPenalty) -> Local:
+    """Initialise a fold at theta.
 
+    Parameters
+    ----------
+    fold : Fold
+    theta : Tensor [p]
+    settings : FoldSettings
+    dual_start : {"adjoint", "zeros", "ones"}
+        First multipliers. The adjoint 2 C^-1 K_VT' r makes the gradient of L that of the validation loss.
+    penalty : ConsensusPenalty
 
-def _bend(fold: Fold, systems: Systems, z: Tensor, g: Tensor, pull: Pull) -> Tensor:
-    """B to begin with: 2 diag(J'J), J = dr/dtheta where C z = y_T, and no entry of -B^-1 g beyond FIRST.
-
-    Rows of u'J for random signs u: E (u'J)_j^2 is what the diagonal holds. A solve and a pass over the kernel each.
+    Returns
+    -------
+    Local
     """
-    n_T, zero, probes = fold.trained, torch.zeros_like(z), torch.zeros_like(g)
+    n_T, p = fold.trained, len(theta)
+    limits = Limits(10 * settings.limits.iterations, 1e-2 * settings.limits.tolerance)
+    systems = FoldSystems(fold, fold.kernel_matrix(theta), settings.rank)
+    zero = fold.y.new_zeros(n_T)
+    z = systems.solve_C(fold.y[:n_T], zero, limits).x  # eq 10
+    r = lagrangian_terms(fold, systems.M, z, zero, 0.0).r
+    dual = torch.ones_like(zero) if dual_start == "ones" else zero
+    if dual_start == "adjoint":
+        dual = systems.solve_C(2.0 * systems.M.transposed_times(torch.cat([zero, r])), zero, limits).x
+    terms = lagrangian_terms(fold, systems.M, z, dual, settings.rho)
+    local = Local(
+        theta=theta.clone(),
+        z=z,
+        dual=dual,
+        nu=torch.zeros_like(theta),
+        B=torch.zeros(p, p).to(theta),
+        g=torch.zeros_like(theta),
+        loss=terms.loss,
+        slack=float(dual @ terms.c),
+        gap=terms.gap,
+        rho=settings.rho,
+        length=0.0,
+    )
+    g = _theta_problem(fold, local, penalty, settings).lagrangian_gradient(Trial(theta, z, systems, terms, 0.0, 0))
+    return local._replace(g=g, B=initial_hessian(fold, systems, z, g, penalty) if settings.z_follows else local.B)
+
+
+def initial_hessian(fold: Fold, systems: FoldSystems, z: Tensor, g: Tensor, penalty: ConsensusPenalty) -> Tensor:
+    """Estimate the first B [p, p]: 2 diag(J'J) with J = dr/dtheta where C z = y_T, a Gauss-Newton Hessian.
+
+    With random signs u, E (u'J)_j^2 is the j-th diagonal entry of J'J. Each of the PROBES rows u'J costs one solution
+    with C and one pass over the kernel. No entry of -B^-1 g exceeds FIRST.
+    """
+    n_T, zero, squares = fold.trained, torch.zeros_like(z), torch.zeros_like(g)
     for k in range(PROBES):
         u = torch.randint(0, 2, (len(fold.y) - n_T,), generator=generator(k, "signs")).to(z).mul_(2.0).sub_(1.0)
-        w = systems.constraint(systems.M.backward(torch.cat([zero, u])), zero, (100, 1e-3)).x
-        probes += pull.free(slope(systems.M, z, w, 0.5 * u)).square()
-    bend = torch.maximum(probes.mul_(2.0 / PROBES), g.abs() / FIRST)
-    return torch.diag(bend.clamp_min(LEAST * float(bend.max())))  # an input that is constant bends nothing
+        w = systems.solve_C(systems.M.transposed_times(torch.cat([zero, u])), zero, PROBE_LIMITS).x
+        squares += penalty.without_scale(theta_gradient(systems.M, z, w, 0.5 * u)).square()
+    diagonal = torch.maximum(squares.mul_(2.0 / PROBES), g.abs() / FIRST)  # [p]
+    return torch.diag(diagonal.clamp_min(LEAST_CURVATURE * float(diagonal.max())))  # a constant input has curvature 0
 
 
-def _ground(fold: Fold, local: Local, pull: Pull, rules: Rules) -> Ground:
-    return Ground(fold, local.z, local.dual, local.nu, local.rho, rules.rank, rules.cg, pull)
+def _theta_problem(fold: Fold, local: Local, penalty: ConsensusPenalty, settings: FoldSettings) -> ThetaProblem:
+    return ThetaProblem(
+        fold=fold,
+        z=local.z,
+        dual=local.dual,
+        nu=local.nu,
+        rho=local.rho,
+        rank=settings.rank,
+        limits=settings.limits,
+        penalty=penalty,
+    )
 
 
-def advance(fold: Fold, local: Local, pull: Pull, rules: Rules) -> tuple[Local, Report]:
-    """One outer iteration. No factorisation beyond rank x rank, no product of two n x n matrices."""
-    ground, rho = _ground(fold, local, pull, rules), local.rho
-    there, evaluations, refused = (_following if rules.follow else _still)(ground, local, rules)
-    if there is None:
-        return _taken_back(local, rules), Report(evaluations=evaluations, rolled_back=True)
-    gap = there.at.gap / max(float(fold.y[: fold.trained].norm()), 1e-30)
-    if not gap <= rules.largest_gap:
-        return _taken_back(local, rules), Report(gap=gap, evaluations=evaluations, rolled_back=True)
+def iterate(fold: Fold, local: Local, penalty: ConsensusPenalty, settings: FoldSettings) -> tuple[Local, FoldReport]:
+    """Do one outer iteration of a fold: algorithm 1, lines 2 to 4.
 
-    dual = local.dual + rules.relaxation * rho * there.at.c
-    g = ground._replace(dual=dual, rho=0.0).slope(there)
-    s = there.theta - local.theta
-    B, length = _learned(local, s, g - local.g, refused) if rules.follow else (local.B, float(s.norm()))
-    left = float(ground.pulled(there.theta, g).norm()) / max(there.at.loss, 1e-30)
-    report = Report(there.at.total, gap, left, there.iterations, evaluations, refused=refused)
-    measured = (there.at.loss, float(dual @ there.at.c), there.at.gap)
-    rho = _balanced(rho, gap, left, rules)
-    return Local(there.theta, there.z, dual, local.nu, B, g, *measured, rho, length), report
-
-
-def _following(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int, float]:
-    """One quasi-Newton step, z following; a z step alone where no length of it falls.
-
-    The fall is from L at the z there was, which needs no product: it is psi but for a square of the gap.
+    Notes
+    -----
+    No matrix larger than rank x rank is factored, and no two n x n matrices are multiplied.
     """
-    pull = ground.pull.value(local.theta, local.nu)
-    value = local.loss + local.slack + 0.5 * local.rho * local.gap**2 + pull
-    g = ground.pulled(local.theta, local.g)
-    d = direction(g, local.B, ground.pull.kappa)
-    there, tried = armijo(ground, Here(local.theta, value), d, g, True)
-    if there is not None:
-        return there, tried, 0.0
-    return ground.trial(local.theta, True), tried + 1, float(d.norm()) * 0.5 ** (TRIES - 1)
+    problem, rho = _theta_problem(fold, local, penalty, settings), local.rho
+    theta_step = _quasi_newton_step if settings.z_follows else _gradient_steps
+    trial, refused = theta_step(problem, local, settings)  # lines 2 and 3, eqs 12 and 14
+    if trial is None:
+        return _rolled_back(local, settings), FoldReport(rolled_back=True)
+    gap = trial.terms.gap / max(float(fold.y[: fold.trained].norm()), TINY)
+    if not gap <= settings.largest_gap:
+        return _rolled_back(local, settings), FoldReport(gap=gap, rolled_back=True)
+
+    dual = local.dual + settings.relaxation * rho * trial.terms.c  # line 4, eq 11c
+    g = problem._replace(dual=dual, rho=0.0).lagrangian_gradient(trial)
+    s = trial.theta - local.theta
+    B, length = (local.B, float(s.norm()))
+    if settings.z_follows:
+        B, length = _updated_hessian(local, s, g - local.g, refused)
+    dual_residual = float(problem.total_gradient(trial.theta, g).norm()) / max(trial.terms.loss, TINY)
+    report = FoldReport(trial.terms.total, gap, dual_residual, trial.iterations, refused=refused)
+    after = Local(
+        theta=trial.theta,
+        z=trial.z,
+        dual=dual,
+        nu=local.nu,
+        B=B,
+        g=g,
+        loss=trial.terms.loss,
+        slack=float(dual @ trial.terms.c),
+        gap=trial.terms.gap,
+        rho=balanced_rho(rho, gap, dual_residual, settings),
+        length=length,
+    )
+    return after, report
 
 
-def _still(ground: Ground, local: Local, rules: Rules) -> tuple[Trial | None, int, float]:
-    """Gradient steps with z held still, then the z step."""
-    length, here, evaluations = local.length or 1.0, ground.trial(local.theta, False), 1
-    if here is None:
-        return None, evaluations, 0.0
-    for _ in range(rules.steps):
-        g = ground.pulled(here.theta, ground.slope(here))
-        d = -length * g / g.norm().clamp_min(1e-30)
-        there, tried = armijo(ground, Here(here.theta, here.value), d, g, False)
-        evaluations += tried
-        if there is None:
+def _quasi_newton_step(problem: ThetaProblem, local: Local, settings: FoldSettings) -> tuple[Trial | None, float]:
+    """Do one quasi-Newton step of psi, or a z step alone where Armijo's rule refuses every length.
+
+    The decrease is measured from L at the z before the step, which needs no product. It differs from psi by a term
+    of second order in the gap.
+    """
+    penalty = problem.penalty.value(local.theta, local.nu)
+    value = local.loss + local.slack + 0.5 * local.rho * local.gap**2 + penalty
+    g = problem.total_gradient(local.theta, local.g)
+    d = newton_direction(g, local.B, problem.penalty.kappa)
+    trial, _ = problem.armijo(local.theta, value, (d, g), z_follows=True)
+    if trial is not None:
+        return trial, 0.0
+    return problem.trial(local.theta, z_follows=True), float(d.norm()) * 0.5 ** (TRIALS - 1)
+
+
+def _gradient_steps(problem: ThetaProblem, local: Local, settings: FoldSettings) -> tuple[Trial | None, float]:
+    """Do gradient steps of phi with z fixed, then the z step, as published."""
+    length, current = local.length or 1.0, problem.trial(local.theta, z_follows=False)
+    if current is None:
+        return None, 0.0
+    for _ in range(settings.gradient_steps):
+        g = problem.total_gradient(current.theta, problem.lagrangian_gradient(current))
+        d = -length * g / g.norm().clamp_min(TINY)
+        trial, _ = problem.armijo(current.theta, current.value, (d, g), z_follows=False)
+        if trial is None:
             break
-        length, here = 2.0 * float((there.theta - here.theta).norm()), there
-    return ground.trial(here.theta, True), evaluations + 1, 0.0
+        length, current = 2.0 * float((trial.theta - current.theta).norm()), trial
+    return problem.trial(current.theta, z_follows=True), 0.0
 
 
-def judge(fold: Fold, theta: Tensor, z: Tensor, rules: Rules) -> Judged:
-    """From z on, by conjugate gradients; the kernel is computed once more. An infinite loss where it is not finite."""
+def score_fold(fold: Fold, theta: Tensor, z: Tensor, settings: FoldSettings) -> FoldScore:
+    """Compute the validation loss at theta, by conjugate gradients for C z = y_T that start at z.
+
+    The kernel matrix is computed once. The loss is infinite where the matrix is not finite.
+    """
     n_T = fold.trained
     try:
-        systems = Systems(fold, fold.cross(theta), rules.rank)
+        systems = FoldSystems(fold, fold.kernel_matrix(theta), settings.rank)
     except NotPositiveDefinite:
-        return Judged(math.inf, math.nan, z, math.inf)
-    solved = systems.constraint(fold.y[:n_T], z, (4 * rules.cg[0], rules.cg[1]))
-    r = fold.y[n_T:] - systems.M.forward(solved.x)[n_T:]
-    return Judged(float(r @ r), float(fold.y[:n_T] @ solved.x), solved.x, solved.error)
+        return FoldScore(math.inf, math.nan, z, math.inf)
+    limits = Limits(4 * settings.limits.iterations, settings.limits.tolerance)
+    solution = systems.solve_C(fold.y[:n_T], z, limits)  # eq 8
+    r = fold.y[n_T:] - systems.M.times(solution.x)[n_T:]
+    return FoldScore(float(r @ r), float(fold.y[:n_T] @ solution.x), solution.x, solution.error)
 
 
-def _taken_back(local: Local, rules: Rules) -> Local:
-    """Where it was, to be tried again with shorter steps and a larger penalty."""
-    rho = _bounded(ROLLED_BACK * local.rho, rules)
-    return local._replace(rho=rho, B=ROLLED_BACK * local.B, length=local.length / ROLLED_BACK)
+def _rolled_back(local: Local, settings: FoldSettings) -> Local:
+    """Return the fold before the step, with a larger penalty and shorter steps for the next one."""
+    factor = RHO_AFTER_ROLLBACK
+    return local._replace(
+        rho=_bounded_rho(factor * local.rho, settings), B=factor * local.B, length=local.length / factor
+    )
 
 
-def _learned(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:
-    """B, and how much stiffer it is than what was learned.
+def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:
+    """Return B after a step s, and the factor by which it is inflated beyond what BFGS learned.
 
-    A step refused at every length stiffens all directions at once, though one alone may be to blame: steps that
-    succeed give that back, while BFGS puts right the direction each of them took.
+    A step refused at every length inflates B in all directions, though one direction alone may be the cause. Steps
+    that succeed take the factor back, while BFGS corrects the direction of each of them.
     """
-    stiff = max(local.length, 1.0)
+    inflation = max(local.length, 1.0)
     if refused:
         first = torch.eye(len(y)).to(y) * float(local.g.norm()) / FIRST
-        return 2.0**TRIES * (local.B if bool(local.B.any()) else first), 2.0**TRIES * stiff
+        return 2.0**TRIALS * (local.B if bool(local.B.any()) else first), 2.0**TRIALS * inflation
     if not bool(s.any()):
-        return local.B, stiff
-    softer = min(stiff, SOFTER)
-    return bfgs(local.B / softer, s, y), stiff / softer
+        return local.B, inflation
+    factor = min(inflation, RELAXATION_PER_STEP)
+    return bfgs(local.B / factor, s, y), inflation / factor
 
 
-def _balanced(rho: float, gap: float, left: float, rules: Rules) -> float:
-    """Twice rho where the constraint lags, half of it where theta does (Boyd et al. 2011, section 3.4.1)."""
-    if not rules.balance:
+def balanced_rho(rho: float, primal: float, dual: float, settings: FoldSettings) -> float:
+    """Return the next rho: doubled where the primal residual is the larger one, halved where the dual one is.
+
+    References
+    ----------
+    Boyd, Parikh, Chu, Peleato and Eckstein (2011), section 3.4.1.
+    """
+    if not settings.balance:
         return rho
-    if gap > left:
-        return _bounded(2.0 * rho, rules)
-    return _bounded(0.5 * rho, rules) if gap * rules.balance < left else rho
+    if primal > dual:
+        return _bounded_rho(2.0 * rho, settings)
+    return _bounded_rho(0.5 * rho, settings) if primal * settings.balance < dual else rho
 
 
-def _bounded(rho: float, rules: Rules) -> float:
-    return min(max(rho, rules.rho / rules.rho_span), rules.rho * rules.rho_span)
+def _bounded_rho(rho: float, settings: FoldSettings) -> float:
+    return min(max(rho, settings.rho / settings.rho_span), settings.rho * settings.rho_span)

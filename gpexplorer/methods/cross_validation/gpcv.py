@@ -2,40 +2,47 @@
 
     min sum_k |y_V - K_VT(theta_k) z_k|^2   subject to   C(theta_k) z_k = y_T   and   theta_k = mean    eqs 9, 10, 16
 
-Algorithm 1 of Xu, Yin, Zhang, Luo and Cui (2019), and its K-fold schemes. What is added here can be switched off:
-multipliers that start at the adjoint, a quasi-Newton theta step, a preconditioned z step, a penalty that balances
-the residuals, steps taken back. `theta_method="z held still"`, `dual_start="ones"`, `rank=0`, `balance=0` is published.
+Algorithm 1 of Xu, Yin, Zhang, Luo and Cui (2019) and its K-fold schemes. This package adds, and a setting switches
+off: multipliers that start at the adjoint, a quasi-Newton theta step, a preconditioner for the z step, a rho that
+balances the residuals, and steps that are taken back. The published algorithm is `theta_method="z held still"`,
+`dual_start="ones"`, `rank=0`, `balance=0`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import param
+import torch
 
-from ...problem import Channel, Cost, Posterior, Problem
+from ...linalg.blocks import BLOCK_BYTES
+from ...problem import Channel, Cost, Posterior, Problem, take
 from ..base import Method, Steps
 from . import settings
-from .consensus import run
-from .costs import admm_cost
-from .exact_posterior import posterior
-from .fold_steps import Rules
-from .state import CHANNELS
-from .state import Info as Report
-from .state import State as At
+from .consensus import CHANNELS, run
+from .consensus import Info as ConsensusInfo
+from .consensus import State as ConsensusState
+from .exact_posterior import exact_posterior
+from .fold_steps import FoldSettings
+from .folds import equal_parts
+from .lagrangian import Limits
+from .learning import BLOCK_CALLS, ENTRY
 
 PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
+Z_FOLLOWS, Z_FIXED = "z follows", "z held still"
+ITERATION_CALLS = 500.0  # calls per outer iteration of a fold
+READ_CALLS = 12.0  # calls per read of M, with the vector operations of conjugate gradients
+Z_STEPS = 1.5  # z steps with all their CG iterations that an outer iteration costs: trials, and the score
 
 
-class Folded(Method):
-    """What the three schemes share: settings and steps. They differ in the rows held out, and in what ties folds."""
+class GPCV(Method):
+    """What the three schemes share: settings and steps. They differ in the validation rows and in the consensus."""
 
     family: ClassVar[str] = "cross_validation"
     paper: ClassVar[str] = PAPER
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = ConsensusState
+    Info: ClassVar[type] = ConsensusInfo
     equations: ClassVar[dict[str, str]] = {
         "rho": r"L_\rho = \|y_V-K_{VT}z\|^2 + \lambda^\top(Cz-y_T) + \tfrac{\rho}{2}\|Cz-y_T\|^2",
         "cg_iterations": r"(2K_{VT}^\top K_{VT}+\rho C^2)\,z = 2K_{VT}^\top y_V + C(\rho y_T-\lambda)",
@@ -43,119 +50,248 @@ class Folded(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    rho = settings.rho()
-    balance = settings.balance()
-    rho_span = settings.rho_span()
-    relaxation = settings.relaxation()
-    largest_gap = settings.largest_gap()
-    max_rollbacks = settings.max_rollbacks()
-    theta_method = settings.theta_method()
-    theta_steps = settings.theta_steps()
-    cg_iterations = settings.cg_iterations()
-    cg_tolerance = settings.cg_tolerance()
-    rank = settings.rank()
-    dual_start = settings.dual_start()
+    rho: Any = param.Number(
+        20.0,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        softbounds=(0.05, 100.0),
+        doc="Initial weight of the penalty on Cz = y (published: 5). Too small diverges; too large makes theta slow.",
+    )
+    balance: Any = param.Number(
+        0.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 1000.0),
+        doc="rho doubles where the primal residual exceeds the dual one, and halves where it is this many times "
+        "smaller. 0 leaves rho as it is.",
+    )
+    rho_span: Any = param.Number(
+        1e4, bounds=(1.0, None), softbounds=(1.0, 1e6), doc="rho stays within this factor of its initial value."
+    )
+    relaxation: Any = param.Number(
+        1.0,
+        bounds=(0.0, 2.0),
+        inclusive_bounds=(False, False),
+        softbounds=(0.5, 1.8),
+        doc="Length of a dual step: above 1 over-relaxes; below 1 is the smaller rho' that the paper suggests.",
+    )
+    largest_gap: Any = param.Number(
+        0.1,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        softbounds=(0.01, 1.0),
+        doc="A step with |Cz - y| above this share of |y| is taken back, and rho is multiplied by four.",
+    )
+    max_rollbacks: Any = param.Integer(
+        12,
+        bounds=(1, None),
+        softbounds=(1, 30),
+        doc="The run has diverged after this many consecutive steps were taken back.",
+    )
+    theta_method: Any = param.Selector(
+        default=Z_FOLLOWS,
+        objects=[Z_FOLLOWS, Z_FIXED],
+        doc="One quasi-Newton step per iteration, with z solved at every trial; or gradient steps with z fixed, as "
+        "published.",
+    )
+    theta_steps: Any = param.Integer(
+        2, bounds=(1, 100), softbounds=(1, 10), doc="Gradient steps per iteration, where z is held still."
+    )
+    cg_iterations: Any = param.Integer(
+        100,
+        bounds=(1, None),
+        softbounds=(5, 300),
+        doc="Iterations of conjugate gradients (CG) per z step, at most; each costs O(n^2).",
+    )
+    cg_tolerance: Any = param.Number(
+        3e-4,
+        bounds=(0.0, 1.0),
+        softbounds=(1e-8, 1e-2),
+        doc="CG ends where the error of a z step, measured as an error of Cz, is about this share of |y|.",
+    )
+    rank: Any = param.Integer(
+        300,
+        bounds=(0, None),
+        softbounds=(0, 1000),
+        doc="Largest number of rows in the preconditioner of the z step; it costs n rank^2 per iteration. A smooth "
+        "kernel needs fewer, and uses fewer. 0 means no preconditioner, as published.",
+    )
+    dual_start: Any = param.Selector(
+        default="adjoint",
+        objects=["adjoint", "zeros", "ones"],
+        doc="First multipliers. With the adjoint, the first gradient is that of the loss itself; ones are published.",
+    )
     restarts = settings.restarts()
-    tolerance = settings.tolerance()
-    patience = settings.patience()
-    max_iterations = settings.max_iterations()
+    tolerance: Any = param.Number(
+        5e-3,
+        bounds=(0.0, None),
+        softbounds=(1e-5, 1e-1),
+        doc="Stop when theta moves by less than this and |Cz - y| is a smaller share of |y| (published: 0.01).",
+    )
+    patience: Any = param.Integer(
+        4,
+        bounds=(1, None),
+        softbounds=(1, 20),
+        doc="Number of consecutive iterations that must move theta by less than the tolerance (published: 1).",
+    )
+    max_iterations: Any = param.Integer(
+        100, bounds=(1, None), softbounds=(10, 500), doc="Outer iterations, at most (published: 100)."
+    )
     calibrate = settings.calibrate()
     refit = settings.refit()
     memory = settings.memory()
 
     @property
-    def coupled(self) -> float:
-        """kappa, as a share of a fold's held-out squared error; 0 ties nothing."""
+    def coupling_strength(self) -> float:
+        """Return kappa as a share of the validation loss of a fold; 0 leaves the folds independent."""
         return 0.0
 
     @abstractmethod
     def validation(self, n: int) -> list[slice]:
-        """The part of the n shuffled rows that each fold holds out."""
+        """Return the validation rows of each fold, as slices of the n shuffled rows."""
 
-    def rules(self) -> Rules:
-        """The settings that a fold needs."""
-        return Rules(
-            self.rank,
-            (self.cg_iterations, self.cg_tolerance),
-            self.theta_steps,
-            self.theta_method == settings.FOLLOWING,
-            self.relaxation,
-            self.balance,
-            self.rho_span,
-            self.rho,
-            self.largest_gap,
+    def fold_settings(self) -> FoldSettings:
+        """Return the settings that a fold needs."""
+        return FoldSettings(
+            rank=self.rank,
+            limits=Limits(self.cg_iterations, self.cg_tolerance),
+            gradient_steps=self.theta_steps,
+            z_follows=self.theta_method == Z_FOLLOWS,
+            relaxation=self.relaxation,
+            balance=self.balance,
+            rho_span=self.rho_span,
+            rho=self.rho,
+            largest_gap=self.largest_gap,
         )
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: ConsensusState | None = None) -> Steps:
         return run(self, problem, resume)
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return posterior(problem, state.theta, self.refit, self.memory)
+    def posterior(self, problem: Problem, state: ConsensusState) -> Posterior:
+        return exact_posterior(problem, state.theta, self.refit, self.memory)
 
     def cost(self, problem: Problem) -> Cost:
-        return admm_cost(problem, self.validation(len(problem.train)), self.rules(), self.memory)
+        return admm_cost(problem, self.validation(len(problem.train)), self.fold_settings(), self.memory)
 
 
-def parts(n: int, count: int) -> list[slice]:
-    """n rows in `count` parts of nearly one size, fewer where there are not as many rows."""
-    count = min(count, n)
-    edges = [round(k * n / count) for k in range(count + 1)]
-    return [slice(begin, end) for begin, end in pairwise(edges)]
+class Consensus(GPCV):
+    """K-fold cross-validation with consensus: every fold has its own theta, and ADMM makes them agree (eq 16).
 
-
-class Consensus(Folded):
-    """K folds, each with hyperparameters of its own, made to agree."""
+    References
+    ----------
+    Xu, Yin, Zhang, Luo and Cui (2019), section 3.2, the principled scheme. The paper solves (16) by the ADMM of Hong
+    et al. (2016); here each fold also carries its own z and multipliers of C z = y_T, as in the hold-out scheme.
+    """
 
     key: ClassVar[str] = "gpcv-admm"
     title: ClassVar[str] = "GPCV-ADMM"
     equations: ClassVar[dict[str, str]] = {
-        **Folded.equations,
+        **GPCV.equations,
         "coupling": r"\theta_1=\dots=\theta_K=\bar\theta:\quad \nu_k^\top(\theta_k-\bar\theta)"
         r"+\tfrac{\kappa}{2}\|\theta_k-\bar\theta\|^2",
     }
 
-    folds = settings.folds()
+    folds: Any = param.Integer(
+        4,
+        bounds=(2, None),
+        softbounds=(2, 10),
+        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest.",
+    )
     coupling: Any = param.Number(
         1.0,
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
         softbounds=(0.01, 100.0),
-        doc="How strongly folds are tied, in units of their error: too little and they part, too much and they crawl.",
+        doc="How strongly the folds are tied together, relative to their loss. With too little they disagree; with "
+        "too much theta moves slowly.",
     )
 
     @property
-    def coupled(self) -> float:
+    def coupling_strength(self) -> float:
         return float(self.coupling) if self.folds > 1 else 0.0
 
     def validation(self, n: int) -> list[slice]:
-        return parts(n, self.folds)
+        return equal_parts(n, self.folds)
 
 
-class Naive(Folded):
-    """K hold-out runs, averaged."""
+class Naive(GPCV):
+    """K independent hold-out runs whose hyperparameters are averaged.
+
+    References
+    ----------
+    Xu, Yin, Zhang, Luo and Cui (2019), section 3.2, the naive scheme; the experiments of the paper use it with K = 2.
+    """
 
     key: ClassVar[str] = "gpcv-admm-naive"
     title: ClassVar[str] = "GPCV-ADMM, naive averaging"
 
-    folds = settings.folds()
+    folds: Any = param.Integer(
+        4,
+        bounds=(2, None),
+        softbounds=(2, 10),
+        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest.",
+    )
 
     def validation(self, n: int) -> list[slice]:
-        return parts(n, self.folds)
+        return equal_parts(n, self.folds)
 
 
-class HoldOut(Folded):
-    """One part of the rows is held out."""
+class HoldOut(GPCV):
+    """Hold-out cross-validation: one part of the rows is the validation set.
+
+    References
+    ----------
+    Xu, Yin, Zhang, Luo and Cui (2019), section 3.1 and algorithm 1.
+    """
 
     key: ClassVar[str] = "gpcv-admm-holdout"
     title: ClassVar[str] = "GPCV-ADMM, hold-out"
 
-    fraction = param.Number(
+    fraction: Any = param.Number(
         0.5,
         bounds=(0.0, 1.0),
         inclusive_bounds=(False, False),
         softbounds=(0.1, 0.5),
-        doc="Share of the rows that is held out to validate on, the rest being trained on; a half is published.",
+        doc="Share of the rows used for validation; the others are for training (published: one half).",
     )
 
     def validation(self, n: int) -> list[slice]:
         return [slice(0, min(max(round(self.fraction * n), 1), n - 1))]
+
+
+def admm_cost(problem: Problem, validation: list[slice], fold_settings: FoldSettings, gigabytes: float) -> Cost:
+    """Predict the cost of one outer iteration of all folds: kernel entries, and reads of M by conjugate gradients.
+
+    Where z follows, an iteration computes M in one trial and in the score. Where z is fixed, every gradient step adds
+    a trial. A gradient that the kernel derives from M computes no entry; otherwise it costs as much as two matrices.
+    Where M is not stored, every read computes it again. The CG iterations are those of Z_STEPS full z steps.
+    """
+    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+    flops = bytes_moved = matrix_bytes = calls = 0.0
+    gradient = 0.0 if _gradient_from_matrix(problem) else 2.0  # in kernel matrices
+    if fold_settings.z_follows:
+        matrices, reads = 2.0 + gradient, 2.0 * fold_settings.limits.iterations * Z_STEPS + 10.0
+    else:
+        matrices = (2.0 + gradient) * (fold_settings.gradient_steps + 1.0)
+        reads = 2.0 * fold_settings.limits.iterations + 10.0
+    for part in validation:
+        n_T = n - (part.stop - part.start)
+        not_stored = max(0.0, 1.0 - gigabytes * 1e9 / (s * n * n_T))
+        entries = n * n_T * (matrices + not_stored * reads)
+        flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(fold_settings.rank, n_T) ** 2
+        bytes_moved += s * (2.0 * entries + n * n_T * reads)
+        calls += ITERATION_CALLS + READ_CALLS * reads + BLOCK_CALLS * entries * s / BLOCK_BYTES
+        copies = 1.0 if fold_settings.z_follows else 2.0
+        matrix_bytes = max(matrix_bytes, min(gigabytes * 1e9, s * n * n_T) * copies)
+    memory = {
+        "kernel of a fold": matrix_bytes,
+        "blocks": (1.5 * gradient) * min(1.0 * BLOCK_BYTES, matrix_bytes),
+        "z and lambda": 4.0 * s * n,
+    }
+    return Cost(flops, bytes_moved, memory, calls)
+
+
+def _gradient_from_matrix(problem: Problem) -> bool:
+    """Return whether the kernel can derive its gradient from its own values."""
+    kernel: Any = problem.kernel
+    X, ones = take(problem.train.X, torch.zeros(1, dtype=torch.int64)), problem.train.y.new_ones(1)
+    return kernel.theta_gradient_from_matrix(problem.theta, X, X, (ones, ones), ones[:, None]) is not None

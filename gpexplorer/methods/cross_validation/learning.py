@@ -1,30 +1,39 @@
-"""An exact objective of all rows, lowered over theta one evaluation after another: what the rivals here share.
+"""Minimising an exact objective of all rows over theta, one evaluation per step: what `ml` and `loo` share.
 
-Every evaluation costs n^3, so the answers are remembered in the state: a run taken up again repeats the optimiser's
-arithmetic on theta, and no evaluation.
+Every evaluation costs n^3, so that the state keeps all results: a resumed run repeats the arithmetic of the optimiser
+on theta, but no evaluation.
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+import param
 import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
 from ...linalg.scipy_descent import Best, Evaluated, descend
-from ...problem import Outcome, Problem, Step
-from ..base import Steps
-from .scale_direction import direction
+from ...problem import Cost, Outcome, Posterior, Problem, Step
+from ..base import Method, Steps
+from . import settings
+from .exact_posterior import exact_posterior
+from .scale_direction import scale_direction
 
-STEEPEST = "gradient descent"
-OPTIMISERS = ["L-BFGS-B", "CG", STEEPEST]
-ARMIJO = 1e-4  # share of the promised fall that a step must keep
-LONGEST = 1.0  # the longest first step in log-hyperparameters: a factor of e
+GRADIENT_DESCENT = "gradient descent"
+ARMIJO = 1e-4  # a step must achieve this share of the decrease that the gradient predicts
+LONGEST = 1.0  # length of the first step of gradient descent, in log-hyperparameters: a factor of e
+ENTRY = 100.0  # flops per kernel entry, the time of its exponential included, in addition to 2 d for the distance
+EVALUATION_CALLS = 60.0  # calls per exact objective
+BLOCK_CALLS = 40.0  # calls per block of rows in the kernel's gradient
+
+Evaluate = Callable[[np.ndarray], Evaluated | None]
 
 
 class State(NamedTuple):
@@ -45,116 +54,180 @@ class Info(NamedTuple):
     scale: float = math.nan
 
 
+LearningState: TypeAlias = State  # a class attribute of ExactLearning is called State too
+LearningInfo: TypeAlias = Info
+
+
 class Objective(NamedTuple):
-    """What is lowered, and whether the scale that it leaves open is put into theta afterwards."""
+    """An objective of theta.
 
-    at: Callable[[Tensor], tuple[float, float, Tensor]]  # theta -> value, log scale of all sds, gradient [p]
-    scaled: bool = False
+    Attributes
+    ----------
+    evaluate : callable
+        theta [p] -> value, log scale of all sds, gradient [p]. It raises NotPositiveDefinite where it has no value.
+    has_free_scale : bool
+        Whether the value does not depend on the scale of the covariance, so that the log scale is added to theta.
+    """
+
+    evaluate: Callable[[Tensor], tuple[float, float, Tensor]]
+    has_free_scale: bool = False
 
 
-def learn(method: Any, problem: Problem, resume: State | None, objective: Objective) -> Steps:
-    """Lower `objective` from the problem's theta and `restarts` random ones, `evaluations` each at most."""
+class ExactLearning(Method):
+    """An exact GP whose hyperparameters minimise an objective with dense algebra: n^3 per evaluation."""
+
+    family: ClassVar[str] = "cross_validation"
+    State: ClassVar[type] = LearningState
+    Info: ClassVar[type] = LearningInfo
+
+    optimiser: Any = param.Selector(
+        default="L-BFGS-B",
+        objects=["L-BFGS-B", "CG", GRADIENT_DESCENT],
+        doc="How theta moves. Gradient descent with Armijo's rule is the benchmark of the paper, and the slowest.",
+    )
+    evaluations: Any = param.Integer(
+        60, bounds=(1, None), softbounds=(10, 200), doc="Evaluations of the objective at most, n^3 flops each."
+    )
+    tolerance: Any = param.Number(
+        1e-4,
+        bounds=(0.0, None),
+        softbounds=(1e-6, 1e-1),
+        doc="Stop when no derivative in a log-hyperparameter exceeds this share of the objective.",
+    )
+    restarts = settings.restarts()
+    refit = settings.refit()
+    memory = settings.memory()
+
+    @abstractmethod
+    def objective(self, problem: Problem) -> Objective:
+        """Return the objective that the method minimises on this problem."""
+
+    def steps(self, problem: Problem, resume: LearningState | None = None) -> Steps:
+        return learn(self, problem, resume, self.objective(problem))
+
+    def posterior(self, problem: Problem, state: LearningState) -> Posterior:
+        return exact_posterior(problem, state.theta, self.refit, self.memory)
+
+
+def learn(method: ExactLearning, problem: Problem, resume: State | None, objective: Objective) -> Steps:
+    """Minimise `objective` from the theta of the problem and from `restarts` random ones.
+
+    Each descent has at most `evaluations` evaluations. A step is one evaluation; its state holds the best theta.
+    """
     like, state = problem.theta, resume
     if state is None:
         state = State(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
         yield Step(state, Info("start"))
-    along = direction(problem) if objective.scaled else None
-    memory = list(state.answers)
-    recall = iter(state.answers)
+    along = scale_direction(problem) if objective.has_free_scale else None
+    results = list(state.answers)
+    earlier_results = iter(state.answers)
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
-        answer = next(recall, None)
-        if answer is None:
-            answer = _asked(objective, torch.as_tensor(point).to(like))
-            memory.append(answer)
-        value, scale, *gradient = answer.tolist()
-        return Evaluated(value, np.array(gradient), scale) if math.isfinite(value) else None
+        result = next(earlier_results, None)
+        if result is None:
+            result = _evaluation(objective, torch.as_tensor(point).to(like))
+            results.append(result)
+        value, log_scale, *gradient = result.tolist()
+        return Evaluated(value, np.array(gradient), log_scale) if math.isfinite(value) else None
 
     lowest = Best(like.double().cpu().numpy(), math.inf, 0.0)
     for k, best in enumerate(_descents(method, like, evaluate)):
         lowest = best if best.value < lowest.value else lowest
         if k >= state.step:
-            state = State(k + 1, _scaled(lowest, along, like), lowest.value, torch.stack(memory))
-            yield Step(state, Info("learn", lowest.value, _slope(state), lowest.extra))
-    return _ending(method, state)
+            theta = torch.as_tensor(lowest.point).to(like)
+            theta = theta if along is None else theta + lowest.extra * along
+            state = State(k + 1, theta, lowest.value, torch.stack(results))
+            yield Step(state, Info("learn", lowest.value, _largest_derivative(state), lowest.extra))
+    return _outcome(method, state)
 
 
-def starts(method: Any, like: Tensor) -> Iterator[Tensor]:
-    """The problem's theta, then `restarts` of them a factor of about e away in every log-hyperparameter."""
-    yield like
-    for k in range(method.restarts):
-        moved = torch.randn(len(like), generator=generator(method.seed, "restart", k), dtype=torch.float64)
-        yield like + moved.to(like)
+def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[Tensor]:
+    """Yield the theta of the problem, then `restarts` random ones.
+
+    Every log-hyperparameter of a random one differs by a standard normal number, a factor of about e.
+    """
+    yield problem_theta
+    for k in range(restarts):
+        change = torch.randn(len(problem_theta), generator=generator(seed, "restart", k), dtype=torch.float64)
+        yield problem_theta + change.to(problem_theta)
 
 
-def _descents(method: Any, like: Tensor, evaluate: Callable[[np.ndarray], Evaluated | None]) -> Iterator[Best]:
-    """Every start's best so far, each descent ended where its slope is within the tolerance."""
-    lower = steepest if method.optimiser == STEEPEST else descend
-    for start in starts(method, like):
-        slope = math.inf
+def _descents(method: ExactLearning, like: Tensor, evaluate: Evaluate) -> Iterator[Best]:
+    """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
+    minimise = gradient_descent if method.optimiser == GRADIENT_DESCENT else descend
+    for theta in initial_values(like, method.restarts, method.seed):
+        largest = math.inf
 
         def watched(point: np.ndarray) -> Evaluated | None:
-            nonlocal slope
-            here = evaluate(point)
-            slope = float(np.abs(here.gradient).max()) if here else math.inf
-            return here
+            nonlocal largest
+            result = evaluate(point)
+            largest = float(np.abs(result.gradient).max()) if result else math.inf
+            return result
 
-        found = lower(watched, start.double().cpu().numpy(), method.optimiser, method.evaluations)
-        for best in found:
+        descent = minimise(watched, theta.double().cpu().numpy(), method.optimiser, method.evaluations)
+        for best in descent:
             yield best
-            if slope <= method.tolerance * max(abs(best.value), 1.0):
+            if largest <= method.tolerance * max(abs(best.value), 1.0):
                 break
-        found.close()
+        descent.close()
 
 
-def _slope(state: State) -> float:
-    """The largest at the best point."""
+def _largest_derivative(state: State) -> float:
+    """Return the largest absolute derivative at the best point."""
     best = int(state.answers[:, 0].nan_to_num(math.inf).argmin())
     return float(state.answers[best, 2:].abs().max())
 
 
-def _ending(method: Any, state: State) -> Outcome:
+def _outcome(method: ExactLearning, state: State) -> Outcome:
     if not state.step:
-        return Outcome("failed", "K + s2 I has no Cholesky factor at any start; start elsewhere, or with more noise.")
-    slope, evaluations = _slope(state), len(state.answers)
-    if slope <= method.tolerance * max(abs(state.objective), 1.0):
-        return Outcome("converged", f"After {evaluations} evaluations the largest slope is {slope:.2g}.")
-    return Outcome("budget", f"All {evaluations} evaluations are done; the largest slope is {slope:.2g}.")
+        message = "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise."
+        return Outcome("failed", message)
+    largest, evaluations = _largest_derivative(state), len(state.answers)
+    if largest <= method.tolerance * max(abs(state.objective), 1.0):
+        return Outcome("converged", f"The largest derivative is {largest:.2g} after {evaluations} evaluations.")
+    message = f"All {evaluations} evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
+    return Outcome("budget", message)
 
 
-def _asked(objective: Objective, theta: Tensor) -> Tensor:
-    """One evaluation, as a row of the memory; all nan where there is no factor."""
+def _evaluation(objective: Objective, theta: Tensor) -> Tensor:
+    """Evaluate once, as a row [p + 2] of the results; all nan where there is no value."""
     try:
-        value, scale, gradient = objective.at(theta)
+        value, log_scale, gradient = objective.evaluate(theta)
     except NotPositiveDefinite:
         return torch.full((len(theta) + 2,), math.nan).to(theta)
-    row = torch.cat([theta.new_tensor([value, scale]), gradient])
+    row = torch.cat([theta.new_tensor([value, log_scale]), gradient])
     return row if bool(row.isfinite().all()) else torch.full_like(row, math.nan)
 
 
-def _scaled(best: Best, along: Tensor | None, like: Tensor) -> Tensor:
-    theta = torch.as_tensor(best.point).to(like)
-    return theta if along is None else theta + best.extra * along
+def gradient_descent(evaluate: Evaluate, start: np.ndarray, _: str, limit: int) -> Generator[Best, None, None]:
+    """Descend along the gradient (eq 3) with Armijo's rule.
 
-
-def steepest(
-    evaluate: Callable[[np.ndarray], Evaluated | None], start: np.ndarray, _: str, limit: int
-) -> Generator[Best, None, None]:
-    """Eq 3 with Armijo's rule: the best so far after each of at most `limit` evaluations, like `descend`.
-
-    A step doubles after a success and halves after a failure; its first length is LONGEST.
+    Yields the best point so far after each of at most `limit` evaluations, as `descend` does. A step doubles after a
+    success and halves after a failure; the first has length LONGEST.
     """
-    here = evaluate(start)
-    if here is None:
+    current = evaluate(start)
+    if current is None:
         return
-    point, length = start, LONGEST / max(float(np.linalg.norm(here.gradient)), 1e-12)
-    yield Best(point, here.value, here.extra)
+    point, length = start, LONGEST / max(float(np.linalg.norm(current.gradient)), 1e-12)
+    yield Best(point, current.value, current.extra)
     for _k in range(limit - 1):
-        trial = point - length * here.gradient
-        there = evaluate(trial)
-        promised = ARMIJO * length * float(here.gradient @ here.gradient)
-        if there is not None and there.value <= here.value - promised:
-            point, here, length = trial, there, 2.0 * length
+        proposal = point - length * current.gradient
+        result = evaluate(proposal)
+        expected = ARMIJO * length * float(current.gradient @ current.gradient)
+        if result is not None and result.value <= current.value - expected:
+            point, current, length = proposal, result, 2.0 * length
         else:
             length *= 0.5
-        yield Best(point, here.value, here.extra)
+        yield Best(point, current.value, current.extra)
+
+
+def dense_cost(problem: Problem, flops: float, matrices: int) -> Cost:
+    """Predict the cost of an evaluation that stores `matrices` n x n matrices.
+
+    `flops` are those of the algebra; the kernel and its gradient are added.
+    """
+    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+    entries = 1.0 * n * n
+    memory = {"n x n matrices": matrices * s * entries}
+    calls = EVALUATION_CALLS + BLOCK_CALLS * (1.0 + 4.0 * s * entries / BLOCK_BYTES)
+    return Cost(flops + 2.0 * entries * (ENTRY + 4.0 * d), 10.0 * s * entries, memory, calls)

@@ -1,73 +1,90 @@
-"""Exact maximum likelihood, the benchmark: n^3 an evaluation.
+"""Exact maximum likelihood, the benchmark of the paper: n^3 per evaluation.
 
-l(theta) = (y' C^-1 y + log |C|) / 2,  C = K + s2 I                                              eq 2, halved
-dl/dtheta = tr((C^-1 - a a') dC/dtheta) / 2,  a = C^-1 y                                         eq 4, halved
+    l(theta)  = (y'C^-1 y + log |C|) / 2,   C = K + s2 I [n, n]                                      eq 2, halved
+    dl/dtheta = tr((C^-1 - a a') dC/dtheta) / 2,   a = C^-1 y [n]                                    eq 4, halved
 
-Equations of Xu, Yin, Zhang, Luo and Cui (2019).
+The equations are those of Xu, Yin, Zhang, Luo and Cui (2019). The setting `engine` replaces this package's likelihood
+and gradient by those of GPyTorch.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Any, ClassVar
 
 import param
+import torch
 from torch import Tensor
 
+from ...errors import NotPositiveDefinite
 from ...objectives import evidence
-from ...problem import Channel, Cost, Posterior, Problem, channel
+from ...problem import Channel, Cost, Dataset, Problem, channel
 from .. import gpytorch_parts
-from ..base import Method, Steps
-from . import gpytorch_evidence, settings
-from .costs import dense_cost
-from .exact_posterior import posterior
-from .learning import Info as Report
-from .learning import Objective, learn
-from .learning import State as At
+from .learning import ExactLearning, Objective, dense_cost
 
 
-class MaximumLikelihood(Method):
-    """The exact GP, hyperparameters where the evidence is highest."""
+class MaximumLikelihood(ExactLearning):
+    """The exact GP with the hyperparameters of highest evidence.
+
+    References
+    ----------
+    Rasmussen and Williams (2006), section 5.4.1.
+    """
 
     key: ClassVar[str] = "ml"
     title: ClassVar[str] = "Maximum likelihood"
-    family: ClassVar[str] = "cross_validation"
     paper: ClassVar[str] = "Rasmussen and Williams (2006). Gaussian processes for machine learning, section 5.4.1."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "optimiser": r"\min_\theta\ \tfrac12\,y^\top C(\theta)^{-1}y + \tfrac12\log|C(\theta)|"
     }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("objective", "NLML", "nat", monotone=True),
-        channel("slope", "largest slope", log=True),
+        channel("slope", "largest derivative", log=True),
     )
 
-    engine: str = param.Selector(  # type: ignore[assignment]
+    engine: Any = param.Selector(
         default="closed form",
         objects=["closed form", "gpytorch"],
-        doc="Whose likelihood and gradient: this house's, or GPyTorch's own with its autograd (a rival).",
+        doc="Who computes the likelihood and its gradient: this package, or GPyTorch with its autograd, as a baseline.",
     )
-    optimiser = settings.optimiser()
-    evaluations = settings.evaluations()
-    tolerance = settings.slope_tolerance()
-    restarts = settings.restarts()
-    refit = settings.refit()
-    memory = settings.memory()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        evaluate = evidence
+    def objective(self, problem: Problem) -> Objective:
+        likelihood = evidence
         if self.engine == "gpytorch":
             gpytorch_parts.check(problem.kernel, "closed form")
-            evaluate = gpytorch_evidence.evidence
+            likelihood = gpytorch_evidence
 
-        def at(theta: Tensor) -> tuple[float, float, Tensor]:
-            value, gradient = evaluate(problem.kernel, theta, problem.train)
+        def evaluate(theta: Tensor) -> tuple[float, float, Tensor]:
+            value, gradient = likelihood(problem.kernel, theta, problem.train)
             return value, 0.0, gradient
 
-        return learn(self, problem, resume, Objective(at))
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return posterior(problem, state.theta, self.refit, self.memory)
+        return Objective(evaluate)
 
     def cost(self, problem: Problem) -> Cost:
         return dense_cost(problem, flops=1.0 * len(problem.train) ** 3, matrices=4)
+
+
+def gpytorch_evidence(kernel: Any, theta: Tensor, train: Dataset) -> tuple[float, Tensor]:
+    """Compute the NLML without its constant, and its gradient [p], by GPyTorch's Cholesky factor and autograd.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        K + s2 I has no Cholesky factor.
+    """
+    gpytorch = gpytorch_parts.package()
+    parts = gpytorch_parts.parts(kernel, theta)
+    dense = gpytorch.settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False)
+    try:
+        with torch.enable_grad(), dense:
+            zero = train.y.new_zeros(len(train))
+            latent = gpytorch.distributions.MultivariateNormal(zero, parts.covariance(train.X))
+            covariance = parts.likelihood(latent).lazy_covariance_matrix
+            fit, complexity = covariance.inv_quad_logdet(train.y[:, None], logdet=True)
+            value = 0.5 * (fit + complexity)
+            value.backward()
+    except Exception as error:
+        if type(error).__name__ == "NotPSDError":  # an error of the linear_operator package
+            raise NotPositiveDefinite("GPyTorch's K + s2 I", len(train), math.nan) from error
+        raise
+    return value.item(), parts.slopes()

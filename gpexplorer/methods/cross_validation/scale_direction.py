@@ -1,9 +1,9 @@
-"""The direction of theta along which the whole covariance, noise included, is multiplied by one number.
+"""The direction u of theta along which the whole covariance, noise included, is multiplied by a number.
 
-k(theta + t u) = e^(2t) k(theta)    so that    sum_j u_j dk/dtheta_j = 2 k        Euler, k being homogeneous in its sds
+    k(theta + t u) = exp(2 t) k(theta),   hence   sum_j u_j dk/dtheta_j = 2 k      Euler's theorem, k homogeneous in sds
 
-Along u no predicted mean moves, hence no cross-validated squared error: it has to be fixed while one is lowered, and
-the scale to be found from the residuals. Every kernel here has such a direction if any of its factors has an sd.
+Along u no predicted mean changes, and therefore no cross-validated squared error. Methods that lower such an error
+keep this direction fixed and determine the scale from the residuals. A kernel has such a direction if it has an sd.
 """
 
 from __future__ import annotations
@@ -16,21 +16,31 @@ from torch import Tensor
 
 from ...problem import Problem, take
 
-ROWS = 8  # 36 pairs
-CLOSE = 1e-3  # relative, at twice the covariance
+ROWS = 8  # they give 36 pairs
+CLOSE = 1e-3  # largest relative error of k(theta + u log(2) / 2) = 2 k(theta)
 
 
-def direction(problem: Problem) -> Tensor | None:
-    """u [p], its last entry (the noise) 1; None where the kernel has no sd. A few dozen kernel entries."""
+def scale_direction(problem: Problem) -> Tensor | None:
+    """Determine u [p], with 1 as its last entry (the noise).
+
+    It solves Euler's equation by least squares on the pairs of ROWS training rows, and verifies the result.
+
+    Returns
+    -------
+    Tensor [p] or None
+        None where the kernel has no such direction, as a kernel without an sd.
+    """
     kernel: Any = problem.kernel
     theta, n = problem.theta, len(problem.train)
     X = take(problem.train.X, torch.linspace(0, n - 1, min(ROWS, n)).long().to(theta.device))
     K, pairs = kernel(theta, X, X), [(i, j) for i in range(len(X)) for j in range(i + 1)]
-    slopes = torch.stack([kernel.theta_gradient(theta, X[i : i + 1], X[j : j + 1], K.new_ones(1, 1)) for i, j in pairs])
-    twice = torch.stack([2.0 * K[i, j] for i, j in pairs])
-    if not bool(slopes.isfinite().all() and K.isfinite().all()):
+    gradients = torch.stack(
+        [kernel.theta_gradient(theta, X[i : i + 1], X[j : j + 1], K.new_ones(1, 1)) for i, j in pairs]
+    )  # [pairs, p]
+    doubled = torch.stack([2.0 * K[i, j] for i, j in pairs])
+    if not bool(gradients.isfinite().all() and K.isfinite().all()):
         return None
     u = theta.new_ones(len(theta))
-    u[:-1] = (torch.linalg.pinv(slopes[:, :-1].double(), rtol=1e-6) @ twice.double()).to(theta)
+    u[:-1] = (torch.linalg.pinv(gradients[:, :-1].double(), rtol=1e-6) @ doubled.double()).to(theta)
     error = (kernel(theta + 0.5 * math.log(2.0) * u, X, X) - 2.0 * K).abs().max()
     return u if float(error) <= CLOSE * float(K.abs().max()) else None

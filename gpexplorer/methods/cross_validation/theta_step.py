@@ -1,14 +1,17 @@
-"""Two theta steps of one fold, multipliers held still: published with z held still too, and with z following.
+"""Two theta steps of one fold at fixed multipliers: the published one, which fixes z, and one in which z follows.
 
-    phi(theta) = L(theta, z, lambda)           gradient descent                                     eqs 11a and 12
-    psi(theta) = min_z L(theta, z, lambda)     quasi-Newton
+    phi(theta) = L(theta, z, lambda) + penalty          gradient descent                             eqs 11a and 12
+    psi(theta) = min_z L(theta, z, lambda) + penalty    quasi-Newton
+    penalty    = nu'(theta - mean) + kappa/2 |theta - mean|^2                                        eq 16
 
-both with nu'(theta - mean) + kappa/2 |theta - mean|^2 beside them (eq 16) and Armijo's rule for their length. phi bends
-as rho |d(C z)/dtheta|^2: with z still, theta crawls where the penalty is large. psi bends as the cross-validated loss
-itself; a step with z following is one of the method of multipliers, the setting of theorem 1. The slope is the same.
+Both choose the length of a step by Armijo's rule. The curvature of phi is that of rho |d(C z)/dtheta|^2: with z fixed,
+theta moves very slowly where rho is large. The curvature of psi is that of the cross-validated loss itself, and a step
+of it is one of the method of multipliers, the setting of theorem 1. Both have the same gradient.
 
-d = -(B + kappa I)^-1 g,  B being BFGS's Hessian of L alone [p, p], damped as by Powell
-Slopes are freed of the direction u along which the whole covariance is scaled: no mean moves along it.
+    d = -(B + kappa I)^-1 g,   B [p, p] the BFGS approximation of the Hessian of L alone, with Powell's damping
+
+The gradients have no part along the direction u in which the whole covariance is multiplied by a number, since no
+predicted mean changes along it (scale_direction).
 """
 
 from __future__ import annotations
@@ -20,101 +23,137 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from .lagrangian import Fold, Systems, Terms, slope, terms
+from .folds import Fold
+from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 
 ARMIJO = 1e-4
-TRIES, TRIES_STILL = 6, 25  # halvings of a step: each costs a z step, or a value alone
-FIRST = 0.3  # of a log-hyperparameter: the length of the first step
-LONGEST = 1.0  # a factor of e
+TRIALS, TRIALS_FIXED_Z = 6, 25  # halvings of a step at most: each costs a z step, or one value of L
+FIRST = 0.3  # length of the first step, in log-hyperparameters
+LONGEST = 1.0  # no log-hyperparameter moves further in one step: a factor of e
+ENOUGH_CURVATURE = 0.2  # Powell's damping keeps this share of s'Bs
 
 
-class Pull(NamedTuple):
-    """What ties a fold to the others, and which direction it must not take."""
+class ConsensusPenalty(NamedTuple):
+    """The terms that tie a fold to the others (eq 16), and the limits of theta.
 
-    mean: Tensor  # [p] the consensus
+    Attributes
+    ----------
+    mean : Tensor [p]
+        The consensus.
+    kappa : float
+        Weight of the penalty. 0 leaves the folds independent.
+    u : Tensor [p]
+        Unit vector of the scale direction, or zero where the kernel has none.
+    begin : Tensor [p]
+        The theta of the problem.
+    span : float
+        Every log-hyperparameter stays within this distance of `begin`.
+    """
+
+    mean: Tensor
     kappa: float
-    u: Tensor  # [p] a unit vector, or zero
-    begin: Tensor  # [p]
-    span: float  # theta stays this close to `begin`
+    u: Tensor
+    begin: Tensor
+    span: float
 
     def value(self, theta: Tensor, nu: Tensor) -> float:
-        """What is added to L; infinite beyond the span."""
-        away = theta - self.mean
-        far = float((theta - self.begin).abs().max()) > self.span
-        return math.inf if far else float(nu @ away) + 0.5 * self.kappa * float(away @ away)
+        """Return the penalty at theta; infinite beyond the span."""
+        difference = theta - self.mean
+        beyond = float((theta - self.begin).abs().max()) > self.span
+        return math.inf if beyond else float(nu @ difference) + 0.5 * self.kappa * float(difference @ difference)
 
-    def free(self, g: Tensor) -> Tensor:
-        """g without its part along u."""
+    def without_scale(self, g: Tensor) -> Tensor:
+        """Return g without its part along u."""
         return g - (g @ self.u) * self.u
 
 
 class Trial(NamedTuple):
-    """Where a step would lead."""
+    """One theta that a step may lead to, with z and L there."""
 
     theta: Tensor  # [p]
     z: Tensor  # [n_T]
-    systems: Systems
-    at: Terms
-    value: float
-    iterations: int
+    systems: FoldSystems
+    terms: LagrangianTerms
+    value: float  # L and the penalty
+    iterations: int  # of conjugate gradients, for z
 
 
-class Ground(NamedTuple):
-    """Where a step starts from, and what is held still."""
+class ThetaProblem(NamedTuple):
+    """The subproblem of one theta step (eq 11a): all that is fixed while theta moves."""
 
     fold: Fold
-    z: Tensor  # [n_T]
-    dual: Tensor  # [n_T]
-    nu: Tensor  # [p]
+    z: Tensor  # [n_T] where the z step starts, or the fixed z
+    dual: Tensor  # [n_T] lambda
+    nu: Tensor  # [p] multipliers of theta_k = mean
     rho: float
     rank: int
-    cg: tuple[int, float]
-    pull: Pull
+    limits: Limits
+    penalty: ConsensusPenalty
 
-    def trial(self, theta: Tensor, follow: bool) -> Trial | None:
-        """One fill of the kernel, and a z step if z is to follow; None where L is not finite."""
-        pull = self.pull.value(theta, self.nu)
-        if not math.isfinite(pull):
+    def trial(self, theta: Tensor, z_follows: bool) -> Trial | None:
+        """Evaluate L at theta: one kernel matrix, and one z step if z follows. None where L is not finite."""
+        penalty = self.penalty.value(theta, self.nu)
+        if not math.isfinite(penalty):
             return None
         try:
-            systems = Systems(self.fold, self.fold.cross(theta), self.rank if follow else 0)
-        except NotPositiveDefinite:  # the kernel is beyond rounding there
+            systems = FoldSystems(self.fold, self.fold.kernel_matrix(theta), self.rank if z_follows else 0)
+        except NotPositiveDefinite:  # the kernel matrix is not finite, or beyond rounding
             return None
         z, iterations = self.z, 0
-        if follow:
-            z, iterations, _ = systems.z_step(self.dual, self.rho, z, self.cg)
-        at = terms(self.fold, systems.M, z, self.dual, self.rho)
-        return Trial(theta, z, systems, at, at.total + pull, iterations) if math.isfinite(at.total) else None
+        if z_follows:
+            z, iterations, _ = systems.z_step(self.dual, self.rho, z, self.limits)  # eq 11b
+        terms = lagrangian_terms(self.fold, systems.M, z, self.dual, self.rho)
+        if not math.isfinite(terms.total):
+            return None
+        return Trial(theta, z, systems, terms, terms.total + penalty, iterations)
 
-    def slope(self, here: Trial) -> Tensor:
-        """dL/dtheta [p], the pull left out."""
-        return self.pull.free(slope(here.systems.M, here.z, self.dual + self.rho * here.at.c, here.at.r))
+    def lagrangian_gradient(self, trial: Trial) -> Tensor:
+        """Return dL/dtheta [p] without the penalty."""
+        w = self.dual + self.rho * trial.terms.c  # [n_T]
+        return self.penalty.without_scale(theta_gradient(trial.systems.M, trial.z, w, trial.terms.r))
 
-    def pulled(self, theta: Tensor, g: Tensor) -> Tensor:
-        """The slope with the pull."""
-        return self.pull.free(g + self.nu + self.pull.kappa * (theta - self.pull.mean))
+    def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:
+        """Return the gradient [p] with the penalty, from dL/dtheta = g."""
+        penalty = self.penalty
+        return penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
+
+    def armijo(
+        self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_follows: bool
+    ) -> tuple[Trial | None, int]:
+        """Try the lengths 1, 1/2, 1/4, ... until Armijo's rule accepts one.
+
+        Parameters
+        ----------
+        theta : Tensor [p]
+            Where the step begins.
+        value : float
+            L and the penalty there.
+        step : pair of Tensor [p]
+            The direction, and the gradient at theta.
+        z_follows : bool
+
+        Returns
+        -------
+        Trial or None
+            The accepted trial; None where no length is accepted.
+        int
+            The number of trials.
+        """
+        d, g = step
+        expected, most = ARMIJO * float(d @ g), TRIALS if z_follows else TRIALS_FIXED_Z
+        for k in range(most if expected < 0.0 else 0):
+            trial = self.trial(theta + 0.5**k * d, z_follows)
+            if trial is not None and trial.value <= value + 0.5**k * expected:
+                return trial, k + 1
+            trial = None  # frees its kernel matrix for the next trial
+        return None, most
 
 
-class Here(NamedTuple):
-    """Where a step begins."""
+def newton_direction(g: Tensor, B: Tensor, kappa: float) -> Tensor:
+    """Return -(B + kappa I)^-1 g, shortened so that no entry exceeds LONGEST.
 
-    theta: Tensor  # [p]
-    value: float
-
-
-def armijo(ground: Ground, here: Here, d: Tensor, g: Tensor, follow: bool) -> tuple[Trial | None, int]:
-    """The first of the steps 1, 1/2, 1/4, ... that keeps its promise, and how many were tried."""
-    promised, most = ARMIJO * float(d @ g), TRIES if follow else TRIES_STILL
-    for k in range(most if promised < 0.0 else 0):
-        there = ground.trial(here.theta + 0.5**k * d, follow)
-        if there is not None and there.value <= here.value + 0.5**k * promised:
-            return there, k + 1
-        there = None  # its kernel leaves room for the next
-    return None, most
-
-
-def direction(g: Tensor, B: Tensor, kappa: float) -> Tensor:
-    """-(B + kappa I)^-1 g, no entry beyond LONGEST; the first, B being zero, is FIRST long."""
+    Where B is zero, as before the first step, the direction is -g with length FIRST.
+    """
     if not bool(B.any()):
         return -FIRST * g / g.norm().clamp_min(torch.finfo(g.dtype).tiny)
     d = -torch.linalg.solve(B + kappa * torch.eye(len(g)).to(B), g)
@@ -123,13 +162,18 @@ def direction(g: Tensor, B: Tensor, kappa: float) -> Tensor:
 
 
 def bfgs(B: Tensor, s: Tensor, y: Tensor) -> Tensor:
-    """The Hessian after a step s along which the slope changed by y; positive definite whatever y is."""
+    """Update the Hessian B [p, p] after a step s along which the gradient changed by y; it stays positive definite.
+
+    References
+    ----------
+    Nocedal and Wright (2006), Numerical optimization, procedure 18.2 (damped BFGS).
+    """
     if not bool(B.any()):
         B = torch.eye(len(s)).to(s) * float(y.norm() / s.norm())
     Bs = B @ s
-    bend, seen = float(s @ Bs), float(s @ y)
-    if bend <= 0.0 or not math.isfinite(seen):
+    sBs, sy = float(s @ Bs), float(s @ y)
+    if sBs <= 0.0 or not math.isfinite(sy):
         return B
-    share = 1.0 if seen >= 0.2 * bend else 0.8 * bend / (bend - seen)
+    share = 1.0 if sy >= ENOUGH_CURVATURE * sBs else (1.0 - ENOUGH_CURVATURE) * sBs / (sBs - sy)
     y = share * y + (1.0 - share) * Bs
-    return B - torch.outer(Bs, Bs) / bend + torch.outer(y, y) / float(s @ y)
+    return B - torch.outer(Bs, Bs) / sBs + torch.outer(y, y) / float(s @ y)

@@ -10,7 +10,7 @@ import pandas as pd
 import param
 import torch
 
-from ...methods.cross_validation.fold_steps import judge
+from ...methods.cross_validation.fold_steps import score_fold
 from ...methods.cross_validation.folds import split
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
@@ -61,13 +61,15 @@ class Paths(View):
         method: Any = run.method
         low, high = around.min(0) - MARGIN, around.max(0) + MARGIN
         folds = split(run.problem, _held(run), method.seed, method.memory)
-        rules, held = method.rules(), sum(len(fold.y) - fold.trained for fold in folds)
+        settings, held = method.fold_settings(), sum(len(fold.y) - fold.trained for fold in folds)
         points = []
         for x in np.linspace(low[0], high[0], self.side):
             for y in np.linspace(low[1], high[1], self.side):
                 theta = centre.clone()
                 theta[list(axes)] = torch.tensor([x, y]).to(theta)
-                loss = sum(judge(fold, theta, torch.zeros_like(fold.y[: fold.trained]), rules).loss for fold in folds)
+                loss = sum(
+                    score_fold(fold, theta, torch.zeros_like(fold.y[: fold.trained]), settings).loss for fold in folds
+                )
                 points.append((x, y, np.log10(max(loss / held, 1e-300))))
         frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
         return frame.sort_values(["y", "x"]).reset_index(drop=True)

@@ -9,11 +9,9 @@ import torch
 
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.cross_validation.fold_kernel import Cross
-from gpexplorer.methods.cross_validation.folds import split
-from gpexplorer.methods.cross_validation.gpcv import parts
-from gpexplorer.methods.cross_validation.lagrangian import Fold, Systems, slope, terms
-from gpexplorer.methods.cross_validation.scale_direction import direction
+from gpexplorer.methods.cross_validation.folds import Fold, FoldKernel, equal_parts, split
+from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
+from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.problem import Problem
 from oracles_admm import covariance, held_out, problem
 from oracles_admm import slope as differences
@@ -52,8 +50,8 @@ def test_value_and_slope_are_those_of_the_definition(kernel: str, shift: float):
     fold = fold_of(task)
     (z, dual), rho = vectors(fold), 0.7
 
-    at = terms(fold, fold.cross(task.theta), z, dual, rho)
-    g = slope(fold.cross(task.theta), z, dual + rho * at.c, at.r)
+    at = lagrangian_terms(fold, fold.kernel_matrix(task.theta), z, dual, rho)
+    g = theta_gradient(fold.kernel_matrix(task.theta), z, dual + rho * at.c, at.r)
 
     assert at.total == pytest.approx(lagrangian(task, fold, task.theta, z, dual, rho), rel=1e-10)
     expected = differences(lambda theta: lagrangian(task, fold, theta, z, dual, rho), task.theta)
@@ -69,7 +67,7 @@ def test_the_z_step_is_the_minimiser(rank: int, shift: float):
     C = covariance(task, theta, type(task.train)(fold.X[:40], fold.y[:40]))
     K = task.kernel(theta, fold.X[40:], fold.X[:40])
 
-    found = Systems(fold, fold.cross(theta), rank).z_step(dual, rho, z, (4000, 1e-13))
+    found = FoldSystems(fold, fold.kernel_matrix(theta), rank).z_step(dual, rho, z, Limits(4000, 1e-13))
 
     want = 2 * K.T @ fold.y[40:] + C @ (rho * fold.y[:40] - dual)
     exact = torch.linalg.solve(2 * K.T @ K + rho * C @ C, want)
@@ -81,15 +79,15 @@ def test_rows_beyond_the_budget_are_computed_again_and_nothing_else_changes(budg
     task = problem(1000.0)
     fold = fold_of(task)
     M, full = (
-        Cross(task.kernel, task.theta, fold.X, 40, Workspace(budget)),
+        FoldKernel(task.kernel, task.theta, fold.X, 40, Workspace(budget)),
         task.kernel(task.theta, fold.X, fold.X[:40]),
     )
     u = torch.linspace(-1, 2, 60, dtype=torch.float64)
     rows = torch.tensor([3, 39, 0])
 
-    assert M.kept == min(60, int(budget // (40 * 8)))
-    torch.testing.assert_close(M.forward(u[:40]), full @ u[:40])
-    torch.testing.assert_close(M.backward(u), full.T @ u)
+    assert M.stored == min(60, int(budget // (40 * 8)))
+    torch.testing.assert_close(M.times(u[:40]), full @ u[:40])
+    torch.testing.assert_close(M.transposed_times(u), full.T @ u)
     torch.testing.assert_close(M.columns(rows), full[:40, rows])
 
 
@@ -102,7 +100,7 @@ def test_with_the_adjoint_as_multiplier_the_first_slope_is_that_of_the_loss():
     same = Problem(type(task.train)(fold.X, fold.y), task.kernel, task.theta)
 
     loss = differences(lambda theta: float(held_out(same, theta, T, V)[0].square().sum()), task.theta)
-    u = direction(task)
+    u = scale_direction(task)
     assert u is not None
     assert float(loss @ u) == pytest.approx(0.0, abs=1e-5)
     torch.testing.assert_close(prepared.folds[0].g, loss, rtol=1e-4, atol=1e-4)
@@ -138,7 +136,7 @@ def test_folds_agree_under_consensus_and_do_not_without_it():
 
 @pytest.mark.parametrize(("n", "count"), [(60, 4), (61, 7), (5, 9)])
 def test_every_row_is_held_out_once_in_parts_of_nearly_one_size(n: int, count: int):
-    held = parts(n, count)
+    held = equal_parts(n, count)
     sizes = [part.stop - part.start for part in held]
 
     assert sorted(row for part in held for row in range(part.start, part.stop)) == list(range(n))

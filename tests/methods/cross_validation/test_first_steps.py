@@ -12,8 +12,9 @@ from gpexplorer import kernels
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
-from gpexplorer.methods.cross_validation.lagrangian import Fold, Systems
-from gpexplorer.methods.cross_validation.theta_step import Pull
+from gpexplorer.methods.cross_validation.folds import Fold
+from gpexplorer.methods.cross_validation.lagrangian import FoldSystems
+from gpexplorer.methods.cross_validation.theta_step import ConsensusPenalty
 from gpexplorer.problem import Dataset, Problem
 from oracles_admm import problem
 
@@ -43,7 +44,7 @@ def test_the_first_hessian_is_that_of_the_residuals_squared(monkeypatch: pytest.
     monkeypatch.setattr(fold_steps, "PROBES", 150)
     task, n_T, p = problem(1000.0, n=24), 14, 4
     fold = Fold(task.kernel, task.train.X, task.train.y, n_T, Workspace(1e9))
-    systems = Systems(fold, fold.cross(task.theta), 8)
+    systems = FoldSystems(fold, fold.kernel_matrix(task.theta), 8)
 
     def held_out(theta: torch.Tensor) -> torch.Tensor:
         M = task.kernel(theta, task.train.X, task.train.X[:n_T])
@@ -53,7 +54,7 @@ def test_the_first_hessian_is_that_of_the_residuals_squared(monkeypatch: pytest.
     J = torch.autograd.functional.jacobian(held_out, task.theta)
     z = torch.linalg.solve(systems.M.columns(torch.arange(n_T)) + systems.s2 * torch.eye(n_T), task.train.y[:n_T])
     nothing = torch.zeros(p, dtype=z.dtype)
-    B = fold_steps._bend(fold, systems, z, nothing, Pull(nothing, 0.0, nothing, nothing, 8.0))
+    B = fold_steps.initial_hessian(fold, systems, z, nothing, ConsensusPenalty(nothing, 0.0, nothing, nothing, 8.0))
 
     torch.testing.assert_close(B.diagonal(), 2.0 * J.square().sum(0), rtol=0.4, atol=1e-6)
 

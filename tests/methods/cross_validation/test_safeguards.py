@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.cross_validation.lagrangian import ENOUGH, solve
+from gpexplorer.methods.cross_validation.lagrangian import ITERATIONS_PER_ROW, Limits, solve
 from gpexplorer.problem import Problem
 from oracles_admm import problem
 
@@ -59,7 +59,7 @@ def test_no_iteration_factors_or_multiplies_n_by_n_matrices(key: str, theta_meth
 
 def test_beyond_the_budget_no_array_of_n_by_n_is_made_and_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch):
     task, n = problem(n=160), 160
-    for module in ("methods.cross_validation.fold_kernel", "kernels.stationary", "kernels.exponential"):
+    for module in ("methods.cross_validation.folds", "kernels.stationary", "kernels.exponential"):
         monkeypatch.setattr(f"gpexplorer.{module}.row_blocks", small_blocks)
     settings: dict[str, Any] = {"rank": 25, "cg_iterations": 300, "cg_tolerance": 1e-10, "max_iterations": 2}
     whole = list(registry["gpcv-admm-holdout"](**settings).steps(task))
@@ -135,7 +135,7 @@ def test_a_run_that_diverges_says_so_and_keeps_its_best_theta():
     states, outcome = last(registry["gpcv-admm-holdout"](**wild), task)
 
     assert outcome.reason == "diverged"
-    assert "in a row" in outcome.message
+    assert "consecutive" in outcome.message
     assert states[-1].rollbacks == 3
     assert states[-1].theta.isfinite().all()
     assert states[-1].best < 10.0
@@ -147,7 +147,7 @@ def test_a_start_beyond_the_numbers_is_answered_in_a_sentence():
     states, outcome = last(registry["gpcv-admm"](), lost)
 
     assert outcome.reason == "diverged"
-    assert "start elsewhere" in outcome.message
+    assert "other initial values" in outcome.message
     again, same = last(registry["gpcv-admm"](restarts=3), lost)
     assert same == outcome
     assert again[-1].step == states[-1].step == 1
@@ -179,6 +179,6 @@ def test_a_solve_ends_where_rounding_does_whatever_is_asked(shift: float):
         products.append(v)
         return A @ v
 
-    solved = solve(product, k + shift, torch.zeros_like(k), None, (10**9, 0.0))
+    solved = solve(product, k + shift, torch.zeros_like(k), None, Limits(10**9, 0.0))
 
-    assert 12 < solved.iterations == len(products) <= ENOUGH * 12
+    assert 12 < solved.iterations == len(products) <= ITERATIONS_PER_ROW * 12

@@ -14,8 +14,16 @@ from gpexplorer.linalg.scipy_descent import Evaluated
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus, fold_steps
 from gpexplorer.methods.cross_validation.folds import split
-from gpexplorer.methods.cross_validation.learning import steepest
-from gpexplorer.methods.cross_validation.theta_step import FIRST, LONGEST, Ground, Pull, bfgs, direction
+from gpexplorer.methods.cross_validation.lagrangian import Limits
+from gpexplorer.methods.cross_validation.learning import gradient_descent
+from gpexplorer.methods.cross_validation.theta_step import (
+    FIRST,
+    LONGEST,
+    ConsensusPenalty,
+    ThetaProblem,
+    bfgs,
+    newton_direction,
+)
 from oracles_admm import covariance, problem
 from oracles_admm import slope as differences
 
@@ -46,24 +54,24 @@ def test_the_slope_with_its_pull_is_that_of_the_value_with_z_following_or_not(fo
     rng, theta = torch.Generator().manual_seed(1), task.theta
     z, dual = torch.randn(2, fold.trained, generator=rng, dtype=torch.float64)
     nu, off = torch.randn(2, len(theta), generator=rng, dtype=torch.float64)
-    pull = Pull(theta + 0.3 * off, 4.0, torch.zeros_like(theta), theta, 8.0)
-    ground = Ground(fold, z, dual, nu, 0.7, 25, (500, 1e-12), pull)
+    penalty = ConsensusPenalty(theta + 0.3 * off, 4.0, torch.zeros_like(theta), theta, 8.0)
+    subproblem = ThetaProblem(fold, z, dual, nu, 0.7, 25, Limits(500, 1e-12), penalty)
 
-    there = ground.trial(theta, follow)
-    assert there is not None
-    found = ground.pulled(theta, ground.slope(there))
+    trial = subproblem.trial(theta, follow)
+    assert trial is not None
+    found = subproblem.total_gradient(theta, subproblem.lagrangian_gradient(trial))
 
-    wanted = differences(lambda at: ground.trial(at, follow).value, theta)  # type: ignore[union-attr]
+    wanted = differences(lambda at: subproblem.trial(at, follow).value, theta)  # type: ignore[union-attr]
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
 
 
 def test_no_slope_points_along_the_scale_and_no_value_lies_beyond_the_span():
     _, g = curved()
     u = torch.ones(5, dtype=torch.float64) / 5**0.5
-    pull = Pull(g, 1.0, u, torch.zeros_like(g), 8.0)
+    penalty = ConsensusPenalty(g, 1.0, u, torch.zeros_like(g), 8.0)
 
-    assert float(pull.free(g) @ u) == pytest.approx(0.0, abs=1e-14)
-    assert pull.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
+    assert float(penalty.without_scale(g) @ u) == pytest.approx(0.0, abs=1e-14)
+    assert penalty.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
 
 
 def test_the_hessian_learned_maps_the_step_to_the_change_of_slope():
@@ -90,20 +98,20 @@ def test_a_step_is_newtons_with_the_tie_and_no_longer_than_a_factor_of_e():
     B, s = curved()
     kappa, g = 0.7, 1e-2 * s
 
-    torch.testing.assert_close(B @ direction(g, B, kappa) + kappa * direction(g, B, kappa), -g)
-    assert float(direction(1e6 * g, B, kappa).abs().max()) == pytest.approx(LONGEST)
-    torch.testing.assert_close(direction(g, torch.zeros_like(B), kappa), -FIRST * g / g.norm())
+    torch.testing.assert_close(B @ newton_direction(g, B, kappa) + kappa * newton_direction(g, B, kappa), -g)
+    assert float(newton_direction(1e6 * g, B, kappa).abs().max()) == pytest.approx(LONGEST)
+    torch.testing.assert_close(newton_direction(g, torch.zeros_like(B), kappa), -FIRST * g / g.norm())
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_the_consensus_leaves_multipliers_that_cancel(alpha: float):
     method, task = registry["gpcv-admm"](folds=3, rank=10, relaxation=alpha), problem()
     state = next(islice(method.steps(task), 2, None)).state
-    setup = consensus._setup(method, task)
+    setup = consensus.make_setup(method, task)
     kappa = setup.kappa(state.best)
     folds = [one._replace(nu=(k + 1.0) * kappa * torch.ones_like(one.nu)) for k, one in enumerate(state.folds)]
 
-    mean, after = consensus._agreed(setup, state, folds)
+    mean, after = consensus.form_consensus(setup, state, folds)
 
     relaxed = [alpha * one.theta + (1.0 - alpha) * state.mean for one in folds]
     torch.testing.assert_close(mean, sum(relaxed) / 3 + 2.0)  # the mean of nu / kappa
@@ -113,14 +121,14 @@ def test_the_consensus_leaves_multipliers_that_cancel(alpha: float):
 
 
 def test_the_penalty_follows_the_residual_that_lags_and_stays_in_its_span():
-    rules = registry["gpcv-admm"](balance=3.0, rho=2.0, rho_span=4.0).rules()
+    settings = registry["gpcv-admm"](balance=3.0, rho=2.0, rho_span=4.0).fold_settings()
 
-    assert fold_steps._balanced(2.0, 0.2, 0.1, rules) == 4.0
-    assert fold_steps._balanced(2.0, 0.1, 0.2, rules) == 2.0
-    assert fold_steps._balanced(2.0, 0.1, 0.4, rules) == 1.0
-    assert fold_steps._balanced(8.0, 0.2, 0.1, rules) == 8.0
-    assert fold_steps._balanced(0.5, 0.1, 0.4, rules) == 0.5
-    assert fold_steps._balanced(2.0, 0.2, 0.1, rules._replace(balance=0.0)) == 2.0
+    assert fold_steps.balanced_rho(2.0, 0.2, 0.1, settings) == 4.0
+    assert fold_steps.balanced_rho(2.0, 0.1, 0.2, settings) == 2.0
+    assert fold_steps.balanced_rho(2.0, 0.1, 0.4, settings) == 1.0
+    assert fold_steps.balanced_rho(8.0, 0.2, 0.1, settings) == 8.0
+    assert fold_steps.balanced_rho(0.5, 0.1, 0.4, settings) == 0.5
+    assert fold_steps.balanced_rho(2.0, 0.2, 0.1, settings._replace(balance=0.0)) == 2.0
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -141,10 +149,10 @@ def test_the_scale_put_into_theta_is_that_of_highest_evidence(shift: float):
 def test_an_iteration_that_finds_nothing_better_keeps_the_theta_there_is():
     method, task = registry["gpcv-admm-holdout"](rank=10), problem()
     state = next(islice(method.steps(task), 1, None)).state
-    setup = consensus._setup(method, task)
+    setup = consensus.make_setup(method, task)
 
-    after, _ = consensus._iterated(setup, state._replace(best=1e-9))
-    better, info = consensus._iterated(setup, state._replace(best=1e9))
+    after, _ = consensus.iterate_folds(setup, state._replace(best=1e-9))
+    better, info = consensus.iterate_folds(setup, state._replace(best=1e9))
 
     assert after.best == 1e-9
     torch.testing.assert_close(after.theta, state.theta, rtol=0, atol=0)
@@ -157,9 +165,9 @@ def test_it_has_converged_only_where_theta_rests_and_the_constraint_holds():
     method, task = registry["gpcv-admm-holdout"](rank=10), problem()
     state = next(islice(method.steps(task), 1, None)).state._replace(still=method.patience, gap=0.5 * method.tolerance)
 
-    assert consensus._ending(method, state).reason == "converged"  # type: ignore[union-attr]
-    assert consensus._ending(method, state._replace(gap=2.0 * method.tolerance)) is None
-    assert consensus._ending(method, state._replace(still=method.patience - 1)) is None
+    assert consensus.outcome_of(method, state).reason == "converged"  # type: ignore[union-attr]
+    assert consensus.outcome_of(method, state._replace(gap=2.0 * method.tolerance)) is None
+    assert consensus.outcome_of(method, state._replace(still=method.patience - 1)) is None
 
 
 def test_steepest_descent_takes_no_step_that_falls_too_little():
@@ -170,7 +178,7 @@ def test_steepest_descent_takes_no_step_that_falls_too_little():
         seen.append(x)
         return Evaluated(float(0.5 * scale @ x**2), scale * x, None)
 
-    found = list(steepest(valley, np.array([1.0, 0.1]), "", 60))
+    found = list(gradient_descent(valley, np.array([1.0, 0.1]), "", 60))
 
     values = [best.value for best in found]
     assert values == sorted(values, reverse=True)
