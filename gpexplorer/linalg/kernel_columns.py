@@ -1,10 +1,11 @@
 """Columns of a kernel matrix that is never formed: kept while a memory budget lasts, computed again beyond it.
 
-K V from the rows S that are kept and the triangle of those, M, that are not:
+A product K V uses the rows S that are kept, and the triangle of the other rows M:
 
-    (K V)_S = K_S: V,   (K V)_M = K_SM' V_S + K_MM V_M,   K_MM by strips above its diagonal, each used on both sides
+    (K V)_S = K_S: V,   (K V)_M = K_SM' V_S + K_MM V_M,   K_MM in strips above its diagonal, each used on both sides
 
-Rows and strips can be worked on elsewhere: inputs, vectors and the rows asked for travel; sums keep their order.
+Rows and strips can be computed by other workers, which receive inputs, vectors and row numbers. Sums are always added
+in the same order.
 """
 
 from __future__ import annotations
@@ -18,28 +19,26 @@ from torch import Tensor
 from ..problem import Kernel, take
 from .blocks import BLOCK_BYTES, row_blocks
 
-STRIP, LEAST, TILE_BYTES = (
-    256,
-    32,
-    4 * 2**20,
-)  # rows of a strip; a tile of it is still near when it is read for the other side
+STRIP = 256  # rows of a strip
+MIN_ROWS = 32  # with fewer rows per block, reading the inputs would cost more than computing the entries
+TILE_BYTES = 4 * 2**20  # a tile of a strip is still in the cache when it is read for the other side
 Map = Callable[..., Iterable[Any]]
 
 
-def rows_of(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
-    """k(X, Z) [c, n], by tiles that stay near while they are made."""
+def kernel_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
+    """k(X, Z) [c, n], computed in tiles that fit into the processor's cache."""
     return fill_rows(kernel, theta, X, Z, theta.new_empty(len(X), len(Z)))
 
 
 def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Tensor:
-    """The same in `out`."""
+    """Write k(X, Z) [c, n] into `out`, in tiles that fit into the processor's cache, and return `out`."""
     for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), TILE_BYTES):
-        filled(kernel, theta, X, Z[part], out[:, part])
+        fill_tile(kernel, theta, X, Z[part], out[:, part])
     return out
 
 
-def filled(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
-    """k(X, Z) in `tile`, at once where the kernel can: one of its own would be written and read once more."""
+def fill_tile(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
+    """Write k(X, Z) into `tile`, in place if the kernel has a `fill` method, which saves a write and a read."""
     fill = getattr(kernel, "fill", None)
     if fill is None:
         return tile.copy_(kernel(theta, X, Z))
@@ -47,105 +46,147 @@ def filled(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tenso
     return tile
 
 
-def few_rows(count: int, row_bytes: int) -> Iterator[slice]:
-    """Slices that cover 0..count, of a block's bytes or of LEAST rows: fewer would cost more in inputs than entries."""
-    return row_blocks(count, row_bytes, max(BLOCK_BYTES, LEAST * row_bytes))
+def large_blocks(count: int, row_bytes: int) -> Iterator[slice]:
+    """Slices that cover 0..count, each of at most BLOCK_BYTES or MIN_ROWS rows, whichever is more."""
+    return row_blocks(count, row_bytes, max(BLOCK_BYTES, MIN_ROWS * row_bytes))
 
 
-def strip_times(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
-    """What rows [begin, begin + s) of k(X, X), from the diagonal on, add to k(X, X) V: to those rows [s, k], to later.
+def strip_product(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) -> tuple[Tensor, Tensor]:
+    """Contribution to k(X, X) V of one strip of rows, from the diagonal to the right, and of its mirror image.
 
-    s (n - begin) kernel entries, each used for itself and for its mirror image.
+    Parameters
+    ----------
+    kernel, theta, X
+        Kernel, its log-hyperparameters [p], and all inputs [n, d].
+    begin : int
+        First row of the strip; the strip ends after STRIP rows, or at row n.
+    V : Tensor [n] or [n, k]
+        What the matrix is multiplied with.
+
+    Returns
+    -------
+    own : Tensor [s] or [s, k]
+        What to add to the rows of the strip.
+    later : Tensor [n - begin - s] or [n - begin - s, k]
+        What to add to the rows behind the strip.
+
+    Notes
+    -----
+    s (n - begin) kernel entries, each used twice.
     """
     end = min(begin + STRIP, len(X))
     rows = X[begin:end]
     own, later = kernel(theta, rows, X[begin:end]) @ V[begin:end], V.new_empty(len(X) - end, *V.shape[1:])
     parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, TILE_BYTES)]
-    tile = V.new_empty(end - begin, parts[0].stop if parts else 0)
+    workspace = V.new_empty(end - begin, parts[0].stop if parts else 0)
     for part in parts:
-        at = slice(end + part.start, end + part.stop)
-        K = filled(kernel, theta, rows, X[at], tile[:, : part.stop - part.start])  # [s, tile]
-        own += K @ V[at]
+        columns = slice(end + part.start, end + part.stop)
+        K = fill_tile(kernel, theta, rows, X[columns], workspace[:, : part.stop - part.start])  # [s, tile]
+        own += K @ V[columns]
         later[part] = K.T @ V[begin:end]
     return own, later
 
 
 class KernelColumns:
-    """K [n, n] of one data set, by rows (K is symmetric). Memory: at most `budget` bytes kept, and one block.
+    """Rows of the symmetric kernel matrix K [n, n] of one data set, with a cache that is filled once.
 
-    Entries are computed and kept in `dtype`, that of theta where none is given: float32 halves both costs.
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance function.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    X : Tensor [n, d] or sequence
+        Inputs.
+    budget : float
+        Most bytes of rows that are kept. Besides them, one block of rows is held.
+    dtype : torch.dtype, optional
+        Precision in which entries are computed and kept; that of theta if omitted. float32 halves time and memory.
+    apply : callable, default map
+        How rows and strips are computed, for example on the workers of a cluster. With anything but `map`, a product
+        keeps no rows.
     """
 
-    def __init__(self, kernel: Kernel, theta: Tensor, X: Any, budget: float, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        theta: Tensor,
+        X: Any,
+        budget: float,
+        dtype: torch.dtype | None = None,
+        apply: Map = map,
+    ) -> None:
         self.kernel, self.theta, self.n = kernel, theta.to(dtype or theta.dtype), len(X)
         self.X = X.to(self.theta.dtype) if isinstance(X, Tensor) else X
-        self.apply: Map = map  # how rows and strips are done: of a product on a cluster no row is kept
+        self.apply = apply
         room = int(budget // (self.theta.element_size() * max(self.n, 1)))
         self._kept = self.theta.new_empty(min(room, self.n), self.n)
-        self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)
+        self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)  # place in _kept, -1 if absent
         self._used = 0
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
-        """K[rows] [c, n], in `out` or new; computes only what is not kept, and keeps it while there is room."""
+        """K[rows] [c, n], in `out` if it is given; rows that are not kept are computed, and kept if there is room."""
         if out is None:
             out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
-        missing, held = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
-        if self.apply is map and not len(held):
+        missing, cached = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
+        if self.apply is map and not len(cached):
             self._keep(rows, fill_rows(self.kernel, self.theta, take(self.X, rows), self.X, out))
             return out
-        blocks = [*few_rows(len(missing), self.theta.element_size() * self.n)]
-        pieces = [take(self.X, rows[missing[block]]) for block in blocks]
-        for block, fresh in zip(blocks, self._mapped(rows_of, pieces, [self.X] * len(blocks)), strict=True):
-            at = missing[block]
-            self._keep(rows[at], fresh)
-            out[at if len(held) else block] = fresh  # [c', n]
-        if len(held):
-            out[held] = self._kept[slots[held]]
+        blocks = [*large_blocks(len(missing), self.theta.element_size() * self.n)]
+        inputs = [take(self.X, rows[missing[block]]) for block in blocks]
+        computed = self._mapped(kernel_rows, inputs, [self.X] * len(blocks))
+        for block, K in zip(blocks, computed, strict=True):  # K [c', n]
+            places = missing[block]
+            self._keep(rows[places], K)
+            out[places if len(cached) else block] = K
+        if len(cached):
+            out[cached] = self._kept[slots[cached]]
         return out
 
     def product(self, V: Tensor) -> Tensor:
-        """K V for V [n] or [n, k]; n^2 / 2 kernel entries, fewer by as many rows as are kept."""
+        """K V for V [n] or [n, k]; n^2 / 2 kernel entries, fewer by those of the rows that are kept."""
         W, out = V.to(self.theta.dtype), torch.zeros_like(V)
         if self.apply is map:
             self._fill()
         kept, missing = (torch.nonzero(mask)[:, 0] for mask in (self._slot >= 0, self._slot < 0))
         if len(kept):
-            K, slots = self._kept[: self._used], self._slot[kept]
-            out[kept] = (K @ W)[slots].to(V.dtype)
+            K_S, slots = self._kept[: self._used], self._slot[kept]
+            out[kept] = (K_S @ W)[slots].to(V.dtype)
         if len(missing):
             out[missing] = self._triangle(missing, W[missing], V.dtype)
         if len(kept) and len(missing):
-            mine = torch.empty_like(W[kept])
-            mine[slots] = W[kept]
-            out[missing] += (K.T @ mine)[missing]
+            W_S = torch.empty_like(W[kept])  # in the order in which the rows are kept
+            W_S[slots] = W[kept]
+            out[missing] += (K_S.T @ W_S)[missing]
         return out
 
     def _triangle(self, missing: Tensor, W: Tensor, dtype: torch.dtype) -> Tensor:
-        """K_MM W, added up in `dtype`."""
+        """K_MM W for the rows M that are not kept, added up in `dtype`."""
         X, out = take(self.X, missing), torch.zeros_like(W, dtype=dtype)
         begins = range(0, len(missing), STRIP)
-        found = self._mapped(strip_times, [X] * len(begins), begins, [W] * len(begins))
-        for begin, (own, later) in zip(begins, found, strict=True):
+        strips = self._mapped(strip_product, [X] * len(begins), begins, [W] * len(begins))
+        for begin, (own, later) in zip(begins, strips, strict=True):
             out[begin : begin + len(own)] += own
             out[begin + len(own) :] += later
         return out
 
-    def _mapped(self, function: Callable[..., Any], *pieces: Sequence[Any]) -> Iterable[Any]:
-        """What the function makes of each piece, in their order, wherever that is done."""
-        count = len(pieces[0])
-        return self.apply(function, [self.kernel] * count, [self.theta] * count, *pieces)
+    def _mapped(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> Iterable[Any]:
+        """Results of function(kernel, theta, ...) for each set of arguments, in their order."""
+        count = len(arguments[0])
+        return self.apply(function, [self.kernel] * count, [self.theta] * count, *arguments)
 
     def _fill(self) -> None:
-        """Keep as many rows as there is room for."""
+        """Compute rows until the cache is full."""
         missing = torch.nonzero(self._slot < 0)[: len(self._kept) - self._used, 0]
-        for block in few_rows(len(missing), self.theta.element_size() * self.n):
+        for block in large_blocks(len(missing), self.theta.element_size() * self.n):
             rows = missing[block]
-            self._keep(rows, rows_of(self.kernel, self.theta, take(self.X, rows), self.X))
+            self._keep(rows, kernel_rows(self.kernel, self.theta, take(self.X, rows), self.X))
 
-    def _keep(self, rows: Tensor, fresh: Tensor) -> None:
+    def _keep(self, rows: Tensor, K: Tensor) -> None:
+        """Copy K = K[rows] into the cache, as many rows as there is room for."""
         room = min(len(rows), len(self._kept) - self._used)
         if room > 0:
-            self._kept[self._used : self._used + room] = fresh[:room]
+            self._kept[self._used : self._used + room] = K[:room]
             self._slot[rows[:room]] = torch.arange(self._used, self._used + room, device=rows.device)
             self._used += room

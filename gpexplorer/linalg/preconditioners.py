@@ -1,6 +1,10 @@
-"""Preconditioners (L L' + s2 I)^-1 for K + s2 I, with L [n, r] a low-rank root of K.
+"""Preconditioners M = L L' + s2 I for A = K + s2 I, with L [n, r] a low-rank root of K.
 
-(L L' + s2 I)^-1 v = (v - L (L'L + s2 I)^-1 L'v) / s2                                    Woodbury
+    (L L' + s2 I)^-1 v = (v - L (L'L + s2 I)^-1 L'v) / s2                                    Woodbury's identity
+
+Roots differ in how their r rows are chosen: `pivoted_root` takes the largest residual variance in turn, `nystrom_root`
+takes rows that the caller gives, `drawn_root` draws rows with the residual variance as probability, and `sketched_root`
+takes random combinations of all rows of a small block.
 """
 
 from __future__ import annotations
@@ -16,27 +20,51 @@ from .blocks import row_blocks
 from .cholesky import cholesky
 from .randomness import generator
 
-Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], the caller's own
-PIVOTS, LOWER = "K_CC [drawn pivots]", "of float32 columns: set mixed=False"
-PIECES = 16  # in which rows are drawn: what one explains is known to those of the next
+Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], which the caller may overwrite
+PIVOT_GROUPS = 16  # groups in which pivots are drawn; the residual variance is updated after each group
+PIVOTS = "K_CC [drawn pivots]"
+PIVOTS_FLOAT32 = "K_CC [drawn pivots, of float32 columns: set mixed=False]"
 
 
 def pivoted_root(columns: Columns, diag: Float[Tensor, " n"], rank: int) -> Float[Tensor, "n r"]:
-    """Root of K by Cholesky with the largest residual variance as pivot (Harbrecht+ 2012). n r^2 flops, n r entries."""
+    """Root of K by Cholesky with the largest residual variance as pivot.
+
+    Parameters
+    ----------
+    columns : callable
+        Rows [c] -> kernel columns [n, c].
+    diag : Tensor [n]
+        Diagonal of K.
+    rank : int
+        Largest number of columns of the root; fewer if the residual variance falls to rounding.
+
+    Returns
+    -------
+    Tensor [n, r]
+        L with K ~ L L'.
+
+    Notes
+    -----
+    n r^2 flops, n r kernel entries, one column at a time.
+
+    References
+    ----------
+    Harbrecht, Peters and Schneider (2012). On the low-rank approximation by the pivoted Cholesky decomposition.
+    """
     D, L = diag.clone(), diag.new_zeros(len(diag), min(rank, len(diag)))
-    least = 1e2 * torch.finfo(D.dtype).eps * float(D.max())
+    floor = 1e2 * torch.finfo(D.dtype).eps * float(D.max())
     for k in range(L.shape[1]):
         j = int(D.argmax())
-        if float(D[j]) <= least:
+        if float(D[j]) <= floor:
             return L[:, :k]
         column = columns(torch.tensor([j], device=D.device))[:, 0] - L[:, :k] @ L[j, :k]
         L[:, k] = column / D[j].sqrt()
-        D = (D - L[:, k].square()).clamp_min_(0.0)
+        D = (D - L[:, k].square()).clamp_min_(0.0)  # residual variance [n]
     return L
 
 
 def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
-    """Root of K_n,r K_rr^-1 K_r,n for the rows given, in the place of these columns. 2 n r^2 flops, n r entries."""
+    """Root of K_nr K_rr^-1 K_rn for the rows given; it overwrites these columns. 2 n r^2 flops, n r kernel entries."""
     K = columns(rows)  # [n, r]
     L_rr = cholesky(K[rows], "K_rr of the preconditioner", noted=False).L
     for part in row_blocks(len(K), K.element_size() * len(rows)):
@@ -44,60 +72,87 @@ def nystrom_root(columns: Columns, rows: Tensor) -> Float[Tensor, "n r"]:
     return K
 
 
-def enough(K: Float[Tensor, "r r"], left: float) -> int:
-    """How many rows, in their order: all behind them have a variance of at most `left` given those before them.
+def sufficient_rank(K: Float[Tensor, "r r"], variance: float) -> int:
+    """Number of rows, in their order, such that every later row has at most this variance given them.
 
-    r^3 / 3 flops. For rows in random order, what is left by the few is hardly more than that.
+    r^3 / 3 flops. If the rows are in random order, the other rows of the data set hardly have more variance than that.
     """
-    more = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > left
+    more = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > variance
     return int(more.nonzero().max()) + 1 if bool(more.any()) else 1
 
 
 def drawn_root(
     rows: Columns, diag: Float[Tensor, " n"], W: Float[Tensor, "n r"], seed: int, shift: float = 0.0
 ) -> Tensor:
-    """Pivots C [r], drawn by the variance that those before them leave; into W goes (K_nC + shift I_nC) L_CC^-T.
+    """Draw pivots with the residual variance as probability, and write the root of their approximation into W.
 
-    Randomly pivoted Cholesky by pieces (Chen, Epperly, Tropp and Webber 2023, alg. 4), L_CC that of K_CC + shift I.
-    `rows`: C -> K_Cn [c, n] in the precision of W. n r^2 flops, nearly all matrix products, and n r entries.
+    Parameters
+    ----------
+    rows : callable
+        Pivots C [c] -> K_Cn [c, n] in the precision of W; the result is overwritten.
+    diag : Tensor [n]
+        Diagonal of K.
+    W : Tensor [n, r]
+        Output: (K_nC + shift I_nC) L_CC^-T, where L_CC is the Cholesky factor of K_CC + shift I.
+    seed : int
+        Seed of the draws.
+    shift : float, default 0
+        What is added to the diagonal of K_CC.
+
+    Returns
+    -------
+    Tensor [r]
+        The pivots C.
+
+    Notes
+    -----
+    n r^2 flops, nearly all in matrix products, and n r kernel entries. Pivots are drawn in 16 groups.
+
+    References
+    ----------
+    Chen, Epperly, Tropp and Webber (2023). Randomly pivoted Cholesky, algorithm 4.
     """
-    C, left, rank = torch.zeros(0, dtype=torch.int64, device=diag.device), diag.clone(), W.shape[1]
-    least, piece = 1e-12 * float(diag.max()) + torch.finfo(diag.dtype).tiny, max(-(-rank // PIECES), 1)
-    for k in range(0, rank, piece):
-        chance = left.nan_to_num(least).clamp_min_(least).index_fill_(0, C, 0.0).cpu()
-        draw = torch.multinomial(chance, min(piece, rank - k), generator=generator(seed, "pivots", k)).to(C.device)
-        K = rows(draw)
+    C, residual, rank = torch.zeros(0, dtype=torch.int64, device=diag.device), diag.clone(), W.shape[1]
+    floor, group = 1e-12 * float(diag.max()) + torch.finfo(diag.dtype).tiny, max(-(-rank // PIVOT_GROUPS), 1)
+    for k in range(0, rank, group):
+        chance = residual.nan_to_num(floor).clamp_min_(floor).index_fill_(0, C, 0.0).cpu()
+        draw = torch.multinomial(chance, min(group, rank - k), generator=generator(seed, "pivots", k)).to(C.device)
+        K = rows(draw)  # [c, n]
         K[torch.arange(len(draw), device=C.device), draw] += shift
         K.addmm_(W[draw, :k], W[:, :k].T, alpha=-1.0)
-        L = cholesky(K.index_select(1, draw), PIVOTS if W.dtype == diag.dtype else f"{PIVOTS[:-1]}, {LOWER}]").L
+        L = cholesky(K.index_select(1, draw), PIVOTS if W.dtype == diag.dtype else PIVOTS_FLOAT32).L
         new = W[:, k : k + len(draw)].copy_(torch.linalg.solve_triangular(L, K, upper=False).T)
-        left -= torch.linalg.vector_norm(new, dim=1).to(left.dtype).square_()
+        residual -= torch.linalg.vector_norm(new, dim=1).to(residual.dtype).square_()
         C = torch.cat([C, draw])
     return C
 
 
 def woodbury(L: Float[Tensor, "n r"], s2: float) -> Callable[[Tensor], Any]:
-    """v [n] or [n, k] -> (L L' + s2 I)^-1 v; 4 n r flops a column, after n r^2 once."""
+    """The map v [n] or [n, k] -> (L L' + s2 I)^-1 v. n r^2 flops once, then 4 n r flops per column."""
     inner = L.T @ L
     inner.diagonal().add_(s2)
-    chol = cholesky(inner, "L'L + s2 I of the preconditioner", noted=False).L
+    chol = cholesky(inner, "L'L + s2 I of the preconditioner", noted=False).L  # [r, r]
 
     def apply(v: Tensor) -> Tensor:
-        flat = v[:, None] if v.ndim == 1 else v
-        out = (flat - L @ torch.cholesky_solve(L.T @ flat, chol)) / s2
+        columns = v[:, None] if v.ndim == 1 else v
+        out = (columns - L @ torch.cholesky_solve(L.T @ columns, chol)) / s2
         return out[:, 0] if v.ndim == 1 else out
 
     return apply
 
 
 def sketched_root(K: Float[Tensor, "b b"], sketch: Float[Tensor, "b r"]) -> Float[Tensor, "b r"]:
-    """Root of the Nystrom approximation K S (S'K S)^-1 S'K of a block (Frangella+ 2023, alg. 2.1). 2 b^2 r flops.
+    """Root of the Nyström approximation K S (S'K S)^-1 S'K of a block, with S an orthonormal basis of the sketch.
 
-    K is moved by a few eps of its trace, so that the small factor exists whatever the rank of K is.
+    A few eps of the trace are added to K, so that the small factor exists whatever the rank of K is. 2 b^2 r flops.
+
+    References
+    ----------
+    Frangella, Tropp and Udell (2023). Randomized Nyström preconditioning, algorithm 2.1.
     """
     S = torch.linalg.qr(sketch).Q
     Y = torch.addmm(S, K, S, beta=torch.finfo(K.dtype).eps * float(K.diagonal().sum()))  # (K + shift I) S
-    inner = S.T @ Y
+    inner = S.T @ Y  # [r, r]
     L = cholesky(0.5 * (inner + inner.T), "S'K S of the sketched block", noted=False).L
     return torch.linalg.solve_triangular(L, Y.T, upper=False).T
 
@@ -105,11 +160,28 @@ def sketched_root(K: Float[Tensor, "b b"], sketch: Float[Tensor, "b r"]) -> Floa
 def largest_eigenvalue(
     A: Float[Tensor, "b b"], apply: Callable[[Tensor], Any], x: Float[Tensor, " b"], turns: int = 10
 ) -> float:
-    """Of M^-1 A, from below, by powering from x; `apply` is M^-1, A and M are positive definite. 2 b^2 flops a turn."""
+    """Lower estimate of the largest eigenvalue of M^-1 A by power iteration.
+
+    Parameters
+    ----------
+    A : Tensor [b, b]
+        Symmetric positive definite matrix.
+    apply : callable
+        v -> M^-1 v, with M symmetric positive definite.
+    x : Tensor [b]
+        First vector, usually random.
+    turns : int, default 10
+        Number of power iterations, 2 b^2 flops each.
+
+    Returns
+    -------
+    float
+        The Rayleigh quotient x'A M^-1 A x / x'A x of the last vector.
+    """
     value = 0.0
     for _ in range(turns):
         Ax = A @ x
         z = apply(Ax)
-        value = float(Ax @ z) / max(float(x @ Ax), torch.finfo(x.dtype).tiny)  # x'A M^-1 A x / x'A x
+        value = float(Ax @ z) / max(float(x @ Ax), torch.finfo(x.dtype).tiny)
         x = z / z.norm().clamp_min(torch.finfo(x.dtype).tiny)
     return value

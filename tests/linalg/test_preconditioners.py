@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.preconditioners import drawn_root, enough, nystrom_root, pivoted_root, woodbury
+from gpexplorer.linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, sufficient_rank, woodbury
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
 
@@ -85,8 +85,8 @@ def test_as_many_rows_as_those_behind_them_need():
     K = torch.exp(-0.5 * (x[:, None] - x).square() / 0.3**2)
     left = [1.0 - float(K[j, :j] @ torch.linalg.lstsq(K[:j, :j], K[:j, j]).solution) for j in range(1, 60)]
     for least in (1e-2, 1e-4):
-        count = enough(K, least)
+        count = sufficient_rank(K, least)
         assert 3 <= count < 20
         assert max(left[count - 1 :]) <= 1.01 * least
         assert left[count - 2] > 0.99 * least
-    assert enough(K, 2.0) == 1
+    assert sufficient_rank(K, 2.0) == 1

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.conjugate_gradients import Product, begin, cg
-from ...linalg.preconditioners import enough, nystrom_root, woodbury
+from ...linalg.preconditioners import nystrom_root, sufficient_rank, woodbury
 from ...objectives import noise_variance
 from .folds import Fold, FoldKernel
 
@@ -107,7 +107,7 @@ class FoldSystems:
         """Return the rows of the preconditioner: no more than reduce the condition number of C to about 2."""
         n_T = self.fold.trained
         rows = torch.linspace(0, n_T - 1, min(rank, n_T), device=self.fold.y.device).long()
-        return rows[: enough(self.M.columns(rows)[rows], self.s2 / n_T)]
+        return rows[: sufficient_rank(self.M.columns(rows)[rows], self.s2 / n_T)]
 
     def times_C(self, v: Tensor) -> Tensor:
         """Return C v [n_T]."""

@@ -1,12 +1,19 @@
-"""A block as it grows: its columns, the factor of its matrix by borders, its exact step, and the gradient after it.
+"""A growing block: its columns, the factor of its matrix, its exact minimiser, and the gradient after that step.
 
-min over t, t_C of f(a + e_B t + e_C t_C)              C the coarse rows, always solved for along with the block
-W = A_:C L_C^-T once, for all rows;   M = A_BB - W_B W_B',  h = L_C^-1 g_C
-M t = -(g_B - W_B h),   v = h + W_B't,   t_C = -L_C^-T v,   e = g + A_:B t - W v
+    min over t, t_C of f(a + e_B t + e_C t_C)                  eq 6 for the rows of B, with coarse rows C added
 
-W takes the place of A_C: a block reads its share of it instead of solving for it. A block is in the precision of its
-columns, factor and all: its step may be off by their rounding, the gradient after it is that of the very step.
-Few columns of many are picked by index_select, which takes a third of the time that brackets do.
+    W = A_:C L_C^-T    [n, m], computed once for all rows;     A_CC = L_C L_C'
+    h = L_C^-1 g_C     [m]
+    M = A_BB - W_B W_B' = L L'                                  [b, b], L grows by borders as rows join (eqs 11 to 13)
+    M t = -(g_B - W_B h),   v = h + W_B't,   t_C = -L_C^-T v    the minimiser
+    e = g + A_:B t - W v                                        the gradient after the step (Algorithm 1, line 4)
+
+Coarse rows C are solved for together with every block. W takes the place of A_C: a block only multiplies with it, and
+nothing is solved again. The arithmetic of a block has the precision of its columns, so that the step may be inexact by
+their rounding; the gradient after it belongs to the very step that is taken. The paper updates the inverse of A_BB
+(eq 12); borders of its Cholesky factor cost as much and are more stable. Equation numbers are those of Bo and
+Sminchisescu (2008). Few columns of a large matrix are selected by index_select, which takes a third of the time that
+brackets take.
 """
 
 from __future__ import annotations
@@ -17,89 +24,128 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
-from ...linalg.kernel_columns import rows_of
+from ...linalg.kernel_columns import kernel_rows
 from ...linalg.preconditioners import drawn_root
 from ...linalg.tall_products import times_vector
 from ...problem import take
-from .system import System, moved
+from .system import System, updated_gradient
 
 BORDER = "A_BB [border of the block]"
+BORDER_FLOAT32 = "A_BB [border of the block, of float32 columns: set mixed=False]"
+NEGLIGIBLE = 0.01  # of the largest gradient entry
 
 
-class Coarse:
-    """Rows solved for with every block: m n numbers; m^3 / 3 + n m^2 flops and n m kernel entries once.
+class CoarseRows:
+    """Rows that are solved for together with every block; they carry the smooth part of the gradient.
 
-    Drawn by the variance that those before them leave: they explain more than as many drawn alike.
+    Parameters
+    ----------
+    system : System
+        The linear system.
+    count : int
+        Number m of coarse rows; 0 switches them off.
+    seed : int
+        Seed of the draw. Rows are drawn with the variance that the previous ones leave unexplained as probability,
+        which explains more than rows drawn uniformly.
+
+    Attributes
+    ----------
+    rows : Tensor [m]
+        Their indices C.
+    W : Tensor [n, m]
+        A_:C L_C^-T.
+    L : Tensor [m, m]
+        Cholesky factor of A_CC, in the precision of the data.
+
+    Notes
+    -----
+    m^3 / 3 + n m^2 flops and n m kernel entries, once per theta; n m numbers of memory.
     """
 
-    def __init__(self, system: System, most: int, seed: int) -> None:
+    def __init__(self, system: System, count: int, seed: int) -> None:
         def rows_of_K(rows: Tensor) -> Tensor:
-            return rows_of(columns.kernel, columns.theta, take(columns.X, rows), columns.X)
+            return kernel_rows(columns.kernel, columns.theta, take(columns.X, rows), columns.X)
 
         columns, exact = system.columns, system.exact
-        self.W = columns.theta.new_empty(system.n, most)
+        self.W = columns.theta.new_empty(system.n, count)
         self.rows = drawn_root(rows_of_K, system.diag - system.s2, self.W, seed, system.s2)
         X = take(exact.X, self.rows)
-        A_CC = exact.kernel(exact.theta, X, X) if most else system.diag.new_empty(0, 0)
+        A_CC = exact.kernel(exact.theta, X, X) if count else system.diag.new_empty(0, 0)  # [m, m]
         A_CC.diagonal().add_(system.s2)
         self.L = cholesky(A_CC, "A_CC [coarse rows]").L
-        self.W[self.rows] = self.L.to(self.W.dtype)  # where A is K + s2 I
+        self.W[self.rows] = self.L.to(self.W.dtype)  # A = K + s2 I at these rows: A_CC L_C^-T = L_C
 
 
-class Reach(NamedTuple):
-    """How far the rows of a block, and the coarse rows in their coordinates, are moved."""
+class Minimiser(NamedTuple):
+    """The exact minimiser over the rows of a block and the coarse rows."""
 
-    v: Tensor  # [m]
-    t: Tensor  # [b]
+    v: Tensor  # [m] coefficients of the columns of W, negated: t_C = -L_C^-T v
+    t: Tensor  # [b] step at the rows of the block
 
 
 class Block:
-    """At most `most` rows. n kernel entries and 2 n b flops a row that joins; `space` [most, n] is its workspace."""
+    """The active set B of one iteration, to which rows are added a few at a time.
 
-    def __init__(self, system: System, g: Tensor, coarse: Coarse, space: Tensor) -> None:
-        self.system, self.g, self.coarse, self.A, most = system, g, coarse, space, len(space)
-        self.rows = torch.zeros(0, dtype=torch.int64, device=g.device)
-        self.W, self.L = space.new_empty(most, len(coarse.rows)), space.new_zeros(most, most)
-        self.h = torch.linalg.solve_triangular(coarse.L, g[coarse.rows][:, None], upper=False)[:, 0]
-        self.u = space.new_empty(most)  # L^-1 of the right-hand side
+    Parameters
+    ----------
+    system : System
+        The linear system.
+    gradient : Tensor [n]
+        Gradient g at the current alpha.
+    coarse : CoarseRows
+        Rows that are solved for together with the block.
+    workspace : Tensor [b, n]
+        Buffer for the columns of the block; its length is the largest number of rows.
+
+    Notes
+    -----
+    Adding a row costs n kernel entries and q (q + 2 m) flops for the border, where q rows are in the block already.
+    """
+
+    def __init__(self, system: System, gradient: Tensor, coarse: CoarseRows, workspace: Tensor) -> None:
+        b = len(workspace)
+        self.system, self.g, self.coarse, self.A = system, gradient, coarse, workspace
+        self.rows = torch.zeros(0, dtype=torch.int64, device=gradient.device)
+        self.W, self.L = workspace.new_empty(b, len(coarse.rows)), workspace.new_zeros(b, b)
+        self.h = torch.linalg.solve_triangular(coarse.L, gradient[coarse.rows][:, None], upper=False)[:, 0]  # [m]
+        self.u = workspace.new_empty(b)  # L^-1 of the right-hand side -(g_B - W_B h)
 
     def join(self, new: Tensor) -> None:
-        """Rows [c] join: their columns, and a border of the factor."""
-        q, to, dtype = len(self.rows), len(self.rows) + len(new), self.A.dtype
-        A, W, W_new = self.system.rows(new, self.A[q:to]), self.W[:q], self.coarse.W[new]
-        self.W[q:to] = W_new
+        """Add rows [c]: compute their columns, and extend the factor of M by a border (eqs 11 to 13)."""
+        q, end, dtype = len(self.rows), len(self.rows) + len(new), self.A.dtype
+        A, W, W_new = self.system.rows(new, self.A[q:end]), self.W[:q], self.coarse.W[new]  # [c, n], [q, m], [c, m]
+        self.W[q:end] = W_new
 
-        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q]
-        border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T
+        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q] of M
+        border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T  # [c, q] of L
         inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0).addmm_(border, border.T, alpha=-1.0)
-        name = "A_BB [border of the block, of float32 columns: set mixed=False]" if self.system.mixed else BORDER
-        L = cholesky(inner, name, largest=1e-2).L
-        self.L[q:to, :q], self.L[q:to, q:to] = border, L
+        L = cholesky(inner, BORDER_FLOAT32 if self.system.mixed else BORDER, largest=1e-2).L  # [c, c]
+        self.L[q:end, :q], self.L[q:end, q:end] = border, L
         right = W_new @ self.h.to(dtype) - self.g[new].to(dtype) - border @ self.u[:q]
-        self.u[q:to] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
+        self.u[q:end] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
         self.rows = torch.cat([self.rows, new])
 
     @property
-    def settled(self) -> bool:
-        """Whether the coarse rows alone would move no entry of g by a hundredth of the largest: |W_i| <= A_ii^1/2."""
-        return float(self.h.norm() * self.system.diag.max().sqrt()) <= 0.01 * float(self.g.abs().max())
+    def coarse_step_is_negligible(self) -> bool:
+        """Whether the coarse rows alone change no gradient entry by 1 % of the largest: |W_i h| <= A_ii^1/2 |h|."""
+        return float(self.h.norm() * self.system.diag.max().sqrt()) <= NEGLIGIBLE * float(self.g.abs().max())
 
-    def reach(self) -> Reach:
-        """The exact minimiser over these rows and the coarse ones."""
+    def minimiser(self) -> Minimiser:
+        """The exact minimiser over the rows added so far and the coarse rows (eq 6)."""
         q = len(self.rows)
         t = torch.linalg.solve_triangular(self.L[:q, :q].T, self.u[:q, None], upper=True)[:, 0]
-        return Reach(moved(self.h, self.W[:q], t), t)
+        return Minimiser(v=updated_gradient(self.h, self.W[:q], t), t=t)
 
-    def step(self, reach: Reach) -> Tensor:
-        """What it adds to alpha [m + b], at the coarse rows and then at these. m^2 flops."""
-        back = torch.linalg.solve_triangular(self.coarse.L.T, reach.v[:, None], upper=True)[:, 0]
-        return torch.cat([back.neg_(), reach.t.to(back.dtype)])
+    def step(self, minimiser: Minimiser) -> Tensor:
+        """What to add to alpha [m + b], first at the coarse rows, then at the rows of the block. m^2 flops."""
+        t_C = torch.linalg.solve_triangular(self.coarse.L.T, minimiser.v[:, None], upper=True)[:, 0].neg_()
+        return torch.cat([t_C, minimiser.t.to(t_C.dtype)])
 
-    def gradient(self, reach: Reach, at: Tensor | None = None) -> Tensor:
-        """e after this step, for all rows [n], or for those at which it is asked: (b + m) flops times 2 a row."""
+    def gradient(self, minimiser: Minimiser, rows: Tensor | None = None) -> Tensor:
+        """Gradient e = g + A_:B t - W v after the step, at all rows [n] or at some rows. 2 (b + m) flops per row."""
         g, A, W = self.g, self.A[: len(self.rows)], self.coarse.W
-        if at is not None:
-            g, A, W = g[at], A.index_select(1, at), W[at]
-        if bool(reach.v.any()):
-            g = g - times_vector(W, reach.v.to(W.dtype)).to(g.dtype)
-        return moved(g, A, reach.t) if bool(reach.t.any()) else g
+        if rows is not None:
+            g, A, W = g[rows], A.index_select(1, rows), W[rows]
+        if bool(minimiser.v.any()):
+            g = g - times_vector(W, minimiser.v.to(W.dtype)).to(g.dtype)
+        return updated_gradient(g, A, minimiser.t) if bool(minimiser.t.any()) else g

@@ -1,42 +1,68 @@
-"""What an iteration costs, from the formulas: kernel entries, flops, calls, and the arrays that are held."""
+"""What an iteration of a solver costs: floating-point operations, bytes, calls, and the arrays that it holds.
+
+The constants were measured on a two-core machine at 50 Gflop/s; `python -m gpexplorer.bench costs` compares the
+formulas with the clock. A "call" is one tensor operation that Python asks for: it takes a few microseconds however
+small its operands are.
+"""
 
 from __future__ import annotations
 
 from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost, Problem
 
-ENTRY = 100.0  # flops of a matrix product in the time of one entry, beside 2 d: 0.4 to 0.6 G entries/s at 50 GF/s
-KEPT = 100.0  # more, where it is copied into memory that nobody has touched before
-ITERATION = 60.0  # calls of an iteration as every solver makes it: rows are chosen, their system solved, alpha moves
-SKETCH = 130.0  # more, where a block is stood for by its leading eigenvectors
-CONJUGATED, JOINING = 80.0, 70.0  # more, where steps are taken together; and each time that rows join a block
-PAIR, LOOKS = 52.0, 40.0  # calls of a pair, and vectors of length n that they read: masks, gains, the largest of them
-REGRESSORS, GAINS = 67.0, 50.0  # calls each time that regressors join; and where their gains are computed before
-FILL, FILL_BYTES = 8.0, 2**20  # calls while so many bytes of entries are made: they are filled in by such blocks
-STRIPS = 2.0  # times as many where the whole matrix is met, by strips that are used on both sides
+FLOPS_PER_ENTRY = 100.0  # besides 2 d: a kernel entry takes as long as so many flops (0.4 to 0.6 G entries/s)
+FLOPS_PER_COPIED_ENTRY = 100.0  # more, if the entry is written into memory that was not used before
+
+CALLS_PER_ITERATION = 60.0  # every solver: choose rows, solve their system, update alpha
+CALLS_PER_SKETCH = 130.0  # more, if a block is replaced by its leading eigenvectors
+CALLS_PER_SUBSPACE_STEP = 80.0  # more, if a step is combined with the previous ones
+CALLS_PER_CHUNK = 70.0  # each time that rows join a block
+CALLS_PER_PAIR = 52.0  # of SMO
+VECTORS_PER_PAIR = 40.0  # vectors of length n that the choice of a pair reads: masks, gains, the largest of them
+CALLS_PER_JOIN = 67.0  # each time that regressors join a sparse model
+CALLS_PER_GAINS = 50.0  # each time that the gains of candidate regressors are computed
+
+CALLS_PER_FILL, FILL_BYTES = 8.0, 2**20  # calls for every so many bytes of kernel entries, which are filled in blocks
+STRIP_FACTOR = 2.0  # more calls, if the whole matrix is visited in strips that are used on both sides
 
 
-def cost(problem: Problem, cache: float, entries: float, flops: float, columns: int) -> Cost:
-    """`entries` and `flops` an iteration, `columns` of length n held beside the rows kept in `cache` gigabytes.
+def iteration_cost(problem: Problem, cache: float, entries: float, flops: float, columns: int) -> Cost:
+    """Cost of one iteration from its counts of kernel entries and flops.
 
-    What is kept spares a product with the whole matrix its entries, and symmetry half of the others; a block's are
-    counted as met for the first time. Calls are those of ITERATION and of filling what is fresh.
+    Parameters
+    ----------
+    problem : Problem
+        Training rows, for n, d and the number of bytes per number.
+    cache : float
+        Gigabytes of kernel rows that are kept.
+    entries : float
+        Kernel entries that the iteration reads. n^2 or more means a product with the whole matrix.
+    flops : float
+        Floating-point operations besides those for kernel entries.
+    columns : int
+        Vectors of length n that are held besides the kept rows.
+
+    Returns
+    -------
+    Cost
+        Kept rows save a product with the whole matrix their entries, and symmetry saves half of the others. The
+        entries of a block are counted as if none of them was kept.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     kept = min(cache * 1e9, 1.0 * s * n * n)
-    fresh = entries * (0.5 * (1.0 - kept / (s * n * n)) ** 2 if entries >= n * n else 1.0)
+    computed = entries * (0.5 * (1.0 - kept / (s * n * n)) ** 2 if entries >= n * n else 1.0)
     arrays = {
         "kept kernel rows": kept,
         "block columns": 1.0 * s * n * columns,
         "rows on their way": min(s * entries, 1.0 * BLOCK_BYTES),
         "alpha and gradient": 4.0 * s * n,
     }
-    moved = s * (entries + 2.0 * fresh + 6.0 * n)
-    calls = ITERATION + filling(s * fresh) * (STRIPS if entries >= n * n else 1.0)
-    each = ENTRY + 2.0 * d + (0.0 if entries >= n * n else KEPT)
-    return Cost(flops + fresh * each, moved, arrays, calls)
+    traffic = s * (entries + 2.0 * computed + 6.0 * n)
+    calls = CALLS_PER_ITERATION + fill_calls(s * computed) * (STRIP_FACTOR if entries >= n * n else 1.0)
+    per_entry = FLOPS_PER_ENTRY + 2.0 * d + (0.0 if entries >= n * n else FLOPS_PER_COPIED_ENTRY)
+    return Cost(flops + computed * per_entry, traffic, arrays, calls)
 
 
-def filling(fresh: float) -> float:
-    """Calls that fill in so many bytes of kernel entries."""
-    return FILL * (1.0 + fresh / FILL_BYTES)
+def fill_calls(size: float) -> float:
+    """Number of calls that compute kernel entries of this size in bytes."""
+    return CALLS_PER_FILL * (1.0 + size / FILL_BYTES)

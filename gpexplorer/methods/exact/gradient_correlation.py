@@ -1,11 +1,12 @@
-"""How alike the gradients of neighbouring rows move while a system is solved: why a block should not be of neighbours.
+"""Correlation of gradient entries between neighbouring rows: why a block should not consist of neighbours.
 
-corr(g_i, g_j) over iterations, for rows i drawn at random and their nearest j     Bo and Sminchisescu (2008), figure 1
+    corr(g_i, g_j) over iterations, for random rows i and their nearest rows j      Bo and Sminchisescu (2008), figure 1
+
+Two rows whose gradients rise and fall together promise nearly the same decrease of the objective, so that solving for
+both brings little more than solving for one.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,54 +16,94 @@ from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...problem import Problem, take
+from ..capabilities import Correlations
 
-STILL = 1e-9  # of the largest movement: below it a gradient was kept at nought, and moves by rounding alone
-
-
-class Correlations(NamedTuple):
-    """Coefficients between -1 and 1; a row whose gradient never moved is left out."""
-
-    near: Tensor  # [<= centres * neighbours] with the nearest rows
-    far: Tensor  # with as many rows drawn at random
+STILL = 1e-9  # share of the largest variation: below it an entry was kept at zero and varies by rounding alone
 
 
-def gradients(problem: Problem, theta: Tensor, alphas: Float[Tensor, "t n"], rows: Tensor) -> Float[Tensor, "t r"]:
-    """Entries of A alpha - y at these rows for every alpha: n kernel entries a row."""
+def gradient_entries(
+    problem: Problem, theta: Tensor, alphas: Float[Tensor, "t n"], rows: Tensor
+) -> Float[Tensor, "t r"]:
+    """Entries of the gradient A alpha - y at some rows, for several iterates.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and kernel.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    alphas : Tensor [t, n]
+        One iterate per row.
+    rows : Tensor [r]
+        Indices of the entries.
+
+    Returns
+    -------
+    Tensor [t, r]
+        The entries; n kernel entries per row index.
+    """
     train, s2, out = problem.train, noise_variance(theta), alphas.new_empty(len(alphas), len(rows))
     for block in row_blocks(len(rows), alphas.element_size() * len(train)):
-        at = rows[block]
-        K = problem.kernel(theta, take(train.X, at), train.X)  # [block, n]
-        out[:, block] = alphas @ K.T + s2 * alphas[:, at] - train.y[at]
+        index = rows[block]
+        K = problem.kernel(theta, take(train.X, index), train.X)  # [block, n]
+        out[:, block] = alphas @ K.T + s2 * alphas[:, index] - train.y[index]
     return out
 
 
-def nearest(problem: Problem, theta: Tensor, centres: Tensor, count: int) -> Tensor:
-    """The nearest rows [c, count] of each centre, itself left out: by distance, or by kernel where inputs have none."""
+def nearest_rows(problem: Problem, theta: Tensor, centres: Tensor, count: int) -> Tensor:
+    """Indices [c, count] of the rows nearest to each centre, by distance, or by kernel value if inputs are objects."""
     X = problem.train.X
     numeric = isinstance(X, Tensor)
     closeness = -torch.cdist(X[centres], X) if numeric else problem.kernel(theta, take(X, centres), X)
-    closeness[torch.arange(len(centres), device=centres.device), centres] = -torch.inf
+    closeness[torch.arange(len(centres), device=centres.device), centres] = -torch.inf  # not the centre itself
     return closeness.topk(count).indices
 
 
-def correlations(
+def gradient_correlations(
     problem: Problem, theta: Tensor, alphas: Float[Tensor, "t n"], centres: int = 100, neighbours: int = 50
 ) -> Correlations:
-    """Of gradients over the iterations given, for `centres` random rows. Needs two alphas that differ."""
+    """Correlations over iterations between the gradient of a row, of its neighbours, and of random rows.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and kernel.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    alphas : Tensor [t, n]
+        Iterates. With fewer than two there are no coefficients.
+    centres : int, default 100
+        Number of rows drawn at random.
+    neighbours : int, default 50
+        Number of nearest rows, and of random rows, per centre.
+
+    Returns
+    -------
+    Correlations
+        Pearson's coefficients for both kinds of pairs.
+
+    References
+    ----------
+    Bo and Sminchisescu (2008), section 2.3 and figure 1.
+    """
+    if len(alphas) < 2:
+        return Correlations(near=alphas.new_zeros(0), far=alphas.new_zeros(0), iterations=len(alphas))
     n, device = len(problem.train), problem.train.y.device
     random, count = generator(0, "correlations"), min(neighbours, n - 1)
     chosen = torch.randperm(n, generator=random)[:centres].to(device)
     far = torch.randint(n, (len(chosen), count), generator=random).to(device)
-    near = nearest(problem, theta, chosen, count)
-    every = torch.cat([chosen[:, None], near, far], 1)  # [c, 1 + 2 count]
-    needed, place = every.unique(return_inverse=True)
-    g = gradients(problem, theta, alphas, needed)
+    near = nearest_rows(problem, theta, chosen, count)
+    members = torch.cat([chosen[:, None], near, far], 1)  # [c, 1 + 2 count]
+    needed, place = members.unique(return_inverse=True)
+
+    g = gradient_entries(problem, theta, alphas, needed)  # [t, needed]
     g = g - g.mean(0)
     size = g.norm(dim=0)
     g = g / size.clamp_min(torch.finfo(g.dtype).tiny)
-    together = torch.einsum("tc,tck->ck", g[:, place[:, 0]], g[:, place[:, 1:]])
-    moves = (size[place] > STILL * float(size.max())) & (
-        (every != chosen[:, None]) | (torch.arange(every.shape[1], device=device) == 0)
-    )
-    known = moves[:, :1] & moves[:, 1:]
-    return Correlations(together[:, :count][known[:, :count]], together[:, count:][known[:, count:]])
+    coefficients = torch.einsum("tc,tck->ck", g[:, place[:, 0]], g[:, place[:, 1:]])  # [c, 2 count]
+
+    is_centre = torch.arange(members.shape[1], device=device) == 0
+    varies = (size[place] > STILL * float(size.max())) & ((members != chosen[:, None]) | is_centre)
+    valid = varies[:, :1] & varies[:, 1:]  # both rows vary, and a centre is not paired with itself
+    near_pairs, far_pairs = coefficients[:, :count][valid[:, :count]], coefficients[:, count:][valid[:, count:]]
+    return Correlations(near=near_pairs, far=far_pairs, iterations=len(alphas))

@@ -1,4 +1,4 @@
-"""Settings that some solvers share, one function each, so that every method declares its own."""
+"""Settings that several solvers share, one function each, so that every method declares its own parameters."""
 
 from __future__ import annotations
 
@@ -6,62 +6,76 @@ from typing import Any
 
 import param
 
+GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
+
 
 def block() -> Any:
-    """Rows of a block."""
+    """Number of rows in a block."""
     return param.Integer(
-        500, bounds=(1, None), softbounds=(10, 1000), doc="Rows solved for together each iteration, at block^3 flops."
+        500,
+        bounds=(1, None),
+        softbounds=(10, 1000),
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops.",
     )
 
 
 def conjugate(steps: int) -> Any:
-    """Steps before the present one that it goes along as well."""
+    """Number of previous steps that each step is combined with."""
     return param.Integer(
         steps,
         bounds=(0, None),
         softbounds=(0, 5),
-        doc="Last steps that a step goes along as well, as far as is best, 2 n numbers each; 0 is published.",
+        doc="Number of previous steps that each step is combined with, with the best coefficients. Each takes 2 n "
+        "numbers of memory and no kernel entries. 0 is the published method.",
     )
 
 
 def learn() -> Any:
-    """Whether hyperparameters move."""
+    """Whether hyperparameters are learned first."""
     return param.Boolean(
-        True, doc="Learn the hyperparameters by maximum likelihood on a random subset first; off keeps their start."
+        True,
+        doc="Learn the hyperparameters first, by maximum likelihood on a random subset. If off, they keep their "
+        "initial values.",
     )
 
 
 def subset() -> Any:
-    """Rows learned on."""
+    """Number of rows that hyperparameters are learned on."""
     return param.Integer(
         500,
         bounds=(2, None),
         softbounds=(100, 2000),
-        doc="Rows on which the hyperparameters are learned; the paper takes 2000, at subset^3 an evaluation.",
+        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. The paper "
+        "uses 2000.",
     )
 
 
 def evaluations() -> Any:
-    """Budget of the learning."""
+    """Number of likelihood evaluations for the hyperparameters."""
     return param.Integer(
-        25, bounds=(1, None), softbounds=(5, 100), doc="Evaluations of the likelihood spent on the hyperparameters."
+        25,
+        bounds=(1, None),
+        softbounds=(5, 100),
+        doc="Number of likelihood evaluations that are spent on the hyperparameters.",
     )
 
 
 def mixed() -> Any:
-    """Precision of the kernel columns."""
+    """Whether kernel columns are computed in float32."""
     return param.Boolean(
         False,
-        doc="Kernel columns in float32, at half the cost; gradients from scratch stay exact. Not where the signal's "
-        "variance is more than 10^4 times the noise's: rounding is then what a block solves for.",
+        doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
+        "Keep it off if the signal variance is more than 10^4 times the noise variance: rounding then dominates the "
+        "solution of a block.",
     )
 
 
 def refresh() -> Any:
-    """When the gradient is computed from scratch."""
+    """Number of iterations between gradients from scratch."""
     return param.Integer(
         0,
         bounds=(0, None),
         softbounds=(0, 200),
-        doc="Iterations after which the gradient is computed from scratch, n^2 / 2 entries; 0 only before stopping.",
+        doc="Number of iterations after which the gradient is computed from scratch, at n^2 / 2 kernel entries. "
+        "0 does so only before stopping.",
     )

@@ -1,13 +1,17 @@
-"""The linear system of exact GP regression, and the quadratic that solving it minimises.
+"""The linear system of exact GP regression, and the quadratic objective that its solution minimises.
 
-A = K + s2 I,   f(a) = a'A a / 2 - y'a,   g = A a - y,   so that f = (a'g - y'a) / 2        Bo and Sminchisescu, eq 3
+    A     = K + s2 I                               [n, n], never formed as a whole
+    f(a)  = a'A a / 2 - y'a                        the objective; its minimiser alpha solves A alpha = y        eq 3
+    g(a)  = A a - y                                the gradient, so that f(a) = (a'g - y'a) / 2 costs no product
 
-With mixed precision the columns that move a gradient are float32, and every gradient from scratch is not.
+Equation numbers are those of Bo and Sminchisescu (2008). Column i of K is row i, because K is symmetric: a block of
+kernel columns A_:B is kept as the rows A_B [b, n].
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,87 +21,153 @@ from ...linalg.kernel_columns import KernelColumns, Map
 from ...objectives import noise_variance
 from ...problem import Problem
 
+T = TypeVar("T")
+
 
 class System:
-    """A and y of one problem at one theta. Kernel columns are kept within `budget` bytes; `apply` maps products."""
+    """A and y of one problem at one theta, with a cache of kernel rows and a gradient that can be handed over.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and kernel.
+    theta : Tensor [p]
+        Log-hyperparameters, the last entry is the log noise standard deviation.
+    budget : float
+        Bytes of kernel rows that may be kept; 0 keeps none.
+    mixed : bool, default False
+        Whether kernel rows are computed and kept in float32. A gradient computed from scratch (`gradient`) always uses
+        the precision of the data.
+    apply : callable, default map
+        How independent pieces of a matrix product are computed, for example on the workers of a cluster.
+
+    Attributes
+    ----------
+    columns : KernelColumns
+        Kernel rows in the precision in which solvers update their gradients.
+    exact : KernelColumns
+        Kernel rows in the precision of the data; the same object as `columns` unless the precision is mixed.
+    diag : Tensor [n]
+        Diagonal of A.
+    """
 
     def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
-        self.y, self.s2 = problem.train.y, noise_variance(theta)
         kernel, X = problem.kernel, problem.train.X
-        self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None)
+        self.y, self.s2 = problem.train.y, noise_variance(theta)
+        self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None, apply)
         self.exact = self.columns
         if self.columns.theta.dtype != theta.dtype:
-            self.exact = KernelColumns(kernel, theta, X, 0.0)
-        self.columns.apply = self.exact.apply = apply
+            self.exact = KernelColumns(kernel, theta, X, 0.0, None, apply)
         self.diag = kernel.diag(theta, X) + self.s2  # [n]
-        self.made: dict[str, Any] = {}  # what a solver made once, for when it starts again from elsewhere
-        self._known: tuple[Tensor, Tensor] | None = None
-        self._space = self.columns.theta.new_empty(0, self.n)
+        self._built: dict[str, Any] = {}
+        self._carried: tuple[Tensor, Tensor] | None = None
+        self._workspace = self.columns.theta.new_empty(0, self.n)
 
     @property
     def n(self) -> int:
+        """Number of training rows."""
         return len(self.y)
 
     @property
     def mixed(self) -> bool:
-        """Whether columns are of a lower precision than the data."""
+        """Whether kernel rows have a lower precision than the data."""
         return self.exact is not self.columns
 
+    def once(self, name: str, build: Callable[[], T]) -> T:
+        """Return `build()`, called at most once per name: a preconditioner or partition survives a restart."""
+        if name not in self._built:
+            self._built[name] = build()
+        built: T = self._built[name]
+        return built
+
     def product(self, V: Tensor) -> Tensor:
-        """A V for V [n] or [n, k], in the precision of the columns: n^2 / 2 kernel entries where none are kept."""
+        """A V for V [n] or [n, k] in the precision of the columns; n^2 / 2 kernel entries if none are kept."""
         return self.columns.product(V).add_(V, alpha=self.s2)
 
     def rows(self, index: Tensor, out: Tensor | None = None) -> Tensor:
-        """A[index] [c, n], in the precision of the columns; into `out` where it is given."""
-        K = self.columns(index, out)
-        K[torch.arange(len(index), device=index.device), index] += self.s2
-        return K
+        """A[index] [c, n] in the precision of the columns, written into `out` if it is given."""
+        A_rows = self.columns(index, out)
+        A_rows[torch.arange(len(index), device=index.device), index] += self.s2
+        return A_rows
 
-    def lent(self, index: Tensor) -> Tensor:
-        """A[index] [c, n] in a workspace that the next call writes over: no page of it is new twice."""
-        if len(self._space) < len(index):
-            self._space = self._space.new_empty(len(index), self.n)
-        return self.rows(index, self._space[: len(index)])
+    def rows_in_workspace(self, index: Tensor) -> Tensor:
+        """A[index] [c, n] in a buffer that the next call overwrites, which saves the page faults of a new buffer."""
+        if len(self._workspace) < len(index):
+            self._workspace = self._workspace.new_empty(len(index), self.n)
+        return self.rows(index, self._workspace[: len(index)])
 
     def gradient(self, alpha: Tensor) -> Tensor:
-        """g [n] from scratch, for alpha [n, k] that of each column; once what `carry` gave, where alpha is that one."""
-        known, self._known = self._known, None
-        if known is not None and torch.equal(known[0], alpha):
-            return known[1]
+        """Gradient A alpha - y from scratch, in the precision of the data.
+
+        Parameters
+        ----------
+        alpha : Tensor [n] or [n, k]
+            One iterate, or one per column.
+
+        Returns
+        -------
+        Tensor
+            The gradient, of the shape of `alpha`. If `carry_gradient` was called with this alpha, its gradient is
+            returned once instead of being computed.
+        """
+        carried, self._carried = self._carried, None
+        if carried is not None and torch.equal(carried[0], alpha):
+            return carried[1]
         y = self.y if alpha.ndim == 1 else self.y[:, None]
         if not bool(alpha.any()):
             return (-y).expand_as(alpha).clone()
         return self.exact.product(alpha).add_(alpha, alpha=self.s2).sub_(y)
 
-    def carry(self, alpha: Tensor, g: Tensor) -> None:
-        """The gradient that the next call answers with if it asks for this alpha."""
-        self._known = (alpha.clone(), g.clone())
+    def carry_gradient(self, alpha: Tensor, gradient: Tensor) -> None:
+        """Let the next call of `gradient` return this gradient if it asks for this alpha."""
+        self._carried = (alpha.clone(), gradient.clone())
 
-    def value(self, alpha: Tensor, g: Tensor) -> float:
-        """f, from alpha and its gradient: no product."""
-        return 0.5 * float(alpha @ (g - self.y))
+    def value(self, alpha: Tensor, gradient: Tensor) -> float:
+        """Objective f(alpha) from alpha [n] and its gradient [n]: one dot product, no kernel entry."""
+        return 0.5 * float(alpha @ (gradient - self.y))
 
 
-class Move(NamedTuple):
-    """One iteration of a solver."""
+class Iteration(NamedTuple):
+    """The result of one iteration of a solver."""
 
     alpha: Tensor  # [n]
-    gradient: Tensor  # [n] A alpha - y, carried along
-    memory: tuple[Tensor, ...] = ()  # what the solver needs beside alpha to go on
-    active: Tensor | None = None  # int64 rows that this iteration moved; None is all
-    gains: Tensor | None = None  # by how much each of them alone would have lowered f when it was chosen
+    gradient: Tensor  # [n] A alpha - y, as the solver updated it
+    memory: tuple[Tensor, ...] = ()  # what the solver needs besides alpha in order to continue
+    active: Tensor | None = None  # int64 rows of alpha that changed; None means all
+    gains: Tensor | None = None  # decrease of f that each active row alone promised when it was chosen
 
 
-def moved(g: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
-    """g + A_B' step [n], the product in the precision of A_B [b, n]."""
-    if A_B.dtype == g.dtype:
-        return torch.addmv(g, A_B.T, step)
-    return g + (A_B.T @ step.to(A_B.dtype)).to(g.dtype)
+def updated_gradient(gradient: Tensor, A_B: Tensor, step: Tensor) -> Tensor:
+    """gradient + A_:B step [n], with the product in the precision of the block A_B [b, n]."""
+    if A_B.dtype == gradient.dtype:
+        return torch.addmv(gradient, A_B.T, step)
+    return gradient + (A_B.T @ step.to(A_B.dtype)).to(gradient.dtype)
 
 
-def solved(system: System, rows: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """The exact step [b] for a block, and the gradient [n] after it: n b kernel entries, b^3 / 3 flops."""
-    A_B = system.lent(rows)  # [b, n]
-    L = cholesky(A_B.index_select(1, rows).to(g.dtype), "A_BB [block]").L
-    step = torch.cholesky_solve(-g[rows][:, None], L)[:, 0]
-    return step, moved(g, A_B, step)
+def solve_block(system: System, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Minimise f exactly over one block of coefficients: A_BB t = -g_B, then g <- g + A_:B t.
+
+    Parameters
+    ----------
+    system : System
+        The linear system.
+    rows : Tensor [b]
+        Indices of the block.
+    gradient : Tensor [n]
+        Gradient at the current alpha.
+
+    Returns
+    -------
+    step : Tensor [b]
+        What to add to alpha at `rows`.
+    gradient : Tensor [n]
+        Gradient after that step.
+
+    Notes
+    -----
+    n b kernel entries, b^3 / 3 flops for the factor, 2 n b for the update.
+    """
+    A_B = system.rows_in_workspace(rows)  # [b, n]
+    L = cholesky(A_B.index_select(1, rows).to(gradient.dtype), "A_BB [block]").L  # [b, b]
+    step = torch.cholesky_solve(-gradient[rows][:, None], L)[:, 0]
+    return step, updated_gradient(gradient, A_B, step)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpexplorer.linalg import conjugate_gradients
-from gpexplorer.methods.exact.krylov.conjugate import Point, conjugated
+from gpexplorer.methods.exact.subspace import Point, combine_steps
 from gpexplorer.problem import Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
@@ -25,7 +25,7 @@ def test_steps_down_the_gradient_with_one_kept_are_conjugate_gradients(shift: fl
         down = 0.01 * at.gradient
         to = Point(at.alpha - down, at.gradient - A @ down)
 
-        at, memory = conjugated(at, to, memory, 1, k)
+        at, memory = combine_steps(at, to, memory, 1, k)
 
         torch.testing.assert_close(at.alpha, theirs.x, rtol=1e-6, atol=1e-7)
 
@@ -81,7 +81,7 @@ def test_the_same_step_twice_does_no_harm():
     t = torch.tensor([-0.5, 0.0, 0.0], dtype=torch.float64)
     to = Point(at.alpha + t, at.gradient + t)
 
-    found, _ = conjugated(at, to, (t.clone(), t.clone()), 1, 1)
+    found, _ = combine_steps(at, to, (t.clone(), t.clone()), 1, 1)
 
     torch.testing.assert_close(found.alpha, torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
     torch.testing.assert_close(found.gradient, torch.zeros(3, dtype=torch.float64))

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.linalg.kernel_columns import KernelColumns
-from gpexplorer.methods.exact.block import Block, Coarse
-from gpexplorer.methods.exact.posteriors import by_cg, exact_posterior
+from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.posteriors import exact_posterior, explained_by_cg
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
@@ -29,7 +29,7 @@ ITERATIVE = ["gbcd", "cg", "pcg", "bcd-cyclic", "block-nystrom", AP]
 def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
     task = wavy(shift)
     A, solver = system(task), System(task, task.theta, 0.0)
-    coarse = Coarse(solver, 3, seed=0)
+    coarse = CoarseRows(solver, 3, seed=0)
     free = torch.tensor([row for row in (9, 12, 55, 60, 2, 3, 40, 71) if row not in coarse.rows])
     both = torch.cat([coarse.rows, free[:5]])
     g = solver.gradient(torch.linspace(-1.0, 1.0, 80, dtype=torch.float64))
@@ -37,10 +37,10 @@ def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
     for new in (both[3:5], both[5:6], both[6:]):
         block.join(new)
 
-    reach = block.reach()
-    step, after = block.step(reach), block.gradient(reach)
+    minimiser = block.minimiser()
+    step, after = block.step(minimiser), block.gradient(minimiser)
 
-    torch.testing.assert_close(block.gradient(reach, torch.tensor([5, 70])), after[[5, 70]])
+    torch.testing.assert_close(block.gradient(minimiser, torch.tensor([5, 70])), after[[5, 70]])
     torch.testing.assert_close(step, -torch.linalg.solve(A[both][:, both], g[both]), rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(after, g + A[:, both] @ step)
     assert float(after[both].abs().max()) < 1e-11
@@ -147,9 +147,9 @@ def test_variances_by_cg_are_choleskys_and_an_early_stop_is_an_upper_bound(shift
     k = task.kernel(task.theta, task.train.X, X)
     exact = (k * torch.linalg.solve(system(task), k)).sum(0)
 
-    torch.testing.assert_close(by_cg(task, task.theta, 0, 1e-6)(X), exact, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(explained_by_cg(task, task.theta, 0, 1e-6)(X), exact, rtol=1e-9, atol=1e-11)
     for tolerance in (0.3, 0.03):
-        loose = by_cg(task, task.theta, 0, tolerance)(X)
+        loose = explained_by_cg(task, task.theta, 0, tolerance)(X)
         assert bool((loose <= exact + 1e-10).all())
         assert float((exact - loose).max()) <= 10 * tolerance**2
 

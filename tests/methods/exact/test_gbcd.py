@@ -12,7 +12,7 @@ from gpexplorer.linalg import conjugate_gradients, preconditioners
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.exact.gbcd import GBCD
-from gpexplorer.methods.exact.system import System, solved
+from gpexplorer.methods.exact.system import System, solve_block
 from gpexplorer.objectives import evidence
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
@@ -165,7 +165,7 @@ def test_the_exact_step_of_a_block_leaves_no_gradient_in_it(shift: float):
     system, rows = System(task, task.theta, 0.0), torch.tensor([4, 1, 70])
     g = system.gradient(torch.ones(80, dtype=torch.float64))
 
-    step, after = solved(system, rows, g)
+    step, after = solve_block(system, rows, g)
 
     assert float(after[rows].abs().max()) < 1e-12
     torch.testing.assert_close(after, g + dense(task)[:, rows] @ step)

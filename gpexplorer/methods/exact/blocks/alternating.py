@@ -1,10 +1,11 @@
-"""Alternating projections: a fixed partition into blocks whose factors are made once, the worst block solved next.
+"""Alternating projections: a fixed partition into blocks whose factors are computed once.
 
-    k = argmax |g_Bk|,   a_B -= A_BB^-1 g_B,   g -= A_:B A_BB^-1 g_B        Wu, Wenger, Jones, Pleiss, Gardner, alg. 1
+    k = argmax |g_Bk|,   alpha_Bk -= A_BB^-1 g_Bk,   g -= A_:Bk A_BB^-1 g_Bk
 
-Solving for a block projects the error onto what that block cannot see, orthogonally in the norm of A. They keep every
-factor, n b numbers; here those met first are kept while a budget lasts, and the others are made again. They do
-not go along earlier steps once more (`conjugate`), which makes up for what a block undoes of the others.
+Wu, Wenger, Jones, Pleiss and Gardner (2024), algorithm 1. Solving for a block projects the error orthogonally, in the
+norm of A, onto what that block cannot change. The paper keeps the factors of all blocks, n b numbers; here factors are
+kept while a memory budget lasts, and the others are computed again. The option `conjugate`, which combines a step with
+the previous ones, is not in the paper.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from ....linalg.cholesky import cholesky
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
-from ..costs import cost
-from ..krylov.conjugate import Point, conjugated
-from ..loop import GIGABYTE, State
+from ..costs import iteration_cost
 from ..solver import Solver
-from ..system import Move, System, moved
+from ..state import State
+from ..subspace import Point, combine_steps
+from ..system import Iteration, System, updated_gradient
 
 
 class AlternatingProjections(Solver):
-    """The exact GP, solved by the blocks of a fixed partition, that of the largest gradient next."""
+    """The exact GP, solved by blocks of a fixed random partition; the block with the largest gradient is next.
+
+    References
+    ----------
+    Wu, Wenger, Jones, Pleiss and Gardner (2024). Large-scale Gaussian processes via alternating projection. AISTATS,
+    algorithm 1.
+    """
 
     key: ClassVar[str] = "alternating-projections"
     title: ClassVar[str] = "Alternating projections"
@@ -43,58 +50,68 @@ class AlternatingProjections(Solver):
         0.5,
         bounds=(0.0, None),
         softbounds=(0.0, 4.0),
-        doc="Gigabytes for factors of blocks, n block numbers in all; beyond it they are made again, 0 keeps none.",
+        doc="Gigabytes for the factors of blocks, n block numbers in all. Factors that do not fit are computed again; "
+        "0 keeps none.",
     )
     conjugate = settings.conjugate(0)
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def moves(self, system: System, state: State) -> Iterator[Move]:
-        """The partition and its factors outlive a refresh: they depend on theta alone."""
-        at, memory, turn = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
-        if "blocks" not in system.made:
-            order = torch.randperm(system.n, generator=generator(self.seed, "partition")).to(system.y.device)
-            system.made |= {"blocks": order.split(self.block), "factors": Factors(self.factors * GIGABYTE)}
-        blocks, factors = system.made["blocks"], system.made["factors"]
+    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+        """One block per iteration. The partition and its factors depend on theta alone and survive a refresh."""
+        current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
+        blocks = system.once("partition", lambda: self._partition(system))
+        factors = system.once("factors", lambda: Factors(self.factors * settings.GIGABYTE))
         while True:
-            worst = int(torch.stack([at.gradient[rows].norm() for rows in blocks]).argmax())
-            rows, g = blocks[worst], at.gradient
-            A_B = system.lent(rows)  # [b, n]
+            worst = int(torch.stack([current.gradient[rows].norm() for rows in blocks]).argmax())
+            rows, g = blocks[worst], current.gradient
+            A_B = system.rows_in_workspace(rows)  # [b, n]
             step = torch.cholesky_solve(-g[rows][:, None], factors(worst, A_B, rows, g.dtype))[:, 0]
 
-            to = Point(at.alpha.index_add(0, rows, step), moved(g, A_B, step))
-            at, memory = conjugated(at, to, memory, self.conjugate, turn)
-            turn += 1
-            yield Move(at.alpha, at.gradient, memory, rows)
+            after = Point(current.alpha.index_add(0, rows, step), updated_gradient(g, A_B, step))
+            current, memory = combine_steps(current, after, memory, self.conjugate, iteration)
+            iteration += 1
+            yield Iteration(current.alpha, current.gradient, memory, rows)
+
+    def _partition(self, system: System) -> tuple[Tensor, ...]:
+        """All rows in random order, cut into blocks."""
+        order = torch.randperm(system.n, generator=generator(self.seed, "partition")).to(system.y.device)
+        return tuple(order.split(self.block))
 
     def cost(self, problem: Problem) -> Cost:
-        """Of a step whose block is met again."""
+        """Cost of an iteration whose block was solved for before."""
         n, s = len(problem.train), problem.train.y.element_size()
         b = min(self.block, n)
-        kept = min(self.factors * GIGABYTE, 1.0 * s * n * b)
-        made = b**3 / 3.0 * (1.0 - kept / (s * n * b))
-        found = cost(
+        kept = min(self.factors * settings.GIGABYTE, 1.0 * s * n * b)
+        factor = b**3 / 3.0 * (1.0 - kept / (s * n * b))
+        total = iteration_cost(
             problem,
             self.cache,
             entries=1.0 * n * b,
-            flops=made + 2.0 * n * b + 2.0 * b * b,
+            flops=factor + 2.0 * n * b + 2.0 * b * b,
             columns=b + 2 * self.conjugate,
         )
-        return found.plus(**{"factors of blocks": kept})
+        return total.plus(**{"factors of blocks": kept})
 
 
 class Factors:
-    """Cholesky factors of A_BB by the place of B in a partition: b^3 / 3 flops each, at most `budget` bytes kept."""
+    """Cholesky factors of the blocks A_BB of a partition, kept while they fit.
+
+    Parameters
+    ----------
+    budget : float
+        Most bytes of factors that are kept.
+    """
 
     def __init__(self, budget: float) -> None:
-        self.left, self.kept = budget, dict[int, Tensor]()
+        self.room, self.kept = budget, dict[int, Tensor]()
 
     def __call__(self, place: int, A_B: Tensor, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """L [b, b] in `dtype`, from the rows A_B [b, n] of the block where it is not kept."""
+        """Factor L [b, b] of block number `place`, from its rows A_B [b, n] if it is not kept; b^3 / 3 flops then."""
         if place in self.kept:
             return self.kept[place]
         L = cholesky(A_B.index_select(1, rows).to(dtype), "A_BB [block of the partition]").L
-        if L.nbytes <= self.left:
+        if L.nbytes <= self.room:
             self.kept[place] = L
-            self.left -= L.nbytes
+            self.room -= L.nbytes
         return L

@@ -1,19 +1,19 @@
-"""Sampled blocks behind a sketch, with momentum: a greedy choice costs time, and chance costs none.
+"""Random blocks with a sketched inverse and momentum (ASkotch).
 
     draw B,  M = Khat_BB + rho I,  d = M^-1 g_B(z) / lambda_1(M^-1 A_BB)      Khat of rank r, rho = s2 + lambda_r(Khat)
     x <- z - d,   v <- beta v + (1 - beta) z - gamma d,   z <- a v + (1 - a) x
     beta = 1 - sqrt(mu / nu),  gamma = 1 / sqrt(mu nu),  a = 1 / (1 + gamma nu),   mu = s2 / k_ii,  nu = n / b
 
-Rathore, Frangella, Yang, Derezinski and Udell (2025), ASkotch. They compute g_B(z) from the rows of B; here those rows
-move a carried gradient instead, at the same cost, since x, v and z differ from what they were by multiples of one d.
-With it the objective is known, and momentum is dropped where it would rise: nu and mu are guesses.
+Rathore, Frangella, Yang, Derezinski and Udell (2025), ASkotch. They compute g_B(z) from the rows of B. Here those rows
+update a carried gradient instead, at the same cost, because x, v and z change by multiples of one d. The objective is
+therefore available at every step, and momentum is dropped for a step that would raise it: nu and mu are estimates.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import param
 import torch
@@ -24,14 +24,28 @@ from ....linalg.preconditioners import largest_eigenvalue, sketched_root, woodbu
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
-from ..costs import SKETCH, cost
-from ..loop import State
+from ..costs import CALLS_PER_SKETCH, iteration_cost
 from ..solver import Solver
-from ..system import Move, System, moved
+from ..state import State
+from ..system import Iteration, System, updated_gradient
+
+
+class Momentum(NamedTuple):
+    """Coefficients of the accelerated iteration."""
+
+    beta: float
+    gamma: float
+    a: float  # 0 means no momentum: z = x, and v is not used
 
 
 class SampledBlocks(Solver):
-    """The exact GP, solved by random blocks of which only a sketch is inverted, with momentum."""
+    """The exact GP, solved by random blocks of which a sketch is inverted, with momentum.
+
+    References
+    ----------
+    Rathore, Frangella, Yang, Derezinski and Udell (2025). Have ASkotch: a neat solution for large-scale kernel ridge
+    regression. JMLR.
+    """
 
     key: ClassVar[str] = "block-nystrom"
     title: ClassVar[str] = "Sampled blocks, Nyström and momentum"
@@ -46,53 +60,53 @@ class SampledBlocks(Solver):
         100,
         bounds=(0, None),
         softbounds=(0, 500),
-        doc="Rank of the sketch that stands for a block; 0 inverts the block itself, at block^3 / 3 flops.",
+        doc="Rank of the sketch that replaces a block. 0 inverts the block itself, at block^3 / 3 flops.",
     )
-    momentum = param.Boolean(True, doc="Accelerate: the answer is moved on from a point ahead of it.")
+    momentum = param.Boolean(True, doc="Accelerate with momentum: each step starts from an extrapolated point.")
     mixed = settings.mixed()
     refresh = settings.refresh()
 
-    def moves(self, system: System, state: State) -> Iterator[Move]:
-        """Columns of `at` are x and v, those of `slope` their gradients; z is a mixture of the two."""
-        b, beta, gamma, a = self._pace(system)
-        at = torch.stack([state.alpha, *(state.memory or (state.alpha,))], 1)  # [n, 2]
-        slope, zero = system.gradient(at), torch.zeros_like(state.alpha)
-        value, iteration = system.value(at[:, 0], slope[:, 0]), state.position
+    def iterations(self, system: System, state: State) -> Iterator[Iteration]:
+        """One random block per iteration; the columns of `points` are x and v, those of `gradients` belong to them."""
+        b = min(self.block, system.n)
+        beta, gamma, a = self._momentum(system, b)
+        points = torch.stack([state.alpha, *(state.memory or (state.alpha,))], 1)  # [n, 2]
+        gradients, zero = system.gradient(points), torch.zeros_like(state.alpha)
+        value, iteration = system.value(points[:, 0], gradients[:, 0]), state.position
         while True:
             order = torch.randperm(system.n, generator=generator(self.seed, "block", iteration))
-            rows = order[:b].to(at.device)
-            A_B = system.lent(rows)  # [b, n]
-            direction = self._direction(system, A_B.index_select(1, rows).to(at.dtype), iteration)
+            rows = order[:b].to(points.device)
+            A_B = system.rows_in_workspace(rows)  # [b, n]
+            direction = self._direction(system, A_B.index_select(1, rows).to(points.dtype), iteration)
 
-            for ahead in (a, 0.0):  # a rise is not taken: once more from x itself, where it cannot rise
-                mix = at.new_tensor([1.0 - ahead, ahead])
-                z, g = at @ mix, slope @ mix
+            for share in (a, 0.0):  # if the objective would rise, repeat from x itself, where it cannot
+                weights = points.new_tensor([1.0 - share, share])
+                z, g = points @ weights, gradients @ weights
                 d = direction(g[rows])
-                Ad = moved(zero, A_B, d)
+                Ad = updated_gradient(zero, A_B, d)
                 x = z.index_add(0, rows, d, alpha=-1.0)
-                now = system.value(x, g - Ad)
-                if now <= value:
+                new_value = system.value(x, g - Ad)
+                if new_value <= value:
                     break
 
-            v, g_v = (beta * ends[:, 1] + (1.0 - beta) * mid for ends, mid in ((at, z), (slope, g)))
-            rested = ahead != a
-            at = torch.stack([x, x if rested else v.index_add(0, rows, d, alpha=-gamma)], 1)
-            slope = torch.stack([g - Ad, g - Ad if rested else g_v - gamma * Ad], 1)
-            value, iteration = now, iteration + 1
-            yield Move(at[:, 0], slope[:, 0], (at[:, 1],), rows)
+            v, g_v = (beta * pair[:, 1] + (1.0 - beta) * mid for pair, mid in ((points, z), (gradients, g)))
+            restarted = share != a
+            points = torch.stack([x, x if restarted else v.index_add(0, rows, d, alpha=-gamma)], 1)
+            gradients = torch.stack([g - Ad, g - Ad if restarted else g_v - gamma * Ad], 1)
+            value, iteration = new_value, iteration + 1
+            yield Iteration(points[:, 0], gradients[:, 0], (points[:, 1],), rows)
 
-    def _pace(self, system: System) -> tuple[int, float, float, float]:
-        """Rows of a block; beta, gamma and a. Without momentum z is x: a is 0 and v is not used."""
-        b = min(self.block, system.n)
+    def _momentum(self, system: System, b: int) -> Momentum:
+        """beta, gamma and a from estimates of mu and nu."""
         if not self.momentum:
-            return b, 1.0, 0.0, 0.0
+            return Momentum(1.0, 0.0, 0.0)
         nu = system.n / b
         mu = min(system.s2 / float(system.diag.mean()), 1.0 / nu)
         gamma = 1.0 / math.sqrt(mu * nu)
-        return b, 1.0 - math.sqrt(mu / nu), gamma, 1.0 / (1.0 + gamma * nu)
+        return Momentum(1.0 - math.sqrt(mu / nu), gamma, 1.0 / (1.0 + gamma * nu))
 
     def _direction(self, system: System, A_BB: Tensor, iteration: int) -> Callable[[Tensor], Tensor]:
-        """From g_B to d [b], by the block itself or by its sketch, with a step that the block bears."""
+        """The map g_B -> d [b], by the block itself or by its sketch with the largest admissible step size."""
         b = len(A_BB)
         if not 0 < self.rank < b:
             L = cholesky(A_BB, "A_BB [block]").L
@@ -101,15 +115,18 @@ class SampledBlocks(Solver):
         drawn = drawn.to(A_BB)
         K_BB = A_BB.clone()
         K_BB.diagonal().sub_(system.s2)
-        root = sketched_root(K_BB, drawn[:, 1:])
-        least = float(torch.linalg.eigvalsh(root.T @ root)[0])
-        apply = woodbury(root, system.s2 + max(least, 0.0))
-        pace = max(largest_eigenvalue(A_BB, apply, drawn[:, 0]), 1.0)
-        return lambda g: apply(g) / pace
+        root = sketched_root(K_BB, drawn[:, 1:])  # [b, r], Khat = root root'
+        smallest = float(torch.linalg.eigvalsh(root.T @ root)[0])  # lambda_r
+        apply = woodbury(root, system.s2 + max(smallest, 0.0))  # M^-1
+        scale = max(largest_eigenvalue(A_BB, apply, drawn[:, 0]), 1.0)
+        return lambda g: apply(g) / scale
 
     def cost(self, problem: Problem) -> Cost:
+        """Cost of one block and its sketch."""
         n = len(problem.train)
         b = min(self.block, n)
-        inverted = b**3 / 3.0 if not 0 < self.rank < b else 2.0 * b * b * (self.rank + 12.0) + 4.0 * b * self.rank**2
-        found = cost(problem, self.cache, entries=1.0 * n * b, flops=inverted + 2.0 * n * b + 12.0 * n, columns=b + 6)
-        return found.plus(calls=SKETCH if 0 < self.rank < b else 0.0)
+        inverse = b**3 / 3.0 if not 0 < self.rank < b else 2.0 * b * b * (self.rank + 12.0) + 4.0 * b * self.rank**2
+        total = iteration_cost(
+            problem, self.cache, entries=1.0 * n * b, flops=inverse + 2.0 * n * b + 12.0 * n, columns=b + 6
+        )
+        return total.plus(calls=CALLS_PER_SKETCH if 0 < self.rank < b else 0.0)

@@ -1,1 +1,1 @@
-"""Sparse approximations that regress on a subset of kernel columns."""
+"""Sparse baselines: f is a sum over few rows, and its weights are fitted to all rows."""

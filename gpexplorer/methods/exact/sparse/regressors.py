@@ -1,23 +1,31 @@
-"""Sparse rivals that write f as a sum over a few rows and still fit every row: the set grows, a few rows a step.
+"""Sparse models whose regressors are training rows: a random subset, or the best of a random pool (matching pursuit).
 
-f = K_nm a,   E = |y - f|^2 / 2 + s2 a'K_mm a / 2                       least squares with the GP's own prior
-V = L_mm^-1 K_mn,   A = V V' + s2 I,   u = L_A^-1 V y                   so that min E = (y'y - u'u) / 2
-E falls by (k_i'(y - f) - s2 f_i)^2 / (2 (|k_i|^2 + s2 k_ii))           when row i alone joins, Keerthi and Chu
+    f(x) = k(x, Z) a,   a = argmin |y - K_nm a|^2 / 2 + s2 a'K_mm a / 2           Z = X[inducing], see `growing_fit`
+
+theta is learned first, on a random subset. Then a few rows become regressors at every step, until there are
+`num_regressors`. Subclasses of `SparseModel` choose the rows.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from abc import abstractmethod
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple
 
+import param
 import torch
 from torch import Tensor
 
-from ....linalg.blocks import row_blocks
-from ....linalg.cholesky import cholesky
-from ....objectives import noise_variance
-from ....problem import Channel, Cost, Problem, channel, take
-from ..costs import ENTRY, GAINS, REGRESSORS, filling
+from ....linalg.randomness import generator
+from ....objectives import nystrom
+from ....posteriors import nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from ...base import Method, Steps
+from ...fixed_subset import learn_on_subset
+from .. import settings
+from ..costs import CALLS_PER_GAINS, CALLS_PER_JOIN, FLOPS_PER_ENTRY, fill_calls
+from .growing_fit import GrowingFit
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "penalised squares E", monotone=True),
@@ -27,90 +35,179 @@ CHANNELS: tuple[Channel, ...] = (
 
 
 class State(NamedTuple):
-    """The rows that f is written in, in the order in which they came."""
+    """All that the rest of a run depends on."""
 
     step: int
-    phase: str  # "learn" | "grow": what the step was part of
+    phase: str  # what the step was part of: "learn" (hyperparameters) or "grow" (regressors)
     position: int  # steps done in this phase
     theta: Tensor  # [p]
-    inducing: Tensor  # int64 [m]
+    inducing: Tensor  # int64 [m] the regressors, in the order in which they joined
 
 
 class Info(NamedTuple):
-    """What a step reports. Channels are nan where they do not apply."""
+    """What a step reports. Channels that do not apply are nan."""
 
     phase: str
-    objective: float = math.nan
-    evidence: float = math.nan
-    jitter: float = math.nan
-    active: Tensor = torch.zeros(0, dtype=torch.int64)
+    objective: float = math.nan  # E at its minimum over the weights
+    evidence: float = math.nan  # negative log marginal likelihood on the subset, while theta is learned
+    jitter: float = math.nan  # largest jitter on K_mm
+    active: Tensor = torch.zeros(0, dtype=torch.int64)  # the rows that joined
 
 
-class Fit:
-    """The fit of a growing set of at most `most` rows: n m numbers, n m c flops for c more."""
-
-    def __init__(self, problem: Problem, theta: Tensor, most: int) -> None:
-        self.kernel, self.theta, self.train = problem.kernel, theta, problem.train
-        self.s2, self.m, self.jitter = noise_variance(theta), 0, 0.0
-        y, most = problem.train.y, min(most, len(problem.train))
-        self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
-        self.V, self.f = y.new_empty(most, len(y)), torch.zeros_like(y)
-        self.L_mm, self.L_A, self.u = y.new_zeros(most, most), y.new_zeros(most, most), y.new_zeros(most)
-        self.diag = problem.kernel.diag(theta, problem.train.X)  # [n]
-        self.left = self.diag.clone()  # [n] prior variance that the rows chosen do not explain
-
-    def columns(self, rows: Tensor) -> Tensor:
-        """K[rows] [c, n]."""
-        return self.kernel(self.theta, take(self.train.X, rows), self.train.X)
-
-    def join(self, new: Tensor) -> None:
-        """Take these rows in: the factors of K_mm and A grow by a border, and f is that of the larger set."""
-        m, to = self.m, self.m + len(new)
-        V = self.V[:m]
-        K = self.columns(new)  # [c, n]
-        l = V[:, new].T  # noqa: E741 - [c, m], the border of L_mm
-        L, jitter = cholesky(K.index_select(1, new) - l @ l.T, "K_mm of the regressors [border]", largest=1e-2)
-        self.L_mm[m:to, :m], self.L_mm[m:to, m:to] = l, L
-        self.V[m:to] = torch.linalg.solve_triangular(L, K.addmm_(l, V, alpha=-1.0), upper=False)
-
-        V_new, y = self.V[m:to], self.train.y
-        b = torch.linalg.solve_triangular(self.L_A[:m, :m], V @ V_new.T, upper=False).T  # [c, m]
-        inner = V_new @ V_new.T - b @ b.T
-        inner.diagonal().add_(self.s2)
-        self.L_A[m:to, :m], self.L_A[m:to, m:to] = b, cholesky(inner, "V V' + s2 I [border]").L
-        right = (V_new @ y - b @ self.u[:m])[:, None]
-        self.u[m:to] = torch.linalg.solve_triangular(self.L_A[m:to, m:to], right, upper=False)[:, 0]
-
-        self.m, self.rows, self.jitter = to, torch.cat([self.rows, new]), max(self.jitter, jitter)
-        weights = torch.linalg.solve_triangular(self.L_A[:to, :to].T, self.u[:to, None], upper=True)[:, 0]
-        self.f = self.V[:to].T @ weights
-        self.left = (self.left - V_new.square().sum(0)).clamp_min_(0.0)
-        self.left[new] = 0.0
-
-    @property
-    def value(self) -> float:
-        """E at its least over this set."""
-        return 0.5 * (float(self.train.y @ self.train.y) - float(self.u[: self.m].square().sum()))
-
-    def gains(self, rows: Tensor) -> Tensor:
-        """The fall of E [c] that each row alone would bring; -inf where it adds nothing. n kernel entries a row."""
-        residual, gain = self.train.y - self.f, self.f.new_empty(len(rows))
-        for block in row_blocks(len(rows), self.f.element_size() * len(self.f)):
-            at = rows[block]
-            K = self.columns(at)
-            slope = K @ residual - self.s2 * self.f[at]
-            gain[block] = slope.square() / (2.0 * (K.square().sum(1) + self.s2 * self.diag[at]))
-        floor = 1e2 * torch.finfo(gain.dtype).eps * float(self.diag.max())
-        return gain.masked_fill(self.left[rows] <= floor, -torch.inf)
+SparseState, SparseInfo = State, Info  # inside the class below, State and Info are its attributes
 
 
-def regressors_cost(problem: Problem, most: int, growth: int, chunk: int, candidates: int) -> Cost:
-    """One step, half way: `growth` rows join in turns of `chunk`, each after `candidates` kernel rows are looked at."""
-    n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-    m, c = min(most, n), min(growth, most, n)
-    turns = max(1.0, c / min(chunk, c))
-    entries = 1.0 * n * (c + candidates * turns)
-    flops = 2.0 * n * m * c + turns * n * m + entries * (ENTRY + 2.0 * d + 4.0)
-    arrays = {"V [m, n]": 1.0 * s * n * m, "m x m factors": 2.0 * s * m * m, "vectors": 6.0 * s * n}
-    calls = turns * (REGRESSORS + (GAINS if candidates else 0.0)) + filling(s * entries)
-    return Cost(flops, s * (2.0 * entries + turns * n * m * 1.5), arrays, calls)
+class SparseModel(Method):
+    """Base class of models with few regressors; a subclass chooses the rows that join (`choose`).
+
+    Notes
+    -----
+    A step adds `growth` rows, in chunks; the fit is updated after each chunk. Memory: num_regressors numbers per row.
+    """
+
+    family: ClassVar[str] = "exact"
+    State: ClassVar[type] = SparseState
+    Info: ClassVar[type] = SparseInfo
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    num_regressors = param.Integer(
+        500,
+        bounds=(1, None),
+        softbounds=(50, 2000),
+        doc="Number of rows that become regressors. The paper uses 2000. Each takes n numbers of memory.",
+    )
+    growth = param.Integer(50, bounds=(1, None), softbounds=(1, 200), doc="Number of rows that join in one step.")
+    chunk: Any  # number of rows that join before the fit is updated, a setting of each subclass
+    learn = settings.learn()
+    subset = settings.subset()
+    evaluations = settings.evaluations()
+
+    @abstractmethod
+    def choose(self, fit: GrowingFit, count: int) -> Tensor:
+        """The rows that join next: `count` of them, or fewer if no other row adds anything."""
+
+    def steps(self, problem: Problem, resume: SparseState | None = None) -> Steps:
+        """Learn theta on a subset, one evaluation per step; then add `growth` rows per step."""
+        state, empty_fit = resume, 0.5 * float(problem.train.y @ problem.train.y)  # E of no regressor, for every theta
+        if state is None:
+            no_rows = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device)
+            state = SparseState(step=0, phase="learn", position=0, theta=problem.theta.clone(), inducing=no_rows)
+            yield Step(state, SparseInfo("start", empty_fit))
+        if state.phase == "learn":
+            if self.learn:
+                evaluations = learn_on_subset(problem, self.seed, self.subset, self.evaluations)
+                for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
+                    state = state._replace(step=state.step + 1, position=position, theta=best.theta)
+                    yield Step(state, SparseInfo("learn", objective=empty_fit, evidence=best.value))
+            state = state._replace(phase="grow", position=0)
+
+        most = min(self.num_regressors, len(problem.train))
+        fit = GrowingFit(problem, state.theta, most)
+        for rows in state.inducing.split(self.chunk):  # a resumed run
+            fit.join(rows)
+        while fit.m < most:
+            before = fit.m
+            while fit.m < min(before + self.growth, most):
+                rows = self.choose(fit, min(self.chunk, before + self.growth - fit.m, most - fit.m))
+                if not len(rows):
+                    break
+                fit.join(rows)
+            if fit.m == before:
+                return Outcome(
+                    "converged", f"{fit.m} regressors explain every other row: no further row adds anything."
+                )
+            state = state._replace(step=state.step + 1, position=state.position + 1, inducing=fit.rows.clone())
+            yield Step(state, SparseInfo("grow", fit.value, jitter=fit.jitter, active=fit.rows[before:].clone()))
+        return Outcome("converged", f"All {most} regressors are chosen, and their weights are the least-squares ones.")
+
+    def posterior(self, problem: Problem, state: SparseState) -> Posterior:
+        """Mean of the least-squares fit; variance of the projected process, which is the prior's far from the rows."""
+        kernel, theta = problem.kernel, state.theta
+        if not len(state.inducing):
+            return lambda X: Prediction(problem.train.y.new_zeros(len(X)), kernel.diag(theta, X))
+        Z = problem.train.rows(state.inducing).X
+        return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, problem.train, Z))
+
+    def _step_cost(self, problem: Problem, candidates: int) -> Cost:
+        """Cost of a step half way: rows join in chunks, each after the gains of `candidates` rows are computed."""
+        n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
+        m, c = min(self.num_regressors, n), min(self.growth, self.num_regressors, n)
+        chunks = max(1.0, c / min(self.chunk, c))
+        entries = 1.0 * n * (c + candidates * chunks)
+        flops = 2.0 * n * m * c + chunks * n * m + entries * (FLOPS_PER_ENTRY + 2.0 * d + 4.0)
+        arrays = {"V [m, n]": 1.0 * s * n * m, "m x m factors": 2.0 * s * m * m, "vectors": 6.0 * s * n}
+        calls = chunks * (CALLS_PER_JOIN + (CALLS_PER_GAINS if candidates else 0.0)) + fill_calls(s * entries)
+        return Cost(flops, s * (2.0 * entries + chunks * n * m * 1.5), arrays, calls)
+
+
+class SubsetOfRegressors(SparseModel):
+    """Subset of regressors: a sum over random rows, fitted to all rows.
+
+    References
+    ----------
+    Smola and Bartlett (2001). Sparse greedy Gaussian process regression. NIPS 13.
+    """
+
+    key: ClassVar[str] = "subset-of-regressors"
+    title: ClassVar[str] = "Subset of regressors"
+    paper: ClassVar[str] = "Smola and Bartlett (2001). Sparse greedy Gaussian process regression. NIPS 13."
+    equations: ClassVar[dict[str, str]] = {
+        "num_regressors": r"\min_a\ \tfrac12\|y-K_{nm}a\|^2+\tfrac{\sigma^2}{2}a^\top K_{mm}a"
+    }
+
+    chunk = param.Integer(
+        50,
+        bounds=(1, None),
+        softbounds=(1, 500),
+        doc="Number of rows that join together. It changes the time, not the fit.",
+    )
+
+    def choose(self, fit: GrowingFit, count: int) -> Tensor:
+        """The next rows of a random order, without those that add nothing."""
+        order = torch.randperm(len(fit.f), generator=generator(self.seed, "regressors")).to(fit.f.device)
+        return order[fit.residual_variance[order] > fit.residual_floor][:count]
+
+    def cost(self, problem: Problem) -> Cost:
+        """Cost of one step: kernel rows of the regressors, and the borders of both factors."""
+        return self._step_cost(problem, candidates=0)
+
+
+class MatchingPursuit(SparseModel):
+    """Matching pursuit: a sum over rows that are chosen for the decrease of E that each alone would bring.
+
+    References
+    ----------
+    Keerthi and Chu (2006). A matching pursuit approach to sparse Gaussian process regression. NIPS 18.
+    """
+
+    key: ClassVar[str] = "matching-pursuit"
+    title: ClassVar[str] = "Matching pursuit"
+    paper: ClassVar[str] = "Keerthi and Chu (2006). A matching pursuit approach to sparse GP regression. NIPS 18."
+    equations: ClassVar[dict[str, str]] = {
+        "pool": r"s = \arg\max_i\ \frac{(k_i^\top(y-f)-\sigma^2 f_i)^2}{2(k_i^\top k_i+\sigma^2 k_{ii})}"
+    }
+
+    chunk = param.Integer(
+        5,
+        bounds=(1, None),
+        softbounds=(1, 50),
+        doc="Number of rows that join before the fit is updated. 1 is the published method.",
+    )
+    pool = param.Integer(
+        60,
+        bounds=(1, None),
+        softbounds=(10, 600),
+        doc="Number of random candidates each time that rows join, at n kernel entries per candidate. The paper uses "
+        "59.",
+    )
+
+    def choose(self, fit: GrowingFit, count: int) -> Tensor:
+        """The rows with the largest gains in a new random pool."""
+        order = torch.randperm(len(fit.f), generator=generator(self.seed, "pool", fit.m)).to(fit.f.device)
+        candidates = order[fit.residual_variance[order] > 0.0][: max(self.pool, count)]
+        best = fit.gains(candidates).topk(min(count, len(candidates)))
+        return candidates[best.indices[best.values > 0.0]]
+
+    def cost(self, problem: Problem) -> Cost:
+        """Cost of one step: kernel rows of the regressors and of the candidates, and the borders of both factors."""
+        return self._step_cost(problem, candidates=self.pool)

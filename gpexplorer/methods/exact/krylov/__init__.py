@@ -1,1 +1,0 @@
-"""Conjugate gradient solvers, plain and preconditioned."""

@@ -1,0 +1,101 @@
+"""Least squares on a growing set of regressors: f is a sum over few rows and is fitted to all rows.
+
+    f = K_nm a,   E = |y - f|^2 / 2 + s2 a'K_mm a / 2                       least squares with the GP's own prior
+    V = L_mm^-1 K_mn,   A = V V' + s2 I,   u = L_A^-1 V y                   so that min E = (y'y - u'u) / 2
+    gain_i = (k_i'(y - f) - s2 f_i)^2 / (2 (|k_i|^2 + s2 k_ii))             decrease of E if row i alone joins
+
+The gain is that of Keerthi and Chu (2006). Both factors, L_mm of K_mm and L_A of A, grow by borders.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ....linalg.blocks import row_blocks
+from ....linalg.cholesky import cholesky
+from ....objectives import noise_variance
+from ....problem import Problem, take
+
+
+class GrowingFit:
+    """The penalised least-squares fit of a set of regressors to which rows are added.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and kernel.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    most : int
+        Largest number of regressors; memory for them is allocated at once, n numbers each.
+
+    Attributes
+    ----------
+    rows : Tensor [m]
+        The regressors, in the order in which they joined.
+    f : Tensor [n]
+        The fit at the training rows.
+    residual_variance : Tensor [n]
+        Prior variance that the regressors do not explain.
+    jitter : float
+        Largest jitter that a border of K_mm needed.
+    """
+
+    def __init__(self, problem: Problem, theta: Tensor, most: int) -> None:
+        self.kernel, self.theta, self.train = problem.kernel, theta, problem.train
+        self.s2, self.m, self.jitter = noise_variance(theta), 0, 0.0
+        y, most = problem.train.y, min(most, len(problem.train))
+        self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
+        self.V, self.f = y.new_empty(most, len(y)), torch.zeros_like(y)
+        self.L_mm, self.L_A, self.u = y.new_zeros(most, most), y.new_zeros(most, most), y.new_zeros(most)
+        self.diag = problem.kernel.diag(theta, problem.train.X)  # [n]
+        self.residual_variance = self.diag.clone()
+
+    @property
+    def residual_floor(self) -> float:
+        """Residual variance at or below which a row adds nothing but rounding."""
+        return 1e2 * torch.finfo(self.diag.dtype).eps * float(self.diag.max())
+
+    def columns(self, rows: Tensor) -> Tensor:
+        """Kernel rows K[rows] [c, n]."""
+        return self.kernel(self.theta, take(self.train.X, rows), self.train.X)
+
+    def join(self, new: Tensor) -> None:
+        """Add rows [c]: extend both factors by a border and fit again. n m c flops, n c kernel entries."""
+        m, end = self.m, self.m + len(new)
+        V = self.V[:m]
+        K = self.columns(new)  # [c, n]
+        l = V[:, new].T  # noqa: E741 - [c, m], the border of L_mm
+        L, jitter = cholesky(K.index_select(1, new) - l @ l.T, "K_mm of the regressors [border]", largest=1e-2)
+        self.L_mm[m:end, :m], self.L_mm[m:end, m:end] = l, L
+        self.V[m:end] = torch.linalg.solve_triangular(L, K.addmm_(l, V, alpha=-1.0), upper=False)
+
+        V_new, y = self.V[m:end], self.train.y  # [c, n]
+        b = torch.linalg.solve_triangular(self.L_A[:m, :m], V @ V_new.T, upper=False).T  # [c, m], the border of L_A
+        inner = V_new @ V_new.T - b @ b.T
+        inner.diagonal().add_(self.s2)
+        self.L_A[m:end, :m], self.L_A[m:end, m:end] = b, cholesky(inner, "V V' + s2 I [border]").L
+        right = (V_new @ y - b @ self.u[:m])[:, None]
+        self.u[m:end] = torch.linalg.solve_triangular(self.L_A[m:end, m:end], right, upper=False)[:, 0]
+
+        self.m, self.rows, self.jitter = end, torch.cat([self.rows, new]), max(self.jitter, jitter)
+        weights = torch.linalg.solve_triangular(self.L_A[:end, :end].T, self.u[:end, None], upper=True)[:, 0]
+        self.f = self.V[:end].T @ weights
+        self.residual_variance = (self.residual_variance - V_new.square().sum(0)).clamp_min_(0.0)
+        self.residual_variance[new] = 0.0
+
+    @property
+    def value(self) -> float:
+        """The minimum of E over the weights of these regressors: (y'y - u'u) / 2."""
+        return 0.5 * (float(self.train.y @ self.train.y) - float(self.u[: self.m].square().sum()))
+
+    def gains(self, rows: Tensor) -> Tensor:
+        """Decrease of E [c] if each row alone joined; -inf for a row that adds nothing. n kernel entries per row."""
+        residual, gain = self.train.y - self.f, self.f.new_empty(len(rows))
+        for block in row_blocks(len(rows), self.f.element_size() * len(self.f)):
+            index = rows[block]
+            K = self.columns(index)  # [block, n]
+            derivative = K @ residual - self.s2 * self.f[index]
+            gain[block] = derivative.square() / (2.0 * (K.square().sum(1) + self.s2 * self.diag[index]))
+        return gain.masked_fill(self.residual_variance[rows] <= self.residual_floor, -torch.inf)

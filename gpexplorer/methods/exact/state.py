@@ -1,0 +1,49 @@
+"""What a step of a solver of the exact GP carries (State) and reports (Info), with the channels that are drawn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...problem import Channel, channel
+
+CHANNELS: tuple[Channel, ...] = (
+    channel("objective", "quadratic f(alpha)", monotone=True),
+    channel("largest", "largest gradient |g|", log=True),
+    channel("norm", "gradient norm", log=True),
+    channel("evidence", "NLML on the subset", "nat"),
+    channel("drift", "drift of the carried gradient", log=True),
+)
+
+# for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
+CHANNELS_NOT_MONOTONE = (replace(CHANNELS[0], monotone=False), *CHANNELS[1:])
+
+
+class State(NamedTuple):
+    """All that the rest of a run depends on."""
+
+    step: int
+    phase: str  # what the step was part of: "learn" (hyperparameters) or "solve" (alpha)
+    position: int  # steps done in this phase
+    theta: Tensor  # [p]
+    alpha: Tensor  # [n]
+    memory: tuple[Tensor, ...]  # what a solver needs besides alpha in order to continue, [n] each
+    largest: float  # |g|_inf, computed from scratch if it is within the tolerance
+    gradient: Tensor  # [n] as the solver updated it if columns are float32; else empty, because it can be recomputed
+
+
+class Info(NamedTuple):
+    """What a step reports. Channels that do not apply are nan; f(0) = 0 for every theta."""
+
+    phase: str
+    objective: float = math.nan  # f(alpha)
+    largest: float = math.nan  # |g|_inf
+    norm: float = math.nan  # |g|_2
+    evidence: float = math.nan  # negative log marginal likelihood on the subset, while theta is learned
+    drift: float = math.nan  # |g from scratch - g as updated|_inf, at the steps where g is computed from scratch
+    active: Tensor = torch.zeros(0, dtype=torch.int64)  # rows of alpha that changed
+    gains: Tensor = torch.zeros(0)  # decrease of f that each active row alone promised when it was chosen
