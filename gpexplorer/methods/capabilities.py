@@ -28,9 +28,7 @@ class HasGradient(Protocol):
     def gradient_entries(self, problem: Problem, state: Any, rows: Tensor) -> Tensor:
         """Entries [r] of the gradient at these rows [r]."""
 
-    def gradient_correlations(
-        self, problem: Problem, states: list[Any], centres: int, neighbours: int
-    ) -> Correlations:
+    def gradient_correlations(self, problem: Problem, states: list[Any], centres: int, neighbours: int) -> Correlations:
         """Correlations, over these states, between gradient entries of neighbouring rows and of random rows."""
 
 

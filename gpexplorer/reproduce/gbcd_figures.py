@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from ..bench.gbcd import crossing
-from ..methods.exact.gradient_correlation import correlations
+from ..methods.exact.gradient_correlation import gradient_correlations
 from ..problem import take
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE, ROLES
@@ -46,7 +46,7 @@ def work1(unit: Unit) -> Rows:
         problem = replace(problem, train=replace(problem.train, y=column))
     steps = method("GBCD", block=unit["block"], tolerance=0.0).steps(problem)
     alphas = torch.stack([step.state.alpha for step in islice(steps, 1, 51)])
-    found = correlations(problem, problem.theta, alphas)
+    found = gradient_correlations(problem, problem.theta, alphas)
     rows = []
     for pairs, values in (("neighbours", found.near), ("any two rows", found.far)):
         shares = np.histogram(values.numpy(), BINS)[0] / len(values)

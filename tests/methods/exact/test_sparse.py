@@ -94,4 +94,6 @@ def test_where_rows_repeat_it_stops_when_no_row_adds_anything(key: str):
     *_, last = method.steps(twice)
 
     assert len(set((last.state.inducing % 12).tolist())) == len(last.state.inducing) == 12
-    assert ended(method, twice) == Outcome("converged", "12 regressors explain every other row: no further row adds anything.")
+    assert ended(method, twice) == Outcome(
+        "converged", "12 regressors explain every other row: no further row adds anything."
+    )
