@@ -82,5 +82,5 @@ def test_gains_are_those_that_the_step_reports() -> None:
     assert len(gains) == 6
     np.testing.assert_allclose(10 ** rows["y"].to_numpy(), gains)
     assert rows["x"].tolist() == [1, 2, 3, 4, 5, 6]
-    assert "in all" in rows.attrs["title"]
+    assert rows.attrs["title"] == f"sum if each row moved alone: {gains.sum():.2g}"
     assert view.data(run, 0)["rows"].empty

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import param
 import torch
@@ -54,7 +54,9 @@ class Info(NamedTuple):
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # the rows that joined
 
 
-SparseState, SparseInfo = State, Info  # inside the class below, State and Info are its attributes
+# inside the class below, State and Info are names of its attributes
+SparseState: TypeAlias = State
+SparseInfo: TypeAlias = Info
 
 
 class SparseModel(Method):
