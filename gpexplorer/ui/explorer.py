@@ -22,11 +22,11 @@ from .inputs.data_source import DataSource
 from .inputs.method_settings import SIZE
 from .inputs.presets import PRESETS
 from .inputs.question import question
-from .panels.accordion import Below
+from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.race_panel import RacePanel
 from .panels.scaling_panel import ScalingPanel
-from .panels.share_panel import Share
+from .panels.share_panel import SharePanel
 from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
 from .playback.draw_acknowledgement import Pulse
@@ -160,13 +160,13 @@ class Explorer(pn.viewable.Viewer):
         self.below.close()
         self.session.close()
 
-    def _panels(self) -> Below:
+    def _panels(self) -> PanelAccordion:
         session = self.session
-        return Below({
+        return PanelAccordion({
             "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(session),
             "Race: several methods on these rows, in turns": lambda: RacePanel(session),
             "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
-            "Link, code and files": lambda: Share(session, self._export),
+            "Link, code and files": lambda: SharePanel(session, self._export),
         })  # fmt: skip
 
     def _export(self, note: str) -> str:

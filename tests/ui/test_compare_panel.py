@@ -10,9 +10,8 @@ from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.runs.studies.sweep import around, sweep
-from gpexplorer.ui.panels.run_table import Board, rows
-from gpexplorer.ui.panels.sweep_panel import values
-from gpexplorer.ui.panels.sweep_thread import Sweeper
+from gpexplorer.ui.panels.run_table import RunTable, rows
+from gpexplorer.ui.panels.sweep_panel import SweepWorker, values
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 
@@ -31,14 +30,14 @@ def runs() -> dict[str, Finished]:
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
 def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished]):
-    board = Board()
+    board = RunTable()
     board.fill(runs, "smse", None, baseline="four")
 
     assert all(name.startswith("c") for name in board.table.value.columns)
     assert "<b>five</b>" in board.table.value["c0"].tolist()
     assert all("<" not in title for title in board.table.titles.values())
     board.table.selection = [0]
-    assert board.ticked == [board.table.value["c0"].iloc[0]]
+    assert board.selected == [board.table.value["c0"].iloc[0]]
 
 
 def test_beside_a_baseline_its_own_row_is_even(runs: dict[str, Finished]):
@@ -56,7 +55,7 @@ def test_beside_a_baseline_its_own_row_is_even(runs: dict[str, Finished]):
 def test_values_come_as_a_person_writes_them():
     assert values("8, 16,2.5") == [8, 16, 2.5]
     assert values("vfe, true , ") == ["vfe", True]
-    with pytest.raises(SettingError, match="no value to sweep over"):
+    with pytest.raises(SettingError, match="list of values is empty"):
         values(" , ")
 
 
@@ -72,7 +71,7 @@ def test_values_proposed_lie_around_the_present_one_and_within_its_bounds():
 
 def test_a_sweep_can_be_stopped_within_a_step():
     specs = {name: Spec("cholqr", {"num_inducing": 5}, ROWS, budget={"steps": 10_000}) for name in ("a", "b")}
-    sweeper = Sweeper(specs, None)
+    sweeper = SweepWorker(specs, None)
     while sweeper._run is None:
         time.sleep(0.01)
     sweeper.close()

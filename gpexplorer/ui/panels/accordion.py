@@ -1,4 +1,4 @@
-"""The panels under a run, each built when it is first unfolded: most people never open most of them."""
+"""The accordion of panels below the pictures. Each panel is built when it is first opened, because few are used."""
 
 from __future__ import annotations
 
@@ -13,36 +13,41 @@ from ..text.error_sentences import sentence
 from ..text.escape import text
 
 
-class Folded(Protocol):
-    """What a panel answers to."""
+class Panel(Protocol):
+    """The interface of a panel in the accordion."""
 
     def update(self) -> None:
-        """Show what is new; called some ten times a second."""
+        """Show what has changed; called about ten times per second."""
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark."""
+        """Draw the figures for the theme "light" or "dark"."""
 
     def close(self) -> None:
-        """The session is over."""
+        """Stop all work, because the session has ended."""
 
 
-class Below(pn.viewable.Viewer):
-    """An accordion of panels, by title."""
+class PanelAccordion(pn.viewable.Viewer):
+    """An accordion of panels.
 
-    def __init__(self, makers: Mapping[str, Callable[[], Folded]], **params: Any) -> None:
+    Parameters
+    ----------
+    builders : for each title, a function that builds the panel.
+    """
+
+    def __init__(self, builders: Mapping[str, Callable[[], Panel]], **params: Any) -> None:
         super().__init__(**params)
-        self._makers, self._theme = list(makers.values()), "light"
-        self.panels: dict[int, Folded] = {}
-        self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in makers]
+        self._builders, self._theme = list(builders.values()), "light"
+        self.panels: dict[int, Panel] = {}
+        self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in builders]
         self._layout = pmui.Accordion(
-            *zip(makers, self._places, strict=True),
+            *zip(builders, self._places, strict=True),
             title_variant="subtitle2", sizing_mode="stretch_width", margin=(8, 10),
         )  # fmt: skip
-        self._layout.param.watch(lambda event: self._unfold(event.new), "active")
+        self._layout.param.watch(lambda event: self._open(event.new), "active")
 
     @property
     def visible(self) -> bool:
-        """Whether the panels are on the page at all."""
+        """Whether the accordion is shown on the page."""
         return bool(self._layout.visible)
 
     @visible.setter
@@ -50,22 +55,22 @@ class Below(pn.viewable.Viewer):
         self._layout.visible = shown
 
     def update(self) -> None:
-        """Let every panel there is show what is new."""
+        """Update every panel that has been built."""
         for panel in self.panels.values():
             panel.update()
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark, for those there are and those to come."""
+        """Set the theme of the panels that have been built and of those built later."""
         self._theme = theme
         for panel in self.panels.values():
             panel.set_theme(theme)
 
     def close(self) -> None:
-        """End what they are doing."""
+        """Stop the work of all panels."""
         for panel in self.panels.values():
             panel.close()
 
-    def _unfold(self, active: list[int]) -> None:
+    def _open(self, active: list[int]) -> None:
         with together():
             for index in active:
                 if index not in self.panels:
@@ -73,11 +78,11 @@ class Below(pn.viewable.Viewer):
 
     def _build(self, index: int) -> None:
         try:
-            panel = self._makers[index]()
+            panel = self._builders[index]()
             panel.set_theme(self._theme)
             panel.update()
         except Exception as error:
-            self._places[index][:] = [pn.pane.HTML(text(sentence(error, "a panel was being unfolded")))]
+            self._places[index][:] = [pn.pane.HTML(text(sentence(error, "a panel was being opened")))]
             return
         self.panels[index] = panel
         self._places[index][:] = [panel]

@@ -1,4 +1,4 @@
-"""Runs side by side: keep what is open, sweep a setting, pin a baseline, and see who is best at what."""
+"""The compare panel: keep runs, sweep a setting, choose a baseline, and see which run is best by which score."""
 
 from __future__ import annotations
 
@@ -20,84 +20,87 @@ from ..pictures.chart import Chart
 from ..session import Session
 from ..text.escape import text
 from ..text.number_format import named
-from .run_table import Board
-from .sweep_panel import Sweeps
+from .run_table import RunTable
+from .sweep_panel import SweepPanel
 
-MOST = 60  # runs kept; the oldest go first
+MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
 SMALL = {"size": "small", "margin": (6, 8)}
 NONE = "none"
 
 
 class ComparePanel(pn.viewable.Viewer):
-    """What was kept stays until it is forgotten or the session ends, and in the store where there is one."""
+    """The runs that a person has kept, as a table and pictures.
+
+    Kept runs stay until they are forgotten or the session ends. With a store, they also stay in the store.
+    """
 
     def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
         notes = session.notes
-        self._session, self._notes, self._count, self._read = session, notes, 0, notes.version
+        self._session, self._notes, self._count, self._notes_version = session, notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
-        self.sweeps = Sweeps(session, self.add)
+        self.sweeps = SweepPanel(session, self.add)
         self._make_table()
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
-        self._parts = [
+        self._content = [
             pmui.FlexBox(self.by, self.top, self.baseline, self.again, self.forget, align_items="center"),
             self.board,
-            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.spent, self.score, align_items="center"),
+            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.cost, self.score, align_items="center"),
             pmui.FlexBox(
                 pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)),
                 sizing_mode="stretch_width", flex_wrap="wrap",
             ),
             self.multiples,
         ]  # fmt: skip
-        self._shown = pn.Column(sizing_mode="stretch_width", visible=False)
+        self._place = pn.Column(sizing_mode="stretch_width", visible=False)
         head = pmui.FlexBox(self.keep, self.past, self.sweeps, align_items="center")
-        self._layout = pn.Column(head, self.note, self._shown, sizing_mode="stretch_width")
+        self._layout = pn.Column(head, self.note, self._place, sizing_mode="stretch_width")
 
     async def keep_open(self, _: Any = None) -> None:
-        """Put the open run, as far as it has come, beside the others, and into the store where there is one."""
+        """Add the open run, up to its newest step, to the kept runs and to the store if there is one."""
         run = self._session.finished()
         if run is None or len(run.steps) < 2:
-            self.note.object = "There is nothing to keep yet: play a few steps first."
+            self.note.object = "The run has no steps yet. Press Play first, then keep it."
             return
         self._count += 1
         self.add(f"{self._count}: {registry[run.spec.method].title}", run)
-        said = await asyncio.to_thread(self._session.store_run)
-        self.note.object = " ".join(filter(None, [self.note.object, text(said)]))
+        message = await asyncio.to_thread(self._session.store_run)
+        self.note.object = " ".join(filter(None, [self.note.object, text(message)]))
 
     async def look_back(self, _: Any = None) -> None:
-        """The runs of the store, the last ones stored where there are too many, beside the others."""
+        """Add the runs of the store, at most the newest `MAX_RUNS`."""
         store = self._notes.store
         if store is None:
             return
         self.note.object = "Reading the store …"
-        found = await asyncio.to_thread(comparison.stored, store, MOST)
-        for name, run in found.items():
+        runs = await asyncio.to_thread(comparison.stored, store, MAX_RUNS)
+        for name, run in runs.items():
             self._notes.learn(name, run.note)
             self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
         self._trim()
         self.draw()
-        if not found:
-            self.note.object = text(f"The store {store.path} has no run that can be read yet.")
+        if not runs:
+            self.note.object = text(f"The store {store.path} contains no run that can be read.")
 
     def add(self, name: str, run: Finished) -> None:
-        """Keep this run under a name; a name there already is replaced."""
+        """Keep a run under a name; it replaces a run with the same name."""
         self.runs[name] = run
         self._trim()
         self.draw()
 
     def _trim(self) -> None:
-        for oldest in list(self.runs)[:-MOST]:
+        for oldest in list(self.runs)[:-MAX_RUNS]:
             del self.runs[oldest]
 
     def draw(self) -> None:
-        """Table and pictures of what is kept."""
-        self._shown.visible = bool(self.runs)
+        """Draw the table and the pictures of the kept runs."""
+        self._place.visible = bool(self.runs)
         if not self.runs:
             self.note.object = ""
             return
-        noted = {name: replace(run, note=self._notes.of(run.spec.key())) for name, run in self.runs.items()}
+        with_notes = {name: replace(run, note=self._notes.of(run.spec.key())) for name, run in self.runs.items()}
         channels = comparison.channels(self.runs)
         self.channel.options = channels
         if self.channel.value not in channels:
@@ -105,33 +108,33 @@ class ComparePanel(pn.viewable.Viewer):
         self.baseline.options = [NONE, *self.runs]
         if self.baseline.value not in self.baseline.options:
             self.baseline.value = NONE
-        base = "" if self.baseline.value == NONE else self.baseline.value
-        self.board.fill(noted, self.by.value, TOPS[self.top.value], base)
-        self._draw_pictures(base)
-        if not len(self._shown):
-            self._shown[:] = self._parts  # not before: a table that is out of sight keeps the browser busy
-        said = [
+        baseline = "" if self.baseline.value == NONE else self.baseline.value
+        self.board.fill(with_notes, self.by.value, TOPS[self.top.value], baseline)
+        self._draw_pictures(baseline)
+        if not len(self._place):
+            self._place[:] = self._content  # not earlier, because a hidden table keeps the browser busy
+        best = [
             f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in comparison.best(self.runs, SCORES[:2]).items()
         ]
-        beside = {(repr(run.spec.data), repr(run.spec.split)) for run in self.runs.values()}
-        apart = f" They are on {len(beside)} sets of rows: compare scores within one." if len(beside) > 1 else ""
-        self.note.object = "Best in " + ", in ".join(said) + "." + apart if said else ""
+        data = {(repr(run.spec.data), repr(run.spec.split)) for run in self.runs.values()}
+        warning = f" The runs use {len(data)} different data sets or splits; compare scores only within one."
+        self.note.object = f"Best by {', by '.join(best)}.{warning if len(data) > 1 else ''}" if best else ""
 
     def update(self) -> None:
-        """Take the runs of a sweep that have ended since, and notes that were written."""
+        """Add the runs of a sweep that have ended, and show notes that have changed."""
         self.sweeps.update()
-        if self._read != self._notes.version:
-            self._read = self._notes.version
+        if self._notes_version != self._notes.version:
+            self._notes_version = self._notes.version
             self.draw()
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark."""
-        for chart in (self.curves, self.front, *self._minis):
+        """Draw the figures for the theme "light" or "dark"."""
+        for chart in (self.curves, self.front, *self._small_charts):
             chart.set_theme(theme)
         self._theme = theme
 
     def close(self) -> None:
-        """End a sweep under way; for a session that is over."""
+        """Stop the current sweep, because the session has ended."""
         self.sweeps.close()
 
     def _make_table(self) -> None:
@@ -140,83 +143,84 @@ class ComparePanel(pn.viewable.Viewer):
             on_click=self.keep_open,
         )  # fmt: skip
         self.past = pmui.Button(
-            **named("Stored runs", "bring back the runs of earlier days."),
+            **named("Stored runs", "add the runs of the store to the table."),
             icon="history", variant="outlined", margin=(6, 10), on_click=self.look_back,
             visible=self._notes.store is not None,
         )  # fmt: skip
         self.again = pmui.Button(
-            **named("Open the ticked", "run it again, to the step it had come to."),
+            **named("Open the selected", "run it again up to its last step."),
             icon="open_in_browser", variant="outlined", margin=(6, 8),
             on_click=lambda _: self._open_again(),
         )  # fmt: skip
-        self.by = pmui.Select(label="Best by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
+        self.by = pmui.Select(label="Sort by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
         self.top = pmui.Select(label="Show", options=list(TOPS), value="all", width=120, **SMALL)
         self.baseline = pmui.Select(
             label="Baseline", options=[NONE], value=NONE, width=220,
-            description="Every other run is shown beside this one.", **SMALL,
+            description="The table shows the differences to this run.", **SMALL,
         )  # fmt: skip
         self.forget = pmui.Button(
-            label="Forget the ticked",
+            label="Forget the selected",
             icon="delete",
             variant="outlined",
             margin=(6, 8),
             on_click=lambda _: self._forget(),
         )
-        self.board = Board()
+        self.board = RunTable()
         for widget in (self.by, self.top, self.baseline):
             widget.param.watch(lambda _: self.draw(), "value")
 
     def _make_pictures(self) -> None:
         self._theme = "light"
         self.channel = pmui.Select(label="Curve of", options=["smse"], value="smse", width=170, **SMALL)
-        self.over = pmui.Select(label="over", options=list(AXES), value="seconds", width=150, **SMALL)
+        self.over = pmui.Select(label="Over", options=list(AXES), value="seconds", width=150, **SMALL)
         self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
         self.small = pmui.Checkbox(
-            label="Small multiples", description="One small picture a run, all on the same scale.", margin=(6, 8)
+            label="Small multiples", description="One small picture per run, all on the same scale.", margin=(6, 8)
         )
-        self.spent = pmui.Select(label="Front of", options=list(SPENT), value="seconds", width=130, **SMALL)
-        self.score = pmui.Select(label="against", options=list(SCORES), value="smse", width=120, **SMALL)
+        self.cost = pmui.Select(label="Front: cost", options=list(SPENT), value="seconds", width=130, **SMALL)
+        self.score = pmui.Select(label="Front: score", options=list(SCORES), value="smse", width=120, **SMALL)
         self.curves, self.front = Chart(), Chart()
-        self._minis: list[Chart] = []
+        self._small_charts: list[Chart] = []
         self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
-        for widget in (self.channel, self.over, self.log, self.small, self.spent, self.score):
+        for widget in (self.channel, self.over, self.log, self.small, self.cost, self.score):
             widget.param.watch(lambda _: self._draw_pictures(), "value")
 
     def _open_again(self) -> None:
-        """The first of the ticked runs in place of the open one."""
-        run = next((self.runs[name] for name in self.board.ticked if name in self.runs), None)
+        """Open the first of the selected runs."""
+        run = next((self.runs[name] for name in self.board.selected if name in self.runs), None)
         if run is None:
-            self.note.object = "Tick a run first."
+            self.note.object = "Select a run in the table first."
         elif not data_sets.is_named(run.spec.data):
-            self.note.object = "Its rows were a file or in memory: open them first, then set the method."
+            self.note.object = "Its rows came from a file or from memory. Open them first, then choose the method."
         else:
             self._session.choose(run.spec, int(run.last["steps"]))
 
     def _forget(self) -> None:
-        for name in self.board.ticked:
+        for name in self.board.selected:
             self.runs.pop(name, None)
         self.draw()
 
     def _draw_pictures(self, baseline: str | None = None) -> None:
         if not self.runs:
             return
-        base = baseline if baseline is not None else "" if self.baseline.value == NONE else self.baseline.value
+        if baseline is None:
+            baseline = "" if self.baseline.value == NONE else self.baseline.value
         lines = comparison.overlay(self.runs, self.channel.value, self.over.value)
-        self.curves.draw(lines, lambda layers: pictures.curves(layers, base, self.log.value))
-        spent, score, colours = self.spent.value, self.score.value, pictures.colours(list(self.runs), base)
-        points = comparison.pareto(self.runs, spent, score)
-        points = points.assign(x=points[spent], y=points[score], colour=points["run"].map(colours))
-        self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], spent, score))
-        self._minis = self._drawn_small(lines) if self.small.value else []
-        self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._minis]
+        self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value))
+        cost, score, colours = self.cost.value, self.score.value, pictures.colours(list(self.runs), baseline)
+        points = comparison.pareto(self.runs, cost, score)
+        points = points.assign(x=points[cost], y=points[score], colour=points["run"].map(colours))
+        self.front.draw({"runs": points}, lambda layers: pictures.front(layers["runs"], cost, score))
+        self._small_charts = self._draw_small(lines) if self.small.value else []
+        self.multiples[:] = [pn.Column(chart, styles={"flex": "0 1 290px"}) for chart in self._small_charts]
 
-    def _drawn_small(self, lines: Layers) -> list[Chart]:
+    def _draw_small(self, lines: Layers) -> list[Chart]:
         frames = {name: {name: frame} for name, frame in lines.items() if len(frame)}
-        drawn = pictures.multiples(frames, self.log.value)
-        return [self._small(overlay.opts(show_legend=False)) for overlay in drawn.values()]
+        overlays = pictures.multiples(frames, self.log.value)
+        return [self._small_chart(overlay.opts(show_legend=False)) for overlay in overlays.values()]
 
-    def _small(self, overlay: hv.Overlay) -> Chart:
-        """One of several on the same scale, which its own numbers must not change."""
+    def _small_chart(self, overlay: hv.Overlay) -> Chart:
+        """A chart that keeps the range of its overlay, which is common to all small charts."""
         chart = Chart(height=200)
         chart.set_theme(self._theme)
         chart.draw({}, lambda _: overlay)

@@ -1,9 +1,10 @@
-"""The race on the page: which methods, for how long, and who is ahead."""
+"""The race panel: the choice of methods and seconds, the scoreboard, and the curves of the lanes."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import panel as pn
@@ -16,15 +17,16 @@ from ...runs.studies.race import METRICS, Race
 from ...views.base import legend_cols
 from ...views.drawing.live import Live
 from ...views.runs.race_curves import Lanes
+from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..text.error_sentences import sentence
 from ..text.escape import text
 from ..text.number_format import nbytes, number
-from .race_thread import Racer, Standing
 
-FIRST = ("cholqr", "greedy-variance", "pcg", "grief")
-HEIGHT = 260
-LINE = 18  # pixels of a line of the legend
-ENGINE, AT = "engine", "@"
+DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
+MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores
+HEIGHT, LEGEND_LINE = 260, 18  # pixels
+ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
 CSS = """
 :host { overflow-x: auto; }
@@ -34,23 +36,123 @@ td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }
 """
 
 
+class Standing(NamedTuple):
+    """The state of a race as the page shows it."""
+
+    board: pd.DataFrame
+    scores: dict[str, pd.DataFrame]  # metric -> scoreboard
+    reach: pd.DataFrame
+    winners: dict[str, str]
+    sentences: dict[str, str]
+    seconds: dict[str, float]
+    over: bool
+
+
+class RaceWorker(BackgroundWorker):
+    """The thread of a race: it takes turns while the race is played.
+
+    Parameters
+    ----------
+    race : the race.
+    seconds : a lane is stopped after this many seconds of computation.
+    """
+
+    def __init__(self, race: Race, seconds: float) -> None:
+        super().__init__("gpexplorer-race")
+        self.race, self._seconds = race, seconds
+        self._playing, self._closed = threading.Event(), threading.Event()
+        self._standing: Standing | None = None
+        self.start()
+
+    @property
+    def playing(self) -> bool:
+        """Whether the race is being played."""
+        return self._playing.is_set() and not self._closed.is_set()
+
+    def play(self) -> None:
+        """Take turns until the race is paused or over."""
+        self._playing.set()
+
+    def pause(self) -> None:
+        """Stop after the current turn."""
+        self._playing.clear()
+
+    def stop(self, name: str) -> None:
+        """Stop one lane after its current step; the other lanes get its turns."""
+        self.race.stop(name, "Stopped by the user.")
+        run = self.race.lanes[name].run
+        if run is not None:
+            run.stop()
+
+    def take(self) -> Standing | None:
+        """Return the newest standing, or None if there is none since the last call."""
+        standing, self._standing = self._standing, None
+        return standing
+
+    def close(self) -> None:
+        """End the thread after the current step and free the memory of all lanes."""
+        self._closed.set()
+        self._playing.set()
+        for lane in self.race.lanes.values():
+            if lane.run is not None:
+                lane.run.stop()
+
+    def work(self) -> None:
+        """Take turns until the race is over or `close` is called."""
+        while self._playing.wait() and not self._closed.is_set():
+            try:
+                lane = self.race.advance()
+            except Exception as error:  # the lane with the least time granted had its turn: stop it, keep the others
+                running = [lane for lane in self.race.lanes.values() if not lane.over]
+                lane = min(running, key=lambda lane: lane.granted)
+                self.race.stop(lane.name, sentence(error, "the lane was running"))
+            if lane is not None and lane.seconds >= self._seconds:
+                self.race.stop(lane.name, f"Its {self._seconds:g} seconds are used up.")
+            self._standing = standing(self.race)
+            if lane is None:
+                break
+        self.race.close()
+        self._closed.set()
+
+
+def standing(race: Race) -> Standing:
+    """Return the current state of a race."""
+    lanes = race.lanes.values()
+    return Standing(
+        race.board(),
+        {metric: race.scoreboard(metric, MOMENTS) for metric in METRICS},
+        race.time_to_reach("smse"),
+        race.winners(),
+        {lane.name: lane.sentence for lane in lanes},
+        {lane.name: lane.seconds for lane in lanes},
+        race.over,
+    )
+
+
 class RacePanel(pn.viewable.Viewer):
-    """Lanes on the rows that are open in `session`."""
+    """A race of several methods on the rows that are open in `session`."""
 
     def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
         self._session = session
-        self._racer: Racer | None = None
+        self._worker: RaceWorker | None = None
         self._live: dict[str, Live] = {}
         self._theme = "light"
         wide = {"margin": (6, 10)}
         self.methods = pmui.MultiChoice(
             label="Methods", options=entrants(), sizing_mode="stretch_width", min_width=260,
-            value=[key for key in FIRST if key in registry], description="One lane each, with its default settings.",
+            value=[key for key in DEFAULT_METHODS if key in registry],
+            description="Each method gets one lane and its default settings.",
             **wide,
         )  # fmt: skip
         self.seconds = pmui.IntInput(
-            label="Seconds for each", value=10, start=1, end=3600, width=160, description="Of its own work.", **wide
+            label="Seconds per method",
+            value=10,
+            start=1,
+            end=3600,
+            width=160,
+            description="Seconds of computation, without scoring and drawing.",
+            **wide,
         )
         self.go = pmui.Button(
             label="Race", icon="flag", color="primary", variant="contained", on_click=lambda _: self.toggle(), **wide
@@ -60,7 +162,7 @@ class RacePanel(pn.viewable.Viewer):
         )
         self.out = pmui.Select(
             label="Stop one lane", options=NONE, value="", width=220, disabled=True,
-            description="It ends after the step under way; what it has reached stays on the board.", **wide,
+            description="The lane stops after its current step. Its results stay on the scoreboard.", **wide,
         )  # fmt: skip
         self.out.param.watch(lambda event: self._stop(event.new), "value")
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
@@ -71,47 +173,47 @@ class RacePanel(pn.viewable.Viewer):
         self._layout = pn.Column(head, self.note, self.table, self.pictures, self.reach, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
-        """Begin, pause, go on."""
-        if self._racer is None:
-            self._begin()
-        elif self._racer.playing:
-            self._racer.pause()
+        """Start, pause or continue the race."""
+        if self._worker is None:
+            self._start()
+        elif self._worker.playing:
+            self._worker.pause()
         else:
-            self._racer.play()
+            self._worker.play()
         self._show_playing()
 
     def reset(self) -> None:
-        """Give up this race; the next one may have other lanes."""
+        """Discard this race, so that another one can be started."""
         self.close()
         self.table.object, self.note.object, self.reach.object, self.pictures.visible = "", "", "", False
-        self._offer({})
+        self._offer_lanes({})
         self._show_playing()
 
     def update(self) -> None:
-        """Show what the thread has done since."""
-        standing = self._racer.take() if self._racer is not None else None
+        """Show the newest standing of the race."""
+        standing = self._worker.take() if self._worker is not None else None
         if standing is None:
             return
         self.table.object, self.reach.object = _table(standing), _reach(standing)
         self.note.object = _note(standing)
-        self._offer(standing.sentences)
+        self._offer_lanes(standing.sentences)
         for metric, live in self._live.items():
             live.update(self._lanes[metric].data(standing.board))
         self._show_playing()
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark."""
+        """Draw the figures for the theme "light" or "dark"."""
         self._theme = theme
         for live in self._live.values():
             live.set_theme(theme)
 
     def close(self) -> None:
-        """End the thread; for a session that is over."""
-        racer, self._racer = self._racer, None
-        if racer is not None:
-            racer.close()
+        """Stop the race, because the session has ended or the race is discarded."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         spec, read = self._session.spec, self._session.read
         try:
             titles = {value: title for title, value in entrants().items()}
@@ -123,35 +225,37 @@ class RacePanel(pn.viewable.Viewer):
         self._session.pause()
         self.note.object = text(race.policy)
         self._draw(list(race.lanes))
-        self._racer = Racer(race, float(self.seconds.value))
-        self._offer({name: "" for name in race.lanes})
-        self._racer.play()
+        self._worker = RaceWorker(race, float(self.seconds.value))
+        self._offer_lanes({name: "" for name in race.lanes})
+        self._worker.play()
 
-    def _offer(self, sentences: dict[str, str]) -> None:
-        """The lanes that still run can be stopped."""
-        running = {name: name for name, why in sentences.items() if not why}
+    def _offer_lanes(self, sentences: dict[str, str]) -> None:
+        """Offer the lanes that are still running in the selector that stops a lane."""
+        running = {name: name for name, sentence in sentences.items() if not sentence}
         if list(running.values()) != list(self.out.options.values())[1:]:
             self.out.param.update(options=NONE | running, value="", disabled=not running)
 
     def _stop(self, name: str) -> None:
-        if name and self._racer is not None:
-            self._racer.stop(name)
+        if name and self._worker is not None:
+            self._worker.stop(name)
 
     def _draw(self, names: list[str]) -> None:
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
         self._live = {m: Live(lanes, lanes.data(empty), self._theme) for m, lanes in self._lanes.items()}
-        tall = HEIGHT + LINE * len(names) // legend_cols(names)
+        height = HEIGHT + LEGEND_LINE * len(names) // legend_cols(names)
         for live in self._live.values():
-            live.figure.update(sizing_mode="stretch_width", height=tall, output_backend="canvas")
-        panes = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=tall) for live in self._live.values()]
+            live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
+        panes = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=height) for live in self._live.values()]
         self.pictures[:] = [pn.Column(pane, styles={"flex": "1 1 330px", "min-width": "0"}) for pane in panes]
         self.pictures.visible = True
 
     def _show_playing(self) -> None:
-        racer = self._racer
-        label, icon = ("Race", "flag") if racer is None else ("Pause", "pause") if racer.playing else ("Go on", "flag")
-        over = racer is not None and racer.race.over
+        worker = self._worker
+        label, icon = (
+            ("Race", "flag") if worker is None else ("Pause", "pause") if worker.playing else ("Continue", "flag")
+        )
+        over = worker is not None and worker.race.over
         if (self.go.label, self.go.disabled) != (label, over):
             self.go.param.update(label=label, icon=icon, disabled=over)
 
@@ -160,53 +264,53 @@ class RacePanel(pn.viewable.Viewer):
 
 
 def entrants() -> dict[str, str]:
-    """Title -> value of every lane there can be: each method, and GPyTorch's own engine of those that have it."""
-    found = {kind.title: key for key, kind in registry.items()}
-    engines = {key: kind.param.objects().get(ENGINE) for key, kind in registry.items()}
-    theirs = [key for key, engine in engines.items() if "gpytorch" in getattr(engine, "objects", ())]
-    return found | {f"{registry[key].title}, by GPyTorch": f"{key}{AT}gpytorch" for key in theirs}
+    """Return {title: value} of all lanes: every method, and GPyTorch as the engine of those that offer it."""
+    lanes = {method.title: key for key, method in registry.items()}
+    engines = {key: method.param.objects().get(ENGINE) for key, method in registry.items()}
+    with_gpytorch = [key for key, engine in engines.items() if "gpytorch" in getattr(engine, "objects", ())]
+    return lanes | {f"{registry[key].title}, by GPyTorch": f"{key}{SEPARATOR}gpytorch" for key in with_gpytorch}
 
 
 def _lane(spec: Spec, value: str) -> Spec:
-    key, _, engine = value.partition(AT)
+    key, _, engine = value.partition(SEPARATOR)
     return replace(spec, method=key, settings={ENGINE: engine} if engine else {}, budget={})
 
 
 def _note(standing: Standing) -> str:
-    ahead = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in standing.winners.items()]
-    return ("Won" if standing.over else "Ahead") + " in " + ", in ".join(ahead) + "." if ahead else ""
+    leaders = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in standing.winners.items()]
+    return ("Winner" if standing.over else "Leader") + " by " + ", by ".join(leaders) + "." if leaders else ""
 
 
 def _table(standing: Standing) -> str:
-    """Lanes: SMSE after so many seconds, now, SNLP, memory, and why a lane no longer runs."""
+    """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
     moments = list(standing.scores["smse"].columns)
-    heads = ["", *(f"SMSE at {moment}" for moment in moments), "SMSE now", "SNLP now", "seconds", "arrays", ""]
-    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in heads) + "</tr>"]
+    headings = ["", *(f"SMSE at {m}" for m in moments), "SMSE now", "SNLP now", "seconds", "memory", ""]
+    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
     for name in standing.scores["smse"].index:
         own = standing.board[standing.board["lane"] == name]
-        now = own.iloc[-1] if len(own) else None
+        latest = own.iloc[-1] if len(own) else None
         cells = [number(float(value)) for value in standing.scores["smse"].loc[name]]
-        cells += ["—"] * 2 if now is None else [number(float(now["smse"])), number(float(now["snlp"]))]
-        cells += [f"{standing.seconds[name]:.1f}", "—" if now is None else nbytes(float(now["memory"]))]
-        ahead = ' class="ahead"' if name == standing.winners.get("smse") else ""
+        cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
+        cells += [f"{standing.seconds[name]:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
+        leader = ' class="ahead"' if name == standing.winners.get("smse") else ""
         row = "".join(f"<td>{text(cell)}</td>" for cell in [name, *cells])
-        lines.append(f'<tr{ahead}>{row}<td class="why">{text(standing.sentences[name], 200)}</td></tr>')
+        lines.append(f'<tr{leader}>{row}<td class="why">{text(standing.sentences[name], 200)}</td></tr>')
     return f"<table>{''.join(lines)}</table>"
 
 
 def _reach(standing: Standing) -> str:
-    """Seconds until the lane of a row was as good as the best of the lane of a column."""
+    """The seconds that the lane of a row needed to reach the best SMSE of the lane of a column."""
     reach = standing.reach
     if len(reach) < 2 or not reach.notna().to_numpy().any():
         return ""
     heads = "".join(f"<th>{text(name)}</th>" for name in reach.columns)
     lines = [
-        f"<tr><td>{text(name)}</td>" + "".join(f"<td>{_after(value)}</td>" for value in row) + "</tr>"
+        f"<tr><td>{text(name)}</td>" + "".join(f"<td>{_seconds(value)}</td>" for value in row) + "</tr>"
         for name, row in zip(reach.index, reach.to_numpy(float), strict=True)
     ]
-    said = "Seconds of its own work until the lane of a row had an SMSE as low as the lowest of the lane of a column"
-    return f"<p>{said}; — where it never had.</p><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
+    caption = "Seconds of computation that the lane of a row needed to reach the lowest SMSE of the lane of a column"
+    return f"<p>{caption} (—: not reached).</p><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
 
 
-def _after(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return "—" if seconds != seconds else f"{seconds:.2g}"

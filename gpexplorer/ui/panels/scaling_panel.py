@@ -1,4 +1,4 @@
-"""How the open method's cost grows: sizes measured one after another, slopes, and what a larger one would cost."""
+"""The scaling panel: the measured cost of the open method at growing sizes, and a forecast for a larger size."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..text.error_sentences import sentence
 from ..text.escape import text
 from ..text.number_format import nbytes, span
 
-SIZES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
+RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
 CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
 
 
-class Measurer(BackgroundWorker):
-    """A thread that measures size after size; `changed` is set after each."""
+class ScalingWorker(BackgroundWorker):
+    """The thread that measures one size after another; the event `changed` is set after each."""
 
     def __init__(self, scaling: Scaling) -> None:
         super().__init__("gpexplorer-scaling")
@@ -35,11 +35,11 @@ class Measurer(BackgroundWorker):
         self.start()
 
     def close(self) -> None:
-        """End after the size under way."""
+        """Stop after the current size."""
         self._closed.set()
 
     def work(self) -> None:
-        """Measure until all sizes are done, or `close`."""
+        """Measure until all sizes are done or `close` is called."""
         while not (self._closed.is_set() or self.scaling.over):
             try:
                 self.scaling.advance()
@@ -50,37 +50,35 @@ class Measurer(BackgroundWorker):
 
 
 class ScalingPanel(pn.viewable.Viewer):
-    """One axis of the method that is open in `session`."""
+    """The measured and predicted cost of the method that is open in `session`, along one axis such as n."""
 
     def __init__(self, session: Session, **params: Any) -> None:
         super().__init__(**params)
         self._session = session
-        self._measurer: Measurer | None = None
+        self._worker: ScalingWorker | None = None
         wide = {"size": "small", "margin": (6, 10)}
         self.axis = pmui.Select(
-            label="Grow", options={name: key for key, name in NAMES.items()}, value="n", width=190, **wide
+            label="Vary", options={name: key for key, name in NAMES.items()}, value="n", width=190, **wide
         )
-        self.low = pmui.IntInput(label="from", value=SIZES["n"][0], start=1, width=120, **wide)
-        self.high = pmui.IntInput(label="to", value=SIZES["n"][1], start=2, width=120, **wide)
-        self.count = pmui.IntInput(label="sizes", value=5, start=3, end=12, width=100, **wide)
+        self.low = pmui.IntInput(label="From", value=RANGES["n"][0], start=1, width=120, **wide)
+        self.high = pmui.IntInput(label="To", value=RANGES["n"][1], start=2, width=120, **wide)
+        self.count = pmui.IntInput(label="Sizes", value=5, start=3, end=12, width=100, **wide)
         self.go = pmui.Button(
             label="Measure", icon="straighten", color="primary", variant="contained", margin=(6, 10),
             on_click=lambda _: self.toggle(),
         )  # fmt: skip
-        self.wanted = pmui.IntInput(
-            label="What would this size cost?", value=10**6, start=1, step=10**5, width=230, **wide
-        )
-        self.axis.param.watch(self._renamed, "value")
-        self.wanted.param.watch(lambda _: self._say(), "value")
+        self.target_size = pmui.IntInput(label="Forecast for size", value=10**6, start=1, step=10**5, width=230, **wide)
+        self.axis.param.watch(self._set_range, "value")
+        self.target_size.param.watch(lambda _: self._show_forecast(), "value")
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.chart = Chart()
-        head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.wanted, align_items="center")
+        head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.target_size, align_items="center")
         self._layout = pn.Column(head, self.note, self.table, self.chart, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
-        """Begin, or end after the size under way."""
-        if self._measurer is not None and not self._measurer.scaling.over:
+        """Start measuring, or stop after the current size."""
+        if self._worker is not None and not self._worker.scaling.over:
             self.close()
             self.go.param.update(label="Measure", icon="straighten")
             return
@@ -90,50 +88,50 @@ class ScalingPanel(pn.viewable.Viewer):
         try:
             scaling = Scaling(spec, self.axis.value, [round(float(size)) for size in sizes])
         except GPExplorerError as error:
-            known = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
-            self.note.object = text(f"{error} Axes there are: {known}.")
+            available = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
+            self.note.object = text(f"{error} This method can vary: {available}.")
             return
         self._session.pause()
-        self.note.object, self.table.object = "Each size is measured in a process of its own, a few seconds each.", ""
-        self._measurer = Measurer(scaling)
+        self.note.object, self.table.object = "Each size is measured in a separate process and takes a few seconds.", ""
+        self._worker = ScalingWorker(scaling)
         self.go.param.update(label="Stop", icon="stop")
 
     def update(self) -> None:
-        """Show the sizes measured since."""
-        measurer = self._measurer
-        if measurer is None or not measurer.changed.is_set():
+        """Show the sizes that have been measured since the last call."""
+        worker = self._worker
+        if worker is None or not worker.changed.is_set():
             return
-        measurer.changed.clear()
-        scaling = measurer.scaling
+        worker.changed.clear()
+        scaling = worker.scaling
         self.table.object = _table(scaling)
         layers = picture.data(scaling.table(), scaling.slope())
         self.chart.draw(layers, lambda layers: picture.plot(layers, scaling.axis.name))
-        self._say()
-        if scaling.over or measurer.error:
+        self._show_forecast()
+        if scaling.over or worker.error:
             self.go.param.update(label="Measure", icon="straighten")
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark."""
+        """Draw the chart for the theme "light" or "dark"."""
         self.chart.set_theme(theme)
 
     def close(self) -> None:
-        """End the thread; for a session that is over."""
-        if self._measurer is not None:
-            self._measurer.close()
+        """Stop measuring, because the session has ended or a person asked for it."""
+        if self._worker is not None:
+            self._worker.close()
 
-    def _renamed(self, event: Any) -> None:
-        self.low.value, self.high.value = SIZES[event.new]
-        self.wanted.value = 250 * SIZES[event.new][1] if event.new == "n" else 10 * SIZES[event.new][1]
+    def _set_range(self, event: Any) -> None:
+        self.low.value, self.high.value = RANGES[event.new]
+        self.target_size.value = 250 * RANGES[event.new][1] if event.new == "n" else 10 * RANGES[event.new][1]
 
-    def _say(self) -> None:
-        """The slopes, and the answer to the question."""
-        if self._measurer is None or not self._measurer.scaling.points:
+    def _show_forecast(self) -> None:
+        """Show the fitted powers and the forecast."""
+        if self._worker is None or not self._worker.scaling.points:
             return
-        scaling = self._measurer.scaling
-        parts = [self._measurer.error] if self._measurer.error else []
+        scaling = self._worker.scaling
+        parts = [self._worker.error] if self._worker.error else []
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
-            parts.append(scaling.forecast(self.wanted.value, psutil.virtual_memory().total).sentence)
+            parts.append(scaling.forecast(self.target_size.value, psutil.virtual_memory().total).sentence)
         except GPExplorerError as error:
             parts.append(str(error))
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
@@ -143,8 +141,8 @@ class ScalingPanel(pn.viewable.Viewer):
 
 
 def _table(scaling: Scaling) -> str:
-    heads = (scaling.axis.name, "seconds a step", "by formula", "memory", "by formula", "scaling factor", "")
-    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in heads) + "</tr>"]
+    headings = (scaling.axis.name, "time per step", "by formula", "memory", "by formula", "scaling factor", "")
+    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
     for _, row in scaling.table().iterrows():
         cells = [f"{int(row['value']):,}"]
         cells += [span(float(row[c])) if row[c] == row[c] else "—" for c in ("seconds", "seconds predicted")]

@@ -1,4 +1,4 @@
-"""Take it with you: a link that opens the same screen, the program behind it, and files of what was computed."""
+"""The share panel: a link to the current screen, the program that reproduces it, and files of the results."""
 
 from __future__ import annotations
 
@@ -21,30 +21,36 @@ from ..session import Screen, Session
 from ..text.escape import text
 from ..text.number_format import named
 
-WHERE = (
-    "Stands in Compare while this page is open, and in the files you take along.",
-    "Stands in Compare, in the files you take along, and in the store once the run is kept.",
+NOTE_HELP = (  # without a store, with a store
+    "Shown in Compare while this page is open, and written into the notebook and the pictures.",
+    "Shown in Compare, written into the notebook and the pictures, and stored when the run is kept.",
 )
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
-class Share(pn.viewable.Viewer):
-    """Links and files of what `session` shows; `sheet` gives its pictures, and a note, as HTML."""
+class SharePanel(pn.viewable.Viewer):
+    """Link, program, note and files of the run that `session` shows.
+
+    Parameters
+    ----------
+    session : the session.
+    sheet : returns the pictures on the screen as HTML, given the note.
+    """
 
     def __init__(self, session: Session, sheet: Callable[[str], str], **params: Any) -> None:
         super().__init__(**params)
         notes = session.notes
         self._session, self._notes = session, notes
-        self._shown: Screen | None = None
+        self._screen: Screen | None = None
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
-            description="Opens the same data, method, settings, seed, picture and step.",
+            description="The link opens the same data, method, settings, seed, picture and step.",
         )  # fmt: skip
         self.hide = pmui.CheckBoxGroup(
-            label="For a lecture, leave out", options={title: key for key, title in HIDE.items()}, inline=True,
+            label="Hide for a lecture", options={title: key for key, title in HIDE.items()}, inline=True,
             margin=(0, 10),
         )  # fmt: skip
-        self.hide.param.watch(lambda _: self._write(), "value")
+        self.hide.param.watch(lambda _: self._write_link(), "value")
         self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
         files = {
             "program.py": lambda: programs.program(self._session.screen.spec, self._session.screen.step),
@@ -58,69 +64,74 @@ class Share(pn.viewable.Viewer):
         }
         self.note = pmui.TextAreaInput(
             label="Note on this run", value="", rows=2, max_length=LONGEST_NOTE, size="small", margin=(8, 10),
-            sizing_mode="stretch_width", description=WHERE[notes.store is not None],
+            sizing_mode="stretch_width", description=NOTE_HELP[notes.store is not None],
         )  # fmt: skip
         self.note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
-        self.again = pmui.FileInput(
-            **named("Open a spec.json", "a run's spec, saved here or by a script, opened as it was."),
+        self.spec_file = pmui.FileInput(
+            **named("Open a spec.json", "open the run that the file describes."),
             accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
         )  # fmt: skip
-        self.again.param.watch(self._opened, "value")
-        self.wrong = pn.pane.HTML("", margin=(4, 12))
-        self.downloads = pn.Row(*(_download(name, make) for name, make in files.items()), self.again)
+        self.spec_file.param.watch(self._open_spec, "value")
+        self.error = pn.pane.HTML("", margin=(4, 12))
+        self.downloads = pn.Row(*(_download(name, make) for name, make in files.items()), self.spec_file)
         self._layout = pn.Column(
-            self.link, self.hide, self.note, self.downloads, self.wrong, self.code, sizing_mode="stretch_width"
+            self.link, self.hide, self.note, self.downloads, self.error, self.code, sizing_mode="stretch_width"
         )
 
     def update(self) -> None:
-        """Show the link and the program of this step, unless a person's clicks led to it."""
-        shown = self._session.screen
-        if shown == self._shown:
+        """Show the link and the program of the current step, unless a person's clicks led to it."""
+        screen = self._session.screen
+        if screen == self._screen:
             return
-        if self._shown is None or shown.key != self._shown.key:
-            self.note.value = self._notes.of(shown.key)
-        self._shown = shown
-        if shown.by_hand:
-            self.link.value, self.code.object = "", "A click led to this step, which no program repeats; undo it first."
+        if self._screen is None or screen.key != self._screen.key:
+            self.note.value = self._notes.of(screen.key)
+        self._screen = screen
+        if screen.by_hand:
+            self.link.value, self.code.object = (
+                "",
+                ("A click or a drag led to this step, which no program can repeat. Press Undo first."),
+            )
             return
-        self._write()
-        self.code.object = f'<div style="{CODE}">{text(programs.program(shown.spec, shown.step), 4000)}</div>'
+        self._write_link()
+        self.code.object = f'<div style="{CODE}">{text(programs.program(screen.spec, screen.step), 4000)}</div>'
 
-    def _opened(self, event: Any) -> None:
-        """A spec from a file is a stranger's: checked, and its data must be known here by name."""
+    def _open_spec(self, event: Any) -> None:
+        """Open the spec of an uploaded file; it is checked first, and its data must be known by name."""
         if not event.new:
             return
         try:
             spec = Spec.from_json(event.new)
             if not data_sets.is_named(spec.data):
-                raise DataError("The spec's data were rows in memory or a file: open them first, then set the method.")
+                raise DataError(
+                    "The data of this spec came from memory or from a file. Open them first, then choose the method."
+                )
         except GPExplorerError as error:
-            self.wrong.object = text(str(error))
+            self.error.object = text(str(error))
             return
-        self.wrong.object = ""
+        self.error.object = ""
         self._session.choose(spec)
 
-    def _write(self) -> None:
-        shown = self._session.screen
+    def _write_link(self) -> None:
+        screen = self._session.screen
         hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
         try:
-            self.link.value = address("?" + links.write(shown.spec, shown.view, shown.step) + hidden)
+            self.link.value = address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
         except GPExplorerError as error:
             self.link.value = str(error)
 
     def set_theme(self, theme: str) -> None:
-        """The page's own colours do."""
+        """Do nothing: the panel has no figures."""
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: the panel has no thread."""
 
     def _json(self) -> str:
         return self._session.screen.spec.to_json()
 
     def _parquet(self) -> bytes:
-        held = io.BytesIO()
-        self._session.table().to_parquet(held, index=False)
-        return held.getvalue()
+        buffer = io.BytesIO()
+        self._session.table().to_parquet(buffer, index=False)
+        return buffer.getvalue()
 
     def __panel__(self) -> Any:
         return self._layout
@@ -128,7 +139,7 @@ class Share(pn.viewable.Viewer):
 
 def _download(name: str, make: Callable[[], str | bytes]) -> pmui.FileDownload:
     def file() -> io.BytesIO:
-        made = make()
-        return io.BytesIO(made.encode() if isinstance(made, str) else made)
+        content = make()
+        return io.BytesIO(content.encode() if isinstance(content, str) else content)
 
     return pmui.FileDownload(callback=file, filename=name, label=name, variant="outlined", size="small", margin=(4, 6))

@@ -1,9 +1,10 @@
-"""A small sweep from the page: what to vary, over which values, for how many steps."""
+"""Sweeps from the page: one setting, a list of values, and the number of steps of each run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import queue
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,111 +13,178 @@ import panel_material_ui as pmui
 
 from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
+from ...runs import Run, Spec
 from ...runs.studies.comparison import Finished
-from ...runs.studies.sweep import around, grid
+from ...runs.studies.sweep import Swept, around, grid, sweep
 from ..inputs.method_settings import label_of
+from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..text.error_sentences import sentence
 from ..text.escape import text
-from .sweep_thread import Sweeper
 
 SMALL = {"size": "small", "margin": (6, 8)}
-LONGEST = 600  # characters of values
+MAX_LENGTH = 600  # characters of the list of values
 
 
-class Sweeps(pn.viewable.Viewer):
-    """Sweeps over the open spec of `session`; `add` takes each run that ended."""
+class SweepWorker(BackgroundWorker):
+    """The thread of a sweep: it runs one spec after another until its budget is used.
+
+    Parameters
+    ----------
+    specs : the specs by the names of their runs.
+    read : reads the rows of a split if the data of the specs have no name (an upload, a table in memory); else None.
+    """
+
+    def __init__(self, specs: Mapping[str, Spec], read: Callable[[Any], Any] | None) -> None:
+        super().__init__("gpexplorer-sweep")
+        self.specs, self.over, self._closed = dict(specs), False, False
+        self._read, self._run = read, None
+        self._done: queue.SimpleQueue[Swept] = queue.SimpleQueue()
+        self.start()
+
+    def take(self) -> Swept | None:
+        """Return the next run that has ended, or None."""
+        try:
+            return self._done.get_nowait()
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Ask the current run to stop; returns at once."""
+        self._closed, run = True, self._run
+        if run is not None:
+            run.stop()
+
+    def _register(self, run: Run) -> None:
+        self._run = run
+        if self._closed:
+            run.stop()
+
+    def work(self) -> None:
+        """Run all specs, or those that are finished before `close` is called."""
+        for name, spec in self.specs.items():
+            if self._closed:
+                break
+            try:
+                rows = None if self._read is None else self._read(spec.split)
+                for result in sweep({name: spec}, data=rows, opened=self._register):
+                    self._done.put(result)
+            except Exception as error:
+                self._done.put(Swept(name, None, sentence(error, "a run of the sweep was being computed")))
+            self._run = None
+        self.over = True
+
+
+class SweepPanel(pn.viewable.Viewer):
+    """The controls of a sweep over a setting of the open spec.
+
+    Parameters
+    ----------
+    session : the session whose spec is varied.
+    add : called with the name and the result of each run that has ended.
+    """
 
     def __init__(self, session: Session, add: Callable[[str, Finished], None], **params: Any) -> None:
         super().__init__(**params)
         self._session, self._add = session, add
-        self._sweeper: Sweeper | None = None
-        self._method, self._left = "", 0
+        self._worker: SweepWorker | None = None
+        self._method, self._remaining = "", 0
         self.what = pmui.Select(label="Vary", options=["seed"], value="seed", width=190, searchable=True, **SMALL)
         self.values = pmui.TextInput(
-            label="over", value="0, 1, 2, 3", width=200, max_length=LONGEST, description="Separated by commas.", **SMALL
+            label="Values",
+            value="0, 1, 2, 3",
+            width=200,
+            max_length=MAX_LENGTH,
+            description="Values separated by commas.",
+            **SMALL,
         )
-        self.steps = pmui.IntInput(label="steps each", value=50, start=1, end=100_000, width=110, **SMALL)
+        self.steps = pmui.IntInput(label="Steps per run", value=50, start=1, end=100_000, width=110, **SMALL)
         self.go = pmui.Button(
             label="Sweep", icon="grid_view", variant="outlined", margin=(6, 8), on_click=lambda _: self.toggle()
         )
         self.note = pn.pane.HTML("", margin=(4, 8))
-        self.what.param.watch(lambda _: self._suggest(), "value")
+        self.what.param.watch(lambda _: self._suggest_values(), "value")
         self._layout = pmui.FlexBox(self.what, self.values, self.steps, self.go, self.note, align_items="center")
-        self._offer()
+        self._offer_settings()
 
     def toggle(self) -> None:
-        """Begin with the open spec, or end after the step under way."""
-        if self._sweeper is not None:
+        """Start a sweep from the open spec, or stop the current sweep after its current step."""
+        if self._worker is not None:
             self.close()
             return
         spec, read = self._session.spec, self._session.read
         try:
-            given = replace(spec, budget={"steps": self.steps.value or 1})
-            specs = grid(given, {self.what.value: values(self.values.value)})
+            base = replace(spec, budget={"steps": self.steps.value or 1})
+            specs = grid(base, {self.what.value: values(self.values.value)})
         except GPExplorerError as error:
-            self.note.object = text(str(error), LONGEST)
+            self.note.object = text(str(error), MAX_LENGTH)
             return
         self._session.pause()
-        self._left = len(specs)
-        self._sweeper = Sweeper(specs, read)
+        self._remaining = len(specs)
+        self._worker = SweepWorker(specs, read)
         self.go.param.update(label="Stop", icon="stop")
-        self.note.object = self._to_go
+        self.note.object = self._progress
 
     def update(self) -> None:
-        """Hand on the runs that have ended since, and offer the settings of the method that is open now."""
-        self._offer()
-        sweeper = self._sweeper
-        if sweeper is None:
+        """Pass on the runs that have ended, and offer the settings of the open method."""
+        self._offer_settings()
+        worker = self._worker
+        if worker is None:
             return
-        over = sweeper.over
-        while (swept := sweeper.take()) is not None:
-            self._left -= 1
-            self.note.object = self._to_go if swept.finished else text(swept.sentence, LONGEST)
+        over = worker.over
+        while (swept := worker.take()) is not None:
+            self._remaining -= 1
+            self.note.object = self._progress if swept.finished else text(swept.sentence, MAX_LENGTH)
             if swept.finished is not None:
                 self._add(swept.name, swept.finished)
         if over:
             self.close()
 
     def close(self) -> None:
-        """End the sweep under way, if there is one."""
-        sweeper, self._sweeper = self._sweeper, None
-        if sweeper is not None:
-            sweeper.close()
+        """Stop the current sweep, if there is one."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.close()
             self.go.param.update(label="Sweep", icon="grid_view")
-            self.note.object = "" if self._left == 0 else f"Ended, with {self._to_go}"
+            self.note.object = "" if self._remaining == 0 else f"Stopped. {self._progress}"
 
     @property
-    def _to_go(self) -> str:
-        return f"{self._left} run{'s' * (self._left != 1)} to go."
+    def _progress(self) -> str:
+        return f"{self._remaining} run{'s' * (self._remaining != 1)} remaining."
 
-    def _offer(self) -> None:
+    def _offer_settings(self) -> None:
         method = self._session.spec.method
         if method == self._method:
             return
         self._method, own = method, registry[method].param.objects()
-        named = {label_of(name, own[name].doc or ""): name for name in own if name not in ("name", "seed")}
+        labels = {label_of(name, own[name].doc or ""): name for name in own if name not in ("name", "seed")}
         first = "num_inducing" if "num_inducing" in own else "seed"
-        self.what.param.update(options=named | {"Seed": "seed", "Split": "split"}, value=first)
-        self._suggest()
+        self.what.param.update(options=labels | {"Seed": "seed", "Split": "split"}, value=first)
+        self._suggest_values()
 
-    def _suggest(self) -> None:
-        found = around(self._session.spec, self.what.value)
-        self.values.value = ", ".join(value if isinstance(value, str) else json.dumps(value) for value in found)
+    def _suggest_values(self) -> None:
+        suggested = around(self._session.spec, self.what.value)
+        self.values.value = ", ".join(value if isinstance(value, str) else json.dumps(value) for value in suggested)
 
     def __panel__(self) -> Any:
         return self._layout
 
 
-def values(written: str) -> list[Any]:
-    """What stands between commas: numbers, true, false, or words. SettingError where there is nothing."""
-    parts = [part.strip() for part in written.split(",") if part.strip()]
+def values(typed: str) -> list[Any]:
+    """Return the values in a text separated by commas: numbers, true, false, or words.
+
+    Raises
+    ------
+    SettingError : if the text contains no value.
+    """
+    parts = [part.strip() for part in typed.split(",") if part.strip()]
     if not parts:
-        raise SettingError("There is no value to sweep over; write some, separated by commas, such as 8, 16, 32.")
+        raise SettingError("The list of values is empty. Type values separated by commas, such as 8, 16, 32.")
     return [_value(part) for part in parts]
 
 
-def _value(written: str) -> Any:
+def _value(typed: str) -> Any:
     try:
-        return json.loads(written)
-    except ValueError:
-        return written
+        return json.loads(typed)
+    except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value
+        return typed

@@ -29,9 +29,9 @@ def test_what_is_kept_and_swept_lands_in_one_table(open_page: Callable[..., Seen
     note.blur()
     until(lambda: "<i>four</i> points are too few" in rows.first.inner_text())
 
-    seen.page.get_by_label("over", exact=True).first.fill("3, 5")
-    seen.page.get_by_role("textbox", name="steps each").fill("4")
-    seen.page.get_by_role("textbox", name="steps each").press("Enter")
+    seen.page.get_by_label("Values", exact=True).first.fill("3, 5")
+    seen.page.get_by_role("textbox", name="Steps per run").fill("4")
+    seen.page.get_by_role("textbox", name="Steps per run").press("Enter")
     seen.page.get_by_role("button", name="Sweep", exact=True).click()
     until(lambda: rows.count() == 3)
     assert {"num_inducing=3", "num_inducing=5"} <= {row.split("\n")[0] for row in rows.all_inner_texts()}
@@ -57,6 +57,6 @@ def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(open_
         until(lambda title=title: rows.filter(has_text=title).count() == 1)
 
     rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]").check()
-    seen.page.get_by_text("Open the ticked").click()
+    seen.page.get_by_text("Open the selected").click()
     until(lambda: seen.fact("step") == "2")
     until(lambda: seen.number("SMSE") == kept)

@@ -100,13 +100,13 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
 
 def test_four_methods_race_on_the_rows_that_are_open(seen: Seen):
     seen.page.get_by_text("Race: several methods").click()
-    field = seen.page.get_by_role("textbox", name="Seconds for each")
+    field = seen.page.get_by_role("textbox", name="Seconds per method")
     field.fill("2")
     field.press("Enter")
 
     seen.page.get_by_role("button", name="Race", exact=True).last.click()
 
-    expect(seen.page.get_by_text("Won in SMSE:")).to_be_visible()
+    expect(seen.page.get_by_text("Winner by SMSE:")).to_be_visible()
     board = seen.page.locator("table", has_text="SMSE at 1 s")
     lanes = "CholQR swaps", "Greedy conditional variance", "Preconditioned conjugate gradients", "GP-GRIEF, type II"
     for lane in lanes:

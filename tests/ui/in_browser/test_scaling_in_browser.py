@@ -14,7 +14,7 @@ pytestmark = pytest.mark.ui
 def measured(seen: Seen, sizes: int) -> list[str]:
     """The row of the largest size."""
     seen.page.get_by_text("Scaling: what would more rows cost?").click()
-    for label, value in (("from", "100"), ("to", "400"), ("sizes", str(sizes))):
+    for label, value in (("From", "100"), ("To", "400"), ("Sizes", str(sizes))):
         field = seen.page.get_by_label(label, exact=True)
         field.press("Control+a")
         field.press_sequentially(value)
@@ -26,7 +26,7 @@ def measured(seen: Seen, sizes: int) -> list[str]:
     return row.locator("td").all_inner_texts()
 
 
-@pytest.mark.parametrize(("method", "sizes"), [("random", 2), ("cholesky", 4)])
+@pytest.mark.parametrize(("method", "Sizes"), [("random", 2), ("cholesky", 4)])
 def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen], method: str, sizes: int):
     seen = open_page(query=f"?v=1&data=hypercube&data.n=200&data.d=2&method={method}&set.learn=false")
 
