@@ -26,7 +26,7 @@ def measured(seen: Seen, sizes: int) -> list[str]:
     return row.locator("td").all_inner_texts()
 
 
-@pytest.mark.parametrize(("method", "Sizes"), [("random", 2), ("cholesky", 4)])
+@pytest.mark.parametrize(("method", "sizes"), [("random", 2), ("cholesky", 4)])
 def test_scaling_comes_to_a_forecast(open_page: Callable[..., Seen], method: str, sizes: int):
     seen = open_page(query=f"?v=1&data=hypercube&data.n=200&data.d=2&method={method}&set.learn=false")
 
