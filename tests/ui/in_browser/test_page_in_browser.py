@@ -74,7 +74,7 @@ def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
     seen.press("One step")
     until(lambda: seen.step == 1)
 
-    seen.press("Take out kernel 2")
+    seen.press("Remove kernel 2")
 
     expect(said).to_be_hidden()
     until(lambda: seen.step == 0)

@@ -46,7 +46,7 @@ def test_keys_and_the_dark_theme(seen: Seen):
     seen.page.locator("body").press("ArrowLeft")
     until(lambda: seen.step == at - 1)
     seen.page.locator("body").press("?")
-    expect(seen.page.locator(".MuiAlert-message .said")).to_contain_text("Space plays")
+    expect(seen.page.locator(".MuiAlert-message .said")).to_contain_text("Space: play or pause")
 
     seen.press("Toggle theme")
 
