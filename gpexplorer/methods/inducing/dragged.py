@@ -11,7 +11,7 @@ from ...objectives import Terms
 from ...problem import Problem, Step
 from .forced import forced
 from .moving import state as inputs
-from .moving.likelihoods import sparse, total
+from .moving.sparse_objectives import sparse_model, total_objective
 from .swapping import cholqr
 from .swapping.state import State
 
@@ -32,7 +32,7 @@ def dragged(method: Any, problem: Problem, state: Any, slot: int, to: Tensor) ->
     likelihood = getattr(method, "likelihood", None) or method.objective
     Z = state.Z.clone()
     Z[slot] = to
-    now = sparse(problem.kernel, state.theta, problem.train, Z, likelihood)
+    now = sparse_model(problem.kernel, state.theta, problem.train, Z, likelihood)
     after = state._replace(
         step=state.step + 1,
         phase="move",
@@ -41,7 +41,7 @@ def dragged(method: Any, problem: Problem, state: Any, slot: int, to: Tensor) ->
         Z_begin=Z.clone(),
         theta_begin=state.theta.clone(),
         terms=now.terms,
-        epoch_begin=total(now.terms, likelihood),
+        epoch_begin=total_objective(now.terms, likelihood),
     )
     report = inputs.report(after, "vfe" if likelihood == "vfe" else "pp", state.Z, now.jitter)
     return Step(after, report._replace(phase="forced"))
@@ -51,7 +51,7 @@ def bound(method: Any, problem: Problem, state: Any) -> Terms:
     """The terms of the bound at a state, where its report has none: the start, before any work."""
     Z = state.Z if isinstance(state, inputs.State) else problem.train.rows(state.inducing).X
     likelihood = getattr(method, "likelihood", None) or method.objective
-    return sparse(problem.kernel, state.theta, problem.train, Z, likelihood).terms
+    return sparse_model(problem.kernel, state.theta, problem.train, Z, likelihood).terms
 
 
 def _nearest(X: Tensor, to: Tensor, taken: Tensor) -> int:

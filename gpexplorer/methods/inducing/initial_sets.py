@@ -11,8 +11,7 @@ from torch import Tensor
 from ...errors import SettingError
 from ...problem import Problem
 from .distinct_rows import distinct_rows
-from .lloyd import lloyd, spread_rows
-from .moving.state import rows_near
+from .lloyd import lloyd, rows_near, spread_rows
 from .selection.greedy_variance import largest_variance
 from .selection.loop import grown, random_order
 from .selection.random_rows import in_order

@@ -50,3 +50,9 @@ def nearest(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> torch.return_ty
     A, B = X - centre, Z - centre
     r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0) + A.square().sum(1)[:, None]
     return r2.clamp_min_(0.0).min(1)
+
+
+def rows_near(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Tensor:
+    """Return the distinct rows of X nearest to the points Z: at most m of them, in the order of Z."""
+    rows = nearest(Z, X).indices.tolist()
+    return torch.tensor(list(dict.fromkeys(rows)), dtype=torch.int64, device=X.device)

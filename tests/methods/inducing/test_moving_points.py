@@ -11,8 +11,8 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.moving import gpytorch_bound
-from gpexplorer.methods.inducing.moving.likelihoods import sparse, sparse_gradient, total
+from gpexplorer.methods.inducing.moving.sgpr import gpytorch_gradient
+from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient, sparse_model, total_objective
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import nystrom_posterior
 from gpexplorer.problem import Dataset, Problem
@@ -36,14 +36,14 @@ def test_value_and_gradient_are_those_of_the_dense_formula(likelihood: str, key:
     theta = kernel.start(task.train) - 0.3
     task, Z = Problem(task.train, kernel, theta), free_points(task)
 
-    now, slopes = sparse_gradient(kernel, theta, task.train, Z, likelihood)
+    now, gradient = sparse_gradient(kernel, theta, task.train, Z, likelihood)
 
-    at, points = theta.clone().requires_grad_(True), Z.clone().requires_grad_(True)
-    dense = moving_objective(task, at, points, likelihood)
+    leaf, points = theta.clone().requires_grad_(True), Z.clone().requires_grad_(True)
+    dense = moving_objective(task, leaf, points, likelihood)
     dense.backward()
-    assert total(now.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
-    assert torch.allclose(slopes.theta, at.grad, rtol=1e-5, atol=1e-6)
-    assert torch.allclose(slopes.Z, points.grad, rtol=1e-5, atol=1e-6)
+    assert total_objective(now.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
+    assert torch.allclose(gradient.theta, leaf.grad, rtol=1e-5, atol=1e-6)
+    assert torch.allclose(gradient.Z, points.grad, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -51,7 +51,7 @@ def test_with_uniform_noise_the_factors_are_those_of_the_family(shift: float) ->
     task = problem(shift)
     Z, Xs = free_points(task), task.train.X[:9] + 0.05
     ours, theirs = (
-        sparse(task.kernel, task.theta, task.train, Z, "vfe"),
+        sparse_model(task.kernel, task.theta, task.train, Z, "vfe"),
         nystrom(task.kernel, task.theta, task.train, Z),
     )
     assert ours.terms == pytest.approx(theirs.terms, rel=1e-9)
@@ -63,7 +63,9 @@ def test_with_uniform_noise_the_factors_are_those_of_the_family(shift: float) ->
 def test_fitc_predicts_as_the_dense_formula(shift: float) -> None:
     task = problem(shift)
     Z, Xs = free_points(task), task.train.X[:9] + 0.05
-    found = nystrom_posterior(task.kernel, task.theta, Z, sparse(task.kernel, task.theta, task.train, Z, "fitc"))(Xs)
+    found = nystrom_posterior(task.kernel, task.theta, Z, sparse_model(task.kernel, task.theta, task.train, Z, "fitc"))(
+        Xs
+    )
     mean, var = fitc_prediction(task, Z, Xs)
     assert torch.allclose(found.mean, mean, atol=1e-8)
     assert torch.allclose(found.var, var, atol=1e-8)
@@ -73,8 +75,8 @@ def test_fitc_predicts_as_the_dense_formula(shift: float) -> None:
 def test_with_points_on_every_row_all_three_are_the_exact_gp(likelihood: str) -> None:
     task = problem(n=25)
     exact = float(exact_nlml(task.kernel, task.theta, task.train.X, task.train.y))
-    found = sparse(task.kernel, task.theta, task.train, task.train.X, likelihood)
-    assert total(found.terms, likelihood) == pytest.approx(exact, rel=1e-7)
+    found = sparse_model(task.kernel, task.theta, task.train, task.train.X, likelihood)
+    assert total_objective(found.terms, likelihood) == pytest.approx(exact, rel=1e-7)
 
 
 @pytest.mark.parametrize("key", ["se-ard", "se", "matern32-ard"])
@@ -83,11 +85,11 @@ def test_gpytorch_computes_the_same_bound_and_gradient(key: str, shift: float) -
     task = problem(shift)
     kernel = kernels.make(key, 2)
     theta, Z = kernel.start(task.train) - 0.2, free_points(task)
-    ours, our_slopes = sparse_gradient(kernel, theta, task.train, Z, "vfe")
-    theirs, their_slopes = gpytorch_bound.gradient(kernel, theta, task.train, Z)
+    ours, our_gradient = sparse_gradient(kernel, theta, task.train, Z, "vfe")
+    theirs, their_gradient = gpytorch_gradient(kernel, theta, task.train, Z)
     assert theirs.terms == pytest.approx(ours.terms, rel=1e-4)
-    assert torch.allclose(our_slopes.theta, their_slopes.theta, rtol=1e-3, atol=1e-3)
-    assert torch.allclose(our_slopes.Z, their_slopes.Z, rtol=1e-3, atol=1e-3)
+    assert torch.allclose(our_gradient.theta, their_gradient.theta, rtol=1e-3, atol=1e-3)
+    assert torch.allclose(our_gradient.Z, their_gradient.Z, rtol=1e-3, atol=1e-3)
 
 
 def test_gpytorch_says_what_jitter_it_needed() -> None:
@@ -95,11 +97,11 @@ def test_gpytorch_says_what_jitter_it_needed() -> None:
     kernel, Z = kernels.make("se", 2), free_points(task).repeat(2, 1)  # every point twice: K_mm is singular
     theta = kernel.start(task.train)
 
-    theirs, slopes = gpytorch_bound.gradient(kernel, theta, task.train, Z)
+    theirs, gradient = gpytorch_gradient(kernel, theta, task.train, Z)
 
     assert 0.0 < theirs.jitter < 1e-6
-    assert theirs.terms == pytest.approx(sparse(kernel, theta, task.train, Z, "vfe").terms, rel=1e-3)
-    assert torch.isfinite(slopes.Z).all()
+    assert theirs.terms == pytest.approx(sparse_model(kernel, theta, task.train, Z, "vfe").terms, rel=1e-3)
+    assert torch.isfinite(gradient.Z).all()
 
 
 def test_both_engines_go_the_same_way() -> None:

@@ -1,4 +1,9 @@
-"""k-means centres as inducing inputs: where the inputs are dense, whatever the targets say."""
+"""k-means centres as inducing inputs: they depend on the inputs alone and not on the targets.
+
+    min_Z sum_i min_j |x_i - z_j|^2                                          Lloyd's iterations, from a k-means++ start
+
+The hyperparameters are learned afterwards, on the objective of the family, with the centres fixed.
+"""
 
 from __future__ import annotations
 
@@ -16,24 +21,24 @@ from .. import settings
 from ..learning import descend
 from ..lloyd import lloyd, spread_rows
 from ..selection.loop import EVALUATION, converged, entry_flops
-from .state import CHANNELS, START, begun, prior, report
-from .state import Info as Report
-from .state import State as At
+from .state import CHANNELS, START, initial_state, prior, report
+from .state import Info as MovingInfo
+from .state import State as MovingState
 
-Phase = Generator[Step, None, At]
-LLOYD = 35.0  # calls of one of Lloyd's iterations
+Phase = Generator[Step, None, MovingState]
+LLOYD = 35.0  # calls per iteration of Lloyd's algorithm
 UNKNOWN = Terms(math.nan, math.nan, math.nan)
 
 
 class KMeans(Method):
-    """Centres of the inputs by Lloyd's iterations, then hyperparameters on the same objective."""
+    """Centres of the inputs by Lloyd's iterations, then hyperparameters by the objective of the family."""
 
     key: ClassVar[str] = "kmeans"
     title: ClassVar[str] = "k-means centres"
     family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Arthur & Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = MovingState
+    Info: ClassVar[type] = MovingInfo
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\min_Z \sum_i \min_j |x_i - z_j|^2",
         "objective": r"F = \tfrac12\left[E_D + E_C + E_V\right]",
@@ -42,7 +47,10 @@ class KMeans(Method):
 
     num_inducing = settings.num_inducing()
     iterations = param.Integer(
-        30, bounds=(1, None), softbounds=(5, 100), doc="Iterations of Lloyd's at most; it stops when centres stay."
+        30,
+        bounds=(1, None),
+        softbounds=(5, 100),
+        doc="Iterations of Lloyd's algorithm, at most; it stops when no centre moves.",
     )
     objective = settings.objective()
     learn = settings.learn()
@@ -51,29 +59,29 @@ class KMeans(Method):
     max_epochs = settings.max_epochs()
     tolerance = settings.tolerance()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = begun(problem, self.num_inducing, self.seed, self.title)
+            state = initial_state(problem, self.num_inducing, self.seed, self.title)
             yield Step(state, START)
 
         if state.phase in ("start", "move"):
-            state = yield from self._clustering(problem, state)
+            state = yield from self._cluster(problem, state)
         if not self.learn:
-            return Outcome("converged", f"The {len(state.Z)} centres stay where they are.")
+            return Outcome("converged", f"The {len(state.Z)} centres are fixed, and learn is off.")
         while state.epoch < self.max_epochs:
-            state = yield from self._learning(problem, state)
+            state = yield from self._learn_theta(problem, state)
             objective = state.terms.total(self.objective)
-            gain = state.epoch_begin - objective
-            if gain <= self.tolerance * max(abs(objective), 1.0):
-                return Outcome("converged", converged(state.epoch, gain, objective, self.tolerance))
+            decrease = state.epoch_begin - objective
+            if decrease <= self.tolerance * max(abs(objective), 1.0):
+                return Outcome("converged", converged(state.epoch, decrease, objective, self.tolerance))
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
             )
-        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
+        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
 
-    def _clustering(self, problem: Problem, state: At) -> Phase:
-        """Lloyd's iterations, until no centre moves. The objective, which they never see, is told first and last."""
+    def _cluster(self, problem: Problem, state: MovingState) -> Phase:
+        """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
         X = problem.train.X
         if state.phase == "start":
             rows = spread_rows(X, min(self.num_inducing, len(X)), self.seed)
@@ -87,31 +95,35 @@ class KMeans(Method):
             state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
             yield Step(state, report(state, self.objective, before, 0.0))
 
-        now = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
         state = state._replace(
-            step=state.step + 1, phase="learn", position=0, terms=now.terms, epoch_begin=now.terms.total(self.objective)
+            step=state.step + 1,
+            phase="learn",
+            position=0,
+            terms=model.terms,
+            epoch_begin=model.terms.total(self.objective),
         )
-        yield Step(state, report(state, self.objective, state.Z, now.jitter))
+        yield Step(state, report(state, self.objective, state.Z, model.jitter))
         return state
 
-    def _learning(self, problem: Problem, state: At) -> Phase:
-        """The continuous phase; resumed by replaying its evaluations."""
+    def _learn_theta(self, problem: Problem, state: MovingState) -> Phase:
+        """Descend over theta; a state in the middle is resumed by repeating its evaluations."""
         limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
-        found = descend(
+        evaluations = descend(
             problem.kernel, state.theta_begin, problem.train, state.Z, self.objective, self.optimiser, limit
         )
         done = state.position
-        for k, (theta, terms, jitter) in enumerate(found):
+        for k, (theta, terms, jitter) in enumerate(evaluations):
             if k >= done:
                 state = state._replace(step=state.step + 1, position=k + 1, phase="learn", theta=theta, terms=terms)
                 yield Step(state, report(state, self.objective, state.Z, jitter))
         return state
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
+    def posterior(self, problem: Problem, state: MovingState) -> Posterior:
         if state.phase == "start":
             return prior(problem, state)
-        now = nystrom(problem.kernel, state.theta, problem.train, state.Z)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+        model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

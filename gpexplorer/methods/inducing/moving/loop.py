@@ -1,13 +1,14 @@
-"""The loop that FITC and SGPR share: theta and Z move together down one gradient, by L-BFGS or conjugate gradients.
+"""The loop that FITC and SGPR share: theta and Z descend one gradient together, by L-BFGS or conjugate gradients.
 
-SciPy's memory is not part of a state, so it is begun anew every few evaluations (an epoch), and a run is resumed by
-replaying the evaluations of its epoch.
+SciPy's memory is not part of a state. It is discarded every few evaluations, which are called an epoch, and a run is
+resumed by repeating the evaluations of its epoch.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import param
@@ -18,75 +19,108 @@ from ....errors import NotPositiveDefinite
 from ....linalg.scipy_descent import Evaluated, descend
 from ....objectives import Nystrom
 from ....posteriors import nystrom_posterior
-from ....problem import Cost, Outcome, Posterior, Problem, Step
-from ...base import Steps
+from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ...base import Method, Steps
+from .. import settings
 from ..initial_sets import start_inputs
 from ..selection.loop import EVALUATION, converged, entry_flops
-from .likelihoods import BLOCK, Slopes, sparse, total
-from .state import START, State, begun, prior, report
+from .sparse_objectives import BLOCK, Gradient, sparse_model, total_objective
+from .state import CHANNELS, START, State, initial_state, prior, report
+from .state import Info as MovingInfo
+from .state import State as MovingState
 
-Gradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Slopes]]  # kernel, theta, train, Z
-PASSES = 300.0  # flops of a product in the time of an entry's fifteen passes on the way back: a pass is a sum
-A_BLOCK = 50.0  # calls of the rows that are differentiated together
-PER_EPOCH = 40  # evaluations before SciPy's memory is begun anew
+ModelAndGradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Gradient]]  # kernel, theta, train, Z
+PASS_FLOPS = 300.0  # flops of a product in the time of the fifteen passes over an entry in the gradient
+BLOCK_CALLS = 50.0  # calls per block of rows in the gradient
+PER_EPOCH = 40  # evaluations after which SciPy's memory is discarded
 
 
-class Plan(NamedTuple):
-    """The settings that the loop reads."""
+class Descent(NamedTuple):
+    """One descent of theta and Z by SciPy, an epoch.
 
-    title: str
-    num_inducing: int
-    start: str
+    Attributes
+    ----------
+    model_and_gradient : callable
+        (kernel, theta, train, Z) -> the model with its terms, and the gradient.
+    likelihood : {"pp", "vfe", "fitc"}
+    learn : bool
+        Whether theta moves too.
+    optimiser : {"L-BFGS-B", "CG"}
+    limit : int
+        Evaluations, at most.
+    """
+
+    model_and_gradient: ModelAndGradient
     likelihood: str
     learn: bool
     optimiser: str
-    evaluations: int
-    max_epochs: int
-    tolerance: float
-    seed: int
+    limit: int
 
 
-def plan(method: Any, likelihood: str) -> Plan:
-    """The plan in a method's settings."""
-    held = {name: getattr(method, name) for name in Plan._fields if name != "likelihood"}
-    return Plan(**held, likelihood=likelihood)
+class MovingPoints(Method):
+    """A sparse GP whose inducing inputs move with the hyperparameters down the gradient of one objective."""
 
+    family: ClassVar[str] = "inducing"
+    State: ClassVar[type] = MovingState
+    Info: ClassVar[type] = MovingInfo
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-def optimiser() -> Any:
-    """SciPy's, for theta and Z together."""
-    return param.Selector(
+    start: Any  # each method declares its own default
+
+    num_inducing = settings.num_inducing()
+    learn = settings.learn()
+    optimiser: Any = param.Selector(
         default="L-BFGS-B",
         objects=["L-BFGS-B", "CG"],
-        doc="SciPy's optimiser for points and hyperparameters together; L-BFGS-B needs fewer evaluations.",
+        doc="SciPy's optimiser for points and hyperparameters together. L-BFGS-B needs fewer evaluations.",
     )
-
-
-def evaluations() -> Any:
-    """An epoch's budget."""
-    return param.Integer(
+    evaluations: Any = param.Integer(
         0,
         bounds=(0, None),
         softbounds=(0, 100),
-        doc=f"Evaluations of the objective in an epoch, after which the optimiser begins anew; 0 means {PER_EPOCH}.",
+        doc=f"Evaluations of the objective per epoch, after which the optimiser starts again; 0 means {PER_EPOCH}.",
     )
+    max_epochs = settings.max_epochs()
+    tolerance = settings.tolerance()
+
+    @abstractmethod
+    def descent(self, problem: Problem) -> Descent:
+        """Return the objective and its descent; raise SettingError where the problem does not allow it."""
+
+    @property
+    @abstractmethod
+    def likelihood_name(self) -> str:
+        """Return "pp", "vfe" or "fitc"."""
+
+    def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
+        return moving_steps(self, problem, resume, self.descent(problem))
+
+    def posterior(self, problem: Problem, state: MovingState) -> Posterior:
+        if state.step == 0:
+            return prior(problem, state)
+        model = sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
+
+    def cost(self, problem: Problem) -> Cost:
+        return moving_cost(problem, self.num_inducing)
 
 
-def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradient) -> Steps:
-    """Steps of a rival with moving points: each is one evaluation of objective and gradient."""
+def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, descent: Descent) -> Steps:
+    """Run descents until an epoch lowers the objective by too little. A step is one evaluation with its gradient."""
     state = resume
     if state is None:
-        state = begun(problem, settings.num_inducing, settings.seed, settings.title)
+        state = initial_state(problem, method.num_inducing, method.seed, method.title)
         yield Step(state, START)
     if state.phase == "start":
-        Z = start_inputs(settings.start, problem, settings.num_inducing, settings.seed)
+        Z = start_inputs(method.start, problem, method.num_inducing, method.seed)
         state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
 
-    while state.epoch < settings.max_epochs:
-        state = yield from life(problem, state, settings, gradient)
-        objective = total(state.terms, settings.likelihood)
-        gain = state.epoch_begin - objective
-        if gain <= settings.tolerance * max(abs(objective), 1.0):
-            return Outcome("converged", converged(state.epoch, gain, objective, settings.tolerance))
+    while state.epoch < method.max_epochs:
+        state = yield from descent_steps(problem, state, descent)
+        objective = total_objective(state.terms, descent.likelihood)
+        decrease = state.epoch_begin - objective
+        if decrease <= method.tolerance * max(abs(objective), 1.0):
+            return Outcome("converged", converged(state.epoch, decrease, objective, method.tolerance))
         state = state._replace(
             epoch=state.epoch + 1,
             position=0,
@@ -94,69 +128,62 @@ def move(problem: Problem, resume: State | None, settings: Plan, gradient: Gradi
             theta_begin=state.theta.clone(),
             epoch_begin=objective,
         )
-    return Outcome("budget", f"All {settings.max_epochs} epochs are done; raise max_epochs to go on.")
+    return Outcome("budget", f"All {method.max_epochs} epochs are done; raise max_epochs to continue.")
 
 
-def moved_posterior(problem: Problem, state: State, likelihood: str) -> Posterior:
-    """The predictive distribution at these points; the prior before the first step."""
-    if state.step == 0:
-        return prior(problem, state)
-    now = sparse(problem.kernel, state.theta, problem.train, state.Z, likelihood)
-    return nystrom_posterior(problem.kernel, state.theta, state.Z, now)
+def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator[Step, None, State]:
+    """Yield one step per evaluation, with the best point so far; return the last state.
 
-
-def life(problem: Problem, state: State, settings: Plan, gradient: Gradient) -> Generator[Step, None, State]:
-    """One life of the optimiser: a step an evaluation, each with the best point so far; resumed by replaying it."""
-    limit, done = settings.evaluations or PER_EPOCH, state.position
-    found = _descend(problem, state, settings, gradient, limit)
-    for k, (theta, Z, now) in enumerate(found):
+    A state in the middle of the descent is resumed by repeating the evaluations that led to it.
+    """
+    done = state.position
+    for k, (theta, Z, model) in enumerate(_descend(problem, state, descent)):
         if k < done:
             continue
-        before, value = state.Z, total(now.terms, settings.likelihood)
+        before, value = state.Z, total_objective(model.terms, descent.likelihood)
         if state.epoch == 0 and k == 0:
             state = state._replace(epoch_begin=value)
-        state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=now.terms)
-        info = report(state, "vfe" if settings.likelihood == "vfe" else "pp", before, now.jitter)
+        state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=model.terms)
+        info = report(state, "vfe" if descent.likelihood == "vfe" else "pp", before, model.jitter)
         yield Step(state, info)
     return state
 
 
-def _descend(
-    problem: Problem, state: State, settings: Plan, gradient: Gradient, limit: int
-) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
-    """Yield the best (theta, Z, terms and factors) after each of at most `limit` evaluations."""
+def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
+    """Yield the best theta, Z and model after each evaluation."""
     p = len(state.theta)
 
-    def parts(point: np.ndarray) -> tuple[Tensor, Tensor]:
+    def split(point: np.ndarray) -> tuple[Tensor, Tensor]:
         return torch.as_tensor(point[:p]).to(state.theta), torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
+        theta, Z = split(point)
         try:
-            now, slopes = gradient(problem.kernel, parts(point)[0], problem.train, parts(point)[1])
+            model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
         except NotPositiveDefinite:
             return None
-        if not settings.learn:
-            slopes.theta.zero_()
-        down = torch.cat([slopes.theta, slopes.Z.reshape(-1)]).double().cpu().numpy()
-        return Evaluated(total(now.terms, settings.likelihood), down, now)
+        if not descent.learn:
+            gradient.theta.zero_()
+        flat = torch.cat([gradient.theta, gradient.Z.reshape(-1)]).double().cpu().numpy()
+        return Evaluated(total_objective(model.terms, descent.likelihood), flat, model)
 
     begin = torch.cat([state.theta_begin, state.Z_begin.reshape(-1)]).double().cpu().numpy()
-    found = descend(evaluate, begin, settings.optimiser, limit)
+    evaluations = descend(evaluate, begin, descent.optimiser, descent.limit)
     try:
-        for best in found:
+        for best in evaluations:
             if best.extra is not None:
-                yield *parts(best.point), best.extra
+                yield *split(best.point), best.extra
     finally:
-        found.close()
+        evaluations.close()
 
 
 def moving_cost(problem: Problem, m: int) -> Cost:
-    """What one evaluation of objective and gradient costs."""
+    """Predict the cost of one evaluation of the objective and its gradient."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
     flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
-    flops += PASSES * n * m
+    flops += PASS_FLOPS * n * m
     block = min(1.0 * s * n * m, BLOCK / 3)
-    arrays = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
-    arrays["m x m factors"] = 8.0 * s * m * m
-    return Cost(flops, 16.0 * s * n * m, arrays, EVALUATION + A_BLOCK * 3.0 * s * n * m / BLOCK)
+    memory = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
+    memory["m x m factors"] = 8.0 * s * m * m
+    return Cost(flops, 16.0 * s * n * m, memory, EVALUATION + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)

@@ -1,7 +1,7 @@
 """SGPR: inducing inputs that move with the hyperparameters down the gradient of the variational bound.
 
-The bound and its gradient in Z are closed forms in one pass over the rows (`moved`), not a recorded graph; GPyTorch's
-own bound and autograd can take their place, for a race in which all else is equal.
+The bound and its gradient in Z are closed forms in one pass over the rows (`sparse_objectives`), without a recorded
+graph. The setting `engine` replaces them by GPyTorch's bound and autograd, for a race in which all else is equal.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ from functools import partial
 from typing import Any, ClassVar
 
 import param
+import torch
+from torch import Tensor
 
-from ....problem import Channel, Cost, Posterior, Problem
-from ...base import Method, Steps
+from ....errors import SettingError
+from ....linalg.cholesky import cholesky
+from ....objectives import Nystrom, Terms, noise_variance
+from ....problem import Dataset, Problem
+from ... import gpytorch_parts
 from .. import settings
 from ..initial_sets import start
-from . import gpytorch_bound, loop
-from .likelihoods import sparse_gradient
-from .state import CHANNELS
-from .state import Info as Report
-from .state import State as At
+from .loop import PER_EPOCH, Descent, ModelAndGradient, MovingPoints
+from .sparse_objectives import Gradient, sparse_gradient
 
 
-class SGPR(Method):
+class SGPR(MovingPoints):
     """Titsias' variational bound with inducing inputs that move."""
 
     key: ClassVar[str] = "sgpr"
     title: ClassVar[str] = "SGPR, moving inputs"
-    family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Titsias (2009). Variational learning of inducing variables in sparse GPs. AISTATS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\min_{\theta, Z} F(\theta, Z),\quad \hat K = K_{nm} K_{mm}^{-1} K_{mn}",
         "objective": r"F = \tfrac12\left[y^\top(\hat K+\sigma^2 I)^{-1}y + \log|\hat K+\sigma^2 I|"
@@ -38,31 +37,82 @@ class SGPR(Method):
         "engine": r"\partial F/\partial Z = (\partial F/\partial K_{mn})\,\partial K_{mn}/\partial Z"
         r" + (\partial F/\partial K_{mm})\,\partial K_{mm}/\partial Z",
     }
-    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = settings.num_inducing()
     start = start("kmeans")
     objective = settings.objective()
     engine: Any = param.Selector(
         default="closed form",
         objects=["closed form", "gpytorch"],
-        doc="Who computes bound and gradient: this package, or GPyTorch by autograd (for kernels se and matern).",
+        doc="Who computes bound and gradient: this package, or GPyTorch by autograd (for the kernels se and matern).",
     )
-    learn = settings.learn()
-    optimiser = loop.optimiser()
-    evaluations = loop.evaluations()
-    max_epochs = settings.max_epochs()
-    tolerance = settings.tolerance()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
-        plan = loop.plan(self, self.objective)
+    @property
+    def likelihood_name(self) -> str:
+        return str(self.objective)
+
+    def descent(self, problem: Problem) -> Descent:
+        model_and_gradient: ModelAndGradient = partial(sparse_gradient, likelihood=self.objective)
         if self.engine == "gpytorch":
-            gpytorch_bound.check(problem.kernel, self.objective)
-            return loop.move(problem, resume, plan, gpytorch_bound.gradient)
-        return loop.move(problem, resume, plan, partial(sparse_gradient, likelihood=self.objective))
+            check_gpytorch(problem.kernel, self.objective)
+            model_and_gradient = gpytorch_gradient
+        return Descent(
+            model_and_gradient=model_and_gradient,
+            likelihood=self.objective,
+            learn=self.learn,
+            optimiser=self.optimiser,
+            limit=self.evaluations or PER_EPOCH,
+        )
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        return loop.moved_posterior(problem, state, self.objective)
 
-    def cost(self, problem: Problem) -> Cost:
-        return loop.moving_cost(problem, self.num_inducing)
+def check_gpytorch(kernel: Any, objective: str) -> None:
+    """Raise SettingError where GPyTorch is not installed, or has no such kernel or objective."""
+    gpytorch_parts.check(kernel, "closed form")
+    if objective != "vfe":
+        raise SettingError(f'GPyTorch\'s bound has the objective vfe, not {objective}; choose engine "closed form".')
+
+
+def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> tuple[Nystrom, Gradient]:
+    """Compute the terms and the gradient of F by GPyTorch's algebra and autograd. The factors are left empty.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        K_mm has no Cholesky factor, even with jitter.
+    """
+    parts = gpytorch_parts.parts(kernel, theta)
+    with torch.enable_grad():
+        model = _gpytorch_model(parts, train, Z)
+        marginal = model.likelihood(model(train.X))
+        fit, complexity = marginal.lazy_covariance_matrix.inv_quad_logdet(train.y[:, None], logdet=True)
+        trace = -2.0 * sum(part.loss() for part in model.added_loss_terms()).sum()
+        (0.5 * (fit + complexity + trace)).backward()
+    sparse = model.covar_module
+    gradient = Gradient(parts.slopes(), sparse.inducing_points.grad)
+    empty = theta.new_zeros(0, 0)
+    terms = Terms(*(part.item() for part in (fit, complexity, trace)))
+    return Nystrom(terms, empty, empty, theta.new_zeros(0), noise_variance(theta), sparse.jitter), gradient
+
+
+def _gpytorch_model(parts: gpytorch_parts.Parts, train: Dataset, Z: Tensor) -> Any:
+    """Return GPyTorch's sparse GP with these inducing inputs, in training mode."""
+    gpytorch = gpytorch_parts.package()
+
+    class Inducing(gpytorch.kernels.InducingPointKernel):  # type: ignore[misc]
+        jitter = 0.0  # on K_mm, a channel of the run; GPyTorch itself reports its jitter only as a warning
+
+        @property
+        def _inducing_mat(self) -> Tensor:
+            K = super()._inducing_mat
+            self.jitter = cholesky(K.detach(), "GPyTorch's K_mm").jitter
+            return K + self.jitter * torch.eye(len(K)).to(K) if self.jitter else K
+
+    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(train.X, train.y, parts.likelihood)
+            self.mean_module = gpytorch.means.ZeroMean()
+            self.covar_module = Inducing(parts.covariance, Z.clone(), parts.likelihood)
+
+        def forward(self, X: Tensor) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(X), self.covar_module(X))
+
+    return Model().to(train.y).train()

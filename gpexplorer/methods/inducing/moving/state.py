@@ -1,17 +1,15 @@
-"""What the rivals share whose inducing inputs Z are points of their own, not rows of the data."""
+"""State, report and channels of the methods whose inducing inputs Z may lie between the rows of the data."""
 
 from __future__ import annotations
 
 import math
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ....errors import SettingError
 from ....objectives import Terms
 from ....problem import Channel, Posterior, Prediction, Problem, channel
-from ..lloyd import nearest
 from ..selection.loop import random_order
 
 CHANNELS: tuple[Channel, ...] = (
@@ -33,7 +31,7 @@ class State(NamedTuple):
     position: int  # steps done in this phase
     Z: Tensor  # [m, d] inducing inputs
     theta: Tensor  # [p]
-    Z_begin: Tensor  # [m, d] where this phase began
+    Z_begin: Tensor  # [m, d] at the beginning of this phase
     theta_begin: Tensor  # [p]
     terms: Terms
     epoch_begin: float  # F when the epoch began
@@ -54,47 +52,65 @@ class Info(NamedTuple):
 START = Info("start", math.nan, math.nan, math.nan, math.nan)
 
 
-def begun(problem: Problem, m: int, seed: int, title: str) -> State:
-    """The state before any work: Z at random rows. SettingError where the inputs are not columns of numbers."""
-    X = movable(problem, title)
+def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
+    """Return the state before any work, with Z at random rows.
+
+    Raises
+    ------
+    SettingError
+        The inputs are not columns of numbers.
+    """
+    X = continuous_inputs(problem, title)
     Z, theta = X[random_order(problem, seed)[:m]].clone(), problem.theta.clone()
-    unknown = Terms(math.nan, math.nan, math.nan)
-    return State(0, 0, "start", 0, Z, theta, Z.clone(), theta.clone(), unknown, math.inf)
+    return State(
+        step=0,
+        epoch=0,
+        phase="start",
+        position=0,
+        Z=Z,
+        theta=theta,
+        Z_begin=Z.clone(),
+        theta_begin=theta.clone(),
+        terms=Terms(math.nan, math.nan, math.nan),
+        epoch_begin=math.inf,
+    )
 
 
-def may_move(problem: Problem) -> bool:
-    """Whether points may lie between the rows."""
+def points_can_move(problem: Problem) -> bool:
+    """Return whether inducing inputs may lie between the rows: the inputs are numbers, and the kernel is smooth."""
     return isinstance(problem.train.X, Tensor) and getattr(problem.kernel, "inputs", "real") == "real"
 
 
-def movable(problem: Problem, title: str) -> Tensor:
-    """The inputs [n, d], where points may lie between them; SettingError where they may not."""
+def continuous_inputs(problem: Problem, title: str) -> Tensor:
+    """Return the inputs [n, d]; raise SettingError where inducing inputs cannot lie between them."""
     X, kernel = problem.train.X, problem.kernel
-    if may_move(problem):
+    if points_can_move(problem):
         return X
-    found = f"the inputs are {type(X[0]).__name__} objects"
+    reason = f"the inputs are {type(X[0]).__name__} objects"
     if isinstance(X, Tensor):
-        found = f"kernel {kernel.key!r} is one of counts, which has no gradient in them"
+        reason = f"kernel {kernel.key!r} takes counts, and has no gradient in them"
     raise SettingError(
-        f"{title} puts inducing inputs between the rows, which takes columns of numbers, but {found}; choose points "
-        "from the data, with cholqr (polish 0) or titsias."
+        f"{title} moves inducing inputs between the rows, which needs columns of numbers, but {reason}; choose points "
+        "from the data with cholqr (polish 0) or titsias."
     )
 
 
 def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:
-    """The report of a step that left the points `before` where the state has them now."""
+    """Report a step that moved the points from `before` to those of the state."""
     fit, complexity, trace = state.terms
     moved = float((state.Z - before).square().sum(1).mean().sqrt()) if before.shape == state.Z.shape else math.nan
-    return Info(state.phase, state.terms.total(objective), fit / 2, complexity / 2, trace / 2, moved, jitter)
+    return Info(
+        phase=state.phase,
+        objective=state.terms.total(objective),
+        fit=fit / 2,
+        logdet=complexity / 2,
+        trace=trace / 2,
+        moved=moved,
+        jitter=jitter,
+    )
 
 
 def prior(problem: Problem, state: State) -> Posterior:
-    """The prediction before any work."""
+    """Return the prior of f: the prediction before any work."""
     y = problem.train.y
     return lambda X: Prediction(y.new_zeros(len(X)), problem.kernel.diag(state.theta, X))
-
-
-def rows_near(X: Tensor, Z: Tensor) -> Tensor:
-    """The distinct rows of X nearest to the points Z: at most m of them, in the order of Z."""
-    rows = nearest(Z, X).indices.tolist()
-    return torch.tensor(list(dict.fromkeys(rows)), dtype=torch.int64, device=X.device)

@@ -20,7 +20,7 @@ from ...base import Method, Steps
 from .. import settings
 from ..initial_sets import start, start_rows
 from ..learning import descend
-from ..moving.state import movable
+from ..moving.state import continuous_inputs
 from ..selection.loop import random_order
 from .costs import swap_cost
 from .factor import Factor
@@ -128,7 +128,7 @@ class CholQR(Method):
 
     def steps(self, problem: Problem, resume: At | None = None) -> Steps:
         if self.polish:
-            movable(problem, "Setting polish")
+            continuous_inputs(problem, "Setting polish")
         state = resume
         if state is None:
             order = random_order(problem, self.seed)

@@ -14,21 +14,21 @@ from ....objectives import Terms
 from ....problem import Outcome, Problem, Step
 from ...base import Steps
 from ..moving import state as inputs
-from ..moving.likelihoods import sparse_gradient
-from ..moving.loop import Plan, life
+from ..moving.loop import Descent, descent_steps
+from ..moving.sparse_objectives import sparse_gradient
 from .state import Info, State
 
 
 def polished(problem: Problem, state: State, objective: str, learn: bool, limit: int) -> Steps:
     """Steps of the last phase, each one of at most `limit` evaluations of objective and gradient."""
     gradient = partial(sparse_gradient, likelihood=objective)
-    plan = Plan("", len(state.inducing), "", objective, learn, "L-BFGS-B", limit, 1, 0.0, 0)
+    descent = Descent(gradient, objective, learn, "L-BFGS-B", limit)
     if state.phase != "polish":
         Z = problem.train.X[state.inducing]
         state = state._replace(
             phase="polish", position=0, Z=Z, Z_begin=Z.clone(), theta_begin=state.theta, epoch_begin=state.objective
         )
-    for step in life(problem, _moving(state), plan, gradient):
+    for step in descent_steps(problem, _moving(state), descent):
         at, info = step.state, step.info
         state = state._replace(step=at.step, position=at.position, Z=at.Z, theta=at.theta, objective=info.objective)
         told = Info("polish", info.objective, info.fit, info.logdet, info.trace, moved=info.moved, jitter=info.jitter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....problem import Problem
-from ..moving.state import may_move
+from ..moving.state import points_can_move
 from .state import State
 
 BEYOND = " Points that leave their rows may reach what no choice of rows does: setting polish lets them."
@@ -20,4 +20,4 @@ def settled(method: Any, problem: Problem, state: State, gain: float) -> str:
     if not len(state.pivots):
         precision = str(problem.train.y.dtype).removeprefix("torch.")
         said = f"No row is left to swap in: the inducing points explain each to the rounding of {precision}."
-    return said if method.polish or not may_move(problem) else said + BEYOND
+    return said if method.polish or not points_can_move(problem) else said + BEYOND

@@ -1,0 +1,277 @@
+"""Three sparse objectives as functions of theta and of inducing inputs Z that may lie anywhere, with their gradients.
+
+    C = K_hat + V,   K_hat = L L',   L' = L_mm^-1 K_mn [m, n],   D = diag(K - K_hat) [n],   V diagonal:
+    PP    V = s2                F = (y'C^-1 y + log|C|) / 2                            Cao et al. (2013), eq 4
+    VFE   V = s2                F = (y'C^-1 y + log|C| + sum D / s2) / 2               eq 5; Titsias (2009), eq 9
+    FITC  V = s2 + D            F = (y'C^-1 y + log|C|) / 2                            Snelson and Ghahramani (2006)
+
+One gradient serves all three. With B = I + L'V^-1 L [m, m], a = B^-1 L'V^-1 y [m], beta = C^-1 y = V^-1 (y - L a) [n]
+and M_ii = (C^-1)_ii - beta_i^2, let delta = 0 (PP), 1/s2 (VFE), M_ii (FITC). Then
+
+    inner    = B^-1 L'V^-1 - a beta' - L' diag(delta)                                  [m, n]
+    dF/dK_mn = L_mm^-T inner
+    dF/dK_mm = -L_mm^-T S L_mm^-1 / 2,   S = inner L = I - B^-1 - a a' - L' diag(delta) L [m, m]
+    dF/dk_ii = delta_i / 2
+    dF/ds2   = (sum M_ii - [sum D / s2^2 for VFE]) / 2
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ....kernels.distances import squared
+from ....linalg.blocks import row_blocks
+from ....linalg.cholesky import cholesky, logdet
+from ....objectives import Nystrom, Terms, noise_variance
+from ....problem import Dataset, Kernel
+
+BLOCK = 4 * 2**20  # bytes of the temporaries of a block of rows: they stay in the cache and cause no page faults
+
+
+class Gradient(NamedTuple):
+    """The gradient of F."""
+
+    theta: Tensor  # [p]
+    Z: Tensor  # [m, d]
+
+
+class _Factors(NamedTuple):
+    """What the value and the gradient share."""
+
+    L_mm: Tensor  # [m, m]
+    Lt: Tensor  # [m, n] L'
+    L_B: Tensor  # [m, m] Cholesky factor of B
+    c: Tensor  # [m] L'V^-1 y
+    V: Tensor  # [n]
+    sum_D: float
+    s2: float
+    jitter: float
+
+
+class _Inner(NamedTuple):
+    """The parts of `inner` and S that do not depend on delta."""
+
+    B_inv: Tensor  # [m, m]
+    S: Tensor  # [m, m], completed in place
+    a: Tensor  # [m]
+    beta: Tensor  # [n]
+
+
+class _RowTerms(Protocol):
+    """How an objective treats the rows: it adds dF/dK_mn to the gradient, completes S, returns delta and sum M."""
+
+    def __call__(
+        self, kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
+    ) -> tuple[Tensor, float]: ...
+
+
+def total_objective(terms: Terms, likelihood: str) -> float:
+    """Return F from its terms; the trace term counts in VFE alone."""
+    return terms.total("vfe" if likelihood == "vfe" else "pp")
+
+
+def sparse_model(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Tensor, likelihood: str) -> Nystrom:
+    """Compute the terms of F, and the factors that `nystrom_posterior` predicts from: L_A = s L_B, c = s2 L'V^-1 y.
+
+    Parameters
+    ----------
+    kernel : kernel
+    theta : Tensor [p]
+    train : Dataset
+    Z : Tensor [m, d]
+        Inducing inputs.
+    likelihood : {"pp", "vfe", "fitc"}
+
+    Raises
+    ------
+    NotPositiveDefinite
+        K_mm has no Cholesky factor, even with jitter.
+
+    Notes
+    -----
+    2 n m^2 flops.
+    """
+    f = _factors(kernel, theta, train, Z, likelihood)
+    return Nystrom(_terms(f, train.y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
+
+
+def sparse_gradient(
+    kernel: Any, theta: Float[Tensor, " p"], train: Dataset, Z: Float[Tensor, "m d"], likelihood: str
+) -> tuple[Nystrom, Gradient]:
+    """Compute what `sparse_model` does, and the gradient of F in theta and Z.
+
+    Notes
+    -----
+    About 6 n m^2 flops and 3 n m kernel entries, with O(n m) memory.
+    """
+    f = _factors(kernel, theta, train, Z, likelihood)
+    m, y = len(Z), train.y
+    a = torch.cholesky_solve(f.c[:, None], f.L_B)[:, 0]  # [m]
+    beta = (y - f.Lt.T @ a) / f.V  # [n]
+    B_inv, eye = torch.cholesky_inverse(f.L_B), torch.eye(m).to(y)
+    S = eye - B_inv - torch.outer(a, a)  # [m, m]
+
+    gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
+    delta, sum_M = ROW_TERMS[likelihood](kernel, theta, train, Z, f, _Inner(B_inv, S, a, beta), gradient)
+
+    G = -0.5 * _solve_transposed(f.L_mm, _solve_transposed(f.L_mm, S).T)  # [m, m] dF/dK_mm
+    add_gradient(gradient, kernel, theta, (Z, Z), G, symmetric=True)
+    if likelihood != "pp":
+        gradient.theta.add_(kernel.theta_gradient_diag(theta, train.X, 0.5 * delta))
+    if _is_simple(kernel):  # theta[0] is a log sd: its derivative is sum G K over K_mn, minus half of that over K_mm
+        gradient.theta[0] += float(S.diagonal().sum())
+    sum_M -= f.sum_D / f.s2**2 if likelihood == "vfe" else 0.0
+    gradient.theta[-1] += sum_M * f.s2  # dF/d log noise sd = 2 s2 dF/ds2
+    model = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
+    return model, gradient
+
+
+def _pp_rows(
+    kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
+) -> tuple[Tensor, float]:
+    _add_uniform_rows(kernel, theta, train, (Z, gradient), f, inner, inner.B_inv)
+    return torch.full_like(train.y, 0.0), _uniform_sum_M(len(train), f, inner)
+
+
+def _vfe_rows(
+    kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
+) -> tuple[Tensor, float]:
+    eye = torch.eye(len(Z)).to(inner.S)
+    inner.S.sub_(f.L_B @ f.L_B.T - eye)  # L' diag(delta) L = B - I
+    _add_uniform_rows(kernel, theta, train, (Z, gradient), f, inner, inner.B_inv - eye)
+    return torch.full_like(train.y, 1.0 / f.s2), _uniform_sum_M(len(train), f, inner)
+
+
+def _add_uniform_rows(
+    kernel: Any,
+    theta: Tensor,
+    train: Dataset,
+    Z_and_gradient: tuple[Tensor, Gradient],
+    f: _Factors,
+    inner: _Inner,
+    weights: Tensor,
+) -> None:
+    """Add dF/dK_mn where V and delta are the same for all rows: L_mm^-T (W L' / s2 - a beta') with W [m, m].
+
+    W is B^-1 (PP) or B^-1 - I (VFE), so that a block of rows costs one product and one outer product.
+    """
+    Z, gradient = Z_and_gradient
+    W = _solve_transposed(f.L_mm, weights / f.s2)  # [m, m]
+    w = _solve_transposed(f.L_mm, inner.a[:, None])[:, 0]  # [m]
+    for rows in row_blocks(len(train), 3 * W.element_size() * len(Z), BLOCK):
+        G = (W @ f.Lt[:, rows]).addr_(w, inner.beta[rows], alpha=-1.0)  # [m, block]
+        add_gradient(gradient, kernel, theta, (Z, train.X[rows]), G)
+
+
+def _uniform_sum_M(n: int, f: _Factors, inner: _Inner) -> float:
+    """Return sum M = (n - tr(I - B^-1)) / s2 - beta'beta."""
+    m = len(inner.B_inv)
+    return (n - m + float(inner.B_inv.diagonal().sum())) / f.s2 - float(inner.beta @ inner.beta)
+
+
+def _fitc_rows(
+    kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
+) -> tuple[Tensor, float]:
+    B_inv, S, a, beta = inner
+    M = torch.empty_like(train.y)
+    for rows in row_blocks(len(train), 4 * M.element_size() * len(Z), BLOCK):
+        Lt, V = f.Lt[:, rows], f.V[rows]
+        G = (B_inv @ Lt).div_(V)  # [m, block]
+        M[rows] = 1.0 / V - torch.linalg.vecdot(G, Lt, dim=0) / V - beta[rows].square()
+        scaled = Lt * M[rows]
+        S.addmm_(scaled, Lt.T, alpha=-1.0)
+        G.addr_(a, beta[rows], alpha=-1.0).sub_(scaled)
+        add_gradient(gradient, kernel, theta, (Z, train.X[rows]), _solve_transposed(f.L_mm, G))
+    return M, float(M.sum())
+
+
+ROW_TERMS: dict[str, _RowTerms] = {"pp": _pp_rows, "vfe": _vfe_rows, "fitc": _fitc_rows}
+
+
+def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
+    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm")  # [m, m]
+    Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X), upper=False)  # [m, n]
+    s2, prior, eye = noise_variance(theta), kernel.diag(theta, train.X), torch.eye(len(Z)).to(Lt)
+    if likelihood == "fitc":
+        D = prior - torch.linalg.vecdot(Lt, Lt, dim=0)
+        V, sum_D, B = s2 + D.clamp_min(0.0), float(D.sum()), eye.clone()
+        for rows in row_blocks(len(D), Lt.element_size() * len(Z), BLOCK):
+            B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
+    else:
+        V, B = torch.full_like(prior, s2), torch.addmm(eye, Lt, Lt.T, alpha=1.0 / s2)
+        sum_D = float(prior.sum()) - s2 * float((B - eye).diagonal().sum())
+    c = Lt @ (train.y / V)  # [m]
+    return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, sum_D, s2, jitter)
+
+
+def _terms(f: _Factors, y: Tensor) -> Terms:
+    half = torch.linalg.solve_triangular(f.L_B, f.c[:, None], upper=False)  # [m, 1]
+    fit = float((y * y / f.V).sum()) - float(half.square().sum())
+    return Terms(fit, float(f.V.log().sum()) + logdet(f.L_B), f.sum_D / f.s2)
+
+
+def add_gradient(
+    gradient: Gradient, kernel: Any, theta: Tensor, pair: tuple[Tensor, Tensor], G: Tensor, symmetric: bool = False
+) -> None:
+    """Add the gradient of sum_ij G_ij k(z_i, x_j) in theta and Z.
+
+    Parameters
+    ----------
+    gradient : Gradient
+        Changed in place.
+    kernel : kernel
+    theta : Tensor [p]
+    pair : tuple of Tensor
+        Z [m, d] and X [k, d].
+    G : Tensor [m, k]
+    symmetric : bool
+        Whether X is Z itself, so that both arguments of k move; otherwise X is fixed.
+
+    Notes
+    -----
+    For a stationary kernel both parts come from one pass: with W = G * sd^2 dk/dr2,
+
+        d / d log l_q = sum_ij W_ij (z_iq - x_jq)^2 / l_q^2,    d / d z_i = sum_j W_ij (x_j - z_i) / l^2
+
+    The derivative in the log sd, 2 sum G K, is left to the caller, who has it as a trace. Other kernels use
+    `theta_gradient` and autograd.
+    """
+    Z, X = pair
+    if not _is_simple(kernel):
+        gradient.theta.add_(kernel.theta_gradient(theta, Z, X, G))
+        gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
+        return
+    lengthscale, centre = theta[1:-1].exp(), X.mean(0)
+    Z, X = Z - centre, X - centre
+    W = kernel.slope(theta, squared(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))  # [m, k]
+    WX, row_sums, column_sums = W @ X, W.sum(1), W.sum(0)
+    spread = Z.square().T @ row_sums + X.square().T @ column_sums - 2.0 * (Z * WX).sum(0)  # [d]
+    spread = spread / lengthscale.square()
+    gradient.theta[1:-1] += spread if len(lengthscale) == len(spread) else spread.sum()
+    in_Z = WX - Z * row_sums[:, None]
+    if symmetric:
+        in_Z = in_Z + W.T @ Z - Z * column_sums[:, None]
+    gradient.Z.add_(in_Z / lengthscale.square())
+
+
+def _is_simple(kernel: Any) -> bool:
+    """Return whether theta is [log sd, log lengthscales, log noise] of a stationary kernel, and nothing more."""
+    return hasattr(kernel, "slope") and all(name.startswith("lengthscale") for name in kernel.names[1:-1])
+
+
+def _autograd_in_Z(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) -> Tensor:
+    X = X.clone() if X is Z else X
+    with torch.enable_grad():
+        points = Z.detach().clone().requires_grad_(True)
+        (gradient,) = torch.autograd.grad((kernel(theta, points, X) * G).sum(), points)
+    return gradient
+
+
+def _solve_transposed(L: Tensor, B: Tensor) -> Tensor:
+    """Return L^-T B."""
+    return torch.linalg.solve_triangular(L.T, B, upper=True)
