@@ -30,8 +30,7 @@ from .panels.share_panel import SharePanel
 from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
 from .playback.draw_acknowledgement import Pulse
-from .playback.messages import Frame
-from .playback.open_run import Opened
+from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
@@ -215,11 +214,11 @@ class Explorer(pn.viewable.Viewer):
                 self.status.say(sentence(error, "the page was being drawn"))
 
     def _show(self, frame: Frame) -> None:
-        if frame.opened is not None and frame.opening != self._opening:
+        run = frame.run
+        if run is not None and frame.opening != self._opening:
             self._opening = frame.opening
-            self._name_run(frame.opened)
-            opened = frame.opened
-            self.sources.describe(opened.rows, opened.test_rows, opened.inputs, opened.notes)
+            self._name_run(run)
+            self.sources.describe(run.rows, run.test_rows, run.inputs, run.notes)
         working_since = self.session.player.working_since
         self.transport.update(frame)
         self.pictures.update(frame)
@@ -227,9 +226,9 @@ class Explorer(pn.viewable.Viewer):
         self.session.show_view(self.pictures.open_tab)
         self.status.busy(frame.busy or self._waiting)
 
-    def _name_run(self, opened: Opened | None) -> None:
+    def _name_run(self, run: RunSummary | None) -> None:
         session = self.session
-        self.title.object = question(session.spec, opened.rows if opened else None, session.question)
+        self.title.object = question(session.spec, run.rows if run else None, session.question)
 
     def __panel__(self) -> Any:
         self.start()

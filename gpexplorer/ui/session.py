@@ -16,8 +16,7 @@ from ..errors import GPExplorerError, StoreError
 from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
 from ..runs.studies.comparison import Finished
-from .playback.messages import Frame
-from .playback.open_run import Job
+from .playback.open_run import Frame, OpenRequest
 from .playback.player import Player
 
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
@@ -158,7 +157,7 @@ class Session:
 
     def open(self, play: bool = False) -> None:
         """Open the chosen spec at step 0."""
-        self.player.open(Job(self.spec, self.read), play)
+        self.player.open(OpenRequest(self.spec, self.read), play)
 
     def choose(self, spec: Spec, steps: int = 0) -> None:
         """Open another spec, whose data have a name, take this many steps, and set the controls to it."""
@@ -190,9 +189,9 @@ class Session:
     def take(self, wait: float = 0.0) -> Frame | None:
         """Return the newest frame of the player, if there is one; within `wait` seconds if a drawn one comes."""
         frame = self.player.take(wait)
-        if frame is not None and frame.opened is not None and frame.facts is not None:
-            opened, facts = frame.opened, frame.facts
-            self.screen = Screen(opened.spec, facts.at, self.screen.view, facts.undo, opened.key)
+        if frame is not None and frame.run is not None and frame.numbers is not None:
+            run, numbers = frame.run, frame.numbers
+            self.screen = Screen(run.spec, numbers.at, self.screen.view, numbers.by_hand, run.key)
         return frame
 
     def show_view(self, view: str) -> None:

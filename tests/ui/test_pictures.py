@@ -32,7 +32,7 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     assert not len(cards["calibration"].card)
 
     follow(explorer, "convergence", drawn=False)
-    assert "Nothing to draw" in cards["convergence"]._place[0].object
+    assert "There is nothing to draw" in cards["convergence"]._place[0].object
     explorer.session.player.step()
     follow(explorer, "convergence", drawn=True)
     assert not len(cards["calibration"].card)

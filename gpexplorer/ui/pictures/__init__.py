@@ -1,1 +1,1 @@
-"""The pictures of a run on the page, and what a person can do with them."""
+"""The pictures of a run on the page, and what a person can do in them."""

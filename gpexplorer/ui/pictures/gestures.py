@@ -1,4 +1,4 @@
-"""Hands on the picture of the data: look at it, move its inducing points, add and take out rows."""
+"""What a person can do in the picture of the data: drag inducing points, add rows and remove rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from bokeh.events import Pan, PanEnd, PanStart, Tap
 
 from ...views.drawing.palette import ROLES
 from ..browser.weak_callback import weakly
-from ..playback.open_run import Layers, Opened
-from ..playback.readings import Facts
+from ..playback.open_run import Layers, RunSummary
+from ..playback.readings import StatusNumbers
 from ..session import Session
 from ..text.escape import text
 from ..text.number_format import number
 
-LOOK, POINTS, ROWS = "Look", "Move points", "Edit rows"
-SAYS = {
-    POINTS: "Drag an inducing point; the bound splits below as you go. Undo takes the last drag back.",
-    ROWS: "Click a free place to add a row, a row to take it out; the run comes back to this step on the edited rows.",
+LOOK, MOVE_POINTS, EDIT_ROWS = "Look", "Move points", "Edit rows"
+HELP = {
+    MOVE_POINTS: "Drag an inducing point; the terms of the bound below follow it. Undo takes the last drag back.",
+    EDIT_ROWS: (
+        "Click a free place to add a row, or click a row to remove it. "
+        "The run is repeated on the edited rows up to this step."
+    ),
 }
-REACH = (0.03, 0.08)  # of each axis: how near counts as on it
+REACH = (0.03, 0.08)  # part of the x and the y axis within which a pointer counts as being on a mark
 TERMS = {"fit": "data fit", "logdet": "complexity", "trace": "trace", "objective": "bound"}
 COLOURS = {"fit": ROLES["fit"], "logdet": ROLES["complexity"], "trace": ROLES["trace"], "objective": ROLES["reference"]}
-PLAIN = {"& button": {"textTransform": "none", "whiteSpace": "nowrap", "padding": "2px 9px"}}
+BUTTON_STYLE = {"& button": {"textTransform": "none", "whiteSpace": "nowrap", "padding": "2px 9px"}}
 CSS = """
 .split { display: flex; flex-wrap: wrap; gap: 2px 26px; font-size: 13px; font-variant-numeric: tabular-nums; }
 .split b { font-weight: 600; } .split i { font-style: normal; opacity: .72; }
@@ -36,127 +39,159 @@ CSS = """
 """
 
 
-class Hands(pn.viewable.Viewer):
-    """The choice of what a hand does, and what came of it. `session` carries it out."""
+class Gestures(pn.viewable.Viewer):
+    """The choice of what a click or drag in the picture of the data does, and the result of it.
 
-    def __init__(self, opened: Opened, session: Session, **params: Any) -> None:
+    Parameters
+    ----------
+    run
+        The open run, which decides what can be done.
+    session
+        Carries it out.
+    **params
+        Parameters of `panel.viewable.Viewer`.
+
+    Attributes
+    ----------
+    mode
+        The widget to choose between looking, moving points and editing rows. The card places it.
+    """
+
+    def __init__(self, run: RunSummary, session: Session, **params: Any) -> None:
         super().__init__(**params)
         self._session = session
-        self._slot: int | None = None
+        self._dragged: int | None = None  # index of the inducing point that is being dragged
+        self._first_move = False
         self._layers: Callable[[], Layers] = dict
         self._figure: Any = None
-        self.mode = pmui.RadioButtonGroup(label="", options=[LOOK], value=LOOK, size="small", margin=(8, 12), sx=PLAIN)
-        self.said = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width", visible=False)
+        self.mode = pmui.RadioButtonGroup(
+            label="", options=[LOOK], value=LOOK, size="small", margin=(8, 12), sx=BUTTON_STYLE
+        )
+        self.message = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width", visible=False)
         self.value = pmui.FloatInput(label="y of a new row", value=0.0, width=130, size="small", margin=(4, 8))
         self.back = pmui.Button(
             label="Take back the last edit", icon="undo", variant="outlined", size="small", margin=(6, 8),
-            on_click=lambda _: self._tell(self._session.edit_rows(None)),
+            on_click=lambda _: self._edit_rows(None),
         )  # fmt: skip
         self.edits = pmui.Row(self.value, self.back, visible=False, margin=0)
-        self.mode.param.watch(lambda _: self._turn(), "value")
-        self._layout = pmui.Column(self.said, self.edits, sizing_mode="stretch_width", margin=0)
-        self.adopt(opened)
+        self.mode.param.watch(lambda _: self._change_mode(), "value")
+        self._layout = pmui.Column(self.message, self.edits, sizing_mode="stretch_width", margin=0)
+        self.adopt(run)
 
-    def adopt(self, opened: Opened) -> None:
-        """What can be done with this run."""
-        flat = opened.inputs in (1, 2)
-        modes = [LOOK, *([POINTS] if flat and opened.moves else []), *([ROWS] if flat and opened.edits else [])]
+    def adopt(self, run: RunSummary) -> None:
+        """Offer what can be done with this run."""
+        has_axes = run.inputs in (1, 2)
+        modes = [LOOK]
+        if has_axes and run.can_drag:
+            modes.append(MOVE_POINTS)
+        if has_axes and run.can_edit:
+            modes.append(EDIT_ROWS)
         self.mode.param.update(options=modes, value=self.mode.value if self.mode.value in modes else LOOK)
         self.mode.visible = len(modes) > 1
-        self.value.visible = opened.inputs == 2
-        self.value.label = f"{opened.target[:20]} of a new row"
-        data = opened.spec.data
+        self.value.visible = run.inputs == 2
+        self.value.label = f"{run.target[:20]} of a new row"
+        data = run.spec.data
         self.back.disabled = not (isinstance(data, dict) and data.get("edits"))
 
-    def take(self, figure: Any, layers: Callable[[], Layers]) -> None:
-        """Listen to this figure, which shows these layers; it pans only while a person looks."""
+    def listen(self, figure: Any, layers: Callable[[], Layers]) -> None:
+        """Listen to the clicks and drags on a figure, which shows these layers; it pans only in the mode "Look"."""
         self._figure, self._layers = figure, layers
         if self.mode.value == LOOK:
             return
         figure.toolbar.active_drag = None
-        if self.mode.value == ROWS:
-            figure.on_event(Tap, weakly(self._tapped))
+        if self.mode.value == EDIT_ROWS:
+            figure.on_event(Tap, weakly(self._tap))
             return
-        figure.on_event(PanStart, weakly(self._grab))
-        figure.on_event(Pan, weakly(self._move))
-        figure.on_event(PanEnd, weakly(self._let_go))
+        figure.on_event(PanStart, weakly(self._start_drag))
+        figure.on_event(Pan, weakly(self._drag))
+        figure.on_event(PanEnd, weakly(self._end_drag))
 
-    def report(self, facts: Facts | None) -> None:
-        """The bound, term by term, and what the last step changed."""
-        if self.mode.value == POINTS and facts is not None:
-            self.said.object = _split(facts.split)
+    def report(self, numbers: StatusNumbers | None) -> None:
+        """Show the terms of the bound, and how the last step changed each."""
+        if self.mode.value == MOVE_POINTS and numbers is not None:
+            self.message.object = _terms_table(numbers.terms)
 
-    def _turn(self) -> None:
+    def _change_mode(self) -> None:
         mode = self.mode.value
-        self.said.param.update(visible=mode != LOOK, object=_quiet(SAYS.get(mode, "")))
-        self.edits.visible = mode == ROWS
+        self.message.param.update(visible=mode != LOOK, object=_small(HELP.get(mode, "")))
+        self.edits.visible = mode == EDIT_ROWS
         self._session.player.redraw()
 
-    def _tell(self, sentence: str) -> None:
-        if sentence:
-            self.said.object = _quiet(sentence)
+    def _edit_rows(self, edit: list[float] | None) -> None:
+        refusal = self._session.edit_rows(edit)
+        if refusal:
+            self.message.object = _small(refusal)
 
-    def _grab(self, event: Any) -> None:
-        self._slot = self._near("inducing", event)
-        self._first = True
+    def _start_drag(self, event: Any) -> None:
+        self._dragged = self._nearest("inducing", event)
+        self._first_move = True
 
-    def _move(self, event: Any) -> None:
-        if self._slot is None:
+    def _drag(self, event: Any) -> None:
+        if self._dragged is None:
             return
-        flat = "map" in self._layers()
-        self._session.drag(self._first, self._slot, (event.x, event.y) if flat else (event.x,))
-        self._first = False
+        position = (event.x, event.y) if self._is_map else (event.x,)
+        self._session.drag(self._first_move, self._dragged, position)
+        self._first_move = False
 
-    def _let_go(self, _: Any) -> None:
-        self._slot = None
+    def _end_drag(self, _: Any) -> None:
+        self._dragged = None
 
-    def _tapped(self, event: Any) -> None:
+    def _tap(self, event: Any) -> None:
         if event.x is None or event.y is None or not math.isfinite(event.x + event.y):
             return
-        near, (x, y) = self._near("train", event, finer=3.0), self._rounded(event)
-        if near is not None:
-            self._tell(self._session.edit_rows([int(self._layers()["train"]["row"].iloc[near])]))
-        elif "map" not in self._layers():
-            self._tell(self._session.edit_rows([x, y]))
+        row, (x, y) = self._nearest("train", event, finer=3.0), self._rounded(event)
+        if row is not None:
+            self._edit_rows([int(self._layers()["train"]["row"].iloc[row])])
+        elif not self._is_map:
+            self._edit_rows([x, y])
         elif self.value.value is not None:
-            self._tell(self._session.edit_rows([x, y, self.value.value]))
+            self._edit_rows([x, y, self.value.value])
+
+    @property
+    def _is_map(self) -> bool:
+        """Whether both axes are inputs; the y axis of other pictures is the target."""
+        return "map" in self._layers()
+
+    def _axis_lengths(self) -> list[float]:
+        return [abs(axis.end - axis.start) or 1.0 for axis in (self._figure.x_range, self._figure.y_range)]
 
     def _rounded(self, event: Any) -> tuple[float, float]:
-        """Where a click was, to a thousandth of each axis: a link carries it."""
-        spans = [abs(end.end - end.start) or 1.0 for end in (self._figure.x_range, self._figure.y_range)]
-        x, y = (round(at, 3 - math.floor(math.log10(span))) for at, span in zip((event.x, event.y), spans, strict=True))
+        """Position of a click to a thousandth of each axis, as a link has to carry it."""
+        x, y = (
+            round(value, 3 - math.floor(math.log10(length)))
+            for value, length in zip((event.x, event.y), self._axis_lengths(), strict=True)
+        )
         return x, y
 
-    def _near(self, name: str, event: Any, finer: float = 1.0) -> int | None:
-        """Index of the mark of this layer under the pointer."""
-        frame = self._layers().get(name, pd.DataFrame())
+    def _nearest(self, layer: str, event: Any, finer: float = 1.0) -> int | None:
+        """Index of the mark of a layer under the pointer; None where no mark is within reach divided by `finer`."""
+        frame = self._layers().get(layer, pd.DataFrame())
         if not len(frame) or event.x is None or event.y is None:
             return None
-        spans = [abs(end.end - end.start) or 1.0 for end in (self._figure.x_range, self._figure.y_range)]
-        reach = REACH if "map" not in self._layers() else (REACH[0], REACH[0] * 1.6)
-        far = [
-            (frame[axis].to_numpy() - at) / (span * part / finer)
-            for axis, at, span, part in zip("xy", (event.x, event.y), spans, reach, strict=True)
+        reach = (REACH[0], REACH[0] * 1.6) if self._is_map else REACH
+        scaled = [
+            (frame[axis].to_numpy() - value) / (length * part / finer)
+            for axis, value, length, part in zip("xy", (event.x, event.y), self._axis_lengths(), reach, strict=True)
         ]
-        distance = np.hypot(*far)
+        distance = np.hypot(*scaled)
         return int(distance.argmin()) if distance.min() < 1 else None
 
     def __panel__(self) -> Any:
         return self._layout
 
 
-def _quiet(sentence: str) -> str:
+def _small(sentence: str) -> str:
     return f'<span style="font-size:12.5px;opacity:.75">{text(sentence)}</span>'
 
 
-def _split(split: Mapping[str, tuple[float, float]]) -> str:
-    """Each term, and by how much it fell or rose."""
-    if not split:
-        return _quiet(SAYS[POINTS])
+def _terms_table(terms: Mapping[str, tuple[float, float]]) -> str:
+    """Each term of the bound, and by how much it rose or fell."""
+    if not terms:
+        return _small(HELP[MOVE_POINTS])
     cells = []
     for name, title in TERMS.items():
-        value, change = split[name]
-        moved = "" if math.isnan(change) else f" {'▲' if change > 0 else '▼'} {number(abs(change))}"
+        value, change = terms[name]
+        arrow = "" if math.isnan(change) else f" {'▲' if change > 0 else '▼'} {number(abs(change))}"
         swatch = f'<u style="background:{COLOURS[name]}"></u>'
-        cells.append(f"<div>{swatch}<i>{title}</i> <b>{number(value)}</b>{moved}</div>")
+        cells.append(f"<div>{swatch}<i>{title}</i> <b>{number(value)}</b>{arrow}</div>")
     return f'<div class="split" role="status">{"".join(cells)}</div>'

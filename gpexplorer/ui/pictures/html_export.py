@@ -1,4 +1,4 @@
-"""The pictures on the screen as one HTML file that needs nothing else: no server, no network."""
+"""The pictures on the screen as one HTML file that needs no server and no network."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from bokeh.util.paths import bokehjs_path
 from jinja2 import Template
 
 from ...runs import Spec
+from ...views import View
 from ...views.drawing.live import Live
 from ..playback.open_run import Layers
-from ..playback.status import CSS
+from ..playback.status import CSS as STATUS_CSS
 from ..text.escape import text
 
-WIDTH, HEIGHT = 720, 380
-LOOK = """
+WIDTH, HEIGHT = 720, 380  # pixels of a picture
+PAGE_CSS = """
 body { font-family: system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif; max-width: 760px; margin: 32px auto;
        padding: 0 16px; color: #22303c; background: #ffffff }
 body.dark { color: #dfe6ec; background: #1c2229 }
@@ -27,31 +28,53 @@ PAGE = Template(
     """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
 <style>{{ css }}</style><script>{{ bokeh }}</script></head>
-<body class="{{ theme }}">{{ said }}
-{% for head, figure in parts %}{{ head }}{{ figure }}{% endfor %}
-{{ tail }}{{ script }}</body></html>"""
+<body class="{{ theme }}">{{ heading }}
+{% for caption, figure in pictures %}{{ caption }}{{ figure }}{% endfor %}
+{{ footer }}{{ script }}</body></html>"""
 )
 
 
-def sheet(spec: Spec, said: Sequence[str], drawn: Sequence[tuple[Any, Layers]], theme: str) -> str:
-    """HTML of these views and their layers under what the page says (`said`: markup, escaped already)."""
-    figures = [_figure(view, layers, theme) for view, layers in drawn]
-    heads = [f"<h2>{text(view.title)}</h2><p>{text(view.help)}</p>" for view, _ in drawn]
-    script, places = components(figures)
+def sheet(spec: Spec, heading: Sequence[str], pictures: Sequence[tuple[View, Layers]], theme: str) -> str:
+    """Write pictures into one HTML document.
+
+    Parameters
+    ----------
+    spec
+        What was run; it is printed at the end.
+    heading
+        Markup to put above the pictures. It must be escaped already.
+    pictures
+        Views, each with the layers it shows.
+    theme
+        "light" or "dark".
+
+    Returns
+    -------
+    str
+        The document, about 1 MB, as it contains Bokeh's own program.
+    """
+    figures = [_figure(view, layers, theme) for view, layers in pictures]
+    captions = [f"<h2>{text(view.title)}</h2><p>{text(view.help)}</p>" for view, _ in pictures]
+    script, elements = components(figures)
     return PAGE.render(
-        title=f"gpexplorer: {spec.method}", css=CSS + LOOK, theme=theme, said="".join(said), script=script,
-        bokeh=(bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"), parts=list(zip(heads, places, strict=True)),
-        tail=f"<h2>Spec</h2><pre>{text(spec.to_json(), 20_000)}</pre>",
-    )  # fmt: skip
+        title=f"gpexplorer: {spec.method}",
+        css=STATUS_CSS + PAGE_CSS,
+        theme=theme,
+        heading="".join(heading),
+        script=script,
+        bokeh=(bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"),
+        pictures=list(zip(captions, elements, strict=True)),
+        footer=f"<h2>Spec</h2><pre>{text(spec.to_json(), 20_000)}</pre>",
+    )
 
 
 def written(note: str) -> str:
-    """Markup of what a person wrote about the run, a paragraph a line."""
+    """Return the markup of a person's note, one paragraph per line."""
     return "".join(f"<p><i>{text(line, 2000)}</i></p>" for line in note.splitlines() if line.strip())
 
 
-def _figure(view: Any, layers: Layers, theme: str) -> Any:
-    """The view drawn again: a figure of the page belongs to its session."""
+def _figure(view: View, layers: Layers, theme: str) -> Any:
+    """A new figure of this view: the figure on the page belongs to the page's document."""
     figure = Live(view, {name: frame.copy() for name, frame in layers.items()}, theme).figure
     figure.update(sizing_mode="stretch_width", height=HEIGHT, max_width=WIDTH, output_backend="canvas")
     return figure

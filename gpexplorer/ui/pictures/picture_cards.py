@@ -1,4 +1,7 @@
-"""The pictures of a run: two on top, the rest in tabs of which only the open one is drawn."""
+"""The pictures of a run: two on top, the others in tabs, of which only the open one is drawn.
+
+A picture that raises shows a sentence in its own card; the others are drawn as usual.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +13,78 @@ import panel as pn
 import panel_material_ui as pmui
 from bokeh.events import Tap
 
+from ...views import View
 from ...views.drawing.live import Live
 from ..browser.weak_callback import weakly
 from ..inputs.view_options import options
-from ..playback.messages import Frame
-from ..playback.open_run import Layers, Opened
+from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
+from ..text.error_sentences import sentence
 from ..text.escape import text
-from .gestures import Hands
+from .gestures import Gestures
 from .step_table import Steps
 
-ON_TOP = 2
-SAID = '<span style="font-size:12.5px;opacity:.75">{}</span>'
-SOON, EMPTY = SAID.format("Drawing …"), SAID.format("Nothing to draw at this step yet: take the next one.")
+ON_TOP = 2  # pictures that are always visible
+SMALL = '<span style="font-size:12.5px;opacity:.75">{}</span>'
+DRAWING = SMALL.format("Drawing …")
+EMPTY = SMALL.format("There is nothing to draw at this step yet. Take a step.")
 CARD = {
     "border": "1px solid rgba(127,140,153,.35)", "border-radius": "8px", "padding-bottom": "6px",
     "height": "auto", "align-self": "stretch",  # as tall as the card beside it
 }  # fmt: skip
-ROW = 48  # pixels of a row of options: a picture without one is as much taller, so that cards end level
+TOP_HEIGHT, TAB_HEIGHT = 330, 300  # pixels of a figure
+OPTIONS_HEIGHT = 48  # pixels of a row of options: a figure without one is taller by this, so that cards end level
 
 
 class Picture(pn.viewable.Viewer):
-    """One view: its title, what to look for, its options, and a figure that lives as long as its axes mean the same."""
+    """The card of one view: its title, what to look for, its options, and its figure.
 
-    def __init__(self, view: Any, opened: Opened, session: Session, height: int, **params: Any) -> None:
+    The figure is drawn once and updated in place for as long as its axes mean the same.
+
+    Parameters
+    ----------
+    view
+        What to draw.
+    run
+        The open run.
+    session
+        Carries out what a person asks for in the picture.
+    height
+        Of the figure, in pixels.
+    **params
+        Parameters of `panel.viewable.Viewer`.
+
+    Attributes
+    ----------
+    card
+        The layout; empty until the picture is looked at for the first time.
+    layers
+        What is drawn.
+    gestures
+        Dragging of points and editing of rows; None for a view that is not editable.
+    """
+
+    def __init__(self, view: View, run: RunSummary, session: Session, height: int, **params: Any) -> None:
         super().__init__(**params)
         self._session = session
         self._live: Live | None = None
-        self._drawn: Any = None
-        self.layers: Layers = {}  # what is drawn
-        self._height, self._inputs = height, opened.inputs
-        self.hands = Hands(opened, session) if view.editable else None
-        self.adopt(view, opened)
+        self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
+        self.layers: Layers = {}
+        self._height, self._inputs = height, run.inputs
+        self.gestures = Gestures(run, session) if view.editable else None
+        self.adopt(view, run)
         self.card = pn.Column(sizing_mode="stretch_width", margin=6, styles=CARD)
 
+    def adopt(self, view: View, run: RunSummary) -> None:
+        """Show this view of another run; options that were chosen stay."""
+        if self._live is not None:
+            view.param.update(**{name: value for name, value in _options(self.view).items() if name in view.param})
+        self.view, self._data = view, (repr(run.spec.kernel), run.data, run.rows, run.target)
+        if self.gestures is not None:
+            self.gestures.adopt(run)
+
     def build(self) -> None:
-        """Put title, options and figure on the card, once: most pictures of a run are never looked at."""
+        """Put title, options and a place for the figure on the card, the first time that the picture is looked at."""
         if len(self.card):
             return
         view = self.view
@@ -55,93 +94,113 @@ class Picture(pn.viewable.Viewer):
             margin=(8, 12, 2, 12),
             sizing_mode="stretch_width",
         )
-        chosen = options(lambda: self.view, self._inputs, self._session.player.redraw)
-        self._height += 0 if chosen else ROW
-        self._sentence = pn.pane.HTML(SOON, margin=(24, 14))
+        widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
+        self._height += 0 if widgets else OPTIONS_HEIGHT
+        self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14))
         self._place = pn.Column(self._sentence, sizing_mode="stretch_width", min_height=self._height, margin=0)
-        if self.hands is not None:
+        if self.gestures is not None:
             title.param.update(sizing_mode=None, styles={"flex": "1 1 180px"})
-            title = pn.FlexBox(title, self.hands.mode, justify_content="space-between", sizing_mode="stretch_width")
-        parts = [title, chosen, self.hands, self._place]
+            title = pn.FlexBox(title, self.gestures.mode, justify_content="space-between", sizing_mode="stretch_width")
+        parts = [title, widgets, self.gestures, self._place]
         self.card[:] = [part for part in parts if part is not None]
 
-    def adopt(self, view: Any, opened: Opened) -> None:
-        """Show this view of a run; options chosen before stay."""
-        if self._live is not None:
-            view.param.update(**{k: v for k, v in _options(self.view).items() if k in view.param})
-        self.view, self._of = view, (repr(opened.spec.kernel), opened.data, opened.rows, opened.target)
-        if self.hands is not None:
-            self.hands.adopt(opened)
-
     def update(self, layers: Layers, theme: str) -> None:
-        """Replace the numbers; draw anew only where the axes would mean something else."""
+        """Show these layers; an error of the view becomes a sentence on the card."""
         self.build()
-        named = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         self.layers = layers
         if not any(len(frame) for frame in layers.values()):
-            self._say_empty()
+            self._show_sentence(EMPTY)
             return
-        meant = (self._of, named, tuple(_options(self.view).items()), self.hands and self.hands.mode.value)
-        if self._live is not None and meant == self._drawn:
-            self._live.update(layers)
-            return
-        self._drawn, self._live = meant, Live(self.view, layers, theme)
-        self._live.figure.update(
-            sizing_mode="stretch_width",
-            height=self._height,
-            output_backend="canvas",  # WebGL needs a GPU to be the faster one for so few glyphs
-        )
-        if self.hands is not None:
-            self.hands.take(self._live.figure, lambda: self.layers)
-        if self.view.click:
-            self._live.figure.on_event(Tap, weakly(self._clicked))
-        self._place[:] = [
-            pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))
-        ]
+        labels = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
+        mode = self.gestures and self.gestures.mode.value
+        drawn_for = (self._data, labels, tuple(_options(self.view).items()), mode)
+        same = drawn_for == self._drawn_for
+        if same and self._live is None:
+            self.layers = {}
+            return  # the same drawing failed before; it would fail, and be logged, once per frame
+        try:
+            if same and self._live is not None:
+                self._live.update(layers)
+            else:
+                self._draw(layers, theme)
+        except Exception as error:
+            self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
+        self._drawn_for = drawn_for
 
-    def _say_empty(self) -> None:
-        """A sentence in place of axes without a mark."""
-        self._sentence.object = EMPTY
-        if self._live is not None:
-            self._live = self._drawn = None
-            self._place[:] = [self._sentence]
-
-    def _clicked(self, event: Any) -> None:
-        self._session.click(self.view.key, event.x, event.y)
+    def fail(self, message: str) -> None:
+        """Show why this picture cannot be drawn."""
+        self.build()
+        self.layers = {}
+        self._show_sentence(SMALL.format(text(message)))
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark."""
+        """Use the colours of "light" or "dark"."""
         if self._live is not None:
             self._live.set_theme(theme)
+
+    def _draw(self, layers: Layers, theme: str) -> None:
+        """Draw a new figure and listen to it."""
+        self._live = Live(self.view, layers, theme)
+        figure = self._live.figure
+        # WebGL needs a GPU to be faster than a canvas for so few glyphs.
+        figure.update(sizing_mode="stretch_width", height=self._height, output_backend="canvas")
+        if self.gestures is not None:
+            self.gestures.listen(figure, lambda: self.layers)
+        if self.view.click:
+            figure.on_event(Tap, weakly(self._click))
+        self._place[:] = [pn.pane.Bokeh(figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))]
+
+    def _show_sentence(self, markup: str) -> None:
+        """A sentence in place of the figure."""
+        self._sentence.object = markup
+        self._live = self._drawn_for = None
+        if list(self._place) != [self._sentence]:
+            self._place[:] = [self._sentence]
+
+    def _click(self, event: Any) -> None:
+        self._session.click(self.view.key, event.x, event.y)
 
     def __panel__(self) -> Any:
         return self.card
 
 
-def _options(view: Any) -> dict[str, Any]:
-    """What was chosen for this view."""
-    held = view.param.objects("existing")
-    return {k: v for k, v in view.param.values().items() if not (held[k].constant or held[k].readonly)}
-
-
 class Pictures:
-    """All pictures of the open run: those on `top`, and under it the `tabs`."""
+    """All pictures of the open run.
+
+    Parameters
+    ----------
+    session
+        Whose run is shown.
+
+    Attributes
+    ----------
+    top
+        The layout of the pictures that are always visible.
+    tabs
+        The layout of the others, and of the table of steps.
+    first
+        Key of the picture whose tab is opened with the next run; empty for the tab that is open.
+    pictures
+        Key -> picture, in the order of the page.
+    theme
+        "light" or "dark".
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
-        self.first = ""  # key of the picture whose tab is opened first
+        self.first = ""
         self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
         self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap", align_items="stretch")
         self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
-        self.tabs.param.watch(lambda _: self._tell(), "active")
+        self.tabs.param.watch(lambda _: self._request_visible(), "active")
 
     @property
     def visible(self) -> list[str]:
-        """Keys of the views on the screen: those on top, and the one in the open tab."""
+        """Keys of the pictures on the screen: those on top, and the one in the open tab."""
         keys = list(self.pictures)
         if self._hurried:
             return keys[:1]
@@ -149,77 +208,90 @@ class Pictures:
 
     @property
     def open_tab(self) -> str:
-        """Key of the picture in the open tab; empty for the steps."""
+        """Key of the picture in the open tab; empty for the table of steps."""
         return "".join(list(self.pictures)[ON_TOP:][self.tabs.active : self.tabs.active + 1])
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
-        """Only the first picture is drawn meanwhile; the others follow."""
+        """Draw only the first picture inside the block; the others follow after it."""
         self._hurried = True
         yield
         self._hurried = False
-        self._ask()
+        self._draw_visible()
 
-    def drawn(self) -> list[tuple[Any, Layers]]:
-        """The views on the screen, with what they show."""
-        held = [self.pictures[key] for key in self.visible]
-        return [(picture.view, picture.layers) for picture in held if picture.layers]
+    def drawn(self) -> list[tuple[View, Layers]]:
+        """Return the views on the screen, each with the layers it shows."""
+        pictures = [self.pictures[key] for key in self.visible]
+        return [(picture.view, picture.layers) for picture in pictures if picture.layers]
 
     def update(self, frame: Frame) -> None:
         """Show this frame."""
-        if frame.opened is not None and frame.opening != self._opening:
+        if frame.run is not None and frame.opening != self._opening:
             self._opening = frame.opening
-            self._adopt(frame.opened)
+            self._adopt(frame.run)
         for key, layers in frame.layers.items():
             if key in self.pictures:
                 self.pictures[key].update(layers, self.theme)
-                if (hands := self.pictures[key].hands) is not None:
-                    hands.report(frame.facts)
+                if (gestures := self.pictures[key].gestures) is not None:
+                    gestures.report(frame.numbers)
+        for key, message in frame.failures.items():
+            if key in self.pictures:
+                self.pictures[key].fail(message)
         if frame.table is not None and self.tabs.active >= len(self.pictures) - ON_TOP:
-            self.steps.update(frame.table, hurry=not frame.playing)
+            self.steps.update(frame.table, at_once=not frame.playing)
 
     def set_theme(self, theme: str) -> None:
-        """Light or dark, for every figure there is."""
+        """Use the colours of "light" or "dark" in every figure."""
         if theme == self.theme:
             return
         self.theme = theme
         for picture in self.pictures.values():
             picture.set_theme(theme)
 
-    def _adopt(self, opened: Opened) -> None:
-        """Keep the layout where the same views apply; lay out anew where others do."""
-        same = (opened.inputs, *(view.key for view in opened.views))
-        if same == self._kind:
-            for view in opened.views:
-                self.pictures[view.key].adopt(view, opened)
-            self._turn_to(self.first, self.tabs.active)
+    def _adopt(self, run: RunSummary) -> None:
+        """Keep the layout where the same views apply to the new run; make a new one otherwise."""
+        kind = (run.inputs, *(view.key for view in run.views))
+        if kind == self._kind:
+            for view in run.views:
+                self.pictures[view.key].adopt(view, run)
+            self._open_tab_of(self.first, self.tabs.active)
             return
-        self._kind = same
-        tall = [330] * ON_TOP + [300] * len(opened.views)
+        self._kind = kind
+        heights = [TOP_HEIGHT] * ON_TOP + [TAB_HEIGHT] * len(run.views)
         self.pictures = {
-            view.key: Picture(view, opened, self._session, height)
-            for view, height in zip(opened.views, tall, strict=False)
+            view.key: Picture(view, run, self._session, height)
+            for view, height in zip(run.views, heights, strict=False)
         }
-        shown = list(self.pictures.values())
-        grow = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
-        for picture, style in zip(shown, grow, strict=False):
-            picture.card.styles = {**CARD, **style}
-        self.top[:] = shown[:ON_TOP]
-        self.tabs[:] = [*((text(p.view.title), p) for p in shown[ON_TOP:]), ("Steps", self.steps)]
-        self._turn_to(self.first, 0)
-        self._tell()
+        pictures = list(self.pictures.values())
+        widths = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
+        for picture, width in zip(pictures, widths, strict=False):
+            picture.card.styles = {**CARD, **width}
+        self.top[:] = pictures[:ON_TOP]
+        self.tabs[:] = [*((text(p.view.title), p) for p in pictures[ON_TOP:]), ("Steps", self.steps)]
+        self._open_tab_of(self.first, 0)
+        self._request_visible()
 
-    def _turn_to(self, key: str, otherwise: int) -> None:
-        """Open the tab of this picture, once; another one where it has none."""
-        under, self.first = list(self.pictures)[ON_TOP:], ""
-        self.tabs.active = under.index(key) if key in under else otherwise
+    def _open_tab_of(self, key: str, otherwise: int) -> None:
+        """Open the tab of this picture; another one where the picture is in no tab."""
+        in_tabs, self.first = list(self.pictures)[ON_TOP:], ""
+        self.tabs.active = in_tabs.index(key) if key in in_tabs else otherwise
 
-    def _tell(self) -> None:
-        """Ask for what is on the screen now; its cards stand while it is being drawn."""
+    def _request_visible(self) -> None:
+        """Build the cards on the screen, and ask the player for their layers."""
         for key in self.visible:
             self.pictures[key].build()
-        self._ask()
+        self._draw_visible()
 
-    def _ask(self) -> None:
+    def _draw_visible(self) -> None:
         self._session.player.show(self.visible)
         self._session.player.redraw()
+
+
+def _options(view: View) -> dict[str, Any]:
+    """The options that a person chose for this view."""
+    parameters = view.param.objects("existing")
+    return {
+        name: value
+        for name, value in view.param.values().items()
+        if not (parameters[name].constant or parameters[name].readonly)
+    }

@@ -1,4 +1,4 @@
-"""The newest steps as a table: which row went out, which came in, and what it brought."""
+"""The newest steps as a table: which row was removed, which was added, and every number the method reports."""
 
 from __future__ import annotations
 
@@ -10,36 +10,45 @@ import panel as pn
 
 from ..text.escape import text
 
-PERIOD = 0.5  # seconds between two tables while playing: a table costs ten times a figure
+PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 
 
 class Steps(pn.viewable.Viewer):
-    """A Tabulator whose fields are c0, c1, ... and whose titles are escaped: names given by people are text.
+    """A table of steps, newest first.
 
-    It is put on the page with its first rows: one in a tab that was never open would keep the browser busy, asking
-    without end whether it is built.
+    The columns of the Tabulator are called c0, c1, ... and its titles are escaped, because Tabulator renders names as
+    markup and names come from people. The table is put on the page with its first rows: a Tabulator in a tab that was
+    never open keeps the browser busy, as it asks again and again whether it is built.
     """
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._shown = 0.0
+        self._updated = 0.0
         self.table = pn.widgets.Tabulator(
             pd.DataFrame({"c0": []}), show_index=False, disabled=True, pagination="remote", page_size=10,
             sizing_mode="stretch_width", layout="fit_data_fill", margin=(6, 8), theme="simple", selectable=False,
         )  # fmt: skip
         self._place = pn.Column(sizing_mode="stretch_width")
 
-    def update(self, frame: pd.DataFrame, hurry: bool = True) -> None:
-        """Show these rows, newest first; without hurry, not more than twice a second."""
-        if not hurry and time.monotonic() - self._shown < PERIOD:
+    def update(self, frame: pd.DataFrame, at_once: bool = True) -> None:
+        """Show these rows.
+
+        Parameters
+        ----------
+        frame
+            One row per step, newest first.
+        at_once
+            False to skip the update where the last one was less than `PERIOD` ago.
+        """
+        if not at_once and time.monotonic() - self._updated < PERIOD:
             return
-        self._shown = time.monotonic()
-        shown = frame.map(_cell)
-        fields = {f"c{i}": text(name) for i, name in enumerate(frame.columns)}
-        shown.columns = list(fields)
-        if self.table.titles != fields:
-            self.table.titles = fields
-        self.table.value = shown
+        self._updated = time.monotonic()
+        cells = frame.map(_cell)
+        titles = {f"c{i}": text(name) for i, name in enumerate(frame.columns)}
+        cells.columns = list(titles)
+        if self.table.titles != titles:
+            self.table.titles = titles
+        self.table.value = cells
         if not len(self._place):
             self._place.append(self.table)
 

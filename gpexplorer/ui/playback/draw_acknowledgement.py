@@ -1,6 +1,6 @@
-"""How the page says that it has drawn what it was sent, so that a slow browser is sent less instead of falling behind.
+"""The browser acknowledges each frame once it has drawn it; the page sends the next one only then.
 
-Without it, ten frames a second queue up in a browser that draws three, and a click waits behind all of them.
+Without this, a browser that draws three frames per second is sent ten, and a click waits behind all that queue up.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ PATIENCE = 1.0  # seconds after which an answer is no longer waited for: a tab i
 
 
 class Pulse(JSComponent):
-    """`send` after the changes of a frame; `free` once the browser has drawn them."""
+    """An invisible component that asks the browser when it has drawn a frame, and hears the answer.
 
-    beat = param.Integer(0, doc="Counts the frames sent; the browser answers with it when it has drawn.")
+    `Explorer` calls `send` after the changes of a frame and sends no further frame before `free` is true.
+    """
+
+    beat = param.Integer(0, doc="Number of frames sent; the browser answers with it when it has drawn.")
 
     _esm = """
     export function render({ model, el }) {
@@ -28,18 +31,18 @@ class Pulse(JSComponent):
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._heard, self._sent = 0, 0.0
+        self._acknowledged, self._sent_at = 0, 0.0
 
     @property
     def free(self) -> bool:
-        """Whether the browser has drawn the last frame, or takes too long to say so."""
-        return self._heard >= self.beat or time.monotonic() - self._sent > PATIENCE
+        """Whether the browser has drawn the last frame, or has not answered within `PATIENCE` seconds."""
+        return self._acknowledged >= self.beat or time.monotonic() - self._sent_at > PATIENCE
 
     def send(self) -> None:
         """Ask for an answer once all changes made so far are drawn."""
-        self._sent = time.monotonic()
+        self._sent_at = time.monotonic()
         self.beat += 1
 
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, int | float) and not isinstance(msg, bool) and msg <= self.beat:
-            self._heard = max(self._heard, int(msg))
+            self._acknowledged = max(self._acknowledged, int(msg))

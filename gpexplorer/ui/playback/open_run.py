@@ -1,4 +1,4 @@
-"""What the player's thread works on: the open run, its scores, and the layers of the pictures that can be seen."""
+"""What the player's thread works on: the open run, its scores, and the layers of the pictures on the screen."""
 
 from __future__ import annotations
 
@@ -13,219 +13,315 @@ from ... import data as data_sets
 from ... import views as pictures
 from ...errors import GPExplorerError
 from ...methods.inducing.dragged import dragged, movable
-from ...problem import Channel, Cost, Dataset, Step
+from ...problem import Channel, Cost, Step
 from ...runs import Run, Spec
 from ...runs.studies import machine_speed
 from ...runs.units import inputs
+from ...views import View
 from ..text.error_sentences import sentence
-from .readings import Facts, facts, newest
+from .readings import StatusNumbers, newest_steps, status_numbers
 
-MOST_ROWS = 20_000  # of a run whose points may be dragged: the bound is computed at every move
-SCORING_SHARE = 0.25  # of the thread's time
-PATIENCE = 0.25  # seconds for a picture that can be drawn in parts: orders are looked at between them
+MOST_ROWS_TO_DRAG = 20_000  # rows of a run whose points can be dragged: the bound is computed at every move
+SCORING_SHARE = 0.25  # part of the thread's time that scores may take
+PATIENCE = 0.25  # seconds per call for a picture that is drawn in parts; requests are looked at between the parts
 Layers = Mapping[str, pd.DataFrame]
 
 
-class Job(NamedTuple):
-    """What to open: a spec, and for data that no name brings back, how to read them for a split."""
+class OpenRequest(NamedTuple):
+    """What to open.
+
+    Attributes
+    ----------
+    spec
+        The run.
+    read
+        Reads the rows of a split, where no data set name in the spec brings them; None otherwise.
+    """
 
     spec: Spec
     read: Callable[[Any], Any] | None = None
 
 
-class Opened(NamedTuple):
-    """A run as the page needs to know it: facts and pictures, nothing that holds memory."""
+class RunSummary(NamedTuple):
+    """What the page needs to know of a run. It does not keep the run's memory alive.
+
+    Attributes
+    ----------
+    spec
+        What was opened.
+    key
+        The name of the run in the store.
+    data
+        The name of the data.
+    rows, test_rows, inputs
+        Numbers of training rows, test rows and input columns.
+    target
+        The name of the predicted column.
+    channels
+        The numbers that the method reports at each step; the first one is its objective.
+    views
+        The pictures that apply, in the order of the page.
+    cost
+        Work and memory per step, by formula.
+    seconds
+        What a step should take, by formula and the measured speed of this machine.
+    notes
+        What should be known about the data set.
+    can_drag
+        Whether its inducing points can be dragged.
+    can_edit
+        Whether rows can be added and removed: a link must be able to repeat it.
+    """
 
     spec: Spec
-    title: str
+    key: str
     data: str
     rows: int
     test_rows: int
     inputs: int
     target: str
     channels: tuple[Channel, ...]
-    views: tuple[Any, ...]
+    views: tuple[View, ...]
     cost: Cost
-    seconds: float  # a step should take, by the formulas and the speed of this machine
+    seconds: float
     notes: tuple[str, ...]
-    moves: bool = False  # whether its inducing points can be dragged
-    key: str = ""  # the run's name
-    edits: bool = False  # whether rows can be added and taken out, and a link bring that back
+    can_drag: bool
+    can_edit: bool
 
 
-class Stage:
-    """The open run; every method belongs to the player's thread, but `halt`."""
+class Frame(NamedTuple):
+    """Everything that the page needs to show one moment. A later frame replaces an earlier one whole.
+
+    Attributes
+    ----------
+    opening
+        Counts the runs opened so far: a new number means another run.
+    run
+        The open run; None before the first one.
+    playing
+        Whether the run takes steps by itself.
+    busy
+        What is being waited for; empty where nothing is.
+    notice
+        Number and text of the newest message for the person.
+    numbers
+        The numbers of the record shown.
+    layers
+        Key of each picture on the screen -> its layers.
+    failures
+        Key of each picture that raised -> a sentence about it.
+    table
+        The newest steps, newest first.
+    """
+
+    opening: int
+    run: RunSummary | None
+    playing: bool
+    busy: str
+    notice: tuple[int, str]
+    numbers: StatusNumbers | None = None
+    layers: Mapping[str, Layers] = {}
+    failures: Mapping[str, str] = {}
+    table: pd.DataFrame | None = None
+
+
+class OpenRun:
+    """The open run. All methods belong to the player's thread, except `halt`.
+
+    Attributes
+    ----------
+    run
+        The run; None where none is open.
+    summary
+        What the page knows of it.
+    failures
+        Key of each picture that raised -> a sentence about it. It is not drawn again until another run is opened.
+    """
 
     def __init__(self) -> None:
         self.run: Run | None = None
-        self.opened: Opened | None = None
-        self._loaded: tuple[Any, Any] | None = None
-        self._spent, self._scoring = 0.0, 0.0
-        self._limit: int | None = None  # steps after which to pause
-        self._failed: set[str] = set()  # views that raised, left out from then on
-        self._changes: list[int] = []  # records at which a person stepped in
+        self.summary: RunSummary | None = None
+        self.failures: dict[str, str] = {}
+        self._split: tuple[Any, Any] | None = None  # which rows were read last, and the rows
+        self._step_seconds, self._score_seconds = 0.0, 0.0
+        self._pause_after: int | None = None  # number of steps
+        self._changes: list[int] = []  # records from which a person changed the run
 
-    def open(self, job: Job) -> None:
-        """Load the data (kept from one opening to the next), open the run and take its start record."""
-        split = self._split(job)
-        run = job.spec.open(data=split)
-        if job.read is None:
-            run.spec = job.spec  # which names the data, where they need not be told by their content
-        opened = _opened(job.spec, run)
+    def open(self, request: OpenRequest) -> None:
+        """Read the data (kept from one opening to the next), open the run and take its start record.
+
+        The run before stays open if this raises before the new one is open.
+        """
+        spec, split = request.spec, self._read(request)
+        run = spec.open(data=split)
+        if request.read is None:
+            run.spec = spec  # names the data, which need not be identified by their content then
+        summary = _summary(spec, run)
         self.close()
-        self.run, self.opened, self._failed, self._changes = run, opened, set(), []
-        self._spent, self._scoring, self._limit = 0.0, 0.0, job.spec.budget.get("steps")
+        self.run, self.summary, self.failures, self._changes = run, summary, {}, []
+        self._step_seconds, self._score_seconds = 0.0, 0.0
+        self._pause_after = spec.budget.get("steps")
         self.advance()
-        moves = movable(run.method, run.trace[0].step.state) if len(run.trace) else False
-        self.opened = opened._replace(moves=moves and opened.rows <= MOST_ROWS)
-
-    def _split(self, job: Job) -> Any:
-        read = job.read or (lambda split: data_sets.load(job.spec.data, split=split))
-        wanted = (job.read or repr(job.spec.data), repr(job.spec.split))
-        if self._loaded is None or self._loaded[0] != wanted:
-            self._loaded = None
-            self._loaded = (wanted, read(job.spec.split))
-        return self._loaded[1]
+        can_drag = len(run.trace) > 0 and movable(run.method, run.trace[0].step.state)
+        self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
 
     def advance(self) -> bool:
-        """One step, and its scores while they take less than their share of the time; False when the run is over."""
-        run = self._open_run()
+        """Take one step, and its scores while these take less than their share of the time.
+
+        Returns False when the run is over.
+        """
+        run = self._require_run()
         begin = time.perf_counter()
         record = run.advance()
         stepped = time.perf_counter()
-        self._spent += stepped - begin
+        self._step_seconds += stepped - begin
         if record is None:
-            self._score_last(run)
+            if run.outcome is not None and run.outcome.reason != "failed":
+                run.scores()
             return False
-        if self._scoring <= SCORING_SHARE * (self._spent + self._scoring):
+        if self._score_seconds <= SCORING_SHARE * (self._step_seconds + self._score_seconds):
             run.scores()
-            self._scoring += time.perf_counter() - stepped
+            self._score_seconds += time.perf_counter() - stepped
         return True
 
     def score(self, at: int) -> None:
-        """Scores of the record that is being looked at, where it has none yet."""
-        run = self._open_run()
+        """Compute the scores of a record that is being looked at, where it has none yet."""
+        run = self._require_run()
         if run.outcome is None or run.outcome.reason != "failed":
             run.scores(at)
 
     @property
     def last(self) -> int:
         """Index of the newest record."""
-        return len(self._open_run().trace) - 1
+        return len(self._require_run().trace) - 1
 
     @property
     def over_budget(self) -> str:
-        """Why no further step should be taken; empty while there may be one."""
-        if self._limit is None or self.last < self._limit:
+        """Message that says why the run should pause now; empty while it should not."""
+        if self._pause_after is None or self.last < self._pause_after:
             return ""
-        return f"Paused after {self.last} steps, as asked by “Pause after”; press Play to go on as long again."
+        return f"Paused after {self.last} steps, as set by “Pause after”. Press Play to continue for as many again."
 
-    def extend(self) -> None:
-        """Let the run go on for as many steps again."""
-        if self.opened is not None and self._limit is not None:
-            self._limit = self.last + self.opened.spec.budget["steps"]
+    def extend_budget(self) -> None:
+        """Let the run continue for as many steps again."""
+        if self.summary is not None and self._pause_after is not None:
+            self._pause_after = self.last + self.summary.spec.budget["steps"]
 
-    def layers(self, at: int, wanted: Collection[str]) -> tuple[dict[str, Layers], str]:
-        """Layers of these views at a record; a view that fails leaves a sentence and the others intact."""
-        run, found, wrong = self._open_run(), {}, ""
-        for view in self.opened.views if self.opened else ():
-            if view.key not in wanted or view.key in self._failed:
-                continue
+    def layers(self, at: int, wanted: Collection[str]) -> dict[str, Layers]:
+        """Compute the layers of these pictures at a record; one that raises is noted in `failures`."""
+        run = self._require_run()
+        layers: dict[str, Layers] = {}
+        for view in self._working_views(wanted):
             try:
-                found[view.key] = view.data(run, at)
+                layers[view.key] = view.data(run, at)
             except Exception as error:
-                self._failed.add(view.key)
-                wrong = sentence(error, f"drawing the picture “{view.title}”")
-        return found, wrong
+                self._note_failure(view, error)
+        return layers
 
     def unfinished(self, at: int, wanted: Collection[str]) -> bool:
-        """Whether one of these views was drawn in part, and has more to show."""
-        views, run = self.opened.views if self.opened else (), self._open_run()
-        return any(view.unfinished(run, at) for view in views if view.key in wanted and view.key not in self._failed)
+        """Return whether one of these pictures was drawn in part and has more to show."""
+        run, unfinished = self._require_run(), False
+        for view in self._working_views(wanted):
+            try:
+                unfinished = view.unfinished(run, at) or unfinished
+            except Exception as error:
+                self._note_failure(view, error)
+        return unfinished
 
-    def facts(self, at: int) -> Facts:
-        """The status of record `at`, with the newest scores taken up to it."""
-        return facts(self._open_run(), at, self._limit, bool(self._changes))
+    def numbers(self, at: int) -> StatusNumbers:
+        """Return the numbers of a record, with the newest scores up to it."""
+        return status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
 
     def table(self, at: int) -> pd.DataFrame:
-        """The newest steps up to record `at`, newest first: what moved, and every channel."""
-        return newest(self._open_run(), at)
+        """Return the newest steps up to a record, newest first."""
+        return newest_steps(self._require_run(), at)
 
     def click(self, key: str, at: int, x: float, y: float) -> None:
-        """Take the step that a click on this view at record `at` asks for, in place of what came after it."""
-        run = self._open_run()
-        at = min(at, self.last)
-        view = next((view for view in self.opened.views if view.key == key), None) if self.opened else None
+        """Take the step that a click on this picture asks for. It replaces the records after `at`."""
+        run, at = self._require_run(), min(at, self.last)
+        view = next((view for view in self._working_views([key])), None)
         step = view.clicked(run, at, x, y) if view is not None else None
         if step is not None:
-            self._go_on(at, step)
+            self._continue_from(at, step)
 
-    def drag(self, at: int, slot: int, to: tuple[float, ...]) -> None:
-        """From record `at`, put inducing point `slot` there (units of the file); where it cannot be, it stays."""
-        run = self._open_run()
-        at = min(at, self.last)
-        place = inputs(torch.tensor([to], dtype=torch.float64), run.problem.train)[0]
+    def drag(self, at: int, slot: int, position: tuple[float, ...]) -> None:
+        """Move inducing point `slot` of record `at` to this position, in the units of the file.
+
+        Nothing changes where the method refuses the position.
+        """
+        run, at = self._require_run(), min(at, self.last)
+        scaled = inputs(torch.tensor([position], dtype=torch.float64), run.problem.train)[0]
         try:
-            step = dragged(run.method, run.problem, run.trace[at].step.state, slot, place)
+            step = dragged(run.method, run.problem, run.trace[at].step.state, slot, scaled)
         except GPExplorerError:
             return
-        self._go_on(at, step)
-
-    def _go_on(self, at: int, step: Step) -> None:
-        run = self._open_run()
-        self._changes = [*(change for change in self._changes if change < at), at]
-        self.run = run.fork(at, step)
-        run.close()
+        self._continue_from(at, step)
 
     def undo(self) -> None:
-        """Go back to before the last click; what came after it is dropped."""
+        """Return to the record before the last click or drag; the records after it are dropped."""
         if self._changes:
-            run = self._open_run()
+            run = self._require_run()
             self.run = run.fork(self._changes.pop())
             run.close()
 
     def halt(self) -> None:
-        """From any thread: ask the run to end before its next step."""
+        """Ask the run to end before its next step; any thread may call this."""
         run = self.run
         if run is not None:
             run.stop()
 
     def close(self) -> None:
-        """Free the run and its pictures; the data stay for the next one."""
-        run, self.run, self.opened = self.run, None, None
+        """Free the run and its pictures; the data stay for the next run."""
+        run, self.run, self.summary = self.run, None, None
         if run is not None:
             run.close()
 
-    def _score_last(self, run: Run) -> None:
-        if run.outcome is not None and run.outcome.reason != "failed":
-            run.scores()
+    def _read(self, request: OpenRequest) -> Any:
+        spec = request.spec
+        wanted = (request.read or repr(spec.data), repr(spec.split))
+        if self._split is None or self._split[0] != wanted:
+            self._split = None  # frees the rows of the run before, so that the machine need not have room for both
+            read = request.read or (lambda split: data_sets.load(spec.data, split=split))
+            self._split = (wanted, read(spec.split))
+        return self._split[1]
 
-    def _open_run(self) -> Run:
+    def _working_views(self, wanted: Collection[str]) -> list[View]:
+        views = self.summary.views if self.summary else ()
+        return [view for view in views if view.key in wanted and view.key not in self.failures]
+
+    def _note_failure(self, view: View, error: Exception) -> None:
+        self.failures[view.key] = sentence(error, f"the picture “{view.title}” was being drawn")
+
+    def _continue_from(self, at: int, step: Step) -> None:
+        run = self._require_run()
+        self._changes = [*(change for change in self._changes if change < at), at]
+        self.run = run.fork(at, step)
+        run.close()
+
+    def _require_run(self) -> Run:
         if self.run is None:
             raise RuntimeError("no run is open")
         return self.run
 
 
-def _opened(spec: Spec, run: Run) -> Opened:
-    cost = run.method.cost(run.problem)
-    train: Dataset = run.problem.train
-    split = run.split
+def _summary(spec: Spec, run: Run) -> RunSummary:
+    cost, train, split = run.method.cost(run.problem), run.problem.train, run.split
     views = tuple(pictures.for_run(run))
     for view in views:
         view.patience = PATIENCE
-    return Opened(
-        spec,
-        run.method.title,
-        split.name if split else "",
-        len(train),
-        len(split.test) if split else 0,
-        train.d,
-        train.target,
-        tuple(run.method.channels),
-        views,
-        cost,
-        machine_speed.machine().seconds(cost),
-        split.notes if split else (),
+    return RunSummary(
+        spec=spec,
         key=run.spec.key() if run.spec is not None else "",
-        edits=data_sets.is_named(spec.data),
+        data=split.name if split else "",
+        rows=len(train),
+        test_rows=len(split.test) if split else 0,
+        inputs=train.d,
+        target=train.target,
+        channels=tuple(run.method.channels),
+        views=views,
+        cost=cost,
+        seconds=machine_speed.machine().seconds(cost),
+        notes=split.notes if split else (),
+        can_drag=False,
+        can_edit=data_sets.is_named(spec.data),
     )

@@ -1,7 +1,7 @@
-"""The player: one thread that opens runs, steps them, and leaves the newest frame for the page to take.
+"""The player: one thread that opens runs, takes their steps, and leaves the newest frame for the page.
 
-Orders go in by plain methods, frames come out by `take`; the newest of each wins. The thread never touches a widget,
-and the page never waits for the thread.
+The page gives requests by plain methods and takes frames by `take`; of both, the newest replaces the ones before it.
+The thread never touches a widget, and the page never waits for the thread.
 """
 
 from __future__ import annotations
@@ -9,101 +9,160 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...runs import Run
 from ..text.error_sentences import sentence
 from .background_worker import BackgroundWorker
-from .messages import Frame, Orders
-from .open_run import Job, Stage
+from .open_run import Frame, OpenRequest, OpenRun
 
-BREATH = 0.001  # seconds the thread stands back after each step, so that the page's thread gets its turn
+YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
+
+
+@dataclass
+class Requests:
+    """What the page has asked for and the thread has not done yet.
+
+    Attributes
+    ----------
+    open
+        A run to open.
+    playing
+        Whether to take steps until paused.
+    steps
+        Single steps to take.
+    at
+        Index of the record to show; None for the newest.
+    visible
+        Keys of the pictures on the screen.
+    redraw
+        Whether to draw even though no step was taken.
+    seconds_per_step
+        The least time between two steps while playing.
+    change
+        What to do to the run itself, such as the step that a click asks for.
+    closed
+        Whether to end the thread.
+    """
+
+    open: OpenRequest | None = None
+    playing: bool = False
+    steps: int = 0
+    at: int | None = None
+    visible: frozenset[str] = field(default_factory=frozenset)
+    redraw: bool = False
+    seconds_per_step: float = 0.0
+    change: Callable[[OpenRun], None] | None = None
+    closed: bool = False
 
 
 class Player(BackgroundWorker):
-    """Transport of one session. `rate` is the most frames a second."""
+    """The thread that works on the run of one session.
 
-    def __init__(self, rate: float = 11.0, stage: Stage | None = None) -> None:
+    Parameters
+    ----------
+    rate
+        The most frames per second.
+    open_run
+        What it works on; a new `OpenRun` by default.
+
+    Attributes
+    ----------
+    working_since
+        `time.monotonic()` when the thread began what it does now; 0 while it waits.
+    """
+
+    def __init__(self, rate: float = 11.0, open_run: OpenRun | None = None) -> None:
         super().__init__("gpexplorer-player")
-        self._pause_between, self._stage = 1.0 / rate, stage or Stage()
-        self._changed, self._orders = threading.Condition(), Orders()
+        self._frame_seconds, self._open_run = 1.0 / rate, open_run or OpenRun()
+        self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice = 0, (0, "")
         self._frame: Frame | None = None
         self._drawn, self._stepped = 0.0, 0.0
-        self._last_at = 0
-        self.working_since = 0.0  # when the thread began what it does now; 0 while it waits
+        self._last = 0
+        self.working_since = 0.0
         self.start()
 
-    def open(self, job: Job, play: bool = False) -> None:
-        """Open this run in place of the one before, which stays if that fails; of several asked for the last wins."""
-        self._order(job=job, playing=play, steps=0, at=None)
+    def open(self, request: OpenRequest, play: bool = False) -> None:
+        """Open this run in place of the one before, which stays open if that fails.
+
+        Of several requests that arrive while the thread is busy, the last one is carried out.
+        """
+        self._request(open=request, playing=play, steps=0, at=None)
 
     def play(self) -> None:
-        """Step until paused, stopped, over, or the budget is spent; the newest record is shown."""
-        self._order(playing=True, at=None, steps=0)
+        """Take steps until paused, stopped, over, or the budget is spent; show the newest record."""
+        self._request(playing=True, at=None, steps=0)
 
     def pause(self) -> None:
-        """Stop stepping after the step under way."""
-        self._order(playing=False, steps=0, redraw=True)
+        """Stop taking steps after the step under way."""
+        self._request(playing=False, steps=0, redraw=True)
 
     def step(self) -> None:
-        """Show the record after this one; where there is none, take a step."""
+        """Show the record after the one shown; where there is none, take a step."""
         with self._changed:
-            at = self._orders.at
-            kept = at is not None and at < self._last_at
-        if kept and at is not None:
+            at = self._requests.at
+            exists = at is not None and at < self._last
+        if exists and at is not None:
             self.seek(at + 1)
         else:
-            self._order(playing=False, steps=self._orders.steps + 1, at=None)
+            self._request(playing=False, steps=self._requests.steps + 1, at=None)
 
     def run_to(self, at: int) -> None:
-        """Take steps up to record `at` of the run being opened, and show it."""
-        self._order(playing=False, steps=at, at=None)
+        """Take steps up to record `at` of the run that is being opened, and show it."""
+        self._request(playing=False, steps=at, at=None)
+
+    def back(self) -> None:
+        """Show the record before the one shown."""
+        at = self._requests.at
+        self.seek((self._last if at is None else at) - 1)
+
+    def seek(self, at: int) -> None:
+        """Pause and show this record."""
+        at = min(max(at, 0), self._last)
+        self._request(playing=False, steps=0, at=None if at == self._last else at, redraw=True)
+
+    def stop(self) -> None:
+        """End the run before its next step; Play continues it."""
+        self._open_run.halt()
+        self._request(playing=False, steps=1, at=None)
+
+    def change(self, change: Callable[[OpenRun], None]) -> None:
+        """Pause, apply this function to the open run, and show the result."""
+        self._request(change=change, playing=False, steps=0, at=None, redraw=True)
+
+    def show(self, visible: Collection[str]) -> None:
+        """Draw the pictures with these keys from now on."""
+        self._request(visible=frozenset(visible), redraw=True)
+
+    def redraw(self) -> None:
+        """Compute the layers of the visible pictures again."""
+        self._request(redraw=True)
+
+    def speed(self, steps_per_second: float) -> None:
+        """Set the greatest speed of playing."""
+        self._request(seconds_per_step=1.0 / steps_per_second)
 
     @property
     def run(self) -> Run | None:
-        """The open run, to be read: only this player's thread takes its steps."""
-        return self._stage.run
-
-    def back(self) -> None:
-        """Show the record before this one."""
-        at = self._orders.at
-        self.seek((self._last_at if at is None else at) - 1)
-
-    def seek(self, at: int) -> None:
-        """Pause and show this kept record."""
-        at = min(max(at, 0), self._last_at)
-        self._order(playing=False, steps=0, at=None if at == self._last_at else at, redraw=True)
-
-    def stop(self) -> None:
-        """End the run before its next step; Play takes it up again."""
-        self._stage.halt()
-        self._order(playing=False, steps=1, at=None)
-
-    def change(self, change: Callable[[Stage], None]) -> None:
-        """Pause, do this to the open run, and show what came of it."""
-        self._order(change=change, playing=False, steps=0, at=None, redraw=True)
-
-    def show(self, visible: Collection[str]) -> None:
-        """Draw these views from now on."""
-        self._order(visible=frozenset(visible), redraw=True)
-
-    def redraw(self) -> None:
-        """Compute the visible layers again."""
-        self._order(redraw=True)
-
-    def speed(self, steps_a_second: float) -> None:
-        """How fast to play at most."""
-        self._order(every=1.0 / steps_a_second)
+        """The open run, for reading: only the player's thread takes its steps."""
+        return self._open_run.run
 
     @property
     def playing(self) -> bool:
-        """Whether it steps by itself now; newer than what a frame on its way says."""
+        """Whether steps are taken without being asked for; more recent than the same field of a frame."""
         with self._changed:
-            return self._orders.playing
+            return self._requests.playing
 
     def take(self, wait: float = 0.0) -> Frame | None:
-        """The newest frame if there is one since the last call; a drawn one within `wait` seconds if it comes."""
+        """Return the newest frame that has not been taken yet; None where there is none.
+
+        Parameters
+        ----------
+        wait
+            Seconds to wait at most for a frame with a picture.
+        """
         with self._changed:
             if wait:
                 self._changed.wait_for(lambda: self._frame is not None and not self._frame.busy, timeout=wait)
@@ -112,138 +171,139 @@ class Player(BackgroundWorker):
 
     def close(self) -> None:
         """End the thread after the step under way and free the run; returns at once."""
-        self._stage.halt()
-        self._order(closed=True)
-
-    def _order(self, **changes: Any) -> None:
-        with self._changed:
-            for name, value in changes.items():
-                setattr(self._orders, name, value)
-            self._changed.notify_all()
+        self._open_run.halt()
+        self._request(closed=True)
 
     def work(self) -> None:
-        """Do what was requested, until `close`."""
+        """Carry out requests until `close`; an exception becomes a message, and the thread goes on."""
         while True:
             with self._changed:
                 self.working_since = 0.0
-                self._changed.wait_for(self._wanted, timeout=self._wait())
-                orders = Orders(**vars(self._orders))
-                self._orders.job, self._orders.redraw, self._orders.change = None, False, None
-                self._orders.steps = 0
-            if orders.closed:
+                self._changed.wait_for(self._has_work, timeout=self._seconds_to_step())
+                requests = Requests(**vars(self._requests))
+                self._requests.open, self._requests.redraw, self._requests.change = None, False, None
+                self._requests.steps = 0
+            if requests.closed:
                 break
             self.working_since = time.monotonic()
             try:
-                self._obey(orders)
+                self._carry_out(requests)
             except Exception as error:
-                self._say(sentence(error, "the run was being worked on"), stop=True)
-        self._stage.close()
+                self._notify(sentence(error, "the run was being worked on"), pause=True)
+        self._open_run.close()
         self._frame = None
 
-    def _obey(self, orders: Orders) -> None:
-        """One round: open, step if it is time, draw if it is time."""
-        if orders.job is not None and not self._open(orders.job):
+    def _request(self, **changes: Any) -> None:
+        with self._changed:
+            for name, value in changes.items():
+                setattr(self._requests, name, value)
+            self._changed.notify_all()
+
+    def _carry_out(self, requests: Requests) -> None:
+        """One round: open a run, change it, take steps that are due, and draw if it is time."""
+        if requests.open is not None and not self._open(requests.open):
             return
-        if self._stage.run is None:
+        if self._open_run.run is None:
             return
-        if orders.change is not None:
-            orders.change(self._stage)
-            self._last_at = self._stage.last
-        moved = self._move(orders)
-        asked = orders.redraw or orders.job is not None
-        late = time.monotonic() - self._drawn >= self._pause_between or not self._orders.playing
-        if asked or (moved and late):
+        if requests.change is not None:
+            requests.change(self._open_run)
+            self._last = self._open_run.last
+        moved = self._take_steps(requests)
+        is_time = time.monotonic() - self._drawn >= self._frame_seconds or not self._requests.playing
+        if requests.redraw or requests.open is not None or (moved and is_time):
             self._draw()
         elif moved:
-            time.sleep(BREATH)
+            time.sleep(YIELD_SECONDS)
 
-    def _open(self, job: Job) -> bool:
-        self._publish(busy=f"Opening {_name(job)} …")
+    def _open(self, request: OpenRequest) -> bool:
+        data = request.spec.data
+        name = str(data.get("name", "the data")) if isinstance(data, dict) else data
+        self._publish(busy=f"Opening {name} …")
         try:
-            self._stage.open(job)
+            self._open_run.open(request)
         except Exception as error:
-            self._say(sentence(error, "the run was being opened"), stop=True)
+            self._notify(sentence(error, "the run was being opened"), pause=True)
             return False
-        self._opening, self._last_at = self._opening + 1, 0
+        self._opening, self._last = self._opening + 1, 0
         with self._changed:
-            if not self._orders.visible and self._stage.opened:
-                self._orders.visible = frozenset(view.key for view in self._stage.opened.views[:1])
+            if not self._requests.visible and self._open_run.summary:
+                self._requests.visible = frozenset(view.key for view in self._open_run.summary.views[:1])
         return True
 
-    def _move(self, orders: Orders) -> bool:
-        """Take the steps that are due."""
-        due = orders.playing and time.monotonic() - self._stepped >= orders.every
-        if not (due or orders.steps):
+    def _take_steps(self, requests: Requests) -> bool:
+        """Take the steps that are due; returns whether any were."""
+        due = requests.playing and time.monotonic() - self._stepped >= requests.seconds_per_step
+        if not (due or requests.steps):
             return False
-        if orders.steps or not self._spent():
+        if requests.steps or not self._pause_at_budget():
             self._stepped = time.monotonic()
-            for _ in range(max(orders.steps, 1)):
-                if not self._stage.advance():
-                    self._over()
+            for _ in range(max(requests.steps, 1)):
+                if not self._open_run.advance():
+                    self._notify_outcome()
                     break
-        self._last_at = self._stage.last
+        self._last = self._open_run.last
         return True
 
-    def _spent(self) -> bool:
-        """Pause at the end of the budget, with a sentence, and let Play go on as long again."""
-        reason = self._stage.over_budget
+    def _pause_at_budget(self) -> bool:
+        """Pause with a message where the budget is spent; Play then continues for as many steps again."""
+        reason = self._open_run.over_budget
         if reason:
-            self._stage.extend()
-            self._say(reason, stop=True)
+            self._open_run.extend_budget()
+            self._notify(reason, pause=True)
         return bool(reason)
 
-    def _over(self) -> None:
-        outcome = self._stage.run.outcome if self._stage.run else None
+    def _notify_outcome(self) -> None:
+        outcome = self._open_run.run.outcome if self._open_run.run else None
         if outcome is not None:
-            self._say(outcome.message, stop=True)
+            self._notify(outcome.message, pause=True)
 
     def _draw(self) -> None:
-        """Leave a new frame; pictures may take half of the thread's time at most."""
+        """Publish a new frame. Pictures take half of the thread's time at most."""
         with self._changed:
-            at, visible, resting = self._orders.at, self._orders.visible, not self._orders.playing
-        begin = time.monotonic()
-        last = self._stage.last
-        at = last if at is None else min(at, last)
-        if resting:
-            self._stage.score(at)
-        layers, wrong = self._stage.layers(at, visible)
-        if wrong:
-            self._say(wrong)
-        self._publish(facts=self._stage.facts(at), layers=layers, table=self._stage.table(at))
-        if self._stage.unfinished(at, visible):
-            self._order(redraw=True)
-        took = time.monotonic() - begin
-        self._drawn = time.monotonic() + max(0.0, took - self._pause_between)
+            at, visible, paused = self._requests.at, self._requests.visible, not self._requests.playing
+        begin, run = time.monotonic(), self._open_run
+        at = run.last if at is None else min(at, run.last)
+        if paused:
+            run.score(at)
+        layers, unfinished = run.layers(at, visible), run.unfinished(at, visible)
+        self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
+        if unfinished:
+            self._request(redraw=True)
+        elapsed = time.monotonic() - begin
+        self._drawn = time.monotonic() + max(0.0, elapsed - self._frame_seconds)
 
-    def _say(self, message: str, stop: bool = False) -> None:
+    def _notify(self, message: str, pause: bool = False) -> None:
         self._notice = (self._notice[0] + 1, message)
-        if stop:
+        if pause:
             with self._changed:
-                self._orders.playing = False
+                self._requests.playing = False
         self._publish()
 
     def _publish(self, busy: str = "", **parts: Any) -> None:
+        """Leave a frame for the page; without `parts`, with the pictures of the frame that was not taken yet."""
         with self._changed:
             before = self._frame
             if not parts and before is not None and before.opening == self._opening:
-                parts = {"facts": before.facts, "layers": before.layers, "table": before.table}
-            head = (self._opening, self._stage.opened, self._orders.playing, busy, self._notice)
-            self._frame = Frame(*head, **parts)
+                kept = ("numbers", "layers", "failures", "table")
+                parts = {name: getattr(before, name) for name in kept}
+            self._frame = Frame(
+                opening=self._opening,
+                run=self._open_run.summary,
+                playing=self._requests.playing,
+                busy=busy,
+                notice=self._notice,
+                **parts,
+            )
             self._changed.notify_all()
 
-    def _wanted(self) -> bool:
-        orders = self._orders
-        return bool(orders.closed or orders.job or orders.steps or orders.redraw) or (
-            orders.playing and self._wait() <= 0 and self._stage.run is not None
+    def _has_work(self) -> bool:
+        requests = self._requests
+        return bool(requests.closed or requests.open or requests.steps or requests.redraw) or (
+            requests.playing and self._seconds_to_step() <= 0 and self._open_run.run is not None
         )
 
-    def _wait(self) -> float | None:
+    def _seconds_to_step(self) -> float | None:
         """Seconds until the next step is due; None while paused."""
-        if not self._orders.playing or self._stage.run is None:
+        if not self._requests.playing or self._open_run.run is None:
             return None
-        return max(0.0, self._stepped + self._orders.every - time.monotonic())
-
-
-def _name(job: Job) -> str:
-    held = job.spec.data
-    return str(held.get("name", "the data")) if isinstance(held, dict) else held
+        return max(0.0, self._stepped + self._requests.seconds_per_step - time.monotonic())

@@ -1,4 +1,4 @@
-"""The numbers of one record: the status line's, and the rows of the table of steps."""
+"""The numbers of one record, for the status line, and the rows of the table of steps."""
 
 from __future__ import annotations
 
@@ -12,82 +12,123 @@ from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
 
-TERMS = ("fit", "logdet", "trace", "objective")
-ROWS = 200  # newest steps in the table
+TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
+TABLE_ROWS = 200  # steps in the table
 
 
-class Facts(NamedTuple):
-    """The numbers of one record that the status line shows."""
+class StatusNumbers(NamedTuple):
+    """The numbers of one record that the page shows.
+
+    Attributes
+    ----------
+    at, last
+        Index of this record and of the newest one.
+    phase
+        What the method did in this step; empty where it does not say.
+    seconds, total_seconds
+        Working time up to this record, and of the whole run.
+    entries
+        Kernel entries computed up to this record.
+    objective
+        The first channel of the method.
+    scores
+        The newest test scores up to this record.
+    memory
+        Bytes of the records kept.
+    budget
+        Part of the budget that is spent, 0 to 1; nan without a budget.
+    eta
+        Seconds of work until the budget is spent; nan where it is not known.
+    by_hand
+        Whether a person changed the run, so that there is something to undo.
+    terms
+        Name of each term of the objective -> its value, and its change in this step.
+    outcome
+        How the run ended; None while it goes on.
+    jitter
+        A sentence on the jitter that factorisations needed; empty where they needed none.
+    """
 
     at: int
     last: int
     phase: str
     seconds: float
-    total: float  # seconds of the whole run
+    total_seconds: float
     entries: int
     objective: float
     scores: Mapping[str, float]
     memory: int
     budget: float
     eta: float
-    undo: bool  # whether a person changed the run
-    split: Mapping[str, tuple[float, float]]  # terms of the objective, and the change the last step brought
+    by_hand: bool
+    terms: Mapping[str, tuple[float, float]]
     outcome: Outcome | None
-    jitter: str = ""  # what factors needed, as a sentence
+    jitter: str = ""
 
 
-def facts(run: Run, at: int, limit: int | None, undo: bool) -> Facts:
-    """The status of record `at`, with the newest scores taken up to it; `limit` is the step to pause after."""
+def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) -> StatusNumbers:
+    """Collect the numbers of a record.
+
+    Parameters
+    ----------
+    run
+        The run.
+    at
+        Index of the record.
+    pause_after
+        The step at which the run pauses; None for no pause.
+    by_hand
+        Whether a person changed the run.
+    """
     record = run.trace[at]
     info = record.step.info
-    progress = run.progress({} if limit is None else {"steps": limit})
-    first = run.method.channels[0].name if run.method.channels else ""
-    return Facts(
-        at,
-        len(run.trace) - 1,
-        str(getattr(info, "phase", "")),
-        record.seconds,
-        run.trace[-1].seconds,
-        record.cost.entries,
-        float(getattr(info, first, float("nan"))),
-        _scores(run, at),
-        run.memory,
-        progress.fraction,
-        progress.eta,
-        undo,
-        _split(run, at),
-        run.outcome,
-        jitter_sentence(run.jitters),
+    progress = run.progress({} if pause_after is None else {"steps": pause_after})
+    objective = run.method.channels[0].name if run.method.channels else ""
+    return StatusNumbers(
+        at=at,
+        last=len(run.trace) - 1,
+        phase=str(getattr(info, "phase", "")),
+        seconds=record.seconds,
+        total_seconds=run.trace[-1].seconds,
+        entries=record.cost.entries,
+        objective=float(getattr(info, objective, float("nan"))),
+        scores=_newest_scores(run, at),
+        memory=run.memory,
+        budget=progress.fraction,
+        eta=progress.eta,
+        by_hand=by_hand,
+        terms=_terms_and_changes(run, at),
+        outcome=run.outcome,
+        jitter=jitter_sentence(run.jitters),
     )
 
 
-def _split(run: Run, at: int) -> Mapping[str, tuple[float, float]]:
-    """Fit, complexity, trace and the objective they add up to; empty where the method does not report them."""
-    now, before = (_terms(run, k) for k in (at, max(at - 1, 0)))
-    return {name: (now[name], now[name] - before[name]) for name in now}
-
-
-def _terms(run: Run, at: int) -> dict[str, float]:
-    """As reported, or computed for a start from which a person moved a point."""
-    state, info = run.trace[at].step
-    if not all(hasattr(info, name) for name in TERMS):
-        return {}
-    found = {name: float(getattr(info, name)) for name in TERMS}
-    if at == 0 and len(run.trace) > 1 and run.trace[1].step.info.phase == "forced" and movable(run.method, state):
-        terms = bound(run.method, run.problem, state)
-        halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
-        found = dict(zip(TERMS, (*halves, sum(halves)), strict=True))
-    return found
-
-
-def newest(run: Run, at: int) -> pd.DataFrame:
-    """The newest steps up to record `at`, newest first: what moved, and every channel."""
-    records = run.trace[max(0, at + 1 - ROWS) : at + 1]
+def newest_steps(run: Run, at: int) -> pd.DataFrame:
+    """Return the newest steps up to record `at`, newest first: what moved, and every channel."""
+    records = run.trace[max(0, at + 1 - TABLE_ROWS) : at + 1]
     return pd.DataFrame([_row(run, record) for record in reversed(records)])
 
 
-def _scores(run: Run, at: int) -> Mapping[str, float]:
-    for record in reversed(run.trace[max(0, at - ROWS) : at + 1]):
+def _terms_and_changes(run: Run, at: int) -> Mapping[str, tuple[float, float]]:
+    """Each term of the objective and its change in this step; empty where the method does not report terms."""
+    current, previous = _terms(run, at), _terms(run, max(at - 1, 0))
+    return {name: (current[name], current[name] - previous[name]) for name in current}
+
+
+def _terms(run: Run, at: int) -> dict[str, float]:
+    """The terms as reported. They are computed for a start record (which has none) from which a point was dragged."""
+    state, info = run.trace[at].step
+    if not all(hasattr(info, name) for name in TERMS):
+        return {}
+    if at == 0 and len(run.trace) > 1 and run.trace[1].step.info.phase == "forced" and movable(run.method, state):
+        terms = bound(run.method, run.problem, state)
+        halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
+        return dict(zip(TERMS, (*halves, sum(halves)), strict=True))
+    return {name: float(getattr(info, name)) for name in TERMS}
+
+
+def _newest_scores(run: Run, at: int) -> Mapping[str, float]:
+    for record in reversed(run.trace[max(0, at - TABLE_ROWS) : at + 1]):
         if record.scores:
             return record.scores
     return {}

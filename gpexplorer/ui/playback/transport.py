@@ -1,43 +1,119 @@
-"""Play, pause, step, step back, scrub, reset, stop and speed: buttons that give orders and show what came of them."""
+"""Play, pause, step, step back, scrub, reset, stop, undo and speed.
+
+The controls send requests to the player; what they show comes from its frames.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import panel as pn
 import panel_material_ui as pmui
+import param
+from panel.custom import JSComponent
 
 from ..text.number_format import named
-from .messages import Frame
+from .open_run import Frame
 from .player import Player
-from .scrub_bar import Scrub
 
 SPEEDS = {
-    "1 step a second": 1.0,
-    "4 steps a second": 4.0,
-    "10 steps a second": 10.0,
-    "As fast as it goes": float("inf"),
+    "1 step per second": 1.0,
+    "4 steps per second": 4.0,
+    "10 steps per second": 10.0,
+    "As fast as possible": float("inf"),
 }
-DEFAULT = 10.0
-PLAY = "play or pause (space)"
+DEFAULT_SPEED = 10.0  # steps per second
+PLAY_HELP = "play or pause (space)"
+
+
+class Scrub(JSComponent):
+    """A slider over the steps taken so far, which sends a message only when a person moves it.
+
+    A slider whose value is synchronised in both directions sends back what the page set a moment ago. That reads as
+    if a person had moved it, and pauses the run.
+
+    Parameters
+    ----------
+    on_move
+        Called with the step that a person moved the slider to.
+    **params
+        Parameters of the component; `at` is the step shown, `last` the newest step.
+    """
+
+    at = param.Integer(0, bounds=(0, None), doc="Step shown.")
+    last = param.Integer(0, bounds=(0, None), doc="Newest step.")
+
+    _esm = """
+    export function render({ model, el }) {
+      const box = document.createElement("label")
+      const caption = document.createElement("span")
+      const range = document.createElement("input")
+      Object.assign(range, { type: "range", min: 0, step: 1, title: "Drag to see any earlier step" })
+      range.setAttribute("aria-label", "Step shown")
+      box.append(caption, range)
+      let dragging = false
+      const show = () => {
+        range.max = Math.max(model.last, 1)
+        range.disabled = model.last < 1
+        if (!dragging) range.value = model.at
+        caption.textContent = `Step ${range.value} of ${model.last}`
+      }
+      range.addEventListener("input", () => {
+        dragging = true
+        caption.textContent = `Step ${range.value} of ${model.last}`
+        model.send_msg(Number(range.value))
+      })
+      range.addEventListener("change", () => { dragging = false; model.send_msg(Number(range.value)) })
+      model.on("at", show)
+      model.on("last", show)
+      show()
+      el.append(box)
+    }
+    """
+    _stylesheets: ClassVar[list[str]] = [
+        """
+        :host { color: inherit; }
+        label { display: flex; flex-direction: column; gap: 2px; font-size: 13px; color: inherit; }
+        span { opacity: 0.8; font-variant-numeric: tabular-nums; }
+        input { width: 100%; margin: 0; accent-color: var(--mui-palette-primary-main, #0b6e99); }
+        """
+    ]
+
+    def __init__(self, on_move: Callable[[int], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._on_move = on_move
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, int | float) and not isinstance(msg, bool) and 0 <= msg <= self.last:
+            self._on_move(int(msg))
 
 
 class Transport(pn.viewable.Viewer):
-    """The bar under the title. `reset` opens the run anew."""
+    """The bar of buttons under the title.
+
+    Parameters
+    ----------
+    player
+        Receives the requests.
+    reset
+        Opens the run again at step 0.
+    **params
+        Parameters of `panel.viewable.Viewer`.
+    """
 
     def __init__(self, player: Player, reset: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
         self._player, self._reset = player, reset
         self.playing = False
         self._make_buttons()
-        self.scrub = Scrub(self._scrubbed, margin=(6, 16), min_width=180, styles={"flex": "1 1 180px"})
+        self.scrub = Scrub(self._scrub_to, margin=(6, 16), min_width=180, styles={"flex": "1 1 180px"})
         self.speed = pmui.Select(
-            label="Speed", options=SPEEDS, value=DEFAULT, size="small", width=204, margin=(10, 8, 4, 8),
-            description="How fast to play at most; heavy steps take the time they take.",
+            label="Speed", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=204, margin=(10, 8, 4, 8),
+            description="The greatest speed of playing; a step that takes longer is not cut short.",
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
-        player.speed(DEFAULT)
+        player.speed(DEFAULT_SPEED)
         self._layout = pmui.FlexBox(
             pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
             self.scrub,
@@ -47,51 +123,51 @@ class Transport(pn.viewable.Viewer):
             sizing_mode="stretch_width",
         )
 
-    def _make_buttons(self) -> None:
-        self.play = pmui.Button(
-            **named("Play", PLAY),
-            icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
-            on_click=lambda _: self.toggle(), description_delay=900,
-        )  # fmt: skip
-        self.back = _icon("skip_previous", "Step back (left arrow)", self._player.back)
-        self.forward = _icon("skip_next", "One step (right arrow)", self._player.step)
-        self.stop = _icon("stop", "Stop the run before its next step (S)", self._player.stop)
-        self.undo = _icon("undo", "Take back the last click (U)", self._undo)
-        self.undo.disabled = True
-        self.reset = _icon("replay", "Start again from step 0 (R)", self._reset)
-
     def toggle(self) -> None:
-        """Play, or pause."""
+        """Play if paused, pause if playing."""
         self._player.pause() if self._player.playing else self._player.play()
         self._show_playing(self._player.playing)
 
     def key(self, name: str) -> None:
-        """Do what this key stands for."""
-        orders = {" ": self.toggle, "ArrowLeft": self._player.back, "ArrowRight": self._player.step}
-        orders |= {"r": self._reset, "s": self._player.stop, "u": self._undo}
-        if name in orders:
-            orders[name]()
+        """Carry out the command of this key; other keys do nothing."""
+        commands = {" ": self.toggle, "ArrowLeft": self._player.back, "ArrowRight": self._player.step}
+        commands |= {"r": self._reset, "s": self._player.stop, "u": self._undo}
+        if name in commands:
+            commands[name]()
 
     def update(self, frame: Frame) -> None:
         """Show where the run is."""
         self._show_playing(self._player.playing)
-        facts = frame.facts
-        if facts is None:
+        numbers = frame.numbers
+        if numbers is None:
             return
-        self.scrub.param.update(at=facts.at, last=facts.last)
-        self.back.disabled, self.stop.disabled = facts.at < 1, not self.playing
-        self.undo.disabled = not facts.undo
+        self.scrub.param.update(at=numbers.at, last=numbers.last)
+        self.back.disabled, self.stop.disabled = numbers.at < 1, not self.playing
+        self.undo.disabled = not numbers.by_hand
+
+    def _make_buttons(self) -> None:
+        self.play = pmui.Button(
+            **named("Play", PLAY_HELP),
+            icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
+            on_click=lambda _: self.toggle(), description_delay=900,
+        )  # fmt: skip
+        self.back = _icon_button("skip_previous", "Step back (left arrow)", self._player.back)
+        self.forward = _icon_button("skip_next", "One step (right arrow)", self._player.step)
+        self.stop = _icon_button("stop", "Stop the run before its next step (S)", self._player.stop)
+        self.undo = _icon_button("undo", "Take back the last click (U)", self._undo)
+        self.undo.disabled = True
+        self.reset = _icon_button("replay", "Start again from step 0 (R)", self._reset)
 
     def _show_playing(self, playing: bool) -> None:
         if playing != self.playing:
             self.playing = playing
             name, icon = ("Pause", "pause") if playing else ("Play", "play_arrow")
-            self.play.param.update(icon=icon, **named(name, PLAY))
+            self.play.param.update(icon=icon, **named(name, PLAY_HELP))
 
     def _undo(self) -> None:
-        self._player.change(lambda stage: stage.undo())
+        self._player.change(lambda run: run.undo())
 
-    def _scrubbed(self, at: int) -> None:
+    def _scrub_to(self, at: int) -> None:
         self._player.seek(at)
         self._show_playing(False)
 
@@ -99,12 +175,12 @@ class Transport(pn.viewable.Viewer):
         return self._layout
 
 
-def _icon(icon: str, help_: str, order: Callable[[], None]) -> pmui.IconButton:
+def _icon_button(icon: str, description: str, command: Callable[[], None]) -> pmui.IconButton:
     return pmui.IconButton(
         icon=icon,
-        description=help_,
+        description=description,
         description_delay=900,
-        on_click=lambda _: order(),
+        on_click=lambda _: command(),
         size="medium",
         margin=(4, 2),
         color="primary",
