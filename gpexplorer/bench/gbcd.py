@@ -1,8 +1,8 @@
-"""Exact GPs by every solver of the family, to one tolerance, beside LAPACK's Cholesky, and from which n it is beaten.
+"""Exact GPs by every solver of the family to one tolerance, and the number of rows from which one beats Cholesky.
 
-The floor of an iteration over a block of B rows is its kernel columns, 2 n B d flops and n B exponentials, its gradient
-update, one read of n B numbers, and its factor, B^3 / 3 flops. All three are measured in the same process; a solver's
-share of the floor is what the floor would take over what the iteration took.
+The lower bound for an iteration over a block of B rows has three parts: its kernel columns (2 n B d flops and n B
+exponentials), the update of the gradient (one read of n B numbers), and the factor of the block (B^3 / 3 flops). All
+three are measured in the same process. The column "of floor" is this lower bound over the time of an iteration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..runs.studies.measured_run import high_water
 from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000
-SAME = 1e-2  # slopes that differ by less meet nowhere that three sizes could tell
+SAME_POWER = 1e-2  # growth exponents that differ by less: three sizes cannot tell where the lines cross
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
     "gbcd-1000": ("gbcd", {"block": 1000, "coarse": 1000, "chunk": 200}),
@@ -60,62 +60,93 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def command(  # noqa: PLR0913 - one argument an option
-    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
-    n: Annotated[int, typer.Option(help="Training rows; as many as there are, where a set has fewer.", min=40)] = 5000,
-    seconds: Annotated[float, typer.Option(help="Most for each solver.")] = 30.0,
-    tolerance: Annotated[float, typer.Option(help="Of the largest gradient.")] = 1e-4,
-    cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows kept; 0 computes them anew.")] = 0.0,
-    only: Annotated[str, typer.Option(help="Solvers to run, joined by commas; all where empty.")] = "",
-    lapack: Annotated[bool, typer.Option(help="The dense Cholesky beside them: 8 n^2 bytes, n^3 / 3 flops.")] = True,
-    crossing: Annotated[bool, typer.Option(help="Also at n / 2 and n / 4: where is Cholesky passed?")] = False,
+def command(  # noqa: PLR0913 - one argument per option
+    data: Annotated[str, typer.Option(help="Name of a data set or generator of the registry.")] = "kin40k",
+    n: Annotated[int, typer.Option(help="Number of training rows; all rows of a data set with fewer.", min=40)] = 5000,
+    seconds: Annotated[float, typer.Option(help="Time limit per solver, in seconds.")] = 30.0,
+    tolerance: Annotated[float, typer.Option(help="Largest gradient entry at which a solver stops.")] = 1e-4,
+    cache: Annotated[float, typer.Option(help="Gigabytes of kernel rows that are kept; 0 keeps none.")] = 0.0,
+    only: Annotated[str, typer.Option(help="Solvers to run, separated by commas; empty for all.")] = "",
+    lapack: Annotated[bool, typer.Option(help="Run a dense Cholesky too: 8 n^2 bytes, n^3 / 3 flops.")] = True,
+    crossing: Annotated[
+        bool, typer.Option(help="Run n / 2 and n / 4 too: from which n on is Cholesky slower?")
+    ] = False,
 ) -> None:
-    """Seconds, iterations, kernel entries and memory to the tolerance; test error; the floor of an iteration."""
+    """Print seconds, iterations, kernel entries, memory and test error of every solver at one tolerance."""
     if crossing and not lapack:
-        raise typer.BadParameter("--crossing is where Cholesky is passed, which --no-lapack leaves out; drop one.")
+        raise typer.BadParameter("--crossing compares with Cholesky, which --no-lapack leaves out. Drop one of them.")
     chosen = [name for name in SOLVERS if not only or name in only.split(",")]
-    for line in report(data, n, Held(seconds, tolerance, cache, lapack), chosen, crossing):
+    for line in report(data, n, Conditions(seconds, tolerance, cache, lapack), chosen, crossing):
         typer.echo(line)
 
 
-class Held(NamedTuple):
-    """What all solvers are held to, and whether LAPACK is beside them."""
+class Conditions(NamedTuple):
+    """The conditions that are the same for all solvers, and whether LAPACK runs too."""
 
-    seconds: float
-    tolerance: float
-    cache: float
+    seconds: float  # time limit of each solver
+    tolerance: float  # of the largest gradient entry
+    cache: float  # gigabytes of kernel rows
     lapack: bool = True
 
 
-def report(name: str, n: int, held: Held, chosen: Sequence[str], crossing: bool) -> Iterator[str]:
-    """Lines of the report, each as soon as it is known."""
+class Floor(NamedTuple):
+    """Lower bound for an iteration over one block, in milliseconds."""
+
+    columns: float  # kernel columns of the block
+    update: float  # one read of them
+    factor: float  # Cholesky factor of the block
+
+    @property
+    def total(self) -> float:
+        """All three parts."""
+        return self.columns + self.update + self.factor
+
+
+def report(name: str, n: int, conditions: Conditions, chosen: Sequence[str], crossing: bool) -> Iterator[str]:
+    """Yield the lines of the report, each as soon as its numbers are measured.
+
+    Parameters
+    ----------
+    name : str
+        Data set.
+    n : int
+        Number of training rows.
+    conditions : Conditions
+        Time limit, tolerance and cache.
+    chosen : sequence of str
+        Names of the solvers, from `SOLVERS`.
+    crossing : bool
+        Whether to compare the fastest solver with Cholesky at n / 2 and n / 4 rows too.
+    """
     split = data.load(name, **({"n": -(-10 * n // 9)} if name in GENERATORS else {})).scaled()
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
     problem = _problem(split, order[:n])
     n, threads = len(problem.train), torch.get_num_threads()
-    known = f"theta from {min(LEARN_ROWS, n)} rows"
-    yield f"{name}: n = {n}, d = {problem.train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, {known}"
-    lapack, memory = _lapack(problem) if held.lapack else math.nan, f"{8e-9 * n * n:.2f} GB"
-    took = f"{lapack:.2f} s and {memory}" if held.lapack else f"not run (--no-lapack); it would take {memory}"
-    yield f"LAPACK Cholesky and solve, with the kernel matrix: {took}"
+    learned = f"theta from {min(LEARN_ROWS, n)} rows"
+    yield f"{name}: n = {n}, d = {problem.train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, {learned}"
+    lapack, memory = _lapack(problem) if conditions.lapack else math.nan, f"{8e-9 * n * n:.2f} GB"
+    result = f"{lapack:.2f} s and {memory}" if conditions.lapack else f"not run (--no-lapack); it would take {memory}"
+    yield f"LAPACK Cholesky and solve, with the kernel matrix: {result}"
     floor = _floor(problem)
-    parts = f"columns {floor[0]:.1f} + update {floor[1]:.1f} + factor {floor[2]:.1f}"
-    yield f"floor of an iteration over {min(BLOCK, n)} rows: {sum(floor):.1f} ms = {parts}"
-    columns = (("solver", -18), ("seconds", 8), ("steps", 8), ("ms a step", 11), ("of floor", 9), ("n^2", 7), ("MB", 7))
-    yield "".join(f"{name:<{-w}}" if w < 0 else f"{name:>{w}}" for name, w in (*columns, ("|g|", 10), ("SMSE", 9)))
-    best = ("", math.inf)
+    parts = f"columns {floor.columns:.1f} + update {floor.update:.1f} + factor {floor.factor:.1f}"
+    yield f"floor of an iteration over {min(BLOCK, n)} rows: {floor.total:.1f} ms = {parts}"
+    yield (
+        f"{'solver':<18}{'seconds':>8}{'steps':>8}{'ms per step':>12}{'of floor':>9}{'n^2':>7}{'MB':>7}"
+        f"{'|g|':>10}{'SMSE':>9}"
+    )
+    fastest = ("", math.inf)
     for solver in chosen:
         peak = high_water()
-        run = _finished(solver, problem, split, held)
-        yield _row(solver, run, sum(floor), max(peak() - run.memory, 0.0))
+        run = _finished(solver, problem, split, conditions)
+        yield _row(solver, run, floor.total, max(peak() - run.memory, 0.0))
         if run.outcome and run.outcome.reason == "converged":
-            best = min(best, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
-    if crossing and best[0]:
-        yield from _crossing(best[0], {n: (lapack, best[1])}, split, order, held)
+            fastest = min(fastest, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
+    if crossing and fastest[0]:
+        yield from _crossing(fastest[0], {n: (lapack, fastest[1])}, split, order, conditions)
 
 
 def _problem(split: data.Split, rows: Tensor) -> Problem:
-    """These rows, at the maximum likelihood of the first of them."""
+    """These rows, with theta from maximum likelihood on the first of them."""
     train = split.train.rows(rows)
     kernel = kernels.make("se-ard", train.d)
     start = Problem(train.rows(torch.arange(min(LEARN_ROWS, len(train)))), kernel, kernel.start(train))
@@ -123,75 +154,94 @@ def _problem(split: data.Split, rows: Tensor) -> Problem:
     return Problem(train, kernel, learned.theta)
 
 
-def _floor(problem: Problem) -> tuple[float, float, float]:
-    """Milliseconds of the columns of a block, of a read of them, and of the factor."""
+def _floor(problem: Problem) -> Floor:
+    """The three parts of the lower bound, measured."""
     n = len(problem.train)
     system, rows = System(problem, problem.theta, 0.0), torch.arange(min(BLOCK, n))
-    A = system.rows(rows)
+    A = system.rows(rows)  # [B, n]
     A_BB, step, out = A[:, rows].contiguous(), A.new_ones(len(rows)), A.new_empty(n)
     work = (
         lambda: system.columns(rows),
         lambda: torch.mv(A.T, step, out=out),
         lambda: torch.linalg.cholesky(A_BB),
     )
-    columns, update, factor = (1e3 * median_seconds(one, 5) for one in work)
-    return columns, update, factor
+    columns, update, factor = (1e3 * median_seconds(function, 5) for function in work)
+    return Floor(columns, update, factor)
 
 
-def _finished(solver: str, problem: Problem, split: data.Split | None, held: Held) -> Run:
+def _finished(solver: str, problem: Problem, split: data.Split | None, conditions: Conditions) -> Run:
+    """A run of this solver until it converges or its time is over."""
     key, settings = SOLVERS[solver]
-    method = registry[key](learn=False, tolerance=held.tolerance, cache=held.cache, max_iterations=10**9, **settings)
+    method = registry[key](
+        learn=False, tolerance=conditions.tolerance, cache=conditions.cache, max_iterations=10**9, **settings
+    )
     run = Run(method, problem, split)
-    while run.advance() is not None and run.trace[-1].seconds < held.seconds:
+    while run.advance() is not None and run.trace[-1].seconds < conditions.seconds:
         continue
     return run
 
 
 def _row(solver: str, run: Run, floor: float, memory: float) -> str:
-    """`memory` is the most bytes held at once beside the data and the records of the run."""
+    """One line of the table; `memory` is the most bytes held besides the data and the records of the run."""
     last, n = run.trace[-1], len(run.problem.train)
-    a_step = 1e3 * last.seconds / max(run.done, 1)
-    share = f"{floor / a_step:.2f}" if getattr(run.method, "block", 0) == BLOCK else "-"
-    reached = "" if run.outcome and run.outcome.reason == "converged" else "  (not within the time)"
+    per_step = 1e3 * last.seconds / max(run.done, 1)
+    share = f"{floor / per_step:.2f}" if getattr(run.method, "block", 0) == BLOCK else "-"
+    note = "" if run.outcome and run.outcome.reason == "converged" else "  (did not converge in time)"
     return (
-        f"{solver:<18}{last.seconds:>8.2f}{run.done:>8}{a_step:>11.1f}{share:>9}{last.cost.entries / n**2:>7.2f}"
-        f"{memory / 1e6:>7.0f}{last.step.info.largest:>10.1e}{run.scores()['smse']:>9.4f}{reached}"
+        f"{solver:<18}{last.seconds:>8.2f}{run.done:>8}{per_step:>12.1f}{share:>9}{last.cost.entries / n**2:>7.2f}"
+        f"{memory / 1e6:>7.0f}{last.step.info.largest:>10.1e}{run.scores()['smse']:>9.4f}{note}"
     )
 
 
 def _crossing(
-    solver: str, times: dict[int, tuple[float, float]], split: data.Split, order: Tensor, held: Held
+    solver: str, times: dict[int, tuple[float, float]], split: data.Split, order: Tensor, conditions: Conditions
 ) -> Iterator[str]:
-    """Where the lines through three sizes cross, on logarithmic axes: between two sizes, or beyond them, as is said."""
+    """Measure both at n / 2 and n / 4, and say where they take the same time."""
     [n] = times
     for size in (n // 2, n // 4):
         problem = _problem(split, order[:size])
-        times[size] = (_lapack(problem), _finished(solver, problem, None, held).trace[-1].seconds)
+        times[size] = (_lapack(problem), _finished(solver, problem, None, conditions).trace[-1].seconds)
     for size in sorted(times):
         yield f"n = {size}: Cholesky {times[size][0]:.2f} s, {solver} {times[size][1]:.2f} s"
     yield crossing(solver, times)
 
 
 def crossing(solver: str, times: dict[int, tuple[float, float]]) -> str:
-    """The sentence about seconds {n: (Cholesky, solver)}: measured where two sizes enclose it."""
+    """Say in a sentence from which number of rows on the solver is faster than Cholesky.
+
+    Parameters
+    ----------
+    solver : str
+        Name of the solver.
+    times : dict
+        Number of rows -> (seconds of Cholesky, seconds of the solver), for at least two sizes.
+
+    Returns
+    -------
+    str
+        The crossing is interpolated if two sizes enclose it, and otherwise extrapolated from power laws; the sentence
+        says which.
+    """
     sizes = sorted(times)
-    ahead = {size: math.log(times[size][1] / times[size][0]) for size in sizes}  # below 0 the solver is faster
+    log_ratio = {size: math.log(times[size][1] / times[size][0]) for size in sizes}  # below 0 the solver is faster
     for low, high in itertools.pairwise(sizes):
-        if ahead[low] >= 0.0 > ahead[high]:
-            share = ahead[low] / (ahead[low] - ahead[high])
-            where = math.exp(math.log(low) + share * math.log(high / low))
-            return f"{solver} passes Cholesky between n = {low} and {high}, at about {where:.0f}"
-    if ahead[sizes[0]] < 0.0:
-        return f"{solver} is faster than Cholesky from n = {sizes[0]} on, or from fewer"
-    x, pairs = np.log(sizes), np.log([times[size] for size in sizes])
-    (slope, level), (ours, base) = (np.polyfit(x, pairs[:, k], 1) for k in (0, 1))
-    if ours >= slope - SAME:
-        return f"slopes {slope:.2f} and {ours:.2f}: no crossing in sight"
-    where = math.exp((base - level) / (slope - ours))
-    return f"slopes {slope:.2f} and {ours:.2f}: {solver} passes Cholesky at about n = {where:.0f}, by extrapolation"
+        if log_ratio[low] >= 0.0 > log_ratio[high]:
+            share = log_ratio[low] / (log_ratio[low] - log_ratio[high])
+            rows = math.exp(math.log(low) + share * math.log(high / low))
+            return f"{solver} becomes faster than Cholesky between n = {low} and {high}, at about {rows:.0f}"
+    if log_ratio[sizes[0]] < 0.0:
+        return f"{solver} is faster than Cholesky at n = {sizes[0]} already"
+    x, y = np.log(sizes), np.log([times[size] for size in sizes])
+    (lapack_power, lapack_level), (power, level) = (np.polyfit(x, y[:, k], 1) for k in (0, 1))
+    powers = f"seconds grow as n^{lapack_power:.2f} (Cholesky) and n^{power:.2f} ({solver})"
+    if power >= lapack_power - SAME_POWER:
+        return f"{powers}: no crossing in sight"
+    rows = math.exp((level - lapack_level) / (lapack_power - power))
+    return f"{powers}: {solver} becomes faster than Cholesky at about n = {rows:.0f}, by extrapolation"
 
 
 def _lapack(problem: Problem) -> float:
+    """Seconds of the kernel matrix, its Cholesky factor and the solution, by LAPACK."""
     begin = time.perf_counter()
     A = problem.kernel(problem.theta, problem.train.X, problem.train.X).numpy()
     A[np.diag_indices(len(A))] += float((2 * problem.theta[-1]).exp())

@@ -1,4 +1,8 @@
-"""What this machine can do at best, measured in the same process just before what is compared with it."""
+"""Speed limits of this machine, and functions that time pieces of work beside each other.
+
+A limit is measured in the same process as the work that is compared with it, just before. A shared machine changes its
+speed within a minute, so only times of the same round can be compared (`in_turns`).
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from torch import Tensor
 
 
 class Limits(NamedTuple):
-    """Floors for a factor [m, n], in seconds, and the load beside which they were measured."""
+    """Lower bounds for work on a factor [m, n], and the load of the machine at that time."""
 
-    product: float  # one matrix-vector product with the factor: the read a swap is made of
-    bandwidth: float  # bytes a second of the same read
-    gemm: float  # flop/s of a square product
-    load: float  # processes running in the last minute
+    product: float  # seconds of one matrix-vector product with the factor, which is one read of it
+    bandwidth: float  # bytes per second of the same read
+    gemm: float  # flops per second of a square matrix product
+    load: float  # mean number of running processes in the last minute
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -29,36 +33,54 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def median_seconds(work: Callable[[], object], repeats: int = 15) -> float:
-    """Median wall seconds of `work`, after one run to warm up."""
+    """Median wall seconds of `work` over `repeats` runs, after one run to warm up."""
     work()
     return median(seconds(work) for _ in range(repeats))
 
 
 def in_turns(works: Mapping[str, Callable[[], object]], rounds: int = 15) -> dict[str, list[float]]:
-    """Wall seconds of each in every round, each time after one run to warm up.
+    """Time several pieces of work in turns.
 
-    A shared machine changes its pace within a minute: only what was timed in the same round can be compared.
+    Parameters
+    ----------
+    works : mapping
+        Name -> function without arguments.
+    rounds : int, default 15
+        In each round every function is timed once, after one run to warm up.
+
+    Returns
+    -------
+    dict
+        Name -> wall seconds, one entry per round.
     """
-    took: dict[str, list[float]] = {label: [] for label in works}
+    times: dict[str, list[float]] = {label: [] for label in works}
     for _ in range(rounds):
         for label, work in works.items():
-            took[label].append(median_seconds(work, 1))
-    return took
+            times[label].append(median_seconds(work, 1))
+    return times
 
 
 def ratio(times: Sequence[float], others: Sequence[float]) -> float:
-    """Median, over rounds, of one's seconds over the other's."""
-    return median(mine / theirs for mine, theirs in zip(times, others, strict=True))
+    """Median over rounds of the ratio of two series of times from `in_turns`."""
+    return median(time / other for time, other in zip(times, others, strict=True))
 
 
 def times_as_long(work: Callable[[], object], other: Callable[[], object], repeats: int = 15) -> float:
-    """How many times as long as the other `work` takes, in turns."""
-    took = in_turns({"work": work, "other": other}, repeats)
-    return ratio(took["work"], took["other"])
+    """Time of `work` divided by the time of `other`: the median over rounds in which both are timed."""
+    times = in_turns({"work": work, "other": other}, repeats)
+    return ratio(times["work"], times["other"])
 
 
 def measure(like: Tensor, n: int, m: int) -> Limits:
-    """The floors for a factor of m rows of n numbers, in the precision and on the device of `like`."""
+    """Measure the limits for a factor [m, n].
+
+    Parameters
+    ----------
+    like : Tensor
+        Its precision and device are used.
+    n, m : int
+        Shape of the factor.
+    """
     factor, w, out = like.new_ones(m, n), like.new_ones(m), like.new_empty(n)
     product = median_seconds(lambda: _done(torch.mv(factor.T, w, out=out)))
     square = like.new_ones(1500, 1500)
@@ -67,6 +89,7 @@ def measure(like: Tensor, n: int, m: int) -> Limits:
 
 
 def _done(result: Tensor) -> Tensor:
+    """The result, after a GPU has finished computing it."""
     if result.is_cuda:
         torch.cuda.synchronize(result.device)
     return result

@@ -1,8 +1,8 @@
-"""The data sets of Bo and Sminchisescu (2008) that are public, their scaling, and their solvers by the paper's names.
+"""The public data sets of Bo and Sminchisescu (2008), in the paper's scaling, and the solvers by the paper's names.
 
 Inputs and targets have zero mean and unit variance over the training rows, so that the paper's error (eq 16) is
-sqrt(mean (y - m)^2) here. Friedman1's training targets bear unit noise and its test targets none. Kernel and noise
-are learned by maximum likelihood on a random subset, 2000 rows in the paper, before any clock runs.
+sqrt(mean (y - m)^2) here. The training targets of Friedman1 contain unit noise, and its test targets none. Kernel and
+noise are learned by maximum likelihood on a random subset (2000 rows in the paper) before any time is measured.
 """
 
 from __future__ import annotations
@@ -39,20 +39,30 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Task(NamedTuple):
-    """A problem in the paper's scaling, and the test rows."""
+    """A problem in the paper's scaling, with its test rows."""
 
     problem: Problem
     X: Tensor  # [t, d]
     y: Tensor  # [t]
 
     def rmse(self, mean: Tensor) -> float:
-        """Eq 16."""
+        """Root mean squared error of a predictive mean [t] on the test rows (eq 16)."""
         return float((self.y - mean).square().mean().sqrt())
 
 
 @cache
 def task(name: str, rows: int, full: bool) -> Task:
-    """`rows` random training rows of one set, as many test rows as the paper (fewer if quick), and theta learned."""
+    """Load one data set in the paper's scaling and learn theta on a subset.
+
+    Parameters
+    ----------
+    name : str
+        Name in the paper: "Calhouse", "Kin40k" or "Friedman1".
+    rows : int
+        Number of random training rows.
+    full : bool
+        Whether the test rows and the subset have the paper's sizes; otherwise they are small and quick.
+    """
     train, test = _rows(name, rows, full)
     X_mean, X_sd, y_mean, y_sd = train.X.mean(0), train.X.std(0), train.y.mean(), train.y.std()
     scaled = Dataset((train.X - X_mean) / X_sd, (train.y - y_mean) / y_sd, train.names)
@@ -75,18 +85,24 @@ def _rows(name: str, rows: int, full: bool) -> tuple[Dataset, Dataset]:
 
 
 def _joined(split: data.Split) -> Dataset:
-    """All rows of a split, in one order whatever was drawn."""
+    """Training and test rows of a split together."""
     parts = (split.train, split.test)
     return Dataset(torch.cat([part.X for part in parts]), torch.cat([part.y for part in parts]), split.train.names)
 
 
 def method(name: str, **changes: Any) -> Method:
-    """A solver by the paper's name, on theta as it is given; settings that it lacks are left out.
+    """Build a solver by the paper's name, with theta fixed.
 
-    Ours gets as many coarse rows as a block has: a quick version must not flatter it.
+    Parameters
+    ----------
+    name : str
+        A key of `SOLVERS`.
+    **changes
+        Settings; those that the solver does not have are ignored. `block` also sets the number of coarse rows of
+        GBCD, so that a quick version with small blocks has no unfair advantage.
     """
     key, settings = SOLVERS[name]
-    held = {
+    wanted = {
         "learn": False,
         "coarse": changes.get("block", 500),
         "cache": 0.0,
@@ -94,11 +110,11 @@ def method(name: str, **changes: Any) -> Method:
         **settings,
         **changes,
     }
-    return registry[key](**{name: value for name, value in held.items() if name in registry[key].param})
+    return registry[key](**{name: value for name, value in wanted.items() if name in registry[key].param})
 
 
 def solve(run: Run, seconds: float) -> bool:
-    """Advance until the solver ends or its time is over; whether it ended by itself."""
+    """Advance a run until it ends or `seconds` have passed; return whether it converged."""
     while run.advance() is not None:
         if run.trace[-1].seconds > seconds:
             return False

@@ -1,4 +1,4 @@
-"""The report of the solvers: what it prints, and that a crossing is only told where there is one."""
+"""The report of the solvers: what it prints, and that a crossing with Cholesky is only reported if there is one."""
 
 from __future__ import annotations
 
@@ -7,40 +7,45 @@ from typing import Any
 
 import pytest
 
-from gpexplorer.bench.gbcd import SOLVERS, Held, crossing, report
+from gpexplorer.bench.gbcd import SOLVERS, Conditions, crossing, report
+
+GROWTH = "seconds grow as n^3.00 (Cholesky) and n^{:.2f} (gbcd): "
 
 
-def test_every_solver_gets_a_line_and_the_best_is_set_against_cholesky():
-    lines = list(report("hypercube", 240, Held(0.2, 1e-4, 0.0), list(SOLVERS), True))
+def test_every_solver_has_a_line_and_the_fastest_is_compared_with_cholesky():
+    lines = list(report("hypercube", 240, Conditions(0.2, 1e-4, 0.0), list(SOLVERS), True))
 
     assert re.match(r"hypercube: n = 240, d = 5, \d+ threads, load ", lines[0])
     assert "LAPACK Cholesky" in lines[1]
     rows = {line.split()[0]: line.split() for line in lines[4 : 4 + len(SOLVERS)]}
     assert set(rows) == set(SOLVERS)
     assert all(float(row[1]) >= 0 and int(row[2]) > 0 and float(row[5]) >= 0 for row in rows.values())
-    assert all(0 <= float(row[6]) < 1000 for row in rows.values())  # megabytes beside the data
+    assert all(0 <= float(row[6]) < 1000 for row in rows.values())  # megabytes besides the data
     assert float(rows["gbcd"][7]) <= 1e-4
-    assert rows["gbcd"][8] == rows["pcg-1000"][8]  # one answer
+    assert rows["gbcd"][8] == rows["pcg-1000"][8]  # the same solution
     sizes = [line for line in lines if line.startswith("n = ")]
     assert [line.split(":")[0] for line in sizes] == ["n = 60", "n = 120", "n = 240"]
     assert "Cholesky" in lines[-1] or "no crossing in sight" in lines[-1]
 
 
-def test_cholesky_may_be_left_out_and_the_report_says_so() -> None:
-    lines = list(report("hypercube", 240, Held(0.2, 1e-4, 0.0, lapack=False), ["gbcd"], False))
+def test_without_cholesky_the_report_says_that_it_was_not_run() -> None:
+    lines = list(report("hypercube", 240, Conditions(0.2, 1e-4, 0.0, lapack=False), ["gbcd"], False))
 
     assert lines[1].endswith("not run (--no-lapack); it would take 0.00 GB")
     assert lines[-1].split()[0] == "gbcd"
 
 
 @pytest.mark.parametrize(
-    ("ours", "said"),
+    ("seconds", "sentence"),
     [
-        (lambda n: 9.0 * n**2, "gbcd passes Cholesky between n = 5 and 10, at about 9"),
-        (lambda n: 30.0 * n**2, "slopes 3.00 and 2.00: gbcd passes Cholesky at about n = 30, by extrapolation"),
-        (lambda n: 0.5 * n**2, "gbcd is faster than Cholesky from n = 3 on, or from fewer"),
-        (lambda n: 2.0 * n**3, "slopes 3.00 and 3.00: no crossing in sight"),
+        (lambda n: 9.0 * n**2, "gbcd becomes faster than Cholesky between n = 5 and 10, at about 9"),
+        (
+            lambda n: 30.0 * n**2,
+            GROWTH.format(2.0) + "gbcd becomes faster than Cholesky at about n = 30, by extrapolation",
+        ),
+        (lambda n: 0.5 * n**2, "gbcd is faster than Cholesky at n = 3 already"),
+        (lambda n: 2.0 * n**3, GROWTH.format(3.0) + "no crossing in sight"),
     ],
 )
-def test_a_crossing_is_measured_between_two_sizes_and_else_said_to_be_extrapolated(ours: Any, said: str):
-    assert crossing("gbcd", {n: (float(n**3), ours(n)) for n in (10, 5, 3)}) == said
+def test_a_crossing_is_interpolated_between_two_sizes_or_called_an_extrapolation(seconds: Any, sentence: str):
+    assert crossing("gbcd", {n: (float(n**3), seconds(n)) for n in (10, 5, 3)}) == sentence

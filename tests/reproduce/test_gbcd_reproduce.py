@@ -1,4 +1,4 @@
-"""The figures and tables of Bo and Sminchisescu: one tiny piece of each is computed and drawn."""
+"""The figures and tables of Bo and Sminchisescu: a tiny part of each is computed and drawn."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ hv.extension("bokeh")
 pytestmark = pytest.mark.long
 ALL = [*(f"gbcd-fig{k}" for k in range(1, 5)), *(f"gbcd-table{k}" for k in range(2, 5))]
 TINY = {"rows": 120, "block": 40, "points": 9, "regressors": 20, "seconds": 100.0}
-QUICK = ("GBCD", "CG", "GBCD, coarse", "PCG", "Cholesky")  # the others end late
+QUICK = ("GBCD", "CG", "GBCD, coarse", "PCG", "Cholesky")  # the others take many iterations
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Friedman1 stands for every set, with a few test rows."""
+    """Friedman1 takes the place of every data set, with a few test rows."""
     monkeypatch.setattr(gbcd_tasks, "NAMES", dict.fromkeys(gbcd_tasks.NAMES, "friedman1"))
     monkeypatch.setattr(gbcd_tasks, "QUICK_TESTS", 30)
     monkeypatch.setattr(gbcd_tasks, "QUICK_SUBSET", 60)
@@ -31,7 +31,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def done(name: str, **only: Any) -> pd.DataFrame:
-    """The rows of all quick pieces that match, each made tiny."""
+    """The table rows of all quick units that match, each made tiny."""
     figure = find(name)
     units = [unit for unit in figure.units(False) if all(unit[key] == value for key, value in only.items())]
     units = [unit for unit in units if unit.get("solver", "SR") in (*QUICK, "SD", "SR", "MPGP")]
@@ -39,7 +39,7 @@ def done(name: str, **only: Any) -> pd.DataFrame:
     return pd.DataFrame([row for unit in units for row in figure.work(unit)])
 
 
-def test_every_figure_and_table_can_be_found_and_its_full_version_is_the_papers():
+def test_every_figure_and_table_has_a_name_and_its_full_version_has_the_papers_sizes():
     assert set(ALL) <= set(names())
     for name in ALL:
         figure = find(name)
@@ -50,16 +50,16 @@ def test_every_figure_and_table_can_be_found_and_its_full_version_is_the_papers(
     assert max(unit["rows"] for unit in find("gbcd-fig4").units(True)) == 100_000
 
 
-def test_figure_1_shares_add_up_for_both_right_hand_sides():
+def test_figure_1_is_a_histogram_for_each_right_hand_side():
     found = done("gbcd-fig1", set="Friedman1")
 
     assert set(found["right"]) == {"y", "k"}
     sums = found.groupby(["right", "pairs"])["share"].sum()
-    assert ((sums > 0.3) & (sums <= 1.0 + 1e-9)).all()  # what lies below the axis of the paper is not counted
+    assert ((sums > 0.3) & (sums <= 1.0 + 1e-9)).all()  # correlations below the paper's axis are not counted
     assert len(find("gbcd-fig1").plot(found)) == 2
 
 
-def test_figures_2_and_3_follow_every_solver_down():
+def test_figures_2_and_3_show_every_solver_converge():
     found = done("gbcd-fig2", set="Kin40k")
 
     for _, one in found.groupby("solver"):
@@ -73,7 +73,7 @@ def test_figures_2_and_3_follow_every_solver_down():
     assert len(find("gbcd-fig3").plot(found)) == 2
 
 
-def test_figure_4_counts_what_was_computed():
+def test_figure_4_has_seconds_and_entries_of_each_solver():
     found = done("gbcd-fig4", rows=500)
 
     assert set(found["solver"]) == {"GBCD", "GBCD, coarse", "Cholesky"}
@@ -83,7 +83,7 @@ def test_figure_4_counts_what_was_computed():
     assert max(u["rows"] for u in find("gbcd-fig4").units(True) if u["solver"] == "Cholesky") == 20_000
 
 
-def test_figure_4_says_how_times_grow_and_where_cholesky_is_passed():
+def test_figure_4_names_the_growth_exponents_and_the_crossing_with_cholesky():
     laws = {"Cholesky": lambda n: 1e-9 * n**3, "GBCD, coarse": lambda n: 5e-6 * n**2}
     rows = [
         {"solver": solver, "rows": n, "seconds": law(n), "converged": True}
@@ -94,10 +94,10 @@ def test_figure_4_says_how_times_grow_and_where_cholesky_is_passed():
 
     assert [curve.label for curve in drawn if isinstance(curve, hv.Curve)] == ["Cholesky: n^3.0", "GBCD, coarse: n^2.0"]
     title = hv.Store.lookup_options("bokeh", drawn, "plot").kwargs["title"]
-    assert title == "GBCD, coarse passes Cholesky between n = 4000 and 16000, at about 5000"
+    assert title == "GBCD, coarse becomes faster than Cholesky between n = 4000 and 16000, at about 5000"
 
 
-def test_table_2_gives_one_error_for_all_solvers_that_end():
+def test_table_2_has_the_same_error_for_all_solvers_that_converge():
     found = done("gbcd-table2", set="Friedman1")
 
     assert set(found["solver"]) == set(QUICK)
@@ -107,7 +107,7 @@ def test_table_2_gives_one_error_for_all_solvers_that_end():
     assert len(find("gbcd-table2").plot(found)) == 1
 
 
-def test_table_3_errors_fall_with_the_tolerance():
+def test_table_3_errors_decrease_with_the_tolerance():
     found = done("gbcd-table3", set="Calhouse")
 
     assert found["relative error"].is_monotonic_decreasing
@@ -115,7 +115,7 @@ def test_table_3_errors_fall_with_the_tolerance():
     assert find("gbcd-table3").plot(found) is not None
 
 
-def test_table_4_puts_the_full_gp_ahead_of_a_subset_of_the_data():
+def test_table_4_shows_a_smaller_error_for_the_full_gp_than_for_a_subset_of_the_data():
     found = done("gbcd-table4", set="Kin40k").set_index("solver")
 
     assert found.loc["GBCD", "RMSE"] < found.loc["SD", "RMSE"]
