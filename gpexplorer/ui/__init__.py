@@ -1,4 +1,4 @@
-"""The explorer: a page that plays runs, and the same object in a notebook."""
+"""The explorer: a page that plays runs, and the same object for a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the address of a page asks for: a link, a question to begin with, and what to leave out for a lecture."""
+"""What the address of a page asks for: a link, a question to begin with, and parts to hide for a lecture."""
 
 from __future__ import annotations
 
@@ -13,47 +13,78 @@ from ..runs import Spec
 from ..runs import link as links
 from ..runs.link import Link
 from ..runs.setting_checks import quoted
-from ..views.base import registry as pictures
+from ..views.base import registry as views
 from .inputs.presets import PRESETS
 
-HIDE = {"controls": "the controls", "panels": "the panels below"}
+HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
+LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
 
 
-class Request(NamedTuple):
-    """A link, the key of the question it belongs to (or none), and which parts of the page are left out."""
+class PageRequest(NamedTuple):
+    """What an address asks for.
+
+    Attributes
+    ----------
+    link
+        The spec, the picture and the step to open, and sentences on what had to be corrected.
+    question
+        Key of the preset that the page begins with; empty for none.
+    hide
+        Keys of `HIDE`: the parts of the page to leave out.
+    """
 
     link: Link
     question: str = ""
     hide: frozenset[str] = frozenset()
 
 
-def read(query: str, start: Spec) -> Request:
-    """What this query asks for, over `start`; what is wrong is put right with a sentence in the link. Never raises."""
-    held = parse_qs(query.removeprefix("?"), keep_blank_values=True)
-    ask, hide = _first(held, "ask"), [part for part in _first(held, "hide").split(",") if part]
-    said = []
-    if ask and ask not in PRESETS:
-        said.append(f"There is no question {quoted(ask)}{closest(ask, PRESETS)}")
-        ask = ""
-    said += [f"{quoted(part)} cannot be left out; {' and '.join(HIDE)} can." for part in hide if part not in HIDE]
-    begin = links.read(PRESETS[ask].link, start, pictures) if ask else Link(start)
-    rest = urlencode(held, doseq=True)
-    link = links.read(rest, begin.spec, pictures) if held else begin
-    link = Link(link.spec, link.view or begin.view, link.at, (*said, *link.corrected))
-    return Request(link, ask, frozenset(hide) & set(HIDE))
+def read_query(query: str, start: Spec) -> PageRequest:
+    """Read what a query asks for. This never raises.
+
+    Parameters
+    ----------
+    query
+        The part of the address after "?", such as "v=1&ask=rough&seed=7". What it says besides its question takes
+        precedence over the question.
+    start
+        The spec for everything that the query does not mention.
+
+    Returns
+    -------
+    PageRequest
+        Whatever is wrong in the query is replaced, with a sentence in `link.corrected`.
+    """
+    values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
+    question = _pop(values, "ask")
+    hide = [part for part in _pop(values, "hide").split(",") if part]
+    corrected = []
+    if question and question not in PRESETS:
+        corrected.append(f"There is no question {quoted(question)}{closest(question, PRESETS)}")
+        question = ""
+    for part in hide:
+        if part not in HIDE:
+            corrected.append(f"{quoted(part)} cannot be left out; {' and '.join(HIDE)} can.")
+    preset = links.read(PRESETS[question].link, start, views) if question else Link(start)
+    link = links.read(urlencode(values, doseq=True), preset.spec, views) if values else preset
+    link = Link(link.spec, link.view or preset.view, link.at, (*corrected, *link.corrected))
+    return PageRequest(link, question, frozenset(hide) & set(HIDE))
 
 
-def asked(start: Spec) -> Request:
-    """What the address of this session asks for; `start` where it asks for nothing."""
+def session_request(start: Spec) -> PageRequest:
+    """Read what the address of the present session asks for; `start` where it asks for nothing."""
     document = pn.state.curdoc
     request = document.session_context.request if document is not None and document.session_context else None
     arguments: Mapping[str, list[bytes]] = request.arguments if request is not None else {}
-    named = {k: [v.decode("utf-8", "replace") for v in vs] for k, vs in arguments.items() if not k.startswith("bokeh-")}
-    return read(urlencode(named, doseq=True), start)
+    values = {
+        name: [value.decode("utf-8", "replace") for value in listed]
+        for name, listed in arguments.items()
+        if not name.startswith("bokeh-")
+    }
+    return read_query(urlencode(values, doseq=True), start)
 
 
-def address(query: str) -> str:
-    """The page's own address with this query; the query alone where there is no page."""
+def full_address(query: str) -> str:
+    """Return the page's own address with this query; the query alone where there is no page."""
     location = pn.state.location
     if location is None or not location.hostname:
         return query
@@ -61,5 +92,5 @@ def address(query: str) -> str:
     return f"{location.protocol}//{location.hostname}{port}{location.pathname}{query}"
 
 
-def _first(held: dict[str, list[str]], name: str) -> str:
-    return held.pop(name, [""])[0][:40]
+def _pop(values: dict[str, list[str]], name: str) -> str:
+    return values.pop(name, [""])[0][:LONGEST_VALUE]

@@ -14,7 +14,7 @@ import panel_material_ui as pmui
 
 from ..errors import GPExplorerError, SettingError
 from ..runs import Spec, Store
-from .address import Request, read
+from .address import PageRequest, read_query
 from .browser.batch import together
 from .browser.keys import HELP
 from .inputs.controls import Controls
@@ -35,7 +35,6 @@ from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
 from .text.error_sentences import sentence
-from .theme import name as theme_name
 
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
@@ -115,7 +114,7 @@ class Explorer(pn.viewable.Viewer):
         """The parts under those: the pictures in tabs, and the panels."""
         return [self.pictures.tabs, self.below]
 
-    def adopt(self, request: Request) -> None:
+    def adopt(self, request: PageRequest) -> None:
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
         link = request.link
         self.session.question = request.question
@@ -136,7 +135,7 @@ class Explorer(pn.viewable.Viewer):
         """Draw the figures for the dark theme, or for the light one."""
         with together():
             for part in (self.pictures, self.below):
-                part.set_theme(theme_name(dark))
+                part.set_theme("dark" if dark else "light")
 
     def start(self) -> None:
         """Begin to take frames from the player: from now on the page follows the run."""
@@ -179,7 +178,7 @@ class Explorer(pn.viewable.Viewer):
 
     def _choose_preset(self, event: Any) -> None:
         if event.new:
-            request = read(f"ask={event.new}", Spec(**START))
+            request = read_query(f"ask={event.new}", Spec(**START))
             self.session.choose(request.link.spec)
             self.adopt(request)
 

@@ -1,45 +1,127 @@
-"""The page around an explorer: title bar, sidebar, theme toggle, keys; one explorer a session, closed with it."""
+"""The page around an explorer: title bar, sidebar, theme, keys and tour. Each session has one explorer of its own.
+
+Pictures are half of the cost of opening a page. Therefore one explorer is always built in advance (`Prebuilt`), and
+the tabs and the controls are added after the first picture is on the screen.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import gc
+from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from ..runs import Spec, Store
-from .address import Request, asked
+from .address import PageRequest, session_request
 from .browser.batch import together
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .explorer import START, Explorer, load_resources
-from .prebuilt import Shelf
 from .text.error_sentences import record
-from .theme import CSS, THEME
 
-shelf = Shelf()
+REBUILD_DELAY = 1.5  # seconds from a complete page to the next prebuilt explorer: the page's first answers go before
+FONT = {"fontFamily": "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"}
+THEME = {
+    "light": {
+        "palette": {"primary": {"main": "#0b6e99"}, "background": {"default": "#f6f8fa", "paper": "#ffffff"}},
+        "typography": FONT,
+        "shape": {"borderRadius": 8},
+    },
+    "dark": {
+        "palette": {"primary": {"main": "#5cc2ee"}, "background": {"default": "#14181d", "paper": "#1c2229"}},
+        "typography": FONT,
+        "shape": {"borderRadius": 8},
+    },
+}
+CSS = "body { overflow-x: hidden; }"
+
+
+class Prebuilt:
+    """Keeps one explorer that was built before anyone asked for it.
+
+    It is built on the server's own thread, because HoloViews must be used from one thread only, while no page is
+    being opened.
+
+    Attributes
+    ----------
+    explorer
+        The explorer; None while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.explorer: Explorer | None = None
+        self._build: Callable[[], Explorer] | None = None
+        self._scheduled = False
+
+    def fill(self, build: Callable[[], Explorer]) -> None:
+        """Build an explorer now, and again whenever one was taken and `schedule` is called."""
+        self._build = build
+        self._rebuild()
+
+    def take(self) -> Explorer | None:
+        """Return the explorer, which belongs to the caller from now on; None where there is none."""
+        explorer, self.explorer = self.explorer, None
+        return explorer
+
+    def schedule(self) -> None:
+        """Build the next explorer after `REBUILD_DELAY`, outside of the session that calls this."""
+        if self._build is None or self.explorer is not None or self._scheduled:
+            return
+        self._scheduled = True
+        asyncio.get_running_loop().call_later(REBUILD_DELAY, self._rebuild, context=Context())
+
+    def _rebuild(self) -> None:
+        self._scheduled = False
+        if self._build is not None and self.explorer is None:
+            self.explorer = self._build()
+
+
+prebuilt = Prebuilt()
 
 
 def app(store: Store | None = None) -> Any:
-    """The page of one session. An exception while it is built becomes constant text and an id; the log has the rest."""
+    """Build the page of one session.
+
+    Parameters
+    ----------
+    store
+        Where kept runs and notes stay; None for nowhere.
+
+    Returns
+    -------
+    panel_material_ui.Page or panel.pane.HTML
+        The page. Where building it raises, a sentence with a number, under which the log has the exception: Panel
+        would show the traceback, with text from the address in it unescaped.
+    """
     try:
-        request = asked(Spec(**START))
+        request = session_request(Spec(**START))
         load_resources()
-        explorer = (shelf.take() if _is_plain(request) else None) or Explorer(request.link.spec, store=store)
+        explorer = (prebuilt.take() if _is_plain(request) else None) or Explorer(request.link.spec, store=store)
         explorer.adopt(request)
-        return _page(explorer, "controls" not in request.hide)
+        return _page(explorer, show_controls="controls" not in request.hide)
     except Exception as error:
         number = record(error, "the page was being built")
-        return pn.pane.HTML(f"<p>The page could not be built. The log has the reason as {number}. Load it again.</p>")
+        return pn.pane.HTML(
+            f"<p>The page could not be built. The reason is in the log under {number}. Load the page again.</p>"
+        )
 
 
 def warm(store: Store | None = None) -> None:
-    """Draw once with nobody looking: the first visitor need not wait for imports and caches, nor for the pictures.
+    """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
 
-    What is there by now stays, so the collector of garbage need not look at it again while pages are being built.
+    Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
+    through all of them while pages are being built.
+
+    Parameters
+    ----------
+    store
+        As for `app`.
     """
     explorer = Explorer()
     explorer.settle()
@@ -47,43 +129,44 @@ def warm(store: Store | None = None) -> None:
     del explorer
     gc.collect()
     gc.freeze()
-    shelf.fill(lambda: _settled(Explorer(store=store)))
+
+    def build() -> Explorer:
+        explorer = Explorer(store=store)
+        explorer.settle()
+        return explorer
+
+    prebuilt.fill(build)
 
 
-def _settled(explorer: Explorer) -> Explorer:
-    explorer.settle()
-    return explorer
-
-
-def _is_plain(request: Request) -> bool:
-    """Whether this is the page as it opens by itself."""
+def _is_plain(request: PageRequest) -> bool:
+    """Whether the prebuilt explorer is what this address asks for."""
     return request.link.spec == Spec(**START) and not (request.link.at or request.link.view)
 
 
-def _page(explorer: Explorer, controls: bool) -> pmui.Page:
+def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
     )
-
-    tour = Tour(welcome=controls)
+    tour = Tour(welcome=show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
-    ears = [explorer.pulse, Keys(explorer.key), tour]  # from the beginning: one added later may be drawn and dropped
+    # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
+    listeners = [explorer.pulse, Keys(explorer.key), tour]
     side, rest = pn.Column(sizing_mode="stretch_width"), pn.Column(sizing_mode="stretch_width")
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
-        sidebar=[side] if controls else [],
-        main=[pn.Column(BokehLayoutFix(), ButtonNames(), *explorer.top, rest, *ears, sizing_mode="stretch_width")],
+        sidebar=[side] if show_controls else [],
+        main=[pn.Column(BokehLayoutFix(), ButtonNames(), *explorer.top, rest, *listeners, sizing_mode="stretch_width")],
         sidebar_width=370,
         theme_config=THEME,
         raw_css=[CSS],
         busy_indicator=None,
     )
-    _hush(page)
+    _ignore_busy_flag(page)
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
-    later = [(rest, explorer.rest), *([(side, explorer.controls)] if controls else [])]
+    later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]
     pn.state.onload(lambda: _complete(explorer, later))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
@@ -91,19 +174,19 @@ def _page(explorer: Explorer, controls: bool) -> pmui.Page:
 
 
 def _complete(explorer: Explorer, later: list[tuple[pn.Column, list[Any]]]) -> None:
-    """What can wait until the first picture is on the screen: the tabs, the controls, and to follow the run."""
+    """Add what can wait until the first picture is on the screen: tabs, controls, and following the run."""
     with together():
         for place, parts in later:
             place[:] = parts
         explorer.start()
-    shelf.later()
+    prebuilt.schedule()
 
 
-def _hush(page: pmui.Page) -> None:
-    """Stop the page from following the process-wide busy flag.
+def _ignore_busy_flag(page: pmui.Page) -> None:
+    """Remove the page's watcher of Panel's process-wide busy flag.
 
-    Each change of the flag walks every model of the page, some 30 ms twice an event, and the watcher would keep a
-    closed page alive.
+    Each change of the flag walks through every model of the page, which takes about 30 ms twice per event, and the
+    watcher would keep a closed page alive.
     """
     for watcher in pn.state.param.watchers.get("busy", {}).get("value", []):
         if getattr(getattr(watcher.fn, "__self__", None), "self", None) is page:

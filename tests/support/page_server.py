@@ -16,7 +16,7 @@ from pathlib import Path
 from gpexplorer.data.sets.cards import card
 from gpexplorer.runs import Run
 from gpexplorer.ui.explorer import Explorer
-from gpexplorer.ui.page import shelf
+from gpexplorer.ui.page import prebuilt
 from gpexplorer.ui.server import serve
 from stand_in_files import believed, public_files, write_like
 
@@ -28,7 +28,7 @@ def count() -> dict[str, int]:
     threads = [thread for thread in threading.enumerate() if thread.name == "gpexplorer-player"]
     kinds = {"explorers": Explorer, "runs": Run}
     alive = {name: sum(1 for thing in held if type(thing) is kind) for name, kind in kinds.items()}
-    ready = shelf.held is not None
+    ready = prebuilt.explorer is not None
     return {name: number - ready for name, number in {**alive, "threads": len(threads)}.items()}
 
 

@@ -1,4 +1,4 @@
-"""The explorer kept ready: taken once, made anew when a page is complete, never twice."""
+"""The explorer that is built in advance: taken once, built again after a page is complete, never twice."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from gpexplorer.ui import prebuilt as shelves
-from gpexplorer.ui.prebuilt import Shelf
+from gpexplorer.ui import page
+from gpexplorer.ui.page import Prebuilt
 
 
 class Ready:
-    """Stands for an explorer."""
+    """Takes the place of an explorer."""
 
 
-def test_each_is_taken_once_and_the_next_is_made_after_a_rest(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shelves, "REST", 0.0)
-    shelf, made = Shelf(), []
+def test_each_is_taken_once_and_the_next_is_built_after_a_delay(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(page, "REBUILD_DELAY", 0.0)
+    prebuilt, built = Prebuilt(), []
 
     async def visits() -> None:
-        shelf.later()  # nothing is known yet of how to make one
-        shelf.fill(lambda: made.append(Ready()) or made[-1])
-        first = shelf.take()
-        assert first is made[0]
-        assert shelf.take() is None
-        shelf.later()
-        shelf.later()
+        prebuilt.schedule()  # does nothing: it is not known yet how to build one
+        prebuilt.fill(lambda: built.append(Ready()) or built[-1])
+        first = prebuilt.take()
+        assert first is built[0]
+        assert prebuilt.take() is None
+        prebuilt.schedule()
+        prebuilt.schedule()
         await asyncio.sleep(0.05)
-        assert shelf.take() is made[1]
+        assert prebuilt.take() is built[1]
 
-    with ThreadPoolExecutor(1) as thread:  # where no other loop runs, as that of a browser may here
+    with ThreadPoolExecutor(1) as thread:  # a thread without an event loop; a browser test may have left one here
         thread.submit(asyncio.run, visits()).result()
 
-    assert len(made) == 2
+    assert len(built) == 2

@@ -6,7 +6,7 @@ import pytest
 
 from gpexplorer import Spec
 from gpexplorer.runs import link as links
-from gpexplorer.ui.address import read
+from gpexplorer.ui.address import read_query
 from gpexplorer.ui.inputs.controls import by_family
 from gpexplorer.ui.inputs.presets import PRESETS
 from gpexplorer.ui.inputs.question import question
@@ -18,7 +18,7 @@ START = Spec("cholqr", {"num_inducing": 10})
 
 @pytest.mark.parametrize("key", PRESETS)
 def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
-    asking = read(f"v=1&ask={key}", START)
+    asking = read_query(f"v=1&ask={key}", START)
 
     assert asking.link.corrected == ()
     run = asking.link.spec.open()
@@ -29,7 +29,7 @@ def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
 
 
 def test_what_an_address_says_beside_its_question_wins():
-    asking = read("v=1&ask=rough&seed=7&set.num_pivots=64&at=3", START)
+    asking = read_query("v=1&ask=rough&seed=7&set.num_pivots=64&at=3", START)
 
     assert asking.link.spec.seed == 7
     assert asking.link.spec.settings["num_pivots"] == 64
@@ -38,11 +38,11 @@ def test_what_an_address_says_beside_its_question_wins():
 
 
 def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
-    asking = read("v=1&hide=controls,panels", START)
+    asking = read_query("v=1&hide=controls,panels", START)
     assert asking.hide == {"controls", "panels"}
     assert asking.link == links.Link(START)
 
-    odd = read("v=1&ask=ruogh&hide=all&seed=-1", START)
+    odd = read_query("v=1&ask=ruogh&hide=all&seed=-1", START)
     assert odd.question == ""
     assert odd.hide == set()
     said = " ".join(odd.link.corrected)
@@ -50,7 +50,7 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     assert "rough" in said
     assert "'all' cannot be left out; controls and panels can." in said
     assert "seed" in said
-    assert read("", START) == (links.Link(START), "", frozenset())
+    assert read_query("", START) == (links.Link(START), "", frozenset())
     assert "<script>" not in question(START, 3, "<script>")
 
 

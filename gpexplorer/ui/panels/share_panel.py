@@ -16,7 +16,7 @@ from ...runs import code as programs
 from ...runs import link as links
 from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
-from ..address import HIDE, address
+from ..address import HIDE, full_address
 from ..session import Screen, Session
 from ..text.escape import text
 from ..text.number_format import named
@@ -115,7 +115,7 @@ class SharePanel(pn.viewable.Viewer):
         screen = self._session.screen
         hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
         try:
-            self.link.value = address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
+            self.link.value = full_address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
         except GPExplorerError as error:
             self.link.value = str(error)
 
