@@ -24,7 +24,7 @@ def specs(**settings: dict) -> dict[str, Spec]:
 
 @pytest.fixture(scope="module")
 def race() -> Race:
-    found = Race(specs(), a_turn=0.02)
+    found = Race(specs(), turn_seconds=0.02)
     found.finish(0.3)
     return found
 
@@ -41,12 +41,12 @@ def test_lanes_get_the_same_time_to_within_a_step(race: Race):
 
 
 def test_the_lane_furthest_behind_is_next():
-    found = Race(specs(), a_turn=0.01)
+    found = Race(specs(), turn_seconds=0.01)
     for _ in range(9):
         lane = found.advance()
         assert lane is not None
         others = [other for other in found.lanes.values() if not other.over and other is not lane]
-        assert all(lane.granted <= other.granted + found.a_turn + max(lane.seconds, 0.01) for other in others)
+        assert all(lane.granted <= other.granted + found.turn_seconds + max(lane.seconds, 0.01) for other in others)
     assert all(len(lane.scored) >= 1 for lane in found.lanes.values())
 
 
@@ -80,7 +80,7 @@ def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
 
 def test_a_lane_that_fails_says_why_and_the_race_goes_on():
     strings = {**specs(), "broken": Spec("sgpr", {"num_inducing": 6}, data=ROWS)}
-    found = Race(strings, a_turn=0.01)
+    found = Race(strings, turn_seconds=0.01)
     found.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
     found.finish(0.05)
 
@@ -90,7 +90,7 @@ def test_a_lane_that_fails_says_why_and_the_race_goes_on():
 
 
 def test_one_lane_can_be_stopped(race: Race):
-    found = Race(specs(), a_turn=0.01)
+    found = Race(specs(), turn_seconds=0.01)
     found.advance()
     found.stop("cholqr")
     found.finish(0.04)

@@ -64,7 +64,7 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: grid(spec(), {"kernel": "se"}), SettingError, "sweep over kernel is 'se'; give a list of values"),
     (lambda: grid(spec(), None), SettingError, "over is None; give names with lists"),  # type: ignore[arg-type]
     (lambda: around(spec(), "blok"), SettingError, "no setting 'blok'; did you mean 'block'"),
-    (lambda: Race({"toy": spec()}, a_turn=0), SettingError, "a_turn is 0; give a number above 0"),
+    (lambda: Race({"toy": spec()}, turn_seconds=0), SettingError, "turn_seconds is 0; give a number above 0"),
     (lambda: Race({"toy": spec()}).finish(float("nan")), SettingError, "seconds is nan; give a number of at least 0"),
     (lambda: Race({"toy": spec()}).scoreboard("smes"), SettingError, "keeps no 'smes'; did you mean 'smse'"),
     (lambda: Race({"toy": spec()}).stop("tot"), SettingError, "no lane 'tot'; did you mean 'toy'"),

@@ -1,4 +1,4 @@
-"""Finished runs side by side: how their settings differ, which is best at what, and which no other one beats."""
+"""Finished runs side by side: how their settings differ, which is best by each score, and which no other run beats."""
 
 from __future__ import annotations
 
@@ -26,17 +26,31 @@ AXES = {"step": "index", "seconds": "seconds", "kernel entries": "entries"}
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A run as a comparison knows it: its table, and the bytes its method's arrays take by formula (nan: not known)."""
+    """A run as a comparison knows it.
+
+    Attributes
+    ----------
+    spec : Spec
+        What was run.
+    steps : DataFrame
+        One row per record, as `Run.table` gives it.
+    memory : float
+        Bytes of the method's arrays by its formula; nan if they are not known.
+    outcome : str
+        The reason why the run ended, such as "budget".
+    note : str
+        What a person wrote about the run.
+    """
 
     spec: Spec
-    steps: pd.DataFrame  # a row a record, as Run.table gives it
+    steps: pd.DataFrame
     memory: float = float("nan")
     outcome: str = ""
-    note: str = ""  # what a person wrote about it
+    note: str = ""
 
     @classmethod
     def of(cls, run: Run) -> Finished:
-        """From a run at hand; SettingError where it was made without a spec."""
+        """Make one from a run in this process; SettingError if the run was made without a spec."""
         if not isinstance(run.spec, Spec):
             raise SettingError("A run made without a Spec cannot be compared by settings: open it with Spec.open.")
         reason = run.outcome.reason if run.outcome else ""
@@ -44,24 +58,27 @@ class Finished:
 
     @property
     def last(self) -> dict[str, float]:
-        """Steps, seconds, kernel entries and memory spent, and the newest scores (nan where there are none)."""
-        frame = self.steps
-        ends: dict[Any, Any] = dict(frame.iloc[-1]) if len(frame) else {}
-        spent = {"steps": ends.get("index", np.nan), "seconds": ends.get("seconds", np.nan)}
-        spent |= {"entries": ends.get("entries", np.nan), "memory": self.memory}
-        return {name: float(value) for name, value in (spent | self._scores()).items()}
-
-    def _scores(self) -> dict[str, float]:
-        held = {name: self.steps[name].dropna() for name in SCORES if name in self.steps}
-        return {name: held[name].iloc[-1] if len(held.get(name, ())) else np.nan for name in SCORES}
+        """Steps, seconds, kernel entries and memory at the end, and the newest scores (nan if there are none)."""
+        ends: dict[Any, Any] = dict(self.steps.iloc[-1]) if len(self.steps) else {}
+        values = {"steps": ends.get("index", np.nan), "seconds": ends.get("seconds", np.nan)}
+        values |= {"entries": ends.get("entries", np.nan), "memory": self.memory}
+        for name in SCORES:
+            taken = self.steps[name].dropna() if name in self.steps else ()
+            values[name] = taken.iloc[-1] if len(taken) else np.nan
+        return {name: float(value) for name, value in values.items()}
 
 
 def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
-    """The readable runs of a store, by name; `Store.table` says why one is not readable.
+    """The readable runs of a store, by name. `Store.table` says why a run is not readable.
 
-    With `most`, those last worked on alone.
+    Parameters
+    ----------
+    store : Store
+        Where the runs are kept.
+    most : int, optional
+        Read at most so many runs, those that were written to last.
     """
-    found = {}
+    runs = {}
     for name in store.names() if most is None else sorted(store.recent(most)):
         try:
             spec, kept = store.spec(name), store.kept(name)
@@ -69,21 +86,34 @@ def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
             continue
         frame = Trace(kept.records).table(registry[spec.method].channels)
         outcome = kept.outcome.reason if kept.outcome else ""
-        found[name] = Finished(spec, frame, kept.memory, outcome, store.note(name))
-    return found
+        runs[name] = Finished(spec, frame, kept.memory, outcome, store.note(name))
+    return runs
 
 
 def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:
-    """One row a run, the best by this column first (unscored ones last): method, outcome, spent, scores, `differs`.
+    """One row per run: method, outcome, what was spent, the last scores, and how the specs differ.
 
-    `differs` names what of the spec is not the same in the runs shown, settings among those of one method; the method
-    has its own column. Where one has a note, `note` holds them.
+    Parameters
+    ----------
+    runs : mapping
+        The runs by name.
+    by : str
+        The column to sort by, the lowest value first. Runs without a value come last.
+    top : int, optional
+        Keep so many rows.
+
+    Returns
+    -------
+    DataFrame
+        The column "differs" names the fields of the spec that are not the same in the runs shown, and settings that
+        differ among the runs of one method. The column "note" is there if one of the runs has a note.
     """
     rows = {name: {"method": run.spec.method, "outcome": run.outcome, **run.last} for name, run in runs.items()}
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     if not len(frame):
         return frame
-    frame = frame.sort_values(_column(frame, by), kind="stable").head(len(frame) if top is None else top)
+    by = _known(by, [str(name) for name in frame if name not in ("method", "outcome")])
+    frame = frame.sort_values(by, kind="stable").head(len(frame) if top is None else top)
     changed = differences({name: runs[name].spec for name in frame.index}).drop(columns="method", errors="ignore")
     frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
     if any(run.note for run in runs.values()):
@@ -92,30 +122,40 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
 
 
 def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.DataFrame:
-    """One row a run, one column a field in which they differ, or a setting in which runs of one method do.
+    """One row per run, one column per field in which the runs differ or setting in which runs of one method differ.
 
-    A cell is nan where a method has no such setting. The row of the `baseline`, where there is one, comes first.
+    Parameters
+    ----------
+    specs : mapping
+        The specs by the names of their runs.
+    baseline : str, optional
+        The run whose row comes first.
+
+    Returns
+    -------
+    DataFrame
+        A cell is nan if the method has no such setting.
     """
     if baseline is not None and baseline not in specs:
         raise SettingError(f"The baseline {quoted(baseline)} is not among the runs: {', '.join(specs)}.")
-    flat = {name: _flat(spec) for name, spec in specs.items()}
+    values = {name: _flat(spec) for name, spec in specs.items()}
     order = sorted(specs, key=lambda name: name != baseline)
-    rows = {column: [flat[name].get(column, np.nan) for name in order] for column in _changed(flat)}
-    return pd.DataFrame(rows, index=order, dtype=object)  # as they are written: 10 stays a whole number
+    rows = {column: [values[name].get(column, np.nan) for name in order] for column in _differing(values)}
+    return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
 def best(runs: Mapping[str, Finished], metrics: Iterable[str] = SCORES) -> dict[str, str]:
-    """The run with the lowest value of each metric; a metric nobody has is left out."""
+    """The run with the lowest value of each metric. A metric that no run has is left out."""
     last = {name: run.last for name, run in runs.items()}
-    found: dict[str, str] = {}
+    winners: dict[str, str] = {}
     for metric in metrics:
-        known = {name: values[metric] for name, values in last.items() if np.isfinite(values[metric])}
-        found |= {metric: min(known, key=lambda name: known[name])} if known else {}
-    return found
+        finite = {name: values[metric] for name, values in last.items() if np.isfinite(values[metric])}
+        winners |= {metric: min(finite, key=lambda name: finite[name])} if finite else {}
+    return winners
 
 
 def against(runs: Mapping[str, Finished], baseline: str) -> pd.DataFrame:
-    """Each run's numbers beside the baseline's: scores as differences, what was spent as ratios."""
+    """The numbers of each run compared with the baseline's: scores as differences, what was spent as ratios."""
     if baseline not in runs:
         raise SettingError(f"The baseline {quoted(baseline)} is not among the runs: {', '.join(runs)}.")
     frame = pd.DataFrame.from_dict({name: run.last for name, run in runs.items()}, orient="index").rename_axis("run")
@@ -125,65 +165,83 @@ def against(runs: Mapping[str, Finished], baseline: str) -> pd.DataFrame:
 
 
 def pareto(runs: Mapping[str, Finished], spent: str = "seconds", score: str = "smse") -> pd.DataFrame:
-    """A row a run in order of what it spent: run, method, spent, score, `front` (none other is as good for less).
+    """One row per run, in order of what it spent: run, method, spent, score, front.
 
-    Runs without either number are left out.
+    Parameters
+    ----------
+    runs : mapping
+        The runs by name. A run that lacks one of the two numbers is left out.
+    spent : str
+        "seconds", "memory" or "entries".
+    score : str
+        The score.
+
+    Returns
+    -------
+    DataFrame
+        "front" is true for a run that no other run equals or beats for less.
     """
     rows = [{"run": name, "method": run.spec.method, **run.last} for name, run in runs.items()]
     frame = pd.DataFrame(rows, columns=["run", "method", _known(spent, SPENT), _known(score, SCORES)]).dropna()
     frame = frame.sort_values([spent, score], kind="stable", ignore_index=True)
-    before = frame[score].cummin().shift(fill_value=np.inf)
-    return frame.assign(front=frame[score] < before)
+    best_before = frame[score].cummin().shift(fill_value=np.inf)
+    return frame.assign(front=frame[score] < best_before)
 
 
 def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> dict[str, pd.DataFrame]:
-    """One frame a run with x and y: a channel or score against "step", "seconds" or "kernel entries".
+    """One frame per run, with columns x and y.
 
-    Runs that do not report the channel are left out; gaps (steps that were not scored) are dropped, not bridged.
+    Parameters
+    ----------
+    runs : mapping
+        The runs by name. Runs that do not report the channel are left out.
+    channel : str
+        The channel or score of the y axis. Steps without a value are dropped.
+    over : {"step", "seconds", "kernel entries"}
+        The x axis.
     """
     axis = AXES[_known(over, AXES)]
-    found = {}
+    frames = {}
     for name, run in runs.items():
         if channel not in run.steps:
             continue
         frame = pd.DataFrame({"x": run.steps[axis].astype(float), "y": run.steps[channel].astype(float)})
-        found[name] = frame[np.isfinite(frame["y"])].reset_index(drop=True)
-        found[name].attrs |= {"xlabel": over, "ylabel": channel}
-    return found
+        frames[name] = frame[np.isfinite(frame["y"])].reset_index(drop=True)
+        frames[name].attrs |= {"xlabel": over, "ylabel": channel}
+    return frames
 
 
 def channels(runs: Mapping[str, Finished]) -> list[str]:
-    """What some of these runs report, scores first."""
+    """The channels and scores that some of these runs report, scores first."""
     named = dict.fromkeys(str(name) for run in runs.values() for name in run.steps)
-    held = [name for name in named if name not in AXES.values()]
-    return sorted(held, key=lambda name: name not in SCORES)
+    return sorted((name for name in named if name not in AXES.values()), key=lambda name: name not in SCORES)
 
 
 def _flat(spec: Spec) -> dict[str, Any]:
-    held = asdict(spec)
-    return {**{name: held[name] for name in held if name != "settings"}, **held["settings"]}
+    """The fields of a spec, with its settings beside them."""
+    values = asdict(spec)
+    settings = values.pop("settings")
+    return {**values, **settings}
 
 
-def _changed(flat: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Fields that differ, and settings that do among the runs of one method."""
-    said: dict[str, dict[str, set[str]]] = {}
-    for held in flat.values():
-        for column, value in held.items():
-            method = "" if column in FIELDS else held["method"]
-            said.setdefault(column, {}).setdefault(method, set()).add(_said(value))
-    return [column for column, values in said.items() if any(len(found) > 1 for found in values.values())]
+def _differing(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Fields that differ, and settings that differ among the runs of one method."""
+    texts: dict[str, dict[str, set[str]]] = {}  # column -> method (or "" for a field) -> values as text
+    for values in specs.values():
+        for column, value in values.items():
+            method = "" if column in FIELDS else values["method"]
+            texts.setdefault(column, {}).setdefault(method, set()).add(_text(value))
+    return [
+        column for column, by_method in texts.items() if any(len(different) > 1 for different in by_method.values())
+    ]
 
 
 def _listed(row: pd.Series[Any]) -> str:
-    return ", ".join(f"{name}={_said(value)}" for name, value in row.items() if _said(value) != "NaN")
+    return ", ".join(f"{name}={_text(value)}" for name, value in row.items() if _text(value) != "NaN")
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def _column(frame: pd.DataFrame, by: str) -> str:
-    return _known(by, [str(name) for name in frame if name not in ("method", "outcome")])
 
 
 def _known(name: str, names: Sequence[str] | Mapping[str, str]) -> str:

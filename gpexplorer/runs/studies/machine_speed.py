@@ -1,4 +1,4 @@
-"""How fast this machine is, so that a count of operations, bytes and calls becomes seconds."""
+"""The speed of this machine, which turns a count of operations, bytes and calls into seconds."""
 
 from __future__ import annotations
 
@@ -13,45 +13,59 @@ from torch import Tensor
 
 from ...problem import Cost
 
-ORDER, LENGTH, TIMES = 384, 2_000_000, 4
-TINY, BLOCK, CALLS = 64, 4, 10  # a step in a block of so many unknowns dispatches ten operations
-TURNS = 60  # of which the median counts: a neighbour on the same cores delays some
+ORDER, LENGTH, TIMES = 384, 2_000_000, 4  # of the matrix product, of the vector sum, and repetitions of each
+TINY, BLOCK, CALLS = 64, 4, 10  # a step on a block of 4 of 64 unknowns asks for ten tensor operations
+REPEATS = 60  # the median of so many counts, because other processes on the same cores delay some
 
 
 class Speed(NamedTuple):
-    """Double-precision operations and bytes a second, and the seconds of one small operation."""
+    """What a machine does in a second.
+
+    Attributes
+    ----------
+    flops : float
+        Double-precision operations per second.
+    bytes : float
+        Bytes read or written per second.
+    call : float
+        Seconds of one small tensor operation.
+    """
 
     flops: float
     bytes: float
     call: float = 0.0
 
     def seconds(self, cost: Cost) -> float:
-        """Arithmetic and memory traffic overlap, so that the slower of the two counts; asking for them comes on top."""
+        """Seconds of a step with this cost.
+
+        Arithmetic and memory traffic happen at the same time, so the slower of the two counts. The time that Python
+        needs to ask for the operations is added.
+        """
         return max(cost.flops / self.flops, cost.bytes / self.bytes) + cost.calls * self.call
 
 
 @cache
 def machine() -> Speed:
-    """A middling matrix product, a sum of long vectors and steps on a tiny block, timed once, in about 50 ms."""
-    call = _overhead()  # first: threads of a large product wait busily for the next
+    """Measure this machine once, in about 50 ms: a matrix product, a sum of long vectors, and steps on a tiny block."""
+    call = _seconds_per_call()  # measured first, because the threads of a large product go on waiting busily
     a, x = torch.ones(ORDER, ORDER, dtype=torch.float64), torch.ones(LENGTH, dtype=torch.float64)
     flops, moved = TIMES * 2 * ORDER**3, TIMES * 3 * 8 * LENGTH
-    return Speed(flops / _took(lambda: a @ a, TIMES), moved / _took(lambda: x + x, TIMES), call)
+    return Speed(flops / _elapsed(lambda: a @ a, TIMES), moved / _elapsed(lambda: x + x, TIMES), call)
 
 
-def _overhead() -> float:
-    """Seconds of one small operation: the median of some steps of block descent on a tiny system.
+def _seconds_per_call() -> float:
+    """Seconds of one small operation, from the median of some steps of block descent on a tiny system.
 
-    A sum in a loop takes a third of it. What methods do is more mixed: rows are chosen and gathered, a small system is
-    solved, a number is taken out, and Python goes from one to the next.
+    A loop of sums would give a third of it. What methods do is more varied: rows are chosen and gathered, a small
+    system is solved, a number is read from a tensor, and Python goes from one operation to the next.
     """
     A = torch.full((TINY, TINY), 0.1, dtype=torch.float64).fill_diagonal_(3.0)
     y = torch.linspace(1.0, 2.0, TINY, dtype=torch.float64)
-    return statistics.median(_took(lambda: tiny_step(A, y, y), 1) for _ in range(TURNS)) / CALLS
+    return statistics.median(_elapsed(lambda: tiny_step(A, y, y), 1) for _ in range(REPEATS)) / CALLS
 
 
 def tiny_step(A: Tensor, alpha: Tensor, g: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Descend once through the rows with the largest residual g = y - A alpha (Gauss-Seidel): CALLS operations."""
+    """One Gauss-Seidel step on the rows with the largest residual g = y - A alpha, in CALLS tensor operations."""
     rows = torch.topk(g.abs(), BLOCK).indices
     K = A[rows]
     step = torch.linalg.solve_triangular(K[:, rows], g[rows, None], upper=False)[:, 0]
@@ -59,7 +73,8 @@ def tiny_step(A: Tensor, alpha: Tensor, g: Tensor) -> tuple[Tensor, Tensor, floa
     return alpha, g, float(alpha @ g)
 
 
-def _took(work: Callable[[], object], times: int) -> float:
+def _elapsed(work: Callable[[], object], times: int) -> float:
+    """Seconds that `work` takes when it is done so many times, after one run to warm up."""
     work()
     begin = time.perf_counter()
     for _ in range(times):

@@ -1,11 +1,11 @@
-"""One run measured in a process of its own: seconds a step and the most memory its steps held.
+"""One run, measured in a process of its own: seconds per step, and the largest memory that its steps used.
 
-Memory is the resident set's high-water mark over the steps, less what was resident before them (Linux: VmHWM, reset
-before the first step; elsewhere the process's maximum, which can only grow). Everything counts that touches memory:
-tensors, LAPACK's workspaces, what the kernel function allocates in passing. While memory is watched freed blocks go
-back to the system at once (MALLOC_MMAP_THRESHOLD_), so that a later step cannot hide in an earlier one's pages. Pages
-asked for anew can double the time of a step: the seconds are those of a second run, with memory kept for reuse as it is
-in any other process.
+Memory is the high-water mark of the resident set over the steps, minus what was resident before them. (On Linux this
+is VmHWM, reset before the first step; elsewhere it is the maximum of the process, which can only grow.) Everything
+that touches memory counts: tensors, LAPACK's workspaces, and what the kernel function allocates temporarily. While
+memory is measured, freed blocks return to the system at once (MALLOC_MMAP_THRESHOLD_), so that a later step cannot
+reuse an earlier one's pages unnoticed. New pages can double the time of a step. Therefore the seconds come from a
+second run, in which freed memory is kept for reuse as it is in any other process.
 """
 
 from __future__ import annotations
@@ -32,36 +32,60 @@ from ..spec import Spec
 if TYPE_CHECKING:
     from ...data import Split
 
-STEPS, SECONDS = 6, 4.0  # after the first step, which sets up; the first limit reached ends the measurement
+STEPS, SECONDS = 6, 4.0  # after the first step, which prepares; the first limit reached ends the measurement
 TIMEOUT = 90.0  # seconds
-WATCHED = Budget(60, 2.0)  # of the run whose memory is watched: until what it keeps has filled
-AGAIN = 25.0  # seconds: what took longer is not run twice
+WATCHED = Budget(60, 2.0)  # of the run whose memory is measured: long enough for its caches to fill
+AGAIN = 25.0  # seconds: a run that took longer is not repeated
 PAGE = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-REUSE = {-3: 32 * 2**20, -1: 64 * 2**20}  # glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, as far as they rise by use
+REUSE = {-3: 32 * 2**20, -1: 64 * 2**20}  # the values that glibc's M_MMAP_THRESHOLD and M_TRIM_THRESHOLD grow to
 WARM = 64  # rows
 CHANGED = "measured rows"  # in the key of a split that was cut
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run took. `sentence` says what went wrong, and the numbers are then nan."""
+    """What one run took.
+
+    Attributes
+    ----------
+    n, d : int
+        Training rows and inputs.
+    seconds : float
+        The median seconds of a step after the first one.
+    memory : float
+        Bytes that the steps used at most.
+    first : float
+        Seconds of the first step.
+    steps : int
+        The number of steps.
+    sentence : str
+        What went wrong; the numbers are then nan.
+    """
 
     n: int
     d: int
-    seconds: float = float("nan")  # of a step: the median
-    memory: float = float("nan")  # bytes
-    first: float = float("nan")  # seconds of the first step
+    seconds: float = float("nan")
+    memory: float = float("nan")
+    first: float = float("nan")
     steps: int = 0
     sentence: str = ""
 
 
 def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> Measured:
-    """`measure` in a new process, where no other thread takes its cores or its pages; about 3 s to start."""
+    """Call `measure` in a new process, where no other thread uses its cores or its pages. It takes about 3 s to start.
+
+    Parameters
+    ----------
+    spec, rows
+        As for `measure`.
+    timeout : float
+        Seconds after which the process is ended and the result has a sentence.
+    """
     program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
-    asked = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads()})
+    request = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads()})
     try:
         done = subprocess.run(
-            program, input=asked, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ | PAGE
+            program, input=request, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ | PAGE
         )
         return Measured(**json.loads(done.stdout))
     except subprocess.TimeoutExpired:
@@ -71,7 +95,17 @@ def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> M
 
 
 def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -> Measured:
-    """Seconds a step and peak memory of this spec on its first `rows` shuffled training rows (all where None)."""
+    """Measure the seconds per step and the peak memory of a spec in this process.
+
+    Parameters
+    ----------
+    spec : Spec
+        What to run.
+    rows : int, optional
+        Use so many of its shuffled training rows; all by default.
+    budget : Budget, optional
+        Limits after the first step; 6 steps and 4 s by default.
+    """
     limit, seconds = (STEPS, SECONDS) if budget is None else (budget.steps or 0, budget.seconds or SECONDS)
     try:
         split = _cut(data_sets.load(spec.data, split=spec.split), rows)
@@ -86,13 +120,14 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
     memory = peak()
     if run.done == 0 or (run.outcome and run.outcome.reason == "failed"):
         return Measured(n, d, sentence=run.outcome.message if run.outcome else "It took no step.")
-    stamps = run.trace.series("seconds")
-    took = [after - before for before, after in pairwise(stamps)]
-    return Measured(n, d, statistics.median(took[1:] or took), memory, took[0], len(took))
+    elapsed = [after - before for before, after in pairwise(run.trace.series("seconds"))]
+    return Measured(
+        n=n, d=d, seconds=statistics.median(elapsed[1:] or elapsed), memory=memory, first=elapsed[0], steps=len(elapsed)
+    )
 
 
 def reuse_memory() -> None:
-    """Undo PAGE, where this process was started with it and its C library is glibc."""
+    """Undo PAGE, if this process was started with it and its C library is glibc."""
     mallopt = _of_libc("mallopt")
     if mallopt is not None and "MALLOC_MMAP_THRESHOLD_" in os.environ:
         for name, value in REUSE.items():
@@ -100,9 +135,16 @@ def reuse_memory() -> None:
 
 
 def high_water() -> Callable[[], float]:
-    """Start watching this process's memory; the function returned says how many bytes more it held at most.
+    """Start measuring this process's memory.
 
-    What is free goes back to the system first, where the C library is glibc: it would hide what takes its place.
+    Returns
+    -------
+    callable
+        Gives the largest number of bytes that the process has used since, beyond those it used before.
+
+    Notes
+    -----
+    With glibc, free memory first returns to the system, because allocations that reuse it would not be seen.
     """
     if (trim := _of_libc("malloc_trim")) is not None:
         trim(0)
@@ -114,17 +156,17 @@ def high_water() -> Callable[[], float]:
         import resource
 
         unit = 1 if sys.platform == "darwin" else 1024
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return lambda: float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most) * unit
+        maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return lambda: float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - maximum) * unit
 
 
 def _of_libc(name: str) -> Any:
-    """This function of the C library, None where it has none."""
+    """This function of the C library, or None if there is none."""
     return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def resident() -> float:
-    """Bytes this process holds now (Linux), or has held at most (elsewhere)."""
+    """Bytes that this process uses at present (Linux), or the most that it has used (elsewhere)."""
     try:
         return _status("VmRSS")
     except OSError:
@@ -134,12 +176,13 @@ def resident() -> float:
 
 
 def _status(name: str) -> float:
+    """One number of Linux's /proc/self/status, in bytes."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
     return float(line.split()[1]) * 1024
 
 
 def _cut(split: Split, rows: int | None) -> Split:
-    """The split with so many of its training rows."""
+    """The split with so many of its training rows, drawn at random."""
     if rows is None:
         return split
     index = torch.randperm(len(split.train), generator=torch.Generator().manual_seed(0))[:rows]
@@ -147,15 +190,16 @@ def _cut(split: Split, rows: int | None) -> Split:
 
 
 def _main() -> None:
-    asked = json.loads(sys.stdin.read())
-    torch.set_num_threads(asked["threads"])
-    spec = Spec.from_json(asked["spec"])
-    measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's
-    found = measure(spec, asked["rows"], WATCHED)
-    if not found.sentence and found.first + found.steps * found.seconds < AGAIN:
+    """Measure the spec on standard input twice, for memory and then for seconds, and print the result as JSON."""
+    request = json.loads(sys.stdin.read())
+    torch.set_num_threads(request["threads"])
+    spec = Spec.from_json(request["spec"])
+    measure(spec, WARM, Budget(0, 1.0))  # loads what the libraries load on first use, which is not the method's work
+    result = measure(spec, request["rows"], WATCHED)
+    if not result.sentence and result.first + result.steps * result.seconds < AGAIN:
         reuse_memory()
-        found = replace(measure(spec, asked["rows"]), memory=found.memory)
-    print(json.dumps(asdict(found)))
+        result = replace(measure(spec, request["rows"]), memory=result.memory)
+    print(json.dumps(asdict(result)))
 
 
 if __name__ == "__main__":

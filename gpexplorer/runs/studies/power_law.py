@@ -1,6 +1,7 @@
-"""Power laws through measured points: log v = a + s log x + e, fitted by least squares, refused where it says little.
+"""Power laws through measured points: log v = a + s log x + e, fitted by least squares.
 
-Intervals are Student's t with k - 2 degrees of freedom: of the slope s, and of a new measurement at another x.
+A fit that says little is refused with the reason. Intervals are Student's t with k - 2 degrees of freedom, for k
+points: one for the slope s of the line in logarithmic axes, and one for a new measurement at another x.
 """
 
 from __future__ import annotations
@@ -14,15 +15,29 @@ from scipy.special import stdtrit
 
 LEVEL = 0.95
 FEWEST = 4  # points: two degrees of freedom for the interval
-SPAN = 4.0  # largest x over smallest x
+SPAN = 4.0  # the largest x must be so many times the smallest
 LEAST_R2 = 0.9
-SCATTER = 0.1  # residual sd of log v below which a flat line, whose R^2 says nothing, is a good fit
-WIDEST = 0.75  # half width of the slope's interval: beyond it n and n^2 are hard to tell apart
+SCATTER = 0.1  # a residual sd of log v below this one is a good fit, even of a constant, for which R^2 says nothing
+WIDEST = 0.75  # half width of the slope's interval: with a wider one, n and n^2 are hard to tell apart
 
 
 @dataclass(frozen=True)
 class Slope:
-    """A fitted power law; `refused` says why it must not be used, and is empty where it may be."""
+    """A fitted power law.
+
+    Attributes
+    ----------
+    power : float
+        The slope s: v grows like x^s.
+    low, high : float
+        Its 95 % interval.
+    r2 : float
+        The share of the variance of log v that the law explains.
+    count : int
+        The number of points.
+    refused : str
+        Why the fit must not be used; empty if it may be used.
+    """
 
     power: float
     low: float
@@ -34,57 +49,77 @@ class Slope:
 
     @property
     def sentence(self) -> str:
-        """What the fit says, or why it says nothing."""
+        """What the fit says, or why it is refused."""
         if self.refused:
             return self.refused
         fit = f"R² {self.r2:.3f}, {self.count} points"
         return f"grows like x^{self.power:.2f} ({LEVEL:.0%} interval {self.low:.2f} to {self.high:.2f}; {fit})"
 
     def at(self, x: float) -> tuple[float, float, float]:
-        """Value at x with the interval of a new measurement there: (value, low, high). Only where not refused."""
+        """The value at x with the 95 % interval of a new measurement there: (value, low, high).
+
+        Raises
+        ------
+        ValueError
+            If the fit is refused.
+        """
         if self.refused:
             raise ValueError(self.refused)
         x_mean, v_mean, s_xx, sd = self._line
-        away = math.log(x) - x_mean
-        centre = v_mean + self.power * away
-        half = _t(self.count) * sd * math.sqrt(1 + 1 / self.count + away**2 / s_xx)
-        return math.exp(centre), _exp(centre - half), _exp(centre + half)
+        distance = math.log(x) - x_mean
+        centre = v_mean + self.power * distance
+        half_width = _t(self.count) * sd * math.sqrt(1 + 1 / self.count + distance**2 / s_xx)
+        return math.exp(centre), _exp(centre - half_width), _exp(centre + half_width)
 
 
 def fit(x: Sequence[float], values: Sequence[float]) -> Slope:
-    """The power law through these points; those not positive and finite are left out. Never raises."""
-    kept = [(math.log(a), math.log(v)) for a, v in zip(x, values, strict=True) if _usable(a) and _usable(v)]
-    count, sizes = len(kept), {round(a, 12) for a, _ in kept}
+    """Fit a power law through points. Points that are not positive and finite are left out. It never raises.
+
+    Parameters
+    ----------
+    x, values : sequence of float
+        The points.
+
+    Returns
+    -------
+    Slope
+        Its `refused` is not empty if there are too few sizes, they span too little, or the points scatter too much.
+    """
+    points = [(math.log(a), math.log(v)) for a, v in zip(x, values, strict=True) if _usable(a) and _usable(v)]
+    count, sizes = len(points), {round(log_x, 12) for log_x, _ in points}
     if len(sizes) < FEWEST:
-        return _nothing(count, f"No slope from {len(sizes)} sizes: measure {FEWEST} different ones at least.")
+        return _refused(count, f"No slope from {len(sizes)} sizes: measure {FEWEST} different ones at least.")
     if max(sizes) - min(sizes) < math.log(SPAN) - 1e-9:
-        return _nothing(count, f"No slope from sizes within a factor of {SPAN:g}: measure over a wider range.")
-    u, v = np.array(kept).T
+        return _refused(count, f"No slope from sizes within a factor of {SPAN:g}: measure over a wider range.")
+    u, v = np.array(points).T
     s_xx = float(((u - u.mean()) ** 2).sum())
     power = float(((u - u.mean()) * (v - v.mean())).sum() / s_xx)
-    rest = v - v.mean() - power * (u - u.mean())
-    sd, total = math.sqrt(float(rest @ rest) / (count - 2)), float(((v - v.mean()) ** 2).sum())
-    r2 = 1.0 - float(rest @ rest) / total if total > 0 else 1.0
-    half = _t(count) * sd / math.sqrt(s_xx)
+    residual = v - v.mean() - power * (u - u.mean())
+    sd, total = math.sqrt(float(residual @ residual) / (count - 2)), float(((v - v.mean()) ** 2).sum())
+    r2 = 1.0 - float(residual @ residual) / total if total > 0 else 1.0
+    half_width = _t(count) * sd / math.sqrt(s_xx)
     line = (float(u.mean()), float(v.mean()), s_xx, sd)
-    return Slope(power, power - half, power + half, r2, count, _doubt(r2, sd, half), line)
+    return Slope(
+        power=power, low=power - half_width, high=power + half_width, r2=r2, count=count,
+        refused=_reason_to_refuse(r2, sd, half_width), _line=line,
+    )  # fmt: skip
 
 
 def scaling_factor(n_a: float, n_b: float, seconds_a: float, seconds_b: float) -> float:
-    """(CT_A / CT_B) / (n_A / n_B): 1 where time grows with n, 2 where doubling n takes four times as long."""
+    """(CT_A / CT_B) / (n_A / n_B): 1 if time grows with n, 2 if doubling n takes four times as long."""
     return (seconds_a / seconds_b) / (n_a / n_b)
 
 
-def _doubt(r2: float, sd: float, half: float) -> str:
+def _reason_to_refuse(r2: float, sd: float, half_width: float) -> str:
     if r2 < LEAST_R2 and sd > SCATTER:
         return f"The points do not lie on a power law (R² {r2:.2f}, {LEAST_R2:g} wanted): measure larger sizes."
-    if half > WIDEST:
-        return f"The slope is known to ±{half:.2f} only (±{WIDEST:g} wanted): measure more or larger sizes."
+    if half_width > WIDEST:
+        return f"The slope is known to ±{half_width:.2f} only (±{WIDEST:g} wanted): measure more or larger sizes."
     return ""
 
 
-def _nothing(count: int, why: str) -> Slope:
-    return Slope(math.nan, math.nan, math.nan, math.nan, count, why)
+def _refused(count: int, reason: str) -> Slope:
+    return Slope(power=math.nan, low=math.nan, high=math.nan, r2=math.nan, count=count, refused=reason)
 
 
 def _usable(value: float) -> bool:
@@ -92,6 +127,7 @@ def _usable(value: float) -> bool:
 
 
 def _t(count: int) -> float:
+    """Student's t for a two-sided interval of the level, with count - 2 degrees of freedom."""
     return float(stdtrit(count - 2, 0.5 + LEVEL / 2))
 
 

@@ -1,7 +1,7 @@
-"""Several methods on the same rows, in turns of equal wall-clock time.
+"""A race: several methods on the same rows, in turns of equal wall-clock time.
 
-In turns rather than at once, so that no lane takes another's cores, caches or memory bandwidth. A step cannot be cut,
-so a lane that overran its turn waits until the others have caught up.
+The methods take turns and do not run at the same time, so that no lane uses another's cores, caches or memory
+bandwidth. A step cannot be interrupted, so a lane whose step exceeded its turn waits until the others have caught up.
 """
 
 from __future__ import annotations
@@ -25,18 +25,34 @@ METRICS = {"smse": "SMSE", "snlp": "SNLP"}
 
 @dataclass
 class Lane:
-    """One method in the race; `sentence` says why it no longer runs."""
+    """One method in the race.
+
+    Attributes
+    ----------
+    name : str
+        The name of the lane.
+    spec : Spec
+        What it runs.
+    run : Run or None
+        The run, from its first turn on.
+    sentence : str
+        Why the lane has ended; empty while it runs.
+    granted : float
+        Seconds of work that it may have used so far.
+    scored : list of dict
+        One row after each turn.
+    """
 
     name: str
     spec: Spec
     run: Run | None = None
     sentence: str = ""
-    granted: float = 0.0  # seconds of work it may have used by now
-    scored: list[dict[str, float]] = field(default_factory=list)  # a row after each turn
+    granted: float = 0.0
+    scored: list[dict[str, float]] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
-        """Whether it takes no further turn."""
+        """Whether the lane takes no further turn."""
         return bool(self.sentence)
 
     @property
@@ -46,27 +62,44 @@ class Lane:
 
 
 class Race:
-    """Lanes that differ in their method and settings alone. `advance` gives the next lane its turn."""
+    """Lanes that differ only in their method and its settings. `advance` gives the next lane its turn.
 
-    def __init__(self, specs: Mapping[str, Spec], a_turn: float = 0.25, data: Any = None) -> None:
-        """`a_turn` is in seconds; `data` are rows in memory where no name in the specs brings them, or what reads them.
+    Parameters
+    ----------
+    specs : mapping of str to Spec
+        The lanes by name.
+    turn_seconds : float, default 0.25
+        The length of a turn.
+    data : Split, arrays or callable, optional
+        Rows in memory, if the specs do not name any, or a function that reads them.
 
-        Raises SettingError where the specs do not share data, split, seed, kernel, device and precision.
-        """
+    Raises
+    ------
+    SettingError
+        If the specs do not share data, split, seed, kernel, device and precision.
+
+    Examples
+    --------
+    >>> race = Race({"swaps": Spec("cholqr"), "gradient": Spec("sgpr")})
+    >>> race.finish(seconds=10)
+    >>> race.scoreboard("smse", [1, 3, 10])
+    """
+
+    def __init__(self, specs: Mapping[str, Spec], turn_seconds: float = 0.25, data: Any = None) -> None:
         specs = named_specs("A race", specs)
-        a_turn = number("a_turn", a_turn, whole=False, low=0, above=True)
+        turn_seconds = number("turn_seconds", turn_seconds, whole=False, low=0, above=True)
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
         if len(shared) > 1:
             raise SettingError("The lanes of a race must share data, split, seed, kernel, device and dtype.")
-        self.a_turn, self._data = a_turn, cache(data) if callable(data) else lambda: data
+        self.turn_seconds, self._read_data = turn_seconds, cache(data) if callable(data) else lambda: data
         self.lanes = {name: Lane(name, spec) for name, spec in specs.items()}
 
     @property
     def policy(self) -> str:
-        """How time is dealt out, as a sentence."""
+        """How time is divided among the lanes, as a sentence."""
         return (
-            f"Turns of {self.a_turn:g} s, one lane at a time; a lane whose step overran its turn waits for the others. "
-            "Opening the data and scoring are off the clock."
+            f"Turns of {self.turn_seconds:g} s, one lane at a time. A lane whose step takes longer than its turn waits "
+            "for the others. Time for opening the data and for scoring is not counted."
         )
 
     @property
@@ -75,72 +108,93 @@ class Race:
         return all(lane.over for lane in self.lanes.values())
 
     def advance(self) -> Lane | None:
-        """Let the lane that is furthest behind work for one turn; None when all are over. An error ends its lane."""
+        """Let the lane that is furthest behind work for one turn.
+
+        Returns
+        -------
+        Lane or None
+            The lane, or None if all have ended. An error ends its own lane only.
+        """
         running = [lane for lane in self.lanes.values() if not lane.over]
         if not running:
             return None
         lane = min(running, key=lambda lane: lane.granted)
-        lane.granted = max(lane.granted, lane.seconds) + self.a_turn
+        lane.granted = max(lane.granted, lane.seconds) + self.turn_seconds
         try:
-            self._turn(lane)
+            self._take_turn(lane)
         except GPExplorerError as error:
             lane.sentence = str(error)
         return lane
 
     def finish(self, seconds: float) -> None:
-        """Turns until every lane has worked this long, or is over."""
+        """Give turns until every lane has worked for so many seconds, or has ended."""
         seconds = math.inf if seconds == math.inf else number("seconds", seconds, whole=False, low=0)
         while (lane := self.advance()) is not None:
             if lane.seconds >= seconds:
                 self.stop(lane.name, f"Its {seconds:g} seconds are used.")
 
     def stop(self, name: str, why: str = "Stopped.") -> None:
-        """Take one lane out; what it has reached stays on the board."""
+        """End one lane. What it has reached stays on the board."""
         if not isinstance(name, str) or name not in self.lanes:
             raise SettingError(f"The race has no lane {quoted(name)}{closest(name, self.lanes)}")
         self.lanes[name].sentence = self.lanes[name].sentence or why
 
     def close(self) -> None:
-        """Free the memory of every lane; the board stays."""
+        """Free the memory of every lane. The board stays."""
         for lane in self.lanes.values():
             if lane.run is not None:
                 lane.run.close()
 
     def board(self) -> pd.DataFrame:
-        """A row a turn: lane, seconds, step, smse, snlp, rmse, memory in bytes of its arrays by formula."""
+        """One row per turn: lane, seconds, step, smse, snlp, rmse, and the bytes of the arrays by formula."""
         rows = [{"lane": lane.name, **row} for lane in self.lanes.values() for row in lane.scored]
         return pd.DataFrame(rows, columns=["lane", "seconds", "step", "smse", "snlp", "rmse", "memory"])
 
     def scoreboard(self, metric: str = "smse", at: Iterable[float] = (1, 3, 10, 30)) -> pd.DataFrame:
-        """The metric each lane had after so many seconds of its own work; nan where it has not worked that long."""
-        board, metric, moments = self.board(), _known(metric), _moments(at)
+        """The metric of each lane after so many seconds of its own work.
+
+        Parameters
+        ----------
+        metric : {"smse", "snlp", "rmse"}
+            The score.
+        at : iterable of float
+            Seconds, one column each.
+
+        Returns
+        -------
+        DataFrame
+            One row per lane. A cell is nan if the lane has not worked that long and has not ended.
+        """
+        board, metric = self.board(), _known(metric)
+        listed = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
+        moments = [number("A moment of the scoreboard", moment, whole=False, low=0) for moment in listed]
         cells = {
-            name: [_by(board[board["lane"] == name], metric, moment, lane) for moment in moments]
+            name: [_value_after(board[board["lane"] == name], metric, moment, lane) for moment in moments]
             for name, lane in self.lanes.items()
         }
         return pd.DataFrame.from_dict(cells, orient="index", columns=[f"{moment:g} s" for moment in moments])
 
     def time_to_reach(self, metric: str = "smse") -> pd.DataFrame:
-        """Seconds until the lane of the row was as good as the best of the column's lane; nan where it never was."""
+        """Seconds until the lane of the row reached the best value of the lane of the column; nan if it never did."""
         board, metric = self.board(), _known(metric)
         best = board.groupby("lane")[metric].min()
-        found = {}
+        rows = {}
         for name in self.lanes:
             own = board[board["lane"] == name]
-            found[name] = [own.loc[own[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes]
-        return pd.DataFrame.from_dict(found, orient="index", columns=list(self.lanes))
+            rows[name] = [own.loc[own[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.lanes))
 
     def winners(self) -> dict[str, str]:
-        """The lane whose SMSE is the lowest now, and the one whose SNLP is: often two.
+        """The lane with the lowest SMSE, and the lane with the lowest SNLP, which often differ.
 
-        By what each would answer now: the best on the way is known from held-out rows alone.
+        The newest scores count. The best score on the way is known only from held-out rows, so no lane could stop there.
         """
-        now = self.board().groupby("lane").tail(1).set_index("lane")
-        return {metric: str(now[metric].idxmin()) for metric in METRICS if now[metric].notna().any()}
+        newest = self.board().groupby("lane").tail(1).set_index("lane")
+        return {metric: str(newest[metric].idxmin()) for metric in METRICS if newest[metric].notna().any()}
 
-    def _turn(self, lane: Lane) -> None:
+    def _take_turn(self, lane: Lane) -> None:
         if lane.run is None:
-            lane.run = lane.spec.open(data=self._data())
+            lane.run = lane.spec.open(data=self._read_data())
         run = lane.run
         while lane.seconds < lane.granted:
             if run.advance() is None:
@@ -159,13 +213,8 @@ def _known(metric: str) -> str:
     return metric
 
 
-def _moments(at: Any) -> list[float]:
-    held = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
-    return [number("A moment of the scoreboard", moment, whole=False, low=0) for moment in held]
-
-
-def _by(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:
-    """The last value at or before `moment`; nan where the lane has not worked that long and is not over."""
+def _value_after(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:
+    """The last value at or before `moment`; nan if the lane has not worked that long and has not ended."""
     before = rows[rows["seconds"] <= moment]
-    there = len(before) and (lane.over or float(rows["seconds"].max()) >= moment)
-    return float(before[metric].iloc[-1]) if there else math.nan
+    reached = len(before) and (lane.over or float(rows["seconds"].max()) >= moment)
+    return float(before[metric].iloc[-1]) if reached else math.nan

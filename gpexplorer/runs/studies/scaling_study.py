@@ -1,12 +1,19 @@
-"""One method at growing sizes: seconds a step and memory as measured, beside what its formulas say.
+"""A scaling study: one method at growing sizes, with seconds per step and memory as measured and by its formulas.
 
-    axis  n rows, d inputs; m, p and b are whichever setting of the method sizes its rank, its expansion or its block
+The axis that grows is one of
 
-A size is measured in a process of its own (`measuring.in_child`); formulas are evaluated at any size without data.
+    n   the training rows
+    d   the inputs
+    m   the setting that gives the rank, such as the number of inducing points
+    p   the setting that gives the size of an expansion, such as the number of eigenfunctions
+    b   the setting that gives the size of a block or batch
+
+Each size is measured in a process of its own (`measured_run.in_child`). Formulas need no data at any size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,8 +39,8 @@ SETTINGS = {
     "p": ("num_eigenfunctions", "num_pivots", "rank"),
     "b": ("block", "batch", "batch_size", "pairs", "num_candidates", "num_ahead"),
 }
-APART = 3.0  # times: a forecast and a formula that are further from each other do not both hold
-SPARE = 1.15  # more rows are drawn than are trained on: a tenth goes to the test
+APART = 3.0  # a forecast and a formula that differ by more than this factor cannot both be right
+SPARE = 1.15  # so many times the training rows are drawn, because a tenth of the rows goes to the test
 COLUMNS = (
     "value",
     "n",
@@ -49,9 +56,24 @@ COLUMNS = (
 
 
 class Forecast(NamedTuple):
-    """What a size would cost: `seconds` a step with an interval, bytes by formula, and what does not fit.
+    """What a size would cost.
 
-    Where `refused` is not empty the seconds are those of the formula, without an interval.
+    Attributes
+    ----------
+    value : float
+        The size.
+    seconds, low, high : float
+        Seconds per step with their 95 % interval.
+    memory : float
+        Bytes by the method's formula.
+    largest : str
+        The largest array at this size, which overflows first.
+    fits : bool
+        Whether the memory is enough.
+    refused : str
+        Why no power law could be fitted; the seconds are then those of the formula, without an interval.
+    sentence : str
+        All of this in words.
     """
 
     value: float
@@ -59,7 +81,7 @@ class Forecast(NamedTuple):
     low: float
     high: float
     memory: float
-    largest: str  # the array that is largest there, hence overflows first
+    largest: str
     fits: bool
     refused: str
     sentence: str
@@ -67,13 +89,21 @@ class Forecast(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """What grows: the data's n or d, or a setting of the method."""
+    """What grows: n or d of the data, or a setting of the method.
+
+    Attributes
+    ----------
+    name : str
+        "n", "d", "m", "p" or "b".
+    setting : str
+        The method's setting; empty for n and d.
+    """
 
     name: str
     setting: str = ""
 
     def grown(self, spec: Spec, value: int) -> tuple[Spec, int | None]:
-        """The spec at this value, and how many of its training rows are used (None is all)."""
+        """The spec at this value, and the number of its training rows to use (None for all)."""
         rows = dict(spec.data) if isinstance(spec.data, dict) else {"name": spec.data}
         if self.setting:
             return replace(spec, settings={**spec.settings, self.setting: value}), None
@@ -84,23 +114,49 @@ class Axis:
 
 
 def axes(spec: Spec) -> dict[str, Axis]:
-    """The axes along which this spec can grow; empty where no name brings its rows."""
+    """The axes along which this spec can grow. There are none if its rows were in memory or in a file."""
     name = spec.data.get("name") if isinstance(spec.data, dict) else spec.data
     if not data_sets.is_named(spec.data):
         return {}
-    found = {"n": Axis("n")}
-    for letter, known in SETTINGS.items():
-        own = [setting for setting in known if setting in spec.settings]
-        found |= {letter: Axis(letter, own[0])} if own else {}
+    by_name = {"n": Axis("n")}
+    for letter, candidates in SETTINGS.items():
+        own = [setting for setting in candidates if setting in spec.settings]
+        by_name |= {letter: Axis(letter, own[0])} if own else {}
     if name in GENERATORS and GENERATORS[str(name)].d_bounds[0] < GENERATORS[str(name)].d_bounds[1]:
-        found["d"] = Axis("d")
-    return found
+        by_name["d"] = Axis("d")
+    return by_name
 
 
 class Scaling:
-    """Runs of growing size: iterate to measure one after another, then ask for slopes and forecasts.
+    """Runs of growing size. Iterate to measure one after another, then ask for slopes and forecasts.
 
-    `advance` is for a thread of its own: it waits for a child process. The table may be read meanwhile.
+    Parameters
+    ----------
+    spec : Spec
+        The method, its settings and its data.
+    axis : str
+        What grows; `axes(spec)` gives the choices.
+    values : sequence of int
+        The sizes.
+    measure : callable
+        Measures a spec on some of its rows. By default this happens in a child process.
+    machine : callable
+        Gives the speed of the machine, for the formulas.
+
+    Raises
+    ------
+    SettingError
+        If the method has no such axis, or a size is not a whole number of at least 1.
+
+    Notes
+    -----
+    `advance` waits for a child process, so a page calls it from a thread of its own. The table may be read meanwhile.
+
+    Examples
+    --------
+    >>> study = Scaling(Spec("cholesky", data="friedman1"), "n", [500, 1000, 2000, 4000])
+    >>> list(study)
+    >>> study.slope().sentence, study.forecast(100_000, memory=16e9).sentence
     """
 
     def __init__(
@@ -111,12 +167,13 @@ class Scaling:
         measure: Callable[[Spec, int | None], Measured] = in_child,
         machine: Callable[[], machine_speed.Speed] = machine_speed.machine,
     ) -> None:
-        """SettingError where the method has no such axis, or a value is not a whole number of at least 1."""
-        known = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
-        if axis not in known:
-            why = f"it has {', '.join(known)}" if known else "its rows are in memory or a file, and cannot be redrawn"
+        choices = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
+        if axis not in choices:
+            why = (
+                f"it has {', '.join(choices)}" if choices else "its rows are in memory or a file, and cannot be redrawn"
+            )
             raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {why}.")
-        self.spec, self.axis = spec, known[axis]
+        self.spec, self.axis = spec, choices[axis]
         if not isinstance(values, Iterable) or not list(values):
             raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")
         self.values = sorted({number("A size", value, whole=True, low=1) for value in values})
@@ -133,80 +190,118 @@ class Scaling:
             yield self.advance()
 
     def advance(self) -> dict[str, Any]:
-        """Measure the next size and return its row; a size that fails keeps its sentence, and the rest go on."""
+        """Measure the next size and return its row. A size that fails has a sentence, and the others can follow."""
         value = self.values[len(self.points)]
         try:
-            found = self._measure(*self.axis.grown(self.spec, value))
+            measured = self._measure(*self.axis.grown(self.spec, value))
         except GPExplorerError as error:
-            found = Measured(0, 0, sentence=str(error))
-        row = {"value": value, **vars(found)}
-        if not found.sentence:
-            cost = self.formula(value, found.n, found.d)
+            measured = Measured(0, 0, sentence=str(error))
+        row = {"value": value, **vars(measured)}
+        if not measured.sentence:
+            cost = self.formula(value, measured.n, measured.d)
             row |= {"seconds predicted": self._machine().seconds(cost), "memory predicted": cost.memory}
         self.points.append(row)
         return row
 
     def table(self) -> pd.DataFrame:
-        """A row a size: measured and predicted seconds a step and bytes, and the scaling factor from the row before."""
+        """One row per size: measured and predicted seconds per step and bytes, and the scaling factor between rows."""
         frame = pd.DataFrame(self.points, columns=list(COLUMNS))
-        took = list(zip(frame["value"], frame["seconds"].astype(float), strict=True))
-        factors = [power_law.scaling_factor(n, before, s, s_before) for (before, s_before), (n, s) in pairwise(took)]
+        timed = list(zip(frame["value"], frame["seconds"].astype(float), strict=True))
+        factors = [
+            power_law.scaling_factor(n, n_before, s, s_before) for (n_before, s_before), (n, s) in pairwise(timed)
+        ]
         frame["scaling factor"] = [float("nan"), *factors][: len(frame)]
         return frame
 
     def slope(self, of: str = "seconds") -> power_law.Slope:
-        """The fitted power of one column: "seconds" and "memory" as measured, or either with " predicted"."""
+        """The fitted power law of one column.
+
+        Parameters
+        ----------
+        of : str
+            "seconds" or "memory" as measured, "seconds predicted" or "memory predicted" by the formulas.
+        """
         frame = self.table()
         if of not in frame:
             raise SettingError(f"There is no slope of {quoted(of)}{closest(of, COLUMNS)}")
         return power_law.fit(frame["value"].tolist(), frame[of].astype(float).tolist())
 
     def formula(self, value: int, n: int, d: int) -> Cost:
-        """The method's own cost of a step at this value, n rows of d inputs elsewhere; takes no memory."""
+        """The cost of a step by the method's formula, which takes no memory.
+
+        Parameters
+        ----------
+        value : int
+            The size along the axis.
+        n, d : int
+            Rows and inputs, where they are not the axis themselves.
+        """
         spec, _ = self.axis.grown(self.spec, value)
         n, d = value if self.axis.name == "n" else n, value if self.axis.name == "d" else d
         method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
         return method.cost(_hollow(spec, n, d))
 
     def forecast(self, value: int, memory: float) -> Forecast:
-        """What this value would cost on a machine with so many bytes. SettingError before anything was measured."""
-        known = [row for row in self.points if not row["sentence"]]
-        if not known:
-            raise SettingError("Nothing has been measured yet, so nothing can be forecast.")
-        cost, fitted = self.formula(value, known[-1]["n"], known[-1]["d"]), self.slope()
+        """Forecast the cost of a size.
+
+        Parameters
+        ----------
+        value : int
+            The size.
+        memory : float
+            The bytes of the machine.
+
+        Raises
+        ------
+        SettingError
+            If nothing has been measured yet.
+        """
+        measured = [row for row in self.points if not row["sentence"]]
+        if not measured:
+            raise SettingError("Nothing has been measured yet, so nothing can be forecast: measure some sizes first.")
+        cost, fitted = self.formula(value, measured[-1]["n"], measured[-1]["d"]), self.slope()
         seconds = self._machine().seconds(cost)
         values = (seconds, float("nan"), float("nan")) if fitted.refused else fitted.at(value)
         largest = max(cost.arrays, key=lambda name: cost.arrays[name])
         fits = cost.memory <= memory
-        sentence = _said(f"{self.axis.name} = {value:,}", values, cost, memory)
+        sentence = _cost_sentence(f"{self.axis.name} = {value:,}", values, cost, memory)
         if fitted.refused:
             sentence += f" The time is the formula's alone: {fitted.refused}"
-        elif value > 100 * known[-1]["value"]:
-            sentence += f" That is {value / known[-1]['value']:,.0f} times the largest size measured."
+        elif value > 100 * measured[-1]["value"]:
+            sentence += f" That is {value / measured[-1]['value']:,.0f} times the largest size measured."
         if not fitted.refused and not values[1] / APART <= seconds <= values[2] * APART:
-            sentence += f" By the formula it is {seconds:.3g} s: measure larger sizes, where small calls hide less."
-        return Forecast(value, *values, cost.memory, largest, fits, fitted.refused, sentence)
+            sentence += (
+                f" By the formula it is {seconds:.3g} s: measure larger sizes, "
+                "where the time for small operations matters less."
+            )
+        return Forecast(
+            value=value, seconds=values[0], low=values[1], high=values[2], memory=cost.memory,
+            largest=largest, fits=fits, refused=fitted.refused, sentence=sentence,
+        )  # fmt: skip
 
 
 def _hollow(spec: Spec, n: int, d: int) -> Problem:
-    """A problem of this size that holds one number: every row is the same stretch of memory."""
-    one = torch.zeros(1, dtype=DTYPES[spec.dtype])
+    """A problem of this size that takes the memory of one number, because every row is the same place in memory."""
+    zero = torch.zeros(1, dtype=DTYPES[spec.dtype])
     kernel = kernels.make(spec.kernel if isinstance(spec.kernel, str) else spec.kernel["name"], d)
-    return Problem(Dataset(one.expand(n, d), one.expand(n)), kernel, one.expand(len(kernel.names)))
+    return Problem(Dataset(zero.expand(n, d), zero.expand(n)), kernel, zero.expand(len(kernel.names)))
 
 
-def _said(at: str, seconds: tuple[float, float, float], cost: Cost, memory: float) -> str:
+def _cost_sentence(size_text: str, seconds: tuple[float, float, float], cost: Cost, memory: float) -> str:
     name = max(cost.arrays, key=lambda array: cost.arrays[array])
     middle, low, high = seconds
-    span = f" ({low:.3g} to {high:.3g})" if low == low else ""
-    said = f"{at}: {middle:.3g} s a step{span} and {size(cost.memory)} of memory."
+    interval = "" if math.isnan(low) else f" ({low:.3g} to {high:.3g})"
+    needs = f"{size_text}: {middle:.3g} s per step{interval} and {size(cost.memory)} of memory."
     if cost.memory <= memory:
-        return f"{said} It fits; the largest array is “{name}” with {size(cost.arrays[name])}."
-    return f"{said} Of {size(memory)} there are, “{name}” overflows first, the largest with {size(cost.arrays[name])}."
+        return f"{needs} It fits; the largest array is “{name}” with {size(cost.arrays[name])}."
+    return (
+        f"{needs} This machine has {size(memory)}; “{name}” overflows first, "
+        f"the largest array with {size(cost.arrays[name])}."
+    )
 
 
 def size(count: float) -> str:
-    """Bytes in words: 1.50 GB."""
+    """A number of bytes as text with a unit, such as 1.5 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Many runs that differ in a few fields: m, the block, the seed - here one after another, or on a Dask cluster."""
+"""A sweep: many runs that differ in a few fields, one after another in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,22 @@ from ..spec import A_SPEC, Spec, named_specs
 from .cluster import connected
 from .comparison import Finished
 
-MOST = 200  # runs of one sweep
-COUNT = 4  # values proposed for one name
+MOST = 200  # runs in one sweep
+COUNT = 4  # values that are proposed for one name
 
 
 class Swept(NamedTuple):
-    """One run of a sweep: `finished` is None where it could not be opened, and `sentence` says why it ended."""
+    """One run of a sweep.
+
+    Attributes
+    ----------
+    name : str
+        The name of the run, such as "num_inducing=8, seed=1".
+    finished : Finished or None
+        The run, or None if it could not be opened.
+    sentence : str
+        Why it ended, or why it could not be opened.
+    """
 
     name: str
     finished: Finished | None
@@ -33,23 +43,52 @@ class Swept(NamedTuple):
 
 
 def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
-    """Every combination of these values, by a name such as "num_inducing=8, seed=1"; the last name varies fastest.
+    """Make the specs of every combination of some values.
 
-    A name is a field of the spec, or else a setting of its method. SettingError before anything runs.
+    Parameters
+    ----------
+    spec : Spec
+        Gives everything that does not vary.
+    over : mapping
+        Lists of values by name. A name is a field of the spec, or a setting of its method. The last name varies
+        fastest.
+
+    Returns
+    -------
+    dict of str to Spec
+        The specs by names such as "num_inducing=8, seed=1".
+
+    Raises
+    ------
+    SettingError
+        If a value cannot be used, or there are more than 200 combinations.
+
+    Examples
+    --------
+    >>> specs = grid(Spec("cholqr", budget={"steps": 50}), {"num_inducing": [8, 32], "seed": [0, 1, 2]})
+    >>> table = comparison.table({run.name: run.finished for run in sweep(specs)})
     """
     spec, over = of_kind("The spec of a sweep", spec, Spec, A_SPEC), _lists(over)
     count = math.prod(map(len, over.values()))
     if not over or not 1 <= count <= MOST:
         raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
-    found = {}
+    specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
-        found[", ".join(f"{name}={_text(value)}" for name, value in chosen.items())] = _with(spec, chosen)
-    return found
+        specs[", ".join(f"{name}={_text(value)}" for name, value in chosen.items())] = _with(spec, chosen)
+    return specs
 
 
 def around(spec: Spec, name: str) -> list[Any]:
-    """A few values of a setting, or of "seed" or "split", to begin a sweep with: what it is now, and beside it."""
+    """A few values to begin a sweep with: the present value of a setting and values near it.
+
+    Parameters
+    ----------
+    spec : Spec
+        Gives the present value.
+    name : str
+        A setting of its method, or "seed" or "split".
+    """
     of_kind("The spec of a sweep", spec, Spec, A_SPEC)
     if name in ("seed", "split"):
         return list(range(COUNT))
@@ -60,20 +99,34 @@ def around(spec: Spec, name: str) -> list[Any]:
         return [False, True]
     if isinstance(setting, param.Selector):
         return list(setting.objects)
-    now = spec.settings.get(name, setting.default) or 1
+    present = spec.settings.get(name, setting.default) or 1
     low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)
-    values = [now * 2.0**k for k in range(-1, COUNT - 1)]
-    kept = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
-    return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in kept))
+    values = [present * 2.0**k for k in range(-1, COUNT - 1)]
+    allowed = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
+    return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in allowed))
 
 
 def sweep(
     specs: Mapping[str, Spec], scheduler: str = "", data: Any = None, opened: Callable[[Run], None] | None = None
 ) -> Iterator[Swept]:
-    """Each run to the end of its own budget, yielded as it ends; one that fails leaves a sentence, and the rest go on.
+    """Run every spec to the end of its own budget.
 
-    Without a `scheduler` they run here, in order, and `opened` is given each before its first step, so that it can be
-    stopped; with a scheduler's address on Dask's workers, which read named data themselves.
+    Parameters
+    ----------
+    specs : mapping of str to Spec
+        The runs by name, as `grid` makes them. Each needs a budget.
+    scheduler : str
+        The address of a Dask scheduler. Its workers read named data themselves. Without it, the runs follow one
+        another in this process.
+    data : Split, arrays or frame, optional
+        Rows in memory, as in `Spec.open`.
+    opened : callable, optional
+        Receives each run of this process before its first step, so that it can be stopped.
+
+    Yields
+    ------
+    Swept
+        Each run as it ends. A run that fails has a sentence, and the others continue.
     """
     specs = named_specs("A sweep", specs)
     endless = [name for name, spec in specs.items() if not spec.budget]
@@ -93,7 +146,7 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterato
 
 
 def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None = None) -> Swept:
-    """One run, closed; a method's error is already its outcome, a spec's that cannot be opened a sentence."""
+    """Run one spec and close it. An error of the method is its outcome. A spec that cannot be opened has a sentence."""
     try:
         run = spec.open(data=data)
     except GPExplorerError as error:
@@ -108,7 +161,7 @@ def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None 
 
 
 def _lists(over: Any) -> dict[str, list[Any]]:
-    """The values of each name as a list; a text or a single number is none."""
+    """The values of each name as a list. A text or a single number is refused."""
     if not isinstance(over, Mapping):
         raise SettingError(f'over is {quoted(over)}; give names with lists of values, such as {{"seed": [0, 1]}}.')
     for name, values in over.items():
@@ -118,9 +171,10 @@ def _lists(over: Any) -> dict[str, list[Any]]:
 
 
 def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
-    own = {entry.name for entry in fields(spec)}
-    settings = {name: value for name, value in chosen.items() if name not in own}
-    changed = {name: value for name, value in chosen.items() if name in own}
+    """The spec with these fields and settings."""
+    names = {entry.name for entry in fields(spec)}
+    settings = {name: value for name, value in chosen.items() if name not in names}
+    changed = {name: value for name, value in chosen.items() if name in names}
     return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
 
 
