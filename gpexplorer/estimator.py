@@ -1,4 +1,4 @@
-"""Any method as a scikit-learn regressor: fit, predict, clone, grid search, pipelines."""
+"""Any method as a scikit-learn regressor, for grid searches, pipelines and all else that scikit-learn offers."""
 
 from __future__ import annotations
 
@@ -29,19 +29,37 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : key of a method, such as "cholqr".
-    kernel : key of a kernel, or {"name": key, "theta": [...]}, as in `Spec`.
-    num_inducing : inducing points, for methods that have them, at most one a row; None takes the method's own.
-    settings : any other settings of the method, by name.
-    budget : {"steps": ..., "seconds": ...}; without one, the method runs to its own end.
-    random_state : seed, or a numpy RandomState to draw one from; None is 0, as no global state is used.
-    device, dtype : where and how to compute, as in `Spec`.
+    method : str
+        The key of a method, such as "cholqr".
+    kernel : str or dict
+        The key of a kernel, or ``{"name": key, "theta": [...]}``, as in `Spec`.
+    num_inducing : int or None
+        The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
+        fewer. None takes the default of the method.
+    settings : mapping, optional
+        Other settings of the method, by name.
+    budget : mapping, optional
+        ``{"steps": ..., "seconds": ...}``. Without one, the method runs to its own end.
+    random_state : int, RandomState or None
+        The seed, or a NumPy RandomState to draw it from. None means 0, because no global random state is used.
+    device, dtype : str
+        Where and in which precision to compute, as in `Spec`.
 
     Attributes
     ----------
-    run_ : the finished Run, with its trace, outcome and posterior.
-    theta_ : log-hyperparameters [p] in the scaled space, the last the log noise sd.
-    n_features_in_, feature_names_in_ : as everywhere in scikit-learn.
+    run_ : Run
+        The finished run, with its trace, outcome and posterior.
+    theta_ : array [p]
+        Log-hyperparameters in the scaled space. The last one is the log noise standard deviation.
+    n_features_in_ : int
+        The number of input columns.
+    feature_names_in_ : array of str
+        The names of the input columns, if `fit` was given a frame.
+
+    Examples
+    --------
+    >>> model = Estimator(num_inducing=32, budget={"seconds": 10}).fit(X, y)
+    >>> mean, sd = model.predict(X_test, return_std=True)
     """
 
     def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters off this signature
@@ -65,10 +83,23 @@ class Estimator(RegressorMixin, BaseEstimator):
         self.dtype = dtype
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Estimator:
-        """Fit to inputs X [n, d] and targets y [n], n >= 2. Raises what the method raised, if it failed."""
+        """Fit to training rows.
+
+        Parameters
+        ----------
+        X : array
+            Inputs [n, d], n >= 2.
+        y : array
+            Targets [n].
+
+        Raises
+        ------
+        GPExplorerError
+            If a parameter cannot be used. If the method itself fails, its error is raised.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         names = tuple(getattr(self, "feature_names_in_", ()))
-        split = _everything(np.asarray(X, np.float64), np.asarray(y, np.float64), names)
+        split = _all_for_training(np.asarray(X, np.float64), np.asarray(y, np.float64), names)
         run = self._spec(len(split.train)).open(data=split)
         run.finish()
         run.close()
@@ -81,13 +112,27 @@ class Estimator(RegressorMixin, BaseEstimator):
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Predicted mean [t] at X [t, d]; with `return_std` also the standard deviation of y, noise included."""
+        """Predict at inputs.
+
+        Parameters
+        ----------
+        X : array
+            Inputs [t, d].
+        return_std : bool
+            Whether to return the standard deviation of y as well.
+
+        Returns
+        -------
+        array or tuple of arrays
+            The mean [t], and if requested the standard deviation of y [t], which includes the noise.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         mean, var = (part.cpu().numpy() for part in self.run_.posterior(of="y")(X))
         return (mean, np.sqrt(var)) if return_std else mean
 
     def _spec(self, n: int) -> Spec:
+        """The spec of this estimator for n rows."""
         settings = _mapping("settings", self.settings)
         method = registry.get(self.method) if isinstance(self.method, str) else None
         if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
@@ -117,8 +162,8 @@ def _mapping(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(given or {})
 
 
-def _everything(X: NDArray[np.float64], y: NDArray[np.float64], names: tuple[str, ...]) -> Split:
-    """All rows to train on and none to test on, named by what they hold."""
+def _all_for_training(X: NDArray[np.float64], y: NDArray[np.float64], names: tuple[str, ...]) -> Split:
+    """A split with all rows for training and none for testing. Its key is a hash of the content."""
     if max(np.abs(X).max(), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
     content = hashlib.sha256(np.ascontiguousarray(X).tobytes() + y.tobytes()).hexdigest()[:16]

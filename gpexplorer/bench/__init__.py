@@ -1,1 +1,1 @@
-"""Benchmarks: figures printed beside the machine's own floor, never timed assertions."""
+"""Benchmarks: measured times and scores, printed beside what this machine can do at best. None of them is a test."""

@@ -1,4 +1,4 @@
-"""`python -m gpexplorer.bench cholqr --data kin40k --m 512`: each module here that has a `command` is one benchmark."""
+"""`python -m gpexplorer.bench cholqr --data kin40k --m 512`: each module here that has a `command` is a benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import typer
 
 from .. import bench
 
-app = typer.Typer(help="Figures beside the machine's own floor.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    help="Benchmarks, beside what this machine can do at best.", no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 @app.callback()
@@ -20,11 +22,11 @@ def threads(threads: Annotated[int, typer.Option(help="Torch threads.", min=1)] 
     torch.set_num_threads(threads)
 
 
-for _found in pkgutil.iter_modules(bench.__path__):
-    if _found.name != "__main__":
-        _module = importlib.import_module(f"{bench.__name__}.{_found.name}")
-        if hasattr(_module, "command"):
-            app.command(_found.name.replace("_", "-"))(_module.command)
+for _module in pkgutil.iter_modules(bench.__path__):
+    if _module.name != "__main__":
+        _imported = importlib.import_module(f"{bench.__name__}.{_module.name}")
+        if hasattr(_imported, "command"):
+            app.command(_module.name.replace("_", "-"))(_imported.command)
 
 if __name__ == "__main__":
     app()

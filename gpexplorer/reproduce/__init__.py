@@ -1,4 +1,4 @@
-"""The papers' figures and tables, ours beside theirs. A module here with `FIGURES` adds them by being there."""
+"""The figures and tables of the papers, computed anew. Each module here that has `FIGURES` adds its own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .base import Figure
 __all__ = ["Figure", "find", "names"]
 
 _figures: dict[str, Figure] = {}
-for _found in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
-    _figures |= {figure.name: figure for figure in getattr(importlib.import_module(_found.name), "FIGURES", ())}
+for _module in pkgutil.iter_modules(__path__, prefix=f"{__name__}."):
+    _figures |= {figure.name: figure for figure in getattr(importlib.import_module(_module.name), "FIGURES", ())}
 
 
 def names() -> list[str]:
-    """Every figure and table there is, by name."""
+    """The names of all figures and tables, sorted."""
     return sorted(_figures)
 
 
 def find(name: str) -> Figure:
-    """The figure of this name. Raises SettingError naming those there are."""
+    """The figure or table with this name; SettingError, with all names, if there is none."""
     if name not in _figures:
         raise SettingError(f"There is nothing to reproduce under {name!r}; choose one of {', '.join(names())}.")
     return _figures[name]

@@ -1,13 +1,13 @@
-"""A figure of a paper, computed anew: pieces of work, the rows each leaves, and the picture of all rows.
+"""A figure or table of a paper, computed anew: pieces of work, the rows that each gives, and the picture of all rows.
 
-Rows are kept after each piece, so that a run stopped half way is gone on with, not begun again.
+Rows are kept after each piece, so that a computation that was stopped half-way continues where it was.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -15,61 +15,109 @@ from typing import Any
 
 import holoviews as hv
 import pandas as pd
+from bokeh.core.validation import silence
+from bokeh.core.validation.warnings import FIXED_SIZING_MODE
 from bokeh.embed import file_html
 from bokeh.layouts import column
 from bokeh.models.widgets import Div
 from bokeh.resources import INLINE
 
-Unit = Mapping[str, Any]  # JSON-able: what one piece of work is about
+Unit = Mapping[str, Any]  # the parameters of one piece of work, as JSON can represent them
 Rows = Sequence[Mapping[str, Any]]
+
+FRAME = {"frame_width": 260, "frame_height": 220}
+silence(FIXED_SIZING_MODE, True)  # a figure is as large as its frame, its axes and its legend together
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure or table of a paper."""
+    """One figure or table of a paper.
 
-    name: str  # "grief-fig1"
+    Attributes
+    ----------
+    name : str
+        Such as "grief-fig1".
+    title : str
+        The title of the picture.
+    paper : str
+        What the paper printed, as a sentence.
+    units : callable
+        Takes whether the full version is wanted, and gives the pieces of work.
+    work : callable
+        Does one piece of work, and gives rows of the table.
+    plot : callable
+        Draws all rows.
+    """
+
+    name: str
     title: str
-    paper: str  # what the paper printed, as a sentence
-    units: Callable[[bool], Sequence[Unit]]  # full or quick -> the pieces
-    work: Callable[[Unit], Rows]  # one piece -> rows of the table
+    paper: str
+    units: Callable[[bool], Sequence[Unit]]
+    work: Callable[[Unit], Rows]
     plot: Callable[[pd.DataFrame], hv.Element | hv.Overlay | hv.Layout]
 
     def run(self, out: Path, full: bool = False) -> Iterator[str]:
-        """Do the pieces that `out` does not hold yet; a line for each, with the time to go, and one a file written."""
+        """Do the pieces of work that are missing in `out`, and write the table and the picture there.
+
+        Parameters
+        ----------
+        out : Path
+            A directory. It receives `name`.parquet after every piece, and `name`.html at the end.
+        full : bool
+            Whether to use as many repeats and rows as the paper.
+
+        Yields
+        ------
+        str
+            A line of text per piece, with the time to go; then the table, and the names of the files.
+        """
         units, table = self.units(full), out / f"{self.name}.parquet"
         out.mkdir(parents=True, exist_ok=True)
-        held = pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
-        todo = [unit for unit in units if _key(unit) not in set(held["unit"])]
-        if len(todo) < len(units):
-            yield f"{len(units) - len(todo)} of {len(units)} pieces are in {table} already."
+        rows = pd.read_parquet(table) if table.exists() else pd.DataFrame({"unit": []})
+        missing = [unit for unit in units if _key(unit) not in set(rows["unit"])]
+        if len(missing) < len(units):
+            yield f"{len(units) - len(missing)} of {len(units)} pieces are in {table} already."
         begin = time.monotonic()
-        for k, unit in enumerate(todo, 1):
-            found = pd.DataFrame([{"unit": _key(unit), **row} for row in self.work(unit)])
-            held = pd.concat([held, found], ignore_index=True) if len(held) else found
-            _replace(table, held.to_parquet(index=False))
-            left = (time.monotonic() - begin) / k * (len(todo) - k)
-            yield f"{k} of {len(todo)} · {_said(unit)} · about {left:.0f} s to go"
-        frame = held[held["unit"].isin([_key(unit) for unit in units])].drop(columns="unit").reset_index(drop=True)
+        for number, unit in enumerate(missing, 1):
+            new = pd.DataFrame([{"unit": _key(unit), **row} for row in self.work(unit)])
+            rows = pd.concat([rows, new], ignore_index=True) if len(rows) else new
+            _replace(table, rows.to_parquet(index=False))
+            to_go = (time.monotonic() - begin) / number * (len(missing) - number)
+            described = ", ".join(f"{name} {value}" for name, value in unit.items())
+            yield f"{number} of {len(missing)} · {described} · about {to_go:.0f} s to go"
+        frame = rows[rows["unit"].isin([_key(unit) for unit in units])].drop(columns="unit").reset_index(drop=True)
         yield frame.to_string(index=False)
         page = out / f"{self.name}.html"
-        told = f"<h1>{escape(self.title)}</h1><p>{escape(self.paper)}</p>"
-        head = Div(text=told, width=900, styles={"font-family": "sans-serif"})
-        drawn = column(head, hv.render(self.plot(frame), backend="bokeh"))
-        _replace(page, file_html(drawn, INLINE, self.title).encode())  # hv.save would link an icon on another host
+        _replace(page, self._page(frame).encode())
         yield f"{self.paper}\nWritten: {table}, {page}"
+
+    def _page(self, frame: pd.DataFrame) -> str:
+        """The picture of these rows as an HTML page. (hv.save would link an icon on another host.)"""
+        text = f"<h1>{escape(self.title)}</h1><p>{escape(self.paper)}</p>"
+        head = Div(text=text, width=900, styles={"font-family": "sans-serif"})
+        return file_html(column(head, hv.render(self.plot(frame), backend="bokeh")), INLINE, self.title)
+
+
+def ticks(values: Iterable[int]) -> list[tuple[int, str]]:
+    """Tick marks at these values, with the values as labels. A logarithmic axis would label powers of ten."""
+    return [(value, str(value)) for value in sorted(set(values))]
+
+
+def panels(parts: Sequence[hv.Overlay], columns: int) -> hv.Layout:
+    """Arrange pictures of one size in rows. Each has its own axes, and the legend of a row stands at its right."""
+    framed = [
+        part.opts(**FRAME, show_legend=(k + 1) % columns == 0 or k + 1 == len(parts), legend_position="right")
+        for k, part in enumerate(parts)
+    ]
+    return hv.Layout(framed).opts(shared_axes=False).cols(columns)
 
 
 def _key(unit: Unit) -> str:
     return json.dumps(unit, sort_keys=True)
 
 
-def _said(unit: Unit) -> str:
-    return ", ".join(f"{name} {value}" for name, value in unit.items())
-
-
 def _replace(path: Path, content: bytes | None) -> None:
-    """Write beside it, then put in its place: a kill leaves the old table or the new one."""
-    beside = path.with_suffix(".partial")
-    beside.write_bytes(content or b"")
-    beside.replace(path)
+    """Write another file and then rename it, so that a kill leaves the old file or the new one."""
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content or b"")
+    partial.replace(path)

@@ -20,9 +20,8 @@ from ..methods.inducing.swapping.cholqr import CholQR
 from ..problem import Dataset, Problem, Step
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE, ROLES
-from .base import Figure, Rows, Unit
+from .base import Figure, Rows, Unit, panels, ticks
 from .cholqr_fig1 import snelson
-from .panels import panels, ticks
 
 EVERY, POINTS = 10, {200: 15, 20: 10}  # rows kept of 200: every tenth; points for each number of rows
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 2000, 6, 36_000.0

@@ -24,8 +24,7 @@ from ..methods.inducing.swapping.cholqr import CholQR
 from ..problem import Problem
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE
-from .base import Figure, Rows, Unit
-from .panels import panels, ticks
+from .base import Figure, Rows, Unit, panels, ticks
 
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 600, 4, 3600.0  # a quick run ends by epochs: a busy machine changes no score
 PAPER = CholQR.published  # its settings, not the defaults

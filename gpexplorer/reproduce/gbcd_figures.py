@@ -16,9 +16,8 @@ from ..methods.exact.gradient_correlation import gradient_correlations
 from ..problem import take
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE, ROLES
-from .base import Figure, Rows, Unit
+from .base import Figure, Rows, Unit, panels
 from .gbcd_tasks import QUICK_ROWS, SETS, SOLVERS, method, solve, task
-from .panels import panels
 
 BINS = np.linspace(-0.4, 1.0, 29)
 RACE = ("GBCD", "BCDC", "BCDG", "SMO", "CG", "GBCD, coarse")

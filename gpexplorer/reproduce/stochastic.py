@@ -26,8 +26,7 @@ from ..methods.minibatches.studies.rate_search import by_validation
 from ..problem import Problem
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE
-from .base import Figure, Rows, Unit
-from .panels import panels, ticks
+from .base import Figure, Rows, Unit, panels, ticks
 from .stochastic_published import METHODS, printed
 
 FULL: dict[str, Any] = {"optimiser": "adadelta", "rate": 1.0, "minibatches": 500, "evaluate_every": 2}

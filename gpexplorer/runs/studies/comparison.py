@@ -63,7 +63,7 @@ class Finished:
         values = {"steps": ends.get("index", np.nan), "seconds": ends.get("seconds", np.nan)}
         values |= {"entries": ends.get("entries", np.nan), "memory": self.memory}
         for name in SCORES:
-            taken = self.steps[name].dropna() if name in self.steps else ()
+            taken = self.steps[name].dropna() if name in self.steps else pd.Series(dtype=float)
             values[name] = taken.iloc[-1] if len(taken) else np.nan
         return {name: float(value) for name, value in values.items()}
 

@@ -187,7 +187,7 @@ class Race:
     def winners(self) -> dict[str, str]:
         """The lane with the lowest SMSE, and the lane with the lowest SNLP, which often differ.
 
-        The newest scores count. The best score on the way is known only from held-out rows, so no lane could stop there.
+        The newest scores count. No lane could stop at its best earlier score, which only held-out rows reveal.
         """
         newest = self.board().groupby("lane").tail(1).set_index("lane")
         return {metric: str(newest[metric].idxmin()) for metric in METRICS if newest[metric].notna().any()}
