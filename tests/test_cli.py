@@ -41,14 +41,14 @@ def write(name: str = "spec.json", **fields: Any) -> str:
 def test_run_prints_the_scores_and_keeps_every_step(capsys: pytest.CaptureFixture[str]):
     code = call("run", write(budget={"steps": 12}), "--out", "store")
 
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     spec = Spec("toy", data=ROWS)
     want = spec.open()
     want.finish(steps=12)
     assert code == 0
-    assert "budget: The budget of 12 steps is used up" in said.out
-    assert f"smse         {want.scores()['smse']:.6g}\n" in said.out
-    assert f"kept in {Path('store') / spec.key()}" in said.out
+    assert "budget: The budget of 12 steps is used up" in printed.out
+    assert f"smse         {want.scores()['smse']:.6g}\n" in printed.out
+    assert f"kept in {Path('store') / spec.key()}" in printed.out
     assert len(Store("store").kept(spec.key()).records) == 13
 
 
@@ -75,7 +75,7 @@ def test_set_changes_fields_entries_and_settings():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["run", "nowhere.json"], "Error: Cannot read the spec 'nowhere.json': No such file"),
         (["run", "spec.json", "--set", "blok=3"], "did you mean 'block'?"),
@@ -90,24 +90,24 @@ def test_set_changes_fields_entries_and_settings():
         (["serve", "--port", "70000"], "--port"),
     ],
 )
-def test_a_mistake_is_answered_with_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+def test_a_mistake_is_answered_with_a_sentence(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]):
     write(kernel="se")
 
     code = call(*arguments)
 
     error = capsys.readouterr().err
     assert code == 2
-    assert said in error
+    assert expected in error
     assert "Traceback" not in error
 
 
 def test_a_method_that_fails_is_a_sentence_and_exit_code_one(capsys: pytest.CaptureFixture[str]):
     code = call("run", write(settings={"fault": "unknown"}))
 
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert code == 1
-    assert "failed: An unexpected RuntimeError ended the method at step 3" in said.err
-    assert "2 steps" in said.out
+    assert "failed: An unexpected RuntimeError ended the method at step 3" in printed.err
+    assert "2 steps" in printed.out
 
 
 def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
@@ -134,12 +134,12 @@ def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
 def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixture[str]):
     assert call("methods", "cholqr") == 0
 
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     kind = methods["cholqr"]
-    assert f"cholqr: {kind.title} ({kind.family})" in said
-    assert "num_inducing = 64: a whole number of at least 1." in said
-    assert all(f"  {name} = " in said for name in kind.param if name != "name")
-    assert "toy" not in said
+    assert f"cholqr: {kind.title} ({kind.family})" in printed
+    assert "num_inducing = 64: a whole number of at least 1." in printed
+    assert all(f"  {name} = " in printed for name in kind.param if name != "name")
+    assert "toy" not in printed
 
     assert call("methods") == 0
     listed = capsys.readouterr().out
@@ -176,9 +176,9 @@ def test_an_out_that_cannot_be_written_is_said_before_any_work(out: str, capsys:
         assert call("run", "spec.json", "--out", out) == 2
     else:
         assert call("sweep", "grid.json", "--out", out) == 2
-    said = capsys.readouterr().err
-    assert "Error: Cannot write" in said or "Error: The store cannot keep" in said
-    assert "1 of 2" not in said
+    printed = capsys.readouterr().err
+    assert "Error: Cannot write" in printed or "Error: The store cannot keep" in printed
+    assert "1 of 2" not in printed
 
 
 def test_a_sweep_runs_every_combination_and_keeps_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -188,8 +188,8 @@ def test_a_sweep_runs_every_combination_and_keeps_the_table(tmp_path: Path, caps
 
     assert call("sweep", str(file), "--out", str(out)) == 0
 
-    said = capsys.readouterr()
-    assert "4 of 4" in said.err
+    printed = capsys.readouterr()
+    assert "4 of 4" in printed.err
     assert sorted(pd.read_parquet(out).index) == [f"num_inducing={m}, seed={s}" for m in (2, 6) for s in (0, 1)]
     file.write_text(json.dumps({"spec": spec}))
     assert call("sweep", str(file)) == 2
@@ -201,8 +201,10 @@ def test_the_program_says_its_version_and_its_commands(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"gpexplorer {__version__}\n"
 
     call()
-    said = capsys.readouterr()
-    assert not set(["run", "methods", "serve", "bench", "data"]) - set((said.out + said.err).replace("│", " ").split())
+    printed = capsys.readouterr()
+    assert not set(["run", "methods", "serve", "bench", "data"]) - set(
+        (printed.out + printed.err).replace("│", " ").split()
+    )
 
 
 def test_help_needs_neither_torch_nor_panel():

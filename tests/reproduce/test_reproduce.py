@@ -68,7 +68,7 @@ def test_names_are_listed_and_an_unknown_one_is_a_sentence(capsys: pytest.Captur
 
 
 def test_every_figure_says_what_the_paper_printed():
-    for found in map(reproduce.find, reproduce.names()):
-        assert found.title
-        assert found.paper.endswith(".")
-        assert 0 < len(found.units(False)) <= len(found.units(True))
+    for result in map(reproduce.find, reproduce.names()):
+        assert result.title
+        assert result.paper.endswith(".")
+        assert 0 < len(result.units(False)) <= len(result.units(True))

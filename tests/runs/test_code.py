@@ -28,8 +28,8 @@ def printed(text: str) -> float:
 def locally(text: str) -> float:
     """What it computes in this process."""
     names: dict[str, object] = {}
-    exec(text.replace("print(", "found = ("), names)
-    return names["found"]  # type: ignore[return-value]
+    exec(text.replace("print(", "result = ("), names)
+    return names["result"]  # type: ignore[return-value]
 
 
 def test_another_interpreter_prints_the_number_on_the_screen():
@@ -85,9 +85,9 @@ def test_a_note_in_the_notebook_stays_text():
         notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"), as_version=4
     )
 
-    said = held.cells[0].source.split("\n\n> ")[1:]
-    assert [html.unescape(line) for line in said] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
-    assert not set("<>[]$") & set("".join(said))
+    message = held.cells[0].source.split("\n\n> ")[1:]
+    assert [html.unescape(line) for line in message] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
+    assert not set("<>[]$") & set("".join(message))
 
 
 def test_the_notebook_is_one_and_ends_with_the_number():

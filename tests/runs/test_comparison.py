@@ -52,12 +52,12 @@ def test_the_table_is_ordered_by_a_metric_and_says_what_differs(runs: dict[str, 
 
 
 def test_only_what_differs_is_shown(runs: dict[str, Finished]):
-    found = comparison.differences({name: run.spec for name, run in runs.items()}, baseline="fast")
+    result = comparison.differences({name: run.spec for name, run in runs.items()}, baseline="fast")
 
-    assert set(found) == {"num_inducing", "learn"}
-    assert found.index[0] == "fast"
-    assert found.loc["slow", "num_inducing"] == 40
-    assert isinstance(found.loc["slow", "num_inducing"], int)
+    assert set(result) == {"num_inducing", "learn"}
+    assert result.index[0] == "fast"
+    assert result.loc["slow", "num_inducing"] == 40
+    assert isinstance(result.loc["slow", "num_inducing"], int)
 
 
 def test_settings_differ_among_runs_of_one_method_only():
@@ -74,11 +74,11 @@ def test_best_by_each_metric(runs: dict[str, Finished]):
 
 
 def test_beside_a_baseline(runs: dict[str, Finished]):
-    found = comparison.against(runs, "fast")
+    result = comparison.against(runs, "fast")
 
-    assert found.loc["slow", "seconds ratio"] == pytest.approx(9.0)
-    assert found.loc["slow", "smse"] == pytest.approx(-0.3)
-    assert found.loc["fast", ["seconds ratio", "smse"]].tolist() == [1.0, 0.0]
+    assert result.loc["slow", "seconds ratio"] == pytest.approx(9.0)
+    assert result.loc["slow", "smse"] == pytest.approx(-0.3)
+    assert result.loc["fast", ["seconds ratio", "smse"]].tolist() == [1.0, 0.0]
     with pytest.raises(SettingError, match="baseline 'gone' is not among"):
         comparison.against(runs, "gone")
 
@@ -90,9 +90,9 @@ def test_the_front_holds_what_nothing_beats(runs: dict[str, Finished]):
     assert front["front"].tolist() == [True, False, True]
     rng = np.random.default_rng(1)
     many = {f"{k}": ended([a], 0.0, b) for k, (a, b) in enumerate(rng.uniform(size=(60, 2)))}
-    found = comparison.pareto(many, "memory", "smse").set_index("run")
-    for row in found.itertuples():
-        beaten = ((found["memory"] <= row.memory) & (found["smse"] <= row.smse)).sum() > 1
+    result = comparison.pareto(many, "memory", "smse").set_index("run")
+    for row in result.itertuples():
+        beaten = ((result["memory"] <= row.memory) & (result["smse"] <= row.smse)).sum() > 1
         assert row.front == (not beaten)
 
 

@@ -19,10 +19,10 @@ ROWS = {"name": "friedman1", "n": 200, "noise": 0.1 + 0.2, "seed": 7}
 def test_every_method_comes_back_with_every_setting(method: str):
     spec = Spec(method, data=ROWS, split={"test": 0.25, "seed": 3}, seed=2**53, budget={"steps": 12, "seconds": 1.5})
 
-    found = link.read(link.write(spec, view="terms", at=4), START)
+    result = link.read(link.write(spec, view="terms", at=4), START)
 
-    assert found == link.Link(spec, "terms", 4, ())
-    assert found.spec.to_json() == spec.to_json()
+    assert result == link.Link(spec, "terms", 4, ())
+    assert result.spec.to_json() == spec.to_json()
 
 
 def test_numbers_keep_every_digit_and_kernels_their_theta():
@@ -31,10 +31,10 @@ def test_numbers_keep_every_digit_and_kernels_their_theta():
         "cholqr", {"tolerance": 1 / 3}, "kin40k", kernel={"name": "se * linear", "theta": theta}, dtype="float32"
     )
 
-    found = link.read("?" + link.write(spec), START)
+    result = link.read("?" + link.write(spec), START)
 
-    assert found.corrected == ()
-    assert found.spec == spec
+    assert result.corrected == ()
+    assert result.spec == spec
 
 
 def test_a_link_reads_like_a_sentence_and_stays_short():
@@ -47,7 +47,7 @@ def test_a_link_reads_like_a_sentence_and_stays_short():
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "message"),
     [
         ("v=1&method=cholrq", "did you mean 'cholqr'"),
         ("v=1&set.num_inducing=-4", "num_inducing is -4; give a whole number of at least"),
@@ -76,28 +76,28 @@ def test_a_link_reads_like_a_sentence_and_stays_short():
         ("v=1&x=" + "a" * 5000, "was not read"),
     ],
 )
-def test_what_is_wrong_is_left_out_with_a_sentence(query: str, said: str):
-    found = link.read(query, START)
+def test_what_is_wrong_is_left_out_with_a_sentence(query: str, message: str):
+    result = link.read(query, START)
 
-    assert said in " ".join(found.corrected)
-    assert all(len(sentence) < 700 for sentence in found.corrected)
-    assert (found.spec.method, found.spec.settings) == (START.method, START.settings)
+    assert message in " ".join(result.corrected)
+    assert all(len(sentence) < 700 for sentence in result.corrected)
+    assert (result.spec.method, result.spec.settings) == (START.method, START.settings)
 
 
-def test_one_bad_value_costs_itself_alone():
-    found = link.read("v=1&seed=5&set.num_inducing=0&set.num_pivots=9&kernel=matern32-ard&dtype=int", START)
+def test_one_bad_value_does_not_affect_the_others():
+    result = link.read("v=1&seed=5&set.num_inducing=0&set.num_pivots=9&kernel=matern32-ard&dtype=int", START)
 
-    assert found.spec.seed == 5
-    assert found.spec.settings == {**START.settings, "num_pivots": 9}
-    assert found.spec.kernel == "matern32-ard"
-    assert len(found.corrected) == 2
+    assert result.spec.seed == 5
+    assert result.spec.settings == {**START.settings, "num_pivots": 9}
+    assert result.spec.kernel == "matern32-ard"
+    assert len(result.corrected) == 2
 
 
 def test_settings_of_a_method_that_is_not_there_are_not_given_to_another():
-    found = link.read("v=1&method=gone&set.num_inducing=3", START)
+    result = link.read("v=1&method=gone&set.num_inducing=3", START)
 
-    assert found.spec == START
-    assert len(found.corrected) == 1
+    assert result.spec == START
+    assert len(result.corrected) == 1
 
 
 def test_an_empty_query_is_the_start_and_nothing_to_say():
@@ -107,14 +107,14 @@ def test_an_empty_query_is_the_start_and_nothing_to_say():
 
 
 def test_many_corrections_are_counted():
-    found = link.read("v=1&" + "&".join(f"x{k}=1" for k in range(40)), START)
+    result = link.read("v=1&" + "&".join(f"x{k}=1" for k in range(40)), START)
 
-    assert len(found.corrected) == link.MOST_CORRECTIONS + 1
-    assert found.corrected[-1] == "32 more parts of the link were put right."
+    assert len(result.corrected) == link.MOST_CORRECTIONS + 1
+    assert result.corrected[-1] == "32 more parts of the link were put right."
 
 
 @pytest.mark.parametrize("data", ["/home/me/rows.csv", {"content": "abc"}])
-def test_rows_of_this_machine_do_not_travel(data: object):
+def test_a_link_cannot_name_rows_of_this_machine(data: object):
     with pytest.raises(SettingError, match="a link cannot bring them along"):
         link.write(Spec("cholqr", data=data))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""A race: equal turns, failures that stay in their lane, and a board that says who was where when."""
+"""A race: turns are equal, a failure ends only its own lane, and the board shows every lane after every turn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.race import Race
 from gpexplorer.ui.panels.race_panel import RacePanel
+from gpexplorer.ui.session import Session
 
 ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
 
@@ -24,9 +25,9 @@ def specs(**settings: dict) -> dict[str, Spec]:
 
 @pytest.fixture(scope="module")
 def race() -> Race:
-    found = Race(specs(), turn_seconds=0.02)
-    found.finish(0.3)
-    return found
+    result = Race(specs(), turn_seconds=0.02)
+    result.finish(0.3)
+    return result
 
 
 def test_lanes_get_the_same_time_to_within_a_step(race: Race):
@@ -41,13 +42,13 @@ def test_lanes_get_the_same_time_to_within_a_step(race: Race):
 
 
 def test_the_lane_furthest_behind_is_next():
-    found = Race(specs(), turn_seconds=0.01)
+    result = Race(specs(), turn_seconds=0.01)
     for _ in range(9):
-        lane = found.advance()
+        lane = result.advance()
         assert lane is not None
-        others = [other for other in found.lanes.values() if not other.over and other is not lane]
-        assert all(lane.granted <= other.granted + found.turn_seconds + max(lane.seconds, 0.01) for other in others)
-    assert all(len(lane.scored) >= 1 for lane in found.lanes.values())
+        others = [other for other in result.lanes.values() if not other.over and other is not lane]
+        assert all(lane.granted <= other.granted + result.turn_seconds + max(lane.seconds, 0.01) for other in others)
+    assert all(len(lane.scored) >= 1 for lane in result.lanes.values())
 
 
 def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
@@ -68,7 +69,7 @@ def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
     assert race.winners()["snlp"] == min(now, key=lambda name: now[name])
 
 
-def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
+def test_the_winner_has_the_best_newest_score_and_not_the_best_earlier_one():
     race = Race(specs())
     first, second, *others = race.lanes
     scored = {name: [0.9] for name in others} | {first: [0.1, 0.3], second: [0.5, 0.2]}
@@ -80,23 +81,23 @@ def test_the_winner_is_who_answers_best_now_and_not_who_once_did():
 
 def test_a_lane_that_fails_says_why_and_the_race_goes_on():
     strings = {**specs(), "broken": Spec("sgpr", {"num_inducing": 6}, data=ROWS)}
-    found = Race(strings, turn_seconds=0.01)
-    found.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
-    found.finish(0.05)
+    result = Race(strings, turn_seconds=0.01)
+    result.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
+    result.finish(0.05)
 
-    assert "no-such-set-anywhere" in found.lanes["broken"].sentence
-    assert found.board()["lane"].nunique() == 3
-    found.close()
+    assert "no-such-set-anywhere" in result.lanes["broken"].sentence
+    assert result.board()["lane"].nunique() == 3
+    result.close()
 
 
 def test_one_lane_can_be_stopped(race: Race):
-    found = Race(specs(), turn_seconds=0.01)
-    found.advance()
-    found.stop("cholqr")
-    found.finish(0.04)
+    result = Race(specs(), turn_seconds=0.01)
+    result.advance()
+    result.stop("cholqr")
+    result.finish(0.04)
 
-    assert found.lanes["cholqr"].sentence == "Stopped."
-    assert found.lanes["cholqr"].seconds < 0.3
+    assert result.lanes["cholqr"].sentence == "Stopped."
+    assert result.lanes["cholqr"].seconds < 0.3
 
 
 def test_lanes_must_share_what_is_compared():
@@ -109,7 +110,7 @@ def test_lanes_must_share_what_is_compared():
 
 def test_on_the_page_one_lane_is_stopped_and_the_other_goes_on():
     spec = Spec("random", data={"name": "hypercube", "n": 300, "d": 2})
-    panel = RacePanel(lambda: (spec, None), lambda: None)
+    panel = RacePanel(Session(spec))
     panel.methods.value, panel.seconds.value = ["scgd", "minimax"], 600
     assert panel.out.disabled
     panel.toggle()

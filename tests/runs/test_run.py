@@ -1,4 +1,4 @@
-"""A run steps, stamps, counts, ends, resumes and forks - with a method small enough to know every number of."""
+"""A run takes steps, times and counts them, ends, resumes and forks. All numbers of the toy method are known."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from gpexplorer.runs.budget import scheduled
 from toy_method import N, Toy, toy_run
 
 
-def test_records_are_numbered_stamped_and_counted():
+def test_records_have_numbers_seconds_and_counts():
     run = toy_run()
 
     for _ in range(4):
         run.advance()
 
     assert [record.index for record in run.trace] == [0, 1, 2, 3]
-    assert [record.seconds for record in run.trace] == [1.0, 2.0, 3.0, 4.0]  # two looks a step, one second apart
+    assert [record.seconds for record in run.trace] == [
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+    ]  # the clock is read twice per step, one second apart
     assert [record.cost.entries for record in run.trace] == [0, N * N, N * N, N * N]
     assert run.trace[-1].index == 3
     assert [record.index for record in run.trace[1:3]] == [1, 2]
 
 
-def test_scoring_is_off_the_clock_and_off_the_count():
+def test_scoring_adds_no_seconds_and_no_kernel_entries():
     plain, scored = toy_run(), toy_run()
 
     for _ in range(3):
@@ -40,7 +45,7 @@ def test_scoring_is_off_the_clock_and_off_the_count():
     assert [r.cost for r in plain.trace] == [r.cost for r in scored.trace]
 
 
-def test_finish_scores_on_a_schedule_that_no_clock_moves():
+def test_finish_scores_on_a_schedule_that_does_not_depend_on_the_clock():
     run = toy_run()
 
     outcome = run.finish(steps=23)
@@ -51,7 +56,7 @@ def test_finish_scores_on_a_schedule_that_no_clock_moves():
     assert [k for k in range(2001) if scheduled(k)] == [0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000]
 
 
-def test_a_budget_of_seconds_is_the_methods_own_and_can_be_raised():
+def test_a_budget_of_seconds_counts_the_methods_own_work_and_can_be_raised():
     run = toy_run()
 
     assert run.finish(seconds=5).reason == "budget"
@@ -75,20 +80,20 @@ def test_the_methods_own_end_is_final():
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("known", "K_mm [7 x 7] is not positive definite"),
         ("unknown", "An unexpected RuntimeError ended the method at step 3"),
         ("memory", "Memory ran out at step 3"),
     ],
 )
-def test_an_error_in_a_method_is_an_outcome_and_loses_nothing(fault: str, said: str):
+def test_an_error_in_a_method_is_an_outcome_and_loses_nothing(fault: str, message: str):
     run = toy_run(fault=fault)
 
     outcome = run.finish(steps=10)
 
     assert outcome.reason == "failed"
-    assert said in outcome.message
+    assert message in outcome.message
     assert "secret" not in outcome.message
     assert isinstance(run.error, Exception)
     assert [r.index for r in run.trace] == [0, 1, 2]
@@ -96,7 +101,7 @@ def test_an_error_in_a_method_is_an_outcome_and_loses_nothing(fault: str, said: 
     assert run.advance() is None
 
 
-def test_an_interrupt_leaves_the_run_ready_to_go_on():
+def test_an_interrupt_leaves_the_run_ready_to_continue():
     run, whole = toy_run(fault="interrupt"), toy_run()
     whole.finish(steps=5)
 
@@ -110,7 +115,7 @@ def test_an_interrupt_leaves_the_run_ready_to_go_on():
     torch.testing.assert_close(run.trace[-1].step.state.alpha, whole.trace[-1].step.state.alpha, rtol=1e-12, atol=0)
 
 
-def test_stop_from_another_thread_is_honoured_before_the_next_step():
+def test_stop_from_another_thread_ends_the_run_before_the_next_step():
     run, begun = toy_run(limit=10**6), threading.Event()
 
     def work() -> None:
@@ -126,11 +131,11 @@ def test_stop_from_another_thread_is_honoured_before_the_next_step():
     assert not thread.is_alive()
     assert run.outcome is not None
     assert run.outcome.reason == "stopped"
-    assert run.advance() is not None  # and can be taken up again
+    assert run.advance() is not None  # the run can continue
     assert run.outcome is None
 
 
-def test_close_frees_the_method_also_while_a_step_is_under_way():
+def test_close_frees_the_method_even_if_a_step_is_in_progress():
     run, inside, go = toy_run(), threading.Event(), threading.Event()
 
     class Slow(Toy):
@@ -153,7 +158,7 @@ def test_close_frees_the_method_also_while_a_step_is_under_way():
     gc.collect()
 
     assert steps() is None
-    assert len(run.trace) == 2  # the step under way was kept
+    assert len(run.trace) == 2  # the step in progress was kept
     assert run.advance() is None
     assert run.finish(steps=9).reason == "stopped"
 

@@ -1,4 +1,4 @@
-"""Jitter that any factor needed reaches the run: the reader learns that the numbers are not quite those asked for."""
+"""The run records the jitter that any Cholesky factor needed, and says so in a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpexplorer.methods.base import registry
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.counting import jitter_sentence
-from gpexplorer.ui.playback.readings import facts
+from gpexplorer.ui.playback.readings import status_numbers
 
 
 def problem(log_noise: float, shift: float) -> Problem:
@@ -23,26 +23,26 @@ def problem(log_noise: float, shift: float) -> Problem:
 
 @pytest.mark.parametrize("shift", [0.0, 50.0])
 @pytest.mark.parametrize("key", ["ml", "loo", "cholesky"])
-def test_what_a_factor_of_all_rows_needed_is_told(key: str, shift: float):
+def test_the_jitter_of_a_factor_of_all_rows_is_reported(key: str, shift: float):
     settings = {"learn": False} if key == "cholesky" else {"evaluations": 1}
-    needy, sound = (Run(registry[key](**settings), problem(noise, shift)) for noise in (-25.0, -1.0))
+    singular, regular = (Run(registry[key](**settings), problem(noise, shift)) for noise in (-25.0, -1.0))
 
-    for run in (needy, sound):
+    for run in (singular, regular):
         run.advance()
         assert run.jitters == {}  # the start is before any work
         run.finish(steps=1)
 
-    assert sound.jitters == {}
-    assert list(needy.jitters) == ["K + s2 I"]
-    assert 0.0 < needy.jitters["K + s2 I"] < 1e-8
-    assert facts(needy, 1, None, False).jitter == jitter_sentence(needy.jitters)
-    assert jitter_sentence(needy.jitters).startswith(
-        f"Jitter was needed: {needy.jitters['K + s2 I']:.1e} on K + s2 I. Raise"
+    assert regular.jitters == {}
+    assert list(singular.jitters) == ["K + s2 I"]
+    assert 0.0 < singular.jitters["K + s2 I"] < 1e-8
+    assert status_numbers(singular, 1, None, False).jitter == jitter_sentence(singular.jitters)
+    assert jitter_sentence(singular.jitters).startswith(
+        f"Jitter was needed: {singular.jitters['K + s2 I']:.1e} on K + s2 I. Raise"
     )
-    assert jitter_sentence(sound.jitters) == ""
+    assert jitter_sentence(regular.jitters) == ""
 
 
-def test_the_jitter_of_others_is_not_the_runs():
+def test_jitter_outside_a_step_is_not_recorded():
     run = Run(registry["ml"](evaluations=1), problem(-1.0, 0.0))
     run.advance()
     assert cholesky(torch.ones(4, 4, dtype=torch.float64), "another").jitter > 0.0
@@ -52,7 +52,7 @@ def test_the_jitter_of_others_is_not_the_runs():
 
 
 @pytest.mark.parametrize("key", ["gpcv-admm", "pcg"])
-def test_a_preconditioners_jitter_changes_no_answer_and_is_not_told(key: str):
+def test_the_jitter_of_a_preconditioner_changes_no_answer_and_is_not_reported(key: str):
     run = Run(registry[key](), problem(-1.0, 0.0))
     run.finish(steps=3)
 

@@ -1,4 +1,4 @@
-"""Power laws are found where they are, refused where they are not, and a forecast names what overflows."""
+"""Power laws are fitted or refused with a reason, and a forecast names the array that overflows first."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def cubic(spec: RunSpec, rows: int | None) -> Measured:
 
 
 def scaled(values: list[int], measure=cubic, axis: str = "n", spec: Spec = SPEC) -> Scaling:
-    found = Scaling(spec, axis, values, measure, lambda: Speed(1e9, 1e10))
-    for _ in found:
+    result = Scaling(spec, axis, values, measure, lambda: Speed(1e9, 1e10))
+    for _ in result:
         pass
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("power", "shift"), [(3.0, 0.0), (2.0, 5.0), (0.0, -3.0), (-1.0, 2.0)])
-def test_an_exact_power_law_is_found_wherever_it_lies(power: float, shift: float):
+def test_an_exact_power_law_is_fitted_exactly(power: float, shift: float):
     x = np.geomspace(100, 5000, 6)
 
     fit = power_law.fit(x.tolist(), (math.exp(shift) * x**power).tolist())
@@ -99,42 +99,42 @@ def test_the_scaling_factor_of_the_admm_paper():
 
 
 def test_measured_and_predicted_stand_side_by_side():
-    found = scaled([1000, 200, 400, 800])
+    result = scaled([1000, 200, 400, 800])
 
-    table = found.table()
+    table = result.table()
     assert table["value"].tolist() == [200, 400, 800, 1000]
     assert table["scaling factor"].tolist()[1:] == pytest.approx([4.0, 4.0, 1.5625])
-    assert found.slope().power == pytest.approx(3.0)
-    assert found.slope("memory").power == pytest.approx(2.0)
-    assert 2.0 < found.slope("seconds predicted").power < 3.2
+    assert result.slope().power == pytest.approx(3.0)
+    assert result.slope("memory").power == pytest.approx(2.0)
+    assert 2.0 < result.slope("seconds predicted").power < 3.2
     run = SPEC.open()
-    assert found.formula(90, 90, 6) == run.method.cost(run.problem)
+    assert result.formula(90, 90, 6) == run.method.cost(run.problem)
 
 
 def test_small_sizes_are_predicted_to_grow_slowly_and_large_ones_as_arithmetic_does():
     spec = Spec("cg", {"learn": False, "cache": 8.0}, {"name": "friedman1", "n": 100, "d": 6})
     powers = []
     for values in ([25, 50, 100, 200], [12_500, 25_000, 50_000, 100_000]):
-        found = Scaling(spec, "n", values, cubic, lambda: Speed(50e9, 10e9, 8e-6))
-        assert all(row["seconds predicted"] > 50 * 8e-6 for row in found)
-        powers.append(found.slope("seconds predicted").power)
+        result = Scaling(spec, "n", values, cubic, lambda: Speed(50e9, 10e9, 8e-6))
+        assert all(row["seconds predicted"] > 50 * 8e-6 for row in result)
+        powers.append(result.slope("seconds predicted").power)
 
     assert powers[0] < 0.3  # dispatching what an iteration asks for
     assert 1.9 < powers[1] < 2.5
 
 
-def test_a_million_rows_are_forecast_without_taking_them():
-    found = scaled([200, 400, 800, 1600])
+def test_a_million_rows_are_forecast_without_allocating_them():
+    result = scaled([200, 400, 800, 1600])
 
-    told = found.forecast(10**6, 16 * GB)
+    forecast = result.forecast(10**6, 16 * GB)
 
-    assert told.seconds == pytest.approx(1e9)
-    assert told.low <= told.seconds <= told.high
-    assert not told.fits
-    assert told.memory > 8e12
-    assert f"“{told.largest}” overflows first" in told.sentence
-    assert "625 times the largest size measured" in told.sentence
-    assert "It fits" in found.forecast(1000, 16 * GB).sentence
+    assert forecast.seconds == pytest.approx(1e9)
+    assert forecast.low <= forecast.seconds <= forecast.high
+    assert not forecast.fits
+    assert forecast.memory > 8e12
+    assert f"“{forecast.largest}” overflows first" in forecast.sentence
+    assert "625 times the largest size measured" in forecast.sentence
+    assert "It fits" in result.forecast(1000, 16 * GB).sentence
 
 
 def test_a_forecast_far_from_the_formula_asks_for_larger_sizes():
@@ -150,29 +150,29 @@ def test_a_forecast_far_from_the_formula_asks_for_larger_sizes():
 
 
 def test_a_forecast_from_a_bad_fit_is_the_formulas_and_says_so():
-    told = scaled([200, 400]).forecast(10**5, GB)
+    forecast = scaled([200, 400]).forecast(10**5, GB)
 
-    assert "measure 4" in told.refused
-    assert math.isnan(told.low)
-    assert "formula's alone" in told.sentence
+    assert "measure 4" in forecast.refused
+    assert math.isnan(forecast.low)
+    assert "formula's alone" in forecast.sentence
 
 
 def test_a_size_that_fails_keeps_its_sentence_and_the_rest_go_on():
     def failing(spec: RunSpec, rows: int | None) -> Measured:
         return Measured(0, 0, sentence="Memory ran out.") if rows == 400 else cubic(spec, rows)
 
-    found = scaled([200, 400, 800, 1600, 3200], failing)
+    result = scaled([200, 400, 800, 1600, 3200], failing)
 
-    assert found.table()["sentence"].tolist() == ["", "Memory ran out.", "", "", ""]
-    assert found.slope().power == pytest.approx(3.0)
+    assert result.table()["sentence"].tolist() == ["", "Memory ran out.", "", "", ""]
+    assert result.slope().power == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("method", sorted(methods))
-def test_every_method_tells_the_cost_of_a_million_rows(method: str):
+def test_every_method_gives_the_cost_of_a_million_rows(method: str):
     spec = Spec(method, data={"name": "friedman1", "n": 100})
-    found = Scaling(spec, "n", [100], cubic, lambda: Speed(1e9, 1e10))
+    result = Scaling(spec, "n", [100], cubic, lambda: Speed(1e9, 1e10))
 
-    small, large = found.formula(1000, 0, 10), found.formula(10**6, 0, 10)
+    small, large = result.formula(1000, 0, 10), result.formula(10**6, 0, 10)
 
     assert 0 < small.flops <= large.flops  # equal for a method that takes a subset of the rows
     assert 0 < small.memory <= large.memory < 1e15
@@ -193,20 +193,20 @@ def test_axes_are_those_the_method_and_its_data_have():
 
 @pytest.mark.parametrize(("axis", "value", "n", "d"), [("n", 70, 70, 6), ("d", 9, 90, 9)])
 def test_what_grows_is_what_is_measured(axis: str, value: int, n: int, d: int):
-    found = measured_run.measure(*scaling_study.axes(SPEC)[axis].grown(SPEC, value), Budget(2, 5.0))
+    result = measured_run.measure(*scaling_study.axes(SPEC)[axis].grown(SPEC, value), Budget(2, 5.0))
 
-    assert (found.n, found.d, found.sentence) == (n, d, "")
-    assert found.seconds > 0
+    assert (result.n, result.d, result.sentence) == (n, d, "")
+    assert result.seconds > 0
 
 
 def test_a_child_measures_at_least_the_matrix_and_not_ten_of_them():
     spec = Spec("cholesky", {"learn": False, "variance_rows": 10}, {"name": "friedman1", "n": 1600}, kernel="se")
 
-    found = measured_run.in_child(spec, 1400)
+    result = measured_run.in_child(spec, 1400)
 
-    assert (found.n, found.sentence) == (1400, "")
-    assert 1400**2 * 8 <= found.memory <= 8 * 1400**2 * 8
-    assert found.seconds > 0
+    assert (result.n, result.sentence) == (1400, "")
+    assert 1400**2 * 8 <= result.memory <= 8 * 1400**2 * 8
+    assert result.seconds > 0
 
 
 def test_what_ends_a_measurement_is_a_sentence():
@@ -217,7 +217,7 @@ def test_what_ends_a_measurement_is_a_sentence():
     assert "took more than" in measured_run.in_child(SPEC, timeout=0.01).sentence
 
 
-def test_watching_memory_sees_what_was_held_and_let_go():
+def test_the_memory_peak_includes_what_was_freed_again():
     pieces = [np.ones(6_000) for _ in range(2_000)]
     pieces = pieces[-1:]  # 96 MB of the heap are free, but for the system: what lies behind them holds them
     peak = measured_run.high_water()

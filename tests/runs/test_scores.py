@@ -25,18 +25,18 @@ def predicted(shift: float = 0.0, scale: float = 1.0) -> tuple[torch.Tensor, ...
 def test_scores_are_the_textbook_formulas(shift: float, scale: float):
     y, mean, var, train = (values.numpy() for values in predicted(shift, scale))
 
-    found = scores.scores(*predicted(shift, scale))
+    result = scores.scores(*predicted(shift, scale))
 
     def nll(mu: np.ndarray, v: np.ndarray) -> float:
         return float(np.mean(0.5 * np.log(2 * np.pi * v) + (y - mu) ** 2 / (2 * v)))
 
-    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-12)
-    assert found["smse"] == pytest.approx(np.mean((y - mean) ** 2) / np.var(y), rel=1e-9)
-    assert found["nlpd"] == pytest.approx(nll(mean, var), rel=1e-12)
+    assert result["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean) ** 2)), rel=1e-12)
+    assert result["smse"] == pytest.approx(np.mean((y - mean) ** 2) / np.var(y), rel=1e-9)
+    assert result["nlpd"] == pytest.approx(nll(mean, var), rel=1e-12)
     trivial = nll(np.full_like(y, train.mean()), np.full_like(y, train.var()))
-    assert found["snlp"] == pytest.approx(nll(mean, var) - trivial, rel=1e-9)
-    assert found["coverage68"] == np.mean(np.abs(y - mean) <= 0.994457883 * np.sqrt(var))
-    assert found["coverage95"] == np.mean(np.abs(y - mean) <= 1.959963985 * np.sqrt(var))
+    assert result["snlp"] == pytest.approx(nll(mean, var) - trivial, rel=1e-9)
+    assert result["coverage68"] == np.mean(np.abs(y - mean) <= 0.994457883 * np.sqrt(var))
+    assert result["coverage95"] == np.mean(np.abs(y - mean) <= 1.959963985 * np.sqrt(var))
 
 
 def test_units_change_rmse_and_nlpd_as_they_must_and_nothing_else():
@@ -52,10 +52,10 @@ def test_a_prediction_no_better_than_none_scores_one_and_zero():
     y, _, _, _ = predicted(5.0, 3.0)
     mean, var = torch.full_like(y, float(y.mean())), torch.full_like(y, float(y.var(correction=0)))
 
-    found = scores.scores(y, mean, var, y)
+    result = scores.scores(y, mean, var, y)
 
-    assert found["smse"] == pytest.approx(1.0, rel=1e-12)
-    assert found["snlp"] == pytest.approx(0.0, abs=1e-12)
+    assert result["smse"] == pytest.approx(1.0, rel=1e-12)
+    assert result["snlp"] == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (-40.0, 6.0)])

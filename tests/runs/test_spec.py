@@ -68,9 +68,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "said"), REFUSED, ids=[said[:30] for _, said in REFUSED])
-def test_what_cannot_be_run_is_refused_with_a_sentence(fields: dict[str, Any], said: str):
-    with pytest.raises(SettingError, match=said):
+@pytest.mark.parametrize(("fields", "message"), REFUSED, ids=[message[:30] for _, message in REFUSED])
+def test_what_cannot_be_run_is_refused_with_a_sentence(fields: dict[str, Any], message: str):
+    with pytest.raises(SettingError, match=message):
         toy(**fields)
 
 
@@ -136,7 +136,7 @@ def test_the_key_names_what_is_computed_and_not_for_how_long():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "The spec is not JSON"),
         ("[" * 50_000, "The spec is not JSON"),
@@ -151,8 +151,8 @@ def test_the_key_names_what_is_computed_and_not_for_how_long():
         (b"\xff\xfe{", "The spec is not JSON"),
     ],
 )
-def test_json_that_is_no_spec_is_refused(text: str, said: str):
-    with pytest.raises(GPExplorerError, match=said):
+def test_json_that_is_no_spec_is_refused(text: str, message: str):
+    with pytest.raises(GPExplorerError, match=message):
         Spec.from_json(text)
 
 

@@ -1,4 +1,4 @@
-"""A store goes on where a run stopped, keeps it to the last bit, and lets one writer in."""
+"""A stored run continues where it stopped, is kept to the last bit, and has one writer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", ["toy", "cholqr"])
-def test_a_run_goes_on_in_the_store_as_if_it_had_not_stopped(tmp_path: Path, method: str):
+def test_a_stored_run_continues_as_if_it_had_not_stopped(tmp_path: Path, method: str):
     spec = Spec(method, {"num_inducing": 6} if method == "cholqr" else {}, ROWS)
     whole = spec.open()
     whole.finish(steps=12)
@@ -44,7 +44,7 @@ def test_a_run_goes_on_in_the_store_as_if_it_had_not_stopped(tmp_path: Path, met
     assert all(a.seconds <= b.seconds and a.cost <= b.cost for a, b in pairwise(stored))
 
 
-def test_what_is_stored_is_what_was_seen_to_the_last_bit(tmp_path: Path):
+def test_a_stored_record_equals_the_record_in_memory_to_the_last_bit(tmp_path: Path):
     spec = toy_spec()
     run = Store(tmp_path).open(spec)
     run.finish(steps=5)
@@ -71,7 +71,7 @@ def test_a_run_has_one_writer(tmp_path: Path):
     Store(tmp_path).open(toy_spec()).close()
 
 
-def test_a_run_that_was_forgotten_lets_go_of_its_files(tmp_path: Path):
+def test_a_run_that_is_garbage_collected_closes_its_files(tmp_path: Path):
     before = len(os.listdir("/dev/fd"))
     for _ in range(3):
         Store(tmp_path).open(toy_spec()).advance()
@@ -81,7 +81,7 @@ def test_a_run_that_was_forgotten_lets_go_of_its_files(tmp_path: Path):
     assert len(Store(tmp_path).kept(toy_spec().key()).records) == 3
 
 
-def test_closing_lets_the_next_one_in_and_a_converged_run_stays_so(tmp_path: Path):
+def test_closing_releases_the_lock_and_a_converged_run_stays_converged(tmp_path: Path):
     spec = toy_spec(limit=4)
     first = Store(tmp_path).open(spec)
     first.finish()
@@ -167,7 +167,7 @@ def test_a_note_stays_with_its_run_and_never_half_of_it(tmp_path: Path):
     assert len(store.note(spec.key())) == 2000
 
 
-def test_a_run_made_outside_is_put_in_and_goes_on_from_there(tmp_path: Path):
+def test_a_run_made_outside_the_store_can_be_put_into_it(tmp_path: Path):
     store, spec = Store(tmp_path), toy_spec()
     run = spec.open()
     run.finish(steps=3)

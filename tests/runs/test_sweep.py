@@ -26,17 +26,17 @@ def scheduler() -> Iterator[str]:
 
 
 def test_the_grid_holds_every_combination():
-    found = grid(SPEC, {"num_inducing": [4, 8], "seed": [0, 1, 2]})
+    result = grid(SPEC, {"num_inducing": [4, 8], "seed": [0, 1, 2]})
 
-    assert list(found)[:2] == ["num_inducing=4, seed=0", "num_inducing=4, seed=1"]
-    assert len(found) == 6
-    assert found["num_inducing=8, seed=2"] == Spec(
+    assert list(result)[:2] == ["num_inducing=4, seed=0", "num_inducing=4, seed=1"]
+    assert len(result) == 6
+    assert result["num_inducing=8, seed=2"] == Spec(
         "cholqr", {"num_inducing": 8, "num_pivots": 4}, ROWS, seed=2, budget={"steps": 3}
     )
 
 
 @pytest.mark.parametrize(
-    ("over", "said"),
+    ("over", "message"),
     [
         ({}, "has 0 runs"),
         ({"seed": []}, "has 0 runs"),
@@ -45,8 +45,8 @@ def test_the_grid_holds_every_combination():
         ({"num_induced": [5]}, "did you mean 'num_inducing'"),
     ],
 )
-def test_a_bad_grid_is_refused_before_anything_runs(over: dict[str, list[int]], said: str):
-    with pytest.raises(SettingError, match=said):
+def test_a_bad_grid_is_refused_before_anything_runs(over: dict[str, list[int]], message: str):
+    with pytest.raises(SettingError, match=message):
         grid(SPEC, over)
 
 
