@@ -1,4 +1,4 @@
-"""The family's pictures as data frames, and drawn for every solver and sparse rival."""
+"""Pictures of the exact family: their data frames, and a drawing for every solver and sparse model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_of(method: str, d: int = 2, steps: int = 9) -> Run:
 
 
 @pytest.mark.parametrize("method", MEMBERS)
-def test_every_picture_of_a_member_can_be_drawn(method: str) -> None:
+def test_every_picture_of_every_method_of_the_family_can_be_drawn(method: str) -> None:
     run = run_of(method)
     shown = views.for_run(run)
     keys = {view.key for view in shown}
@@ -48,7 +48,7 @@ def test_every_picture_of_a_member_can_be_drawn(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["gbcd", "cg"])
-def test_the_histogram_counts_every_pair_of_the_correlations_that_numpy_finds(method: str) -> None:
+def test_the_histogram_has_the_correlations_that_numpy_computes(method: str) -> None:
     run = run_of(method, steps=14)
     [view] = [view for view in views.for_run(run) if view.key == "gbcd-correlation"]
     view.window, view.neighbours = 8, 5
@@ -66,13 +66,13 @@ def test_the_histogram_counts_every_pair_of_the_correlations_that_numpy_finds(me
     found = view.data(run, 14)["near"]
 
     shares = np.histogram(expected, np.linspace(-1, 1, 41))[0] / len(expected)
-    np.testing.assert_allclose(found["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may sit on an edge
+    np.testing.assert_allclose(found["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may lie on an edge of a bin
     assert found["y"].sum() / 2 == pytest.approx(1.0)
     assert "neighbours" in found.attrs["title"]
     assert view.data(run, 0)["near"]["y"].sum() == 0.0
 
 
-def test_gains_are_those_that_the_step_reports() -> None:
+def test_the_gains_picture_shows_the_gains_of_the_step() -> None:
     run = run_of("gbcd", steps=6)
     [view] = [view for view in views.for_run(run) if view.key == "gbcd-gains"]
     gains = run.trace[6].step.info.gains.numpy()

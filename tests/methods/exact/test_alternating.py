@@ -1,4 +1,4 @@
-"""Alternating projections against the published recursion, written out with dense matrices."""
+"""Alternating projections compared with the published recursion, written with dense matrices."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ KEY = "alternating-projections"
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("factors", [0.0, 1e-6, 1.0])
-def test_the_worst_block_is_solved_next_whatever_is_kept_of_its_factor(factors: float, shift: float):
+def test_the_block_with_the_largest_gradient_is_next_for_every_budget_of_factors(factors: float, shift: float):
     task = wavy(shift)
     A, y = system(task), task.train.y
     blocks = torch.randperm(80, generator=generator(0, "partition")).split(12)
-    alpha, met = torch.zeros_like(y), []
+    alpha, visited = torch.zeros_like(y), []
     for step in islice(quick(KEY, factors=factors, tolerance=0.0).steps(task), 1, 20):
         g = A @ alpha - y
         worst = max(range(len(blocks)), key=lambda k: float(g[blocks[k]].norm()))
         rows = blocks[worst]
         alpha[rows] -= torch.linalg.solve(A[rows][:, rows], g[rows])
-        met.append(worst)
+        visited.append(worst)
 
         torch.testing.assert_close(step.state.alpha, alpha, rtol=1e-8, atol=1e-9)
         assert step.info.active.tolist() == rows.tolist()
         assert float((A @ alpha - y)[rows].abs().max()) < 1e-11
-    assert len(set(met)) == 7
+    assert len(set(visited)) == 7
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_error_is_projected_and_ends_at_nought(shift: float):
+def test_the_error_decreases_in_the_norm_of_A_and_vanishes(shift: float):
     task = wavy(shift, n=60)
     A = system(task)
     exact, errors = torch.linalg.solve(A, task.train.y), []
@@ -49,7 +49,7 @@ def test_the_error_is_projected_and_ends_at_nought(shift: float):
     torch.testing.assert_close(step.state.alpha, exact, rtol=1e-2, atol=1e-2)
 
 
-def test_no_more_factors_are_kept_than_the_budget_holds_and_a_kept_one_is_not_made_again():
+def test_kept_factors_fit_into_the_budget_and_are_not_computed_again():
     A = system(wavy())
     factors = Factors(2.0 * 12 * 12 * 8)
     blocks = torch.arange(80).split(12)
@@ -63,7 +63,7 @@ def test_no_more_factors_are_kept_than_the_budget_holds_and_a_kept_one_is_not_ma
     assert factors(0, A[blocks[0]], blocks[0], A.dtype) is factors.kept[0]
 
 
-def test_the_error_shown_at_a_record_is_that_of_its_own_alpha():
+def test_the_scores_of_a_record_belong_to_its_own_alpha():
     data = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.1}
     settings = {"block": 10, "subset": 20, "evaluations": 3, "tolerance": 0.0}
     run = Spec(KEY, settings, data=data, kernel="se").open()
@@ -75,5 +75,5 @@ def test_the_error_shown_at_a_record_is_that_of_its_own_alpha():
         mean = task.kernel(state.theta, test.X, task.train.X) @ state.alpha
         assert run.scores(k)["smse"] == pytest.approx(float((y - mean).square().mean() / y.var(correction=0)), rel=1e-6)
     errors = [run.scores(k)["smse"] for k in range(10)]
-    assert errors[3] == errors[0] > 0.9  # nothing is solved while hyperparameters are learned
+    assert errors[3] == errors[0] > 0.9  # alpha is zero while hyperparameters are learned
     assert errors[9] < errors[5] < errors[3]

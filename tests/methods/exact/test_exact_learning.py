@@ -1,4 +1,4 @@
-"""While hyperparameters are learned no weight is known yet, and the objective is that of no weights."""
+"""While hyperparameters are learned alpha is zero, and the objective is that of alpha = 0."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from oracles_gbcd import SHIFTS, quick, wavy
 
-ASKED = {"learn": True, "evaluations": 4, "subset": 30}
+SETTINGS = {"learn": True, "evaluations": 4, "subset": 30}
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", ["gbcd", "cg", "cholesky"])
-def test_the_quadratic_is_zero_until_weights_are_solved_for(key: str, shift: float):
-    steps = [step.info for step in islice(quick(key, **ASKED).steps(wavy(shift)), 8)]
+def test_the_objective_is_zero_until_the_first_iteration_on_alpha(key: str, shift: float):
+    steps = [step.info for step in islice(quick(key, **SETTINGS).steps(wavy(shift)), 8)]
 
     before = [info for info in steps if info.phase != "solve"]
     assert [info.phase for info in before] == ["start", *["learn"] * (len(before) - 1)]
@@ -25,9 +25,9 @@ def test_the_quadratic_is_zero_until_weights_are_solved_for(key: str, shift: flo
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", ["subset-of-regressors", "matching-pursuit"])
-def test_without_a_row_the_squares_are_those_of_the_targets(key: str, shift: float):
+def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key: str, shift: float):
     task = wavy(shift)
-    steps = [step.info for step in islice(quick(key, **ASKED, num_regressors=8, growth=4).steps(task), 8)]
+    steps = [step.info for step in islice(quick(key, **SETTINGS, num_regressors=8, growth=4).steps(task), 8)]
 
     before = [info.objective for info in steps if info.phase != "grow"]
     assert len(before) > 2

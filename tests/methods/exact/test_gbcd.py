@@ -1,4 +1,4 @@
-"""Solvers of the exact GP against dense algebra: one alpha, honest gradients, falling objectives, bounded memory."""
+"""Solvers of the exact GP compared with dense algebra: alpha, gradients, decreasing objectives, bounded memory."""
 
 from __future__ import annotations
 
@@ -37,17 +37,16 @@ def dense(task: Problem) -> torch.Tensor:
 
 def method(key: str, **changes: object):
     kind = registry[key]
-    held = {"learn": False, **QUICK, **changes}
-    return kind(**{name: value for name, value in held.items() if name in kind.param})
+    wanted = {"learn": False, **QUICK, **changes}
+    return kind(**{name: value for name, value in wanted.items() if name in kind.param})
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", SOLVERS)
-def test_every_solver_ends_at_choleskys_alpha(key: str, shift: float):
+def test_every_solver_converges_to_the_alpha_of_a_dense_solution(key: str, shift: float):
     task = problem(shift)
-    steps = list(
-        method(key, block=60 if key == "bcd-cyclic" else 12).steps(task)
-    )  # in turn, small blocks take for ever
+    block = 60 if key == "bcd-cyclic" else 12  # small blocks in turn need very many iterations
+    steps = list(method(key, block=block).steps(task))
 
     expected = torch.linalg.solve(dense(task), task.train.y)
     torch.testing.assert_close(steps[-1].state.alpha, expected, rtol=1e-5, atol=1e-6)
@@ -57,7 +56,7 @@ def test_every_solver_ends_at_choleskys_alpha(key: str, shift: float):
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", [key for key in SOLVERS if key != "cholesky"])
-def test_what_a_step_reports_is_what_dense_algebra_says_and_the_objective_falls(key: str, shift: float):
+def test_reported_objective_and_gradient_equal_dense_ones_and_the_objective_decreases(key: str, shift: float):
     task = problem(shift)
     A, y, values = dense(task), task.train.y, []
     for step in islice(method(key, pairs=5).steps(task), 1, 15):
@@ -70,7 +69,7 @@ def test_what_a_step_reports_is_what_dense_algebra_says_and_the_objective_falls(
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_block_of_all_rows_is_one_cholesky(shift: float):
+def test_one_block_of_all_rows_solves_the_system_in_one_iteration(shift: float):
     task = problem(shift)
     first = next(islice(method("gbcd", block=80, chunk=80).steps(task), 1, None))
 
@@ -78,7 +77,7 @@ def test_a_block_of_all_rows_is_one_cholesky(shift: float):
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_single_rows_in_turn_are_gauss_seidel(shift: float):
+def test_cyclic_descent_with_one_row_per_block_is_gauss_seidel(shift: float):
     task = problem(shift)
     A, y, alpha = dense(task), task.train.y, torch.zeros(80, dtype=torch.float64)
     for step in islice(method("bcd-cyclic", block=1).steps(task), 1, 170):
@@ -88,7 +87,7 @@ def test_single_rows_in_turn_are_gauss_seidel(shift: float):
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_one_row_at_a_time_from_all_rows_is_the_published_greedy_choice(shift: float):
+def test_with_chunk_1_and_all_rows_as_candidates_the_choice_is_the_published_one(shift: float):
     task = problem(shift)
     A, y = dense(task), task.train.y
     rows: list[int] = []
@@ -107,7 +106,7 @@ def test_one_row_at_a_time_from_all_rows_is_the_published_greedy_choice(shift: f
     assert first.info.gains.tolist() == pytest.approx(gains, rel=1e-9)
 
 
-def test_a_pool_sees_only_what_it_draws():
+def test_a_small_pool_of_candidates_gives_a_worse_block():
     task = problem(n=200)
     all_rows, drawn = (next(islice(method("gbcd", chunk=1, pool=pool).steps(task), 1, None)) for pool in (0, 5))
 
@@ -116,7 +115,7 @@ def test_a_pool_sees_only_what_it_draws():
 
 
 @pytest.mark.parametrize("pool", [0, 1, 2])
-def test_no_row_is_in_a_block_twice_however_few_are_drawn(pool: int):
+def test_no_row_is_in_a_block_twice_even_with_a_tiny_pool(pool: int):
     task = problem(n=20)
     steps = islice(method("gbcd", chunk=1, pool=pool, tolerance=0.0, block=18).steps(task), 1, 12)
 
@@ -125,7 +124,7 @@ def test_no_row_is_in_a_block_twice_however_few_are_drawn(pool: int):
 
 
 @pytest.mark.parametrize("cache", [0.0, 1e-5, 1.0])
-def test_kept_or_computed_again_the_numbers_are_the_same_and_the_entries_are_counted(cache: float):
+def test_the_cache_changes_the_number_of_computed_entries_and_not_the_result(cache: float):
     task = problem()
     counter = Counter()
     counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
@@ -138,7 +137,7 @@ def test_kept_or_computed_again_the_numbers_are_the_same_and_the_entries_are_cou
     assert cache not in fresh or counter.entries == fresh[cache] + 80  # the diagonal
 
 
-def test_no_more_than_the_budget_is_kept():
+def test_kernel_rows_in_the_cache_fit_into_the_budget():
     task = problem()
     columns = KernelColumns(task.kernel, task.theta, task.train.X, budget=10.0 * 80 * 8)
     K = task.kernel(task.theta, task.train.X, task.train.X)
@@ -149,7 +148,7 @@ def test_no_more_than_the_budget_is_kept():
     torch.testing.assert_close(columns.product(V), K @ V)
 
 
-def test_near_duplicate_rows_do_not_stop_a_block():
+def test_near_duplicate_rows_do_not_prevent_convergence():
     task = problem()
     X = torch.cat([task.train.X, task.train.X + 1e-9])
     twice = Problem(Dataset(X, task.train.y.repeat(2)), task.kernel, task.theta)
@@ -160,7 +159,7 @@ def test_near_duplicate_rows_do_not_stop_a_block():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_exact_step_of_a_block_leaves_no_gradient_in_it(shift: float):
+def test_after_the_exact_step_of_a_block_its_gradient_is_zero(shift: float):
     task = problem(shift)
     system, rows = System(task, task.theta, 0.0), torch.tensor([4, 1, 70])
     g = system.gradient(torch.ones(80, dtype=torch.float64))
@@ -172,7 +171,7 @@ def test_the_exact_step_of_a_block_leaves_no_gradient_in_it(shift: float):
 
 
 @pytest.mark.parametrize("root", ["pivoted", "nystrom"])
-def test_a_preconditioner_is_the_inverse_of_what_it_says(root: str):
+def test_the_preconditioner_applies_the_inverse_of_its_matrix(root: str):
     task = problem()
     K = task.kernel(task.theta, task.train.X, task.train.X)
     rows = torch.arange(0, 80, 8)
@@ -193,13 +192,13 @@ def test_a_preconditioner_is_the_inverse_of_what_it_says(root: str):
 
 
 @pytest.mark.parametrize("root", ["pivoted", "nystrom", "drawn", "grief"])
-def test_preconditioned_it_takes_fewer_iterations(root: str):
+def test_preconditioned_cg_takes_fewer_iterations_than_cg(root: str):
     counts = {key: len(list(method(key, rank=30, root=root).steps(problem()))) for key in ("cg", "pcg")}
 
     assert counts["pcg"] < counts["cg"] / 1.5
 
 
-def test_many_right_hand_sides_are_solved_as_each_alone():
+def test_cg_with_many_right_hand_sides_equals_cg_for_each():
     A = dense(problem())
     b = torch.randn(80, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     together = conjugate_gradients.begin(A.matmul, b, torch.zeros_like(b))
@@ -212,7 +211,7 @@ def test_many_right_hand_sides_are_solved_as_each_alone():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_evidence_and_its_gradient(shift: float):
+def test_the_log_evidence_and_its_gradient_equal_automatic_differentiation(shift: float):
     task = problem(shift)
     theta = task.theta.clone().requires_grad_(True)
     K = task.kernel(theta, task.train.X, task.train.X)
@@ -220,14 +219,14 @@ def test_the_evidence_and_its_gradient(shift: float):
     value = 0.5 * (task.train.y @ torch.linalg.solve(A, task.train.y) + torch.logdet(A))
     value.backward()
 
-    found, gradient = evidence(task.kernel, task.theta, task.train)
+    result, gradient = evidence(task.kernel, task.theta, task.train)
 
-    assert found == pytest.approx(value.item(), rel=1e-10)
+    assert result == pytest.approx(value.item(), rel=1e-10)
     torch.testing.assert_close(gradient, theta.grad, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_predictions_are_the_exact_gps(shift: float):
+def test_predictions_equal_those_of_a_dense_gp(shift: float):
     task = problem(shift)
     *_, last = method("gbcd", tolerance=1e-10).steps(task)
     X = task.train.X[:9] + 0.05

@@ -1,4 +1,4 @@
-"""Rows of the kernel matrix on a cluster's workers, in half a product, and no more of them than there is room for."""
+"""Kernel rows: computed by the workers of a cluster, used twice in a product, and kept within a budget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("key", ["gbcd", "cg", "pcg", "alternating-projections"])
-def test_on_a_cluster_the_steps_are_those_of_this_process(key: str, client: Any):
+def test_steps_on_a_cluster_equal_those_of_this_process(key: str, client: Any):
     task = wavy(n=300)
     here = quick(key, cache=0.0, refresh=3, coarse=10, tolerance=0.0)
     there = here.with_mapper(mapped(client))
@@ -43,7 +43,7 @@ def test_on_a_cluster_the_steps_are_those_of_this_process(key: str, client: Any)
 
 @pytest.mark.parametrize("kept", [0, 70, 600])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_product_takes_half_the_entries_and_none_that_are_kept(kept: int, shift: float):
+def test_a_product_computes_half_of_the_entries_that_are_not_kept(kept: int, shift: float):
     task, counter, n = wavy(shift, n=600), Counter(), 600
     columns = KernelColumns(Counted(task.kernel, counter), task.theta, task.train.X, 8.0 * n * kept)
     columns(torch.arange(3, n, 11)[: kept // 2])
@@ -58,7 +58,7 @@ def test_a_product_takes_half_the_entries_and_none_that_are_kept(kept: int, shif
 
 
 @pytest.mark.parametrize("key", ["gbcd", "pcg"])
-def test_the_most_that_is_ever_held_is_a_block_and_the_budget(key: str):
+def test_peak_memory_is_a_block_and_the_budget(key: str):
     n, b, budget = 6_000, 50, 0.02
     small = {"gbcd": {"coarse": b, "block": b, "chunk": b}, "pcg": {"rank": b}}[key]
     rows = {"name": "hypercube", "n": n, "d": 4, "noise": 0.1, "seed": 0}
@@ -66,20 +66,20 @@ def test_the_most_that_is_ever_held_is_a_block_and_the_budget(key: str):
 
     measured = in_child(spec)
 
-    allowed = 3 * (8 * n * 2 * b + 1e9 * budget) + 64 * 2**20  # beside the buffers of a product
+    allowed = 3 * (8 * n * 2 * b + 1e9 * budget) + 64 * 2**20  # besides the buffers of a product
     assert measured.steps > 0, measured.sentence
     assert 1e9 * budget / 2 < measured.memory < allowed < 8 * measured.n**2
 
 
-def test_a_problem_counts_what_a_solver_asks_of_it():
+def test_the_kernel_entries_of_a_solver_are_counted():
     task, counter = wavy(n=200), Counter()
     counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
     list(islice(quick("cg", cache=0.0, tolerance=0.0).steps(counted), 4))
 
-    assert counter.entries == 200 + 3 * 200 * 200  # the diagonal; no strip is shorter than these rows
+    assert counter.entries == 200 + 3 * 200 * 200  # the diagonal; all rows fit into one strip
 
 
-def test_only_a_few_pieces_are_on_their_way_and_what_they_share_is_sent_once(client: Any, monkeypatch: Any):
+def test_few_pieces_are_submitted_at_a_time_and_shared_arguments_are_sent_once(client: Any, monkeypatch: Any):
     drawn, scattered, many, shared = [], [], 40, torch.ones(3)
     monkeypatch.setattr(client, "scatter", partial(_noting, scattered, client.scatter))
 
@@ -88,18 +88,18 @@ def test_only_a_few_pieces_are_on_their_way_and_what_they_share_is_sent_once(cli
             drawn.append(k)
             yield k
 
-    found = mapped(client, ahead=2)(torch.add, [shared] * many, pieces())
-    for k, value in enumerate(found):
+    results = mapped(client, ahead=2)(torch.add, [shared] * many, pieces())
+    for k, value in enumerate(results):
         assert value.tolist() == [1.0 + k] * 3
         assert len(drawn) - k <= 2 * 2 + 1  # two workers of one thread
     assert len(drawn) == many
     assert len(scattered) == 1
 
 
-def test_pieces_left_over_are_let_go(client: Any):
-    found = mapped(client)(torch.neg, [torch.tensor(k) for k in range(30)])
-    assert int(next(iter(found))) == 0
-    found.close()
+def test_closing_the_iterator_releases_the_pieces_that_were_not_used(client: Any):
+    results = mapped(client)(torch.neg, [torch.tensor(k) for k in range(30)])
+    assert int(next(iter(results))) == 0
+    results.close()
 
     assert client.futures == {}
 
@@ -111,7 +111,7 @@ def _noting(seen: list[Any], function: Any, *args: Any, **settings: Any) -> Any:
 
 @pytest.mark.parametrize("key", ["se-ard", "matern12", "matern32-ard", "rq"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_part_of_a_larger_matrix_is_filled_with_what_the_kernel_says_and_counted(key: str, shift: float):
+def test_part_of_a_larger_matrix_is_filled_with_kernel_values_and_counted(key: str, shift: float):
     task, counter = wavy(shift), Counter()
     kernel = kernels.make(key, 2)
     theta, X = kernel.start(task.train), task.train.X

@@ -1,4 +1,4 @@
-"""Solvers on rows that lie in a file: stopped, stored and gone on with, as if nothing had happened."""
+"""Solvers on rows in a memory-mapped file: a run that is stopped, stored and continued equals an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -28,16 +28,14 @@ def written(folder: Path, n: int, shift: float) -> Path:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4])
-def test_a_run_on_mapped_rows_is_stopped_and_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: float
-):
+def test_a_run_on_mapped_rows_continues_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: float):
     monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(tmp_path / "mapped"))
     rows = {"name": str(written(tmp_path, 200, shift)), "target": "y", "memory": "mapped"}
     spec = Spec("gbcd", SETTINGS, data=rows, kernel={"name": "se-ard", "theta": [0.0, -0.5, 0.0, -2.0]})
     whole, store = spec.open(), Store(tmp_path / "store")
     whole.finish(steps=9)
 
-    for until in (4, 9):  # opened twice: the second time from what the disk holds
+    for until in (4, 9):  # opened twice: the second time from the stored records
         run = store.open(spec)
         assert run.done == (0 if until == 4 else 4)
         run.finish(steps=until)
@@ -48,10 +46,10 @@ def test_a_run_on_mapped_rows_is_stopped_and_gone_on_with(
     for ours, theirs in zip(kept, whole.trace, strict=True):
         torch.testing.assert_close(ours.step.state.alpha, theirs.step.state.alpha, rtol=1e-6, atol=1e-6)
         assert ours.step.info.active.tolist() == theirs.step.info.active.tolist()
-    assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns, made twice
+    assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns are computed twice
 
 
-def test_a_signal_too_strong_for_float32_says_so_and_float64_solves_it():
+def test_a_signal_too_strong_for_float32_raises_and_float64_solves_it():
     task = wavy(n=400)
     strong = Problem(task.train, task.kernel, torch.tensor([5.0, 1.5, 1.5, -2.0], dtype=torch.float64))
     sized = {"coarse": 100, "block": 100, "chunk": 50, "tolerance": 1e-2}

@@ -1,4 +1,4 @@
-"""Sampled blocks and stochastic dual descent against their papers' recursions, written out with dense matrices."""
+"""Sampled blocks and stochastic dual descent compared with the papers' recursions, written with dense matrices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oracles_gbcd import SHIFTS, ended, gram, noise, quick, system, wavy
 
 
 @pytest.mark.parametrize(("rank", "momentum", "shift"), [(0, True, 0.0), (0, False, 0.0), (30, True, 1000.0)])
-def test_sampled_blocks_end_at_choleskys_alpha(rank: int, momentum: bool, shift: float):
+def test_sampled_blocks_converge_to_the_alpha_of_a_dense_solution(rank: int, momentum: bool, shift: float):
     task = wavy(shift)
     method = quick("block-nystrom", rank=rank, momentum=momentum, block=60, tolerance=1e-5)
     *_, last = method.steps(task)
@@ -46,8 +46,8 @@ def test_sampled_blocks_follow_the_published_recursion(shift: float):
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_direction_of_a_sketched_block_is_the_published_one(shift: float):
-    """M = Khat + (s2 + lambda_r) I, and a pace that makes the largest eigenvalue of M^-1 A_BB one."""
+def test_the_direction_of_a_sketched_block_equals_the_published_one(shift: float):
+    """M = Khat + (s2 + lambda_r) I, and a step size that makes the largest eigenvalue of M^-1 A_BB one."""
     task, rows, g = wavy(shift), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
     A_BB, method = system(task)[rows][:, rows], quick("block-nystrom", rank=4)
 
@@ -78,12 +78,14 @@ def test_dual_descent_follows_the_published_recursion(shift: float):
         v = rho * v - 0.4 / (n / b * largest) * g
         x = x + v
         mean = r * x + (1 - r) * mean
-        torch.testing.assert_close(step.state.alpha, mean, rtol=1e-4, atol=1e-6)  # powering ends before the eigenvalue
+        torch.testing.assert_close(
+            step.state.alpha, mean, rtol=1e-4, atol=1e-6
+        )  # the power iteration stops before it converges
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", ["block-nystrom", "sdd"])
-def test_the_gradient_carried_is_the_gradient(key: str, shift: float):
+def test_the_updated_gradient_equals_the_dense_one(key: str, shift: float):
     task = wavy(shift)
     A, y = system(task), task.train.y
     for step in islice(quick(key).steps(task), 1, 40):
@@ -92,7 +94,7 @@ def test_the_gradient_carried_is_the_gradient(key: str, shift: float):
         assert step.info.objective == pytest.approx(float(0.5 * alpha @ A @ alpha - y @ alpha), rel=1e-8)
 
 
-def test_dual_descent_comes_near_in_the_directions_that_matter():
+def test_dual_descent_comes_close_to_the_dense_predictions():
     task = wavy()
     A, y = system(task), task.train.y
     *_, last = islice(quick("sdd", rate=0.5).steps(task), 600)
@@ -102,7 +104,7 @@ def test_dual_descent_comes_near_in_the_directions_that_matter():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_momentum_goes_further_where_the_noise_is_small_and_is_dropped_where_it_would_rise(shift: float):
+def test_momentum_is_faster_if_the_noise_is_small_and_never_raises_the_objective(shift: float):
     task = wavy(shift)
     task.theta[-1] = -3.5
     ends = {}
@@ -115,14 +117,14 @@ def test_momentum_goes_further_where_the_noise_is_small_and_is_dropped_where_it_
     assert ends[True] < ends[False] - 10.0
 
 
-def test_too_large_a_rate_is_said_to_diverge():
+def test_too_large_a_rate_ends_as_diverged():
     outcome = ended(quick("sdd", rate=50.0, max_iterations=4000), wavy(n=30))
 
     assert outcome.reason == "diverged"
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_sketched_root_is_that_of_its_nystrom_approximation(shift: float):
+def test_a_sketched_root_is_a_root_of_the_nystrom_approximation(shift: float):
     K = gram(wavy(shift, n=30))
     S = torch.randn(30, 6, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
@@ -131,7 +133,7 @@ def test_a_sketched_root_is_that_of_its_nystrom_approximation(shift: float):
     torch.testing.assert_close(root @ root.T, K @ S @ torch.linalg.solve(S.T @ K @ S, S.T @ K), rtol=1e-7, atol=1e-9)
 
 
-def test_powering_finds_the_largest_eigenvalue_of_a_pencil():
+def test_the_power_iteration_finds_the_largest_generalised_eigenvalue():
     A = system(wavy(n=30))
     M = torch.diag(torch.linspace(0.5, 2.0, 30, dtype=torch.float64))
     start = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

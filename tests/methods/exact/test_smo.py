@@ -1,4 +1,4 @@
-"""SMO against pairs of maximal violation written out with the dense matrix."""
+"""SMO compared with pairs of maximal violation, written with the dense matrix."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pair(A: Tensor, y: Tensor, alpha: Tensor) -> tuple[Tensor, set[int]]:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_every_step_is_its_pairs_of_maximal_violation(shift: float):
+def test_every_step_solves_pairs_of_maximal_violation(shift: float):
     task = wavy(shift)
     A, y, alpha = system(task), task.train.y, torch.zeros(80, dtype=torch.float64)
 
@@ -36,8 +36,8 @@ def test_every_step_is_its_pairs_of_maximal_violation(shift: float):
         assert set(step.info.active.tolist()) == active
 
 
-def test_a_pair_of_one_row_is_that_row():
-    """A single row is the largest and the smallest at once."""
+def test_with_a_single_training_row_a_pair_is_that_row():
+    """A single row has the largest and the smallest gradient entry."""
     task = wavy(n=1)
 
     step = next(islice(quick("smo", pairs=1).steps(task), 1, None))

@@ -1,4 +1,4 @@
-"""The sparse rivals against dense least squares: weights, falls, the published choice, and what a full set gives."""
+"""Sparse models compared with dense least squares: weights, gains, the published choice, and the full set of rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPARSE = ["subset-of-regressors", "matching-pursuit"]
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", SPARSE)
-def test_the_objective_is_that_of_least_squares_and_falls(key: str, shift: float):
+def test_the_objective_equals_dense_least_squares_and_decreases(key: str, shift: float):
     task = wavy(shift)
     steps = list(quick(key, num_regressors=20, growth=4).steps(task))[1:]
 
@@ -29,7 +29,7 @@ def test_the_objective_is_that_of_least_squares_and_falls(key: str, shift: float
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_matching_pursuit_takes_the_row_whose_own_coefficient_would_lower_the_objective_most(shift: float):
+def test_matching_pursuit_chooses_the_row_whose_coefficient_alone_decreases_the_objective_most(shift: float):
     task = wavy(shift)
     method = quick("matching-pursuit", num_regressors=7, growth=1, chunk=1, pool=25)
     K, y, s2 = gram(task), task.train.y, noise(task)
@@ -38,14 +38,14 @@ def test_matching_pursuit_takes_the_row_whose_own_coefficient_would_lower_the_ob
         order = torch.randperm(80, generator=generator(0, "pool", len(chosen))).tolist()
         pool = [i for i in order if i not in chosen][:25]
         a = torch.linalg.solve(s2 * K[chosen][:, chosen] + K[chosen] @ K[:, chosen], K[chosen] @ y)
-        falls = {}
+        decreases = {}
         for i in pool:
-            slope = K[i] @ (y - K[:, chosen] @ a) - s2 * K[i, chosen] @ a
-            best = slope / (K[i] @ K[i] + s2 * K[i, i])
-            falls[i] = penalised_squares(task, chosen, a) - penalised_squares(
+            derivative = K[i] @ (y - K[:, chosen] @ a) - s2 * K[i, chosen] @ a
+            best = derivative / (K[i] @ K[i] + s2 * K[i, i])
+            decreases[i] = penalised_squares(task, chosen, a) - penalised_squares(
                 task, [*chosen, i], torch.cat([a, best[None]])
             )
-        chosen.append(max(falls, key=falls.__getitem__))
+        chosen.append(max(decreases, key=decreases.__getitem__))
         assert step.state.inducing.tolist() == chosen
 
 
@@ -61,7 +61,7 @@ def test_rows_chosen_for_the_fit_fit_better_than_random_ones():
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", SPARSE)
-def test_with_every_row_a_regressor_the_mean_is_the_full_gps(key: str, shift: float):
+def test_with_all_rows_as_regressors_mean_and_variance_are_those_of_the_full_gp(key: str, shift: float):
     task = wavy(shift)
     method = quick(key, num_regressors=80, growth=20)
     *_, last = method.steps(task)
@@ -75,7 +75,7 @@ def test_with_every_row_a_regressor_the_mean_is_the_full_gps(key: str, shift: fl
     torch.testing.assert_close(var, exact, rtol=1e-3, atol=1e-5)
 
 
-def test_a_step_size_of_its_own_changes_the_time_and_not_the_fit():
+def test_the_chunk_size_changes_the_time_and_not_the_fit():
     task = wavy()
     ends = []
     for chunk in (1, 4, 30):
@@ -87,7 +87,7 @@ def test_a_step_size_of_its_own_changes_the_time_and_not_the_fit():
 
 
 @pytest.mark.parametrize("key", SPARSE)
-def test_where_rows_repeat_it_stops_when_no_row_adds_anything(key: str):
+def test_with_duplicate_rows_it_stops_when_no_row_adds_anything(key: str):
     task = wavy(n=12)
     twice = type(task)(task.train.rows(torch.arange(12).repeat(3)), task.kernel, task.theta)
     method = quick(key, num_regressors=36, growth=5, chunk=1)

@@ -1,4 +1,4 @@
-"""What the solvers may be given beyond the paper: coarse rows, float32 columns, refreshes, and a bound on memory."""
+"""Options of the solvers beyond the paper: coarse rows, float32 columns, refreshes, bounded memory, variances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ITERATIVE = ["gbcd", "cg", "pcg", "bcd-cyclic", "block-nystrom", AP]
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
+def test_a_block_and_the_coarse_rows_are_minimised_over_together(shift: float):
     task = wavy(shift)
     A, solver = system(task), System(task, task.theta, 0.0)
     coarse = CoarseRows(solver, 3, seed=0)
@@ -47,7 +47,7 @@ def test_a_block_and_its_coarse_rows_are_solved_for_together(shift: float):
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_coarse_rows_save_iterations_and_leave_the_answer(shift: float):
+def test_coarse_rows_save_iterations_and_do_not_change_the_solution(shift: float):
     task = wavy(shift, n=150)
     counts, alphas = {}, {}
     for m in (0, 40):
@@ -60,19 +60,19 @@ def test_coarse_rows_save_iterations_and_leave_the_answer(shift: float):
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", ITERATIVE)
-def test_with_float32_columns_the_end_is_that_of_float64(key: str, shift: float):
+def test_with_float32_columns_the_solution_is_that_of_float64(key: str, shift: float):
     task = wavy(shift)
     method = quick(key, mixed=True, refresh=40, tolerance=1e-6, coarse=8, block=40, rank=0 if key != "pcg" else 10)
     *_, last = method.steps(task)
 
     exact = torch.linalg.solve(system(task), task.train.y)
     assert last.info.largest <= 1e-6
-    assert float((system(task) @ last.state.alpha - task.train.y).abs().max()) <= 2e-6  # with no float32 anywhere
+    assert float((system(task) @ last.state.alpha - task.train.y).abs().max()) <= 2e-6  # computed in float64 throughout
     torch.testing.assert_close(last.state.alpha, exact, rtol=1e-4, atol=1e-4)
     assert last.state.alpha.dtype == torch.float64
 
 
-def test_float32_columns_drift_and_a_refresh_says_by_how_much():
+def test_a_refresh_reports_the_drift_of_a_gradient_updated_with_float32_columns():
     task = wavy()
     for mixed, most in ((False, 1e-12), (True, 1e-4)):
         steps = list(islice(quick("gbcd", mixed=mixed, refresh=5, tolerance=0.0).steps(task), 1, 11))
@@ -85,7 +85,7 @@ def test_float32_columns_drift_and_a_refresh_says_by_how_much():
 
 
 @pytest.mark.parametrize("key", ["gbcd", "cg", "pcg", "bcd-gradient"])
-def test_mixed_it_goes_on_from_any_state_to_float32_rounding(key: str):
+def test_a_mixed_run_resumes_from_any_state_up_to_float32_rounding(key: str):
     task = wavy()
     method = quick(key, mixed=True, refresh=4, tolerance=0.0)
     steps = list(islice(method.steps(task), 12))
@@ -94,7 +94,7 @@ def test_mixed_it_goes_on_from_any_state_to_float32_rounding(key: str):
         torch.testing.assert_close(again[-1].state.alpha, steps[-1].state.alpha, rtol=1e-4, atol=1e-5)
 
 
-def test_float32_columns_take_half_the_room():
+def test_float32_columns_take_half_the_memory():
     task = wavy()
     columns = KernelColumns(task.kernel, task.theta, task.train.X, 80.0 * 80 * 4, torch.float32)
     v = torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
@@ -108,7 +108,7 @@ def test_float32_columns_take_half_the_room():
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the most bytes that any one tensor had."""
+    """Records the size in bytes of the largest tensor."""
 
     bytes = 0
 
@@ -121,7 +121,7 @@ class Largest(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("key", ["gbcd", "bcd-cyclic", "bcd-gradient", "smo", "block-nystrom", "sdd", AP])
-def test_nothing_is_ever_larger_than_n_rows_of_a_block(key: str):
+def test_no_tensor_is_larger_than_the_columns_of_a_block(key: str):
     n, b, m = 3000, 40, 10
     task = wavy(n=n)
     with Largest() as seen:
@@ -131,7 +131,7 @@ def test_nothing_is_ever_larger_than_n_rows_of_a_block(key: str):
     assert seen.bytes < n * n * 8 / 2
 
 
-def test_kernel_entries_are_those_of_the_blocks_and_nothing_else():
+def test_kernel_entries_are_those_of_the_blocks_and_the_coarse_rows():
     task, counter = wavy(), Counter()
     counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
     list(islice(quick("gbcd", coarse=10, cache=0.0, tolerance=0.0).steps(counted), 6))
@@ -141,7 +141,7 @@ def test_kernel_entries_are_those_of_the_blocks_and_nothing_else():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_variances_by_cg_are_choleskys_and_an_early_stop_is_an_upper_bound(shift: float):
+def test_variances_by_cg_equal_dense_ones_and_an_early_stop_gives_an_upper_bound(shift: float):
     task = wavy(shift, n=600)
     X = task.train.X[:300] + 0.03
     k = task.kernel(task.theta, task.train.X, X)
@@ -154,7 +154,7 @@ def test_variances_by_cg_are_choleskys_and_an_early_stop_is_an_upper_bound(shift
         assert float((exact - loose).max()) <= 10 * tolerance**2
 
 
-def test_all_rows_stand_behind_a_variance_where_that_is_asked_for():
+def test_variance_rows_0_uses_all_rows_and_fewer_rows_give_an_upper_bound():
     task = wavy(n=600)
     *_, last = quick("pcg", tolerance=1e-8).steps(task)
     X = task.train.X[:7] + 0.03
@@ -169,7 +169,7 @@ def test_all_rows_stand_behind_a_variance_where_that_is_asked_for():
 
 
 @pytest.mark.parametrize("key", ["cg", "pcg", "gbcd"])
-def test_products_done_elsewhere_are_the_same(key: str):
+def test_products_by_another_mapper_are_the_same(key: str):
     task, sent = wavy(n=120), []
 
     def elsewhere(function: Any, *pieces: Any) -> list[Any]:
@@ -187,18 +187,18 @@ def test_products_done_elsewhere_are_the_same(key: str):
     torch.testing.assert_close(theirs[-1].state.alpha, ours[-1].state.alpha, rtol=1e-12, atol=1e-12)
 
 
-def test_inputs_may_lie_in_a_file(tmp_path: Path):
+def test_inputs_in_a_memory_mapped_file_give_the_same_steps(tmp_path: Path):
     task = wavy(n=200)
-    held = np.memmap(tmp_path / "X.dat", np.float64, "w+", shape=(200, 2))
-    held[:] = task.train.X.numpy()
-    mapped = Problem(Dataset(torch.from_numpy(held), task.train.y), task.kernel, task.theta)
+    stored = np.memmap(tmp_path / "X.dat", np.float64, "w+", shape=(200, 2))
+    stored[:] = task.train.X.numpy()
+    mapped = Problem(Dataset(torch.from_numpy(stored), task.train.y), task.kernel, task.theta)
 
-    ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(one), 9))[-1].state.alpha for one in (task, mapped))
+    ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(case), 9))[-1].state.alpha for case in (task, mapped))
 
     torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
 
 
-def test_the_mean_takes_entries_of_those_rows_alone_that_have_a_coefficient():
+def test_a_mean_takes_kernel_entries_only_of_rows_with_a_nonzero_coefficient():
     task = wavy()
     state = next(quick("gbcd").steps(task)).state
     alpha = torch.zeros_like(task.train.y)
@@ -209,6 +209,8 @@ def test_the_mean_takes_entries_of_those_rows_alone_that_have_a_coefficient():
         predict = exact_posterior(counted, at, 10, 0)
         counter.entries = 0
         mean = predict(task.train.X[:7]).mean
-        assert counter.entries == 7 * (entries + 10 + 1)  # the mean, what 10 rows explain, the prior's variance
+        assert counter.entries == 7 * (
+            entries + 10 + 1
+        )  # the mean, the variance that 10 rows explain, the prior variance
         expected = task.kernel(at.theta, task.train.X[:7], task.train.X) @ at.alpha
         torch.testing.assert_close(mean, expected)

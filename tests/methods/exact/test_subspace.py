@@ -1,4 +1,4 @@
-"""Steps taken together with the last few: the best point of their plane, without a kernel entry."""
+"""Combining a step with previous steps: the best point of their plane, without any kernel entry."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_steps_down_the_gradient_with_one_kept_are_conjugate_gradients(shift: float):
+def test_gradient_steps_combined_with_one_previous_step_are_conjugate_gradients(shift: float):
     task = wavy(shift)
     A, y = system(task), task.train.y
-    at, memory = Point(torch.zeros_like(y), -y), ()
-    for k, theirs in enumerate(
+    current, memory = Point(torch.zeros_like(y), -y), ()
+    for k, expected in enumerate(
         islice(conjugate_gradients.cg(A.mv, conjugate_gradients.begin(A.mv, y, torch.zeros_like(y))), 12)
     ):
-        down = 0.01 * at.gradient
-        to = Point(at.alpha - down, at.gradient - A @ down)
+        step = 0.01 * current.gradient
+        after = Point(current.alpha - step, current.gradient - A @ step)
 
-        at, memory = combine_steps(at, to, memory, 1, k)
+        current, memory = combine_steps(current, after, memory, 1, k)
 
-        torch.testing.assert_close(at.alpha, theirs.x, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(current.alpha, expected.x, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_point_is_the_best_of_the_plane_and_each_step_keeps_its_place(keep: int, shift: float):
+def test_the_gradient_is_orthogonal_to_the_plane_and_each_step_keeps_its_place(keep: int, shift: float):
     task = wavy(shift)
     A, y = system(task), task.train.y
     before = None
@@ -49,7 +49,7 @@ def test_the_point_is_the_best_of_the_plane_and_each_step_keeps_its_place(keep: 
         before = state.alpha
 
 
-def test_it_takes_fewer_iterations_and_no_entry_more_for_each():
+def test_gbcd_with_conjugate_steps_takes_fewer_iterations_and_kernel_entries():
     smooth, counts = wavy(n=150), {}
     task = Problem(smooth.train, smooth.kernel, torch.tensor([0.1, -0.6, -0.8, -2.5], dtype=torch.float64))
     for keep in (0, 2):
@@ -65,7 +65,7 @@ def test_it_takes_fewer_iterations_and_no_entry_more_for_each():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_projections_too_end_earlier_at_the_same_alpha(shift: float):
+def test_alternating_projections_with_conjugate_steps_converge_earlier_to_the_same_alpha(shift: float):
     task, counts = wavy(shift), []
     for keep in (0, 3):
         *_, last = quick("alternating-projections", conjugate=keep, block=20, tolerance=1e-4).steps(task)
@@ -76,19 +76,19 @@ def test_projections_too_end_earlier_at_the_same_alpha(shift: float):
     assert counts[1] < 0.7 * counts[0]
 
 
-def test_the_same_step_twice_does_no_harm():
-    at = Point(torch.ones(3, dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
+def test_a_repeated_step_gives_a_singular_plane_and_still_the_right_point():
+    before = Point(torch.ones(3, dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64))
     t = torch.tensor([-0.5, 0.0, 0.0], dtype=torch.float64)
-    to = Point(at.alpha + t, at.gradient + t)
+    after = Point(before.alpha + t, before.gradient + t)
 
-    found, _ = combine_steps(at, to, (t.clone(), t.clone()), 1, 1)
+    result, _ = combine_steps(before, after, (t.clone(), t.clone()), 1, 1)
 
-    torch.testing.assert_close(found.alpha, torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
-    torch.testing.assert_close(found.gradient, torch.zeros(3, dtype=torch.float64))
+    torch.testing.assert_close(result.alpha, torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64))
+    torch.testing.assert_close(result.gradient, torch.zeros(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_first_rows_are_chosen_without_the_coarse_ones_where_those_are_solved_already(shift: float):
+def test_the_first_rows_are_chosen_by_the_plain_gradient_if_the_coarse_step_is_negligible(shift: float):
     task = wavy(shift)
     A, y, coarse = system(task), task.train.y, 10
     first, second = islice(quick("gbcd", conjugate=0, coarse=coarse, chunk=12).steps(task), 1, 3)
