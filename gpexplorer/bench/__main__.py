@@ -27,6 +27,8 @@ for _module in pkgutil.iter_modules(bench.__path__):
         _imported = importlib.import_module(f"{bench.__name__}.{_module.name}")
         if hasattr(_imported, "command"):
             app.command(_module.name.replace("_", "-"))(_imported.command)
+            for _former_name in getattr(_imported, "FORMER_NAMES", ()):
+                app.command(_former_name, hidden=True)(_imported.command)
 
 if __name__ == "__main__":
     app()

@@ -1,8 +1,9 @@
-"""Cross-validation by ADMM against exact maximum likelihood: a step of each, beside its floor, and how both scale.
+"""Cross-validation by ADMM against exact maximum likelihood: seconds per step, the floor of each, and how both scale.
 
-The floor of maximum likelihood is LAPACK's factor and inverse, n^3 flops; the floor of an ADMM iteration is the kernel
-entries it computes and its reads of them. Scaling factors are those of the paper, (t_A / t_B) / (n_A / n_B): doubling
-n, n^2 gives 2 and n^3 gives 4. Rows come from one formula in one input, as there.
+The floor of maximum likelihood is LAPACK's factor and inverse, n^3 flops. The floor of an ADMM iteration is the time of
+the kernel entries that it computes and of its reads of them. Scaling factors are those of the paper,
+(t_A / t_B) / (n_A / n_B): where n doubles, n^2 gives 2 and n^3 gives 4. The rows are drawn from one formula in one
+input, as in the paper.
 """
 
 from __future__ import annotations
@@ -36,17 +37,19 @@ def command(
     kernel: Annotated[str, typer.Option(help="A kernel, such as se or 'se + lp'.")] = "se",
     iterations: Annotated[int, typer.Option(help="ADMM iterations that are timed.", min=3)] = 6,
     folds: Annotated[int, typer.Option(help="Folds of the K-fold scheme.", min=2)] = 2,
-    rivals: Annotated[bool, typer.Option(help="Time scikit-learn and GPyTorch too.")] = True,
-    dense: Annotated[int, typer.Option(help="Largest n of the methods that cost its cube.")] = 4000,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", "--rivals/--no-rivals", help="Time scikit-learn and GPyTorch.")
+    ] = True,
+    dense: Annotated[int, typer.Option(help="Largest n for the methods that cost n^3.")] = 4000,
 ) -> None:
-    """Seconds of an iteration or evaluation, floors, rivals, and scaling factors."""
-    for line in report(tuple(sizes or (500, 1000, 2000)), kernel, iterations, folds, (rivals, dense)):
+    """Print seconds per iteration or evaluation, floors, baselines, and scaling factors."""
+    for line in report(tuple(sizes or (500, 1000, 2000)), kernel, iterations, folds, (baselines, dense)):
         typer.echo(line)
 
 
 def report(sizes: tuple[int, ...], kernel: str, iterations: int, folds: int, others: tuple[bool, int]) -> Iterator[str]:
-    """Lines of the report, each as soon as it is known."""
-    yield f"{kernel}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.2f}; seconds a step"
+    """Yield the lines of the report, each as soon as it is measured."""
+    yield f"{kernel}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.2f}; seconds per step"
     times: dict[str, list[tuple[int, float]]] = {}
     for n in sizes:
         task = problem(n, kernel)
@@ -60,24 +63,24 @@ def report(sizes: tuple[int, ...], kernel: str, iterations: int, folds: int, oth
 
 
 def problem(n: int, kernel: str) -> Problem:
-    """n rows of a smooth function of one input, noise 0.3, standardised."""
+    """Make n standardised rows of a smooth function of one input, with noise sd 0.3."""
     rng = generator(0, "bench", n)
     X = 20.0 * torch.rand(n, 1, generator=rng, dtype=torch.float64)
     y = torch.sin(2.0 * X[:, 0]) + torch.sin(0.7 * X[:, 0]) + 0.3 * torch.randn(n, generator=rng, dtype=torch.float64)
     train = Dataset((X - X.mean()) / X.std(), (y - y.mean()) / y.std())
-    made = kernels.make(kernel, 1)
-    theta = made.start(train)
-    theta[1] += math.log(0.2)  # a lengthscale that the rows can tell
-    return Problem(train, made, theta)
+    covariance = kernels.make(kernel, 1)
+    theta = covariance.start(train)
+    theta[1] += math.log(0.2)  # close to the lengthscale of the function
+    return Problem(train, covariance, theta)
 
 
 def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) -> Iterator[tuple[str, float]]:
-    """Name and seconds of everything at one size."""
-    n, (rivals, dense) = len(task.train), others
+    """Yield name and seconds of everything that is timed at one size."""
+    n, (baselines, dense) = len(task.train), others
     half = n // 2
-    yield "floor: kernel of half the rows", median_seconds(lambda: _cross(task, half), 3)
-    M, z = _cross(task, half), task.train.y[:half].clone()
-    yield "floor: read of it", median_seconds(lambda: M.times(z), 5)
+    yield "floor: kernel of half the rows", median_seconds(lambda: _fold_kernel(task, half), 3)
+    M, z = _fold_kernel(task, half), task.train.y[:half].clone()
+    yield "floor: one product with it", median_seconds(lambda: M.times(z), 5)
     for key in SCHEMES:
         method = registry[key](tolerance=0.0, **({"folds": folds} if key == "gpcv-admm" else {}))
         yield f"{key} iteration", _per_step(method, task, iterations)
@@ -86,24 +89,24 @@ def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) 
     yield "floor: LAPACK factor and inverse", median_seconds(lambda: _lapack(task), 3)
     yield "ml evaluation", median_seconds(lambda: evidence(task.kernel, task.theta, task.train), 3)
     yield "loo evaluation", _per_step(registry["loo"](), task, 2)
-    if rivals:
-        for name, work in _rivals(task):
+    if baselines:
+        for name, work in _baselines(task):
             yield name, median_seconds(work, 3)
 
 
-def _cross(task: Problem, half: int) -> FoldKernel:
+def _fold_kernel(task: Problem, half: int) -> FoldKernel:
     return FoldKernel(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
 
 
 def _per_step(method: Any, task: Problem, iterations: int) -> float:
-    """Median seconds of the steps after the start and the first, which prepares."""
+    """Return the median seconds of the steps after the first two: the start, and the preparation."""
     times = []
     steps = islice(method.steps(task), iterations + 2)
     begin = time.perf_counter()
     for _ in steps:
-        now = time.perf_counter()
-        times.append(now - begin)
-        begin = now
+        end = time.perf_counter()
+        times.append(end - begin)
+        begin = end
     return sorted(times[2:])[len(times[2:]) // 2]
 
 
@@ -114,8 +117,8 @@ def _lapack(task: Problem) -> None:
     linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
 
 
-def _rivals(task: Problem) -> Iterator[tuple[str, Callable[[], object]]]:
-    """One likelihood and gradient of the same kernel, where it is the squared exponential."""
+def _baselines(task: Problem) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield one likelihood with its gradient of scikit-learn and of GPyTorch, for the kernel se alone."""
     if task.kernel.key != "se":
         return
     from sklearn.gaussian_process import GaussianProcessRegressor
@@ -123,28 +126,28 @@ def _rivals(task: Problem) -> Iterator[tuple[str, Callable[[], object]]]:
 
     X, y = task.train.X.numpy(), task.train.y.numpy()
     sd, scale, noise = task.theta.exp().tolist()
-    made = ConstantKernel(sd**2) * RBF(scale) + WhiteKernel(noise**2)
-    model = GaussianProcessRegressor(made, optimizer=None).fit(X, y)
-    at = np.array(model.kernel_.theta)
-    yield "scikit-learn likelihood and gradient", lambda: model.log_marginal_likelihood(at, eval_gradient=True)
+    kernel = ConstantKernel(sd**2) * RBF(scale) + WhiteKernel(noise**2)
+    model = GaussianProcessRegressor(kernel, optimizer=None).fit(X, y)
+    theta = np.array(model.kernel_.theta)
+    yield "scikit-learn likelihood and gradient", lambda: model.log_marginal_likelihood(theta, eval_gradient=True)
 
     import gpytorch
 
     likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
-    exact = _Exact(task, likelihood, gpytorch).double()
+    exact = _gpytorch_model(task, likelihood, gpytorch).double()
     value = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, exact)
 
-    def both() -> None:
+    def value_and_gradient() -> None:
         exact.zero_grad()
         with gpytorch.settings.fast_computations(log_prob=False):
             (-value(exact(task.train.X), task.train.y)).backward()
 
     exact.train()
-    yield "GPyTorch likelihood and gradient", both
+    yield "GPyTorch likelihood and gradient", value_and_gradient
 
 
-def _Exact(task: Problem, likelihood: Any, gpytorch: Any) -> Any:
-    """GPyTorch's exact GP at the task's theta; the class can only be written once GPyTorch is there."""
+def _gpytorch_model(task: Problem, likelihood: Any, gpytorch: Any) -> Any:
+    """Return GPyTorch's exact GP at the theta of the task. Its class can only be defined after the import."""
 
     class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -1,6 +1,6 @@
-"""A method taken through its epochs: its rate chosen on rows set aside, progress as it goes, and what it reached.
+"""Learning by minibatches from start to end: the rate chosen on a validation set, lines of progress, and the result.
 
-Test rows are looked at once, at the end. With a folder to keep runs in, what was interrupted is gone on with.
+The test rows are used once, at the end. With a folder to store runs in, an interrupted run continues where it ended.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.store import Store
 
-TOLD = 10  # lines of progress
+PROGRESS_LINES = 10
 
 
 def report(spec: Spec, seconds: float, choose: bool, keep: Path | None) -> Iterator[str]:
-    """Lines of one method, each as soon as it is known; a step is an epoch, and in the choice the trial of a rate."""
+    """Yield the lines of one method, each as soon as it is known.
+
+    A step is an epoch; while the rate is chosen it is the trial of one rate.
+    """
     store = Store(keep) if keep else None
     if choose:
         rate = yield from _chosen(spec, store)
@@ -39,7 +42,7 @@ def _with(spec: Spec, settings: dict[str, Any]) -> Spec:
 
 
 def _chosen(spec: Spec, store: Store | None) -> Generator[str, None, float]:
-    """The rate by validation; a line a rate tried. What the store holds is not tried again."""
+    """Choose the rate by validation, with one line per rate. Trials that the store holds are not repeated."""
     plain = spec.open()
     assert isinstance(plain.method, Minibatches)
     settings = trying(plain.method, len(plain.problem.train))
@@ -49,27 +52,28 @@ def _chosen(spec: Spec, store: Store | None) -> Generator[str, None, float]:
             raise run.error
         info, state = run.trace[-1].step.info, run.trace[-1].step.state
         if info.phase == "search":
-            tried = f"  rate {info.rate:.3g}: error {info.objective:.4f} on rows set aside"
-            yield f"{tried}, {state.trial} of {settings['search']}, {run.trace[-1].seconds:.1f} s"
+            trial = f"  rate {info.rate:.3g}: error {info.objective:.4f} on rows set aside"
+            yield f"{trial}, {state.trial} of {settings['search']}, {run.trace[-1].seconds:.1f} s"
     run.close()
     return float(run.trace[-1].step.state.best_rate)
 
 
 def _progress(run: Run, seconds: float) -> Iterator[str]:
-    """Epochs until the method or the clock ends; a line at each tenth of them, with the time to go."""
+    """Advance until the method or the time ends, with one line per tenth of the epochs."""
     method: Any = run.method
-    every, begun = max(method.epochs // TOLD, 1), run.trace[-1].seconds if len(run.trace) else 0.0
+    every, begun = max(method.epochs // PROGRESS_LINES, 1), run.trace[-1].seconds if len(run.trace) else 0.0
     while run.outcome is None and (not len(run.trace) or run.trace[-1].seconds - begun < seconds):
         record = run.advance()
         info: Any = record.step.info if record else None
         if record and info.phase == "learn" and round(info.epoch) % every == 0:
-            left = record.seconds / info.epoch * (method.epochs - info.epoch)
+            remaining = record.seconds / info.epoch * (method.epochs - info.epoch)
             nlml = info.objective / len(run.problem.train) + 0.5 * math.log(2.0 * math.pi)
-            yield f"  {info.epoch:5.1f} epochs, {record.seconds:6.1f} s, about {left:4.0f} s to go, NLML/n {nlml:7.3f}"
+            times = f"{record.seconds:6.1f} s, about {remaining:4.0f} s remaining"
+            yield f"  {info.epoch:5.1f} epochs, {times}, NLML/n {nlml:7.3f}"
 
 
 def reached(run: Run) -> str:
-    """NLML a row with its constant, and the test error in sd of the targets, where the likelihood was best."""
+    """Describe the epoch of best likelihood: NLML per row with its constant, test error in sd of the targets."""
     table, scale = run.table(), run.problem.train.scale
     values = table["objective"].to_numpy(float)
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else len(values) - 1
@@ -78,7 +82,7 @@ def reached(run: Run) -> str:
     ended = (
         f"{run.outcome.reason}: {run.outcome.message}"
         if run.outcome
-        else "out of time: with --keep the same command goes on"
+        else "out of time; with --keep the same command continues"
     )
     return (
         f"{run.method.key:<12}{table['epoch'].max():7.1f} epochs{run.trace[-1].seconds:8.1f} s   NLML/n {nlml:7.3f}   "

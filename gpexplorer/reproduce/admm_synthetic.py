@@ -1,9 +1,10 @@
 """Figures 2 and 3 and table 1 of Xu et al. (2019): draws from a GP with the kernels of eqs 19 to 21.
 
-Inputs lie in [0, 10] for 500 rows, else in [0, 20]; 20 rows more are for testing. The paper does not print the noise
-of its draws: here it is 0.3 beside a signal of 1, so test errors compare the methods and not the papers. Eq 20 has one
-lengthscale for the sine and for the drift; the kernel here learns the two apart. In table 1 both methods begin at the
-best of the same random starts, each by what it lowers itself (section 5.3 leaves restarts open).
+Inputs lie in [0, 10] for 500 rows, and in [0, 20] otherwise; 20 additional rows are for testing. The paper does not
+state the noise of its draws. Here its sd is 0.3 and that of the signal 1, so that test errors compare the two methods
+with each other, but not with the paper. Eq 20 has one lengthscale for the sine and for the decay; the kernel here has
+two. In table 1 both methods begin at the best of the same random initial values, each by its own objective (section
+5.3 recommends restarts and gives no number).
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ NOISE, TESTS, RESTARTS = 0.3, 20, 10
 
 
 class Truth(NamedTuple):
-    """A kernel, the hyperparameters that rows are drawn with, and those the table lists by name."""
+    """A kernel, the hyperparameters of the draws, and those that the table lists by name."""
 
     kernel: str
     theta: tuple[float, ...]
-    listed: dict[str, int]
+    listed: dict[str, int]  # name -> index in theta
     paper: dict[int, tuple[float, float]]  # n -> test MSE of GPCV-ADMM and of GPML
 
 
@@ -54,7 +55,7 @@ METHODS = {"GPCV-ADMM": ("gpcv-admm", {"folds": 2}), "maximum likelihood": ("ml"
 
 
 def drawn(name: str, n: int, trial: int) -> tuple[Problem, Dataset]:
-    """One draw: the problem on n rows, started as the kernel starts, and the rows to test on."""
+    """Draw n training rows and TESTS test rows. The initial theta is that of the kernel."""
     truth, rng = TRUTHS[name], generator(trial, "table 1", name, n)
     kernel = kernels.make(truth.kernel, 1)
     theta = torch.tensor([*truth.theta, NOISE], dtype=torch.float64).log()
@@ -68,13 +69,13 @@ def drawn(name: str, n: int, trial: int) -> tuple[Problem, Dataset]:
 
 
 def trials(full: bool) -> list[dict[str, Any]]:
-    """Table 1's cells, trial by trial."""
+    """Return the trials of all cells of table 1."""
     sizes, count = ((500, 1000, 2000), 50) if full else ((500,), 5)
     return [{"kernel": name, "n": n, "trial": k} for n in sizes for k in range(count) for name in TRUTHS]
 
 
 def estimate(unit: Unit) -> Rows:
-    """Both methods on one draw: test MSE, the estimates listed, seconds."""
+    """Run both methods on one draw: test MSE, estimates, and seconds."""
     name, n = unit["kernel"], unit["n"]
     task, test = drawn(name, n, unit["trial"])
     rows = []
@@ -86,15 +87,15 @@ def estimate(unit: Unit) -> Rows:
             method = registry[key](**settings, restarts=RESTARTS)
         *_, last = method.steps(problem)
         mean, _ = method.posterior(problem, last.state)(test.X)
-        found = {word: float(last.state.theta[index].exp()) for word, index in TRUTHS[name].listed.items()}
+        estimates = {word: float(last.state.theta[index].exp()) for word, index in TRUTHS[name].listed.items()}
         seconds = time.perf_counter() - begin
         error = float((test.y - mean).square().mean())
-        rows.append({**unit, "method": label, "test MSE": error, "paper": paper, "seconds": seconds, **found})
+        rows.append({**unit, "method": label, "test MSE": error, "paper": paper, "seconds": seconds, **estimates})
     return rows
 
 
 def _likeliest(task: Problem) -> Problem:
-    """From the start of highest evidence: `restarts` of its own would descend from each."""
+    """Return the task with the initial theta of highest evidence. The restarts of `ml` would descend from each."""
     best = min(
         initial_values(task.theta, RESTARTS, seed=0),
         key=lambda theta: evidence(task.kernel, theta, task.train)[0],
@@ -103,7 +104,7 @@ def _likeliest(task: Problem) -> Problem:
 
 
 def table(frame: pd.DataFrame) -> hv.Table:
-    """Means over the trials, beside what the paper prints."""
+    """Show the means over the trials, and the numbers of the paper."""
     numbers = [c for c in frame if c not in ("kernel", "n", "trial", "method")]
     return hv.Table(frame.groupby(["kernel", "n", "method"], sort=False)[numbers].mean().round(3).reset_index()).opts(
         width=800
@@ -111,7 +112,7 @@ def table(frame: pd.DataFrame) -> hv.Table:
 
 
 def curves(unit: Unit) -> Rows:
-    """One trial at 500 rows, iteration by iteration."""
+    """Record the four curves of figure 2 for one draw of 500 rows."""
     task, _ = drawn(unit["kernel"], 500, 0)
     method, rows = registry["gpcv-admm"](folds=2), []
     for k, step in enumerate(islice(method.steps(task), 1, None)):
@@ -127,10 +128,10 @@ def curves(unit: Unit) -> Rows:
 
 
 def four(frame: pd.DataFrame) -> hv.Layout:
-    """Four curves a kernel."""
+    """Draw four curves per kernel."""
     parts = []
-    for (kernel, curve), found in frame.dropna().groupby(["kernel", "curve"], sort=False):
-        line = hv.Curve(found, "iteration", "value").opts(
+    for (kernel, curve), points in frame.dropna().groupby(["kernel", "curve"], sort=False):
+        line = hv.Curve(points, "iteration", "value").opts(
             color=ROLES["mean"], title=f"{kernel}: {curve}", width=280, height=220, show_grid=True
         )
         parts.append(line)
@@ -138,13 +139,13 @@ def four(frame: pd.DataFrame) -> hv.Layout:
 
 
 def sizes(full: bool) -> list[dict[str, Any]]:
-    """Sizes timed for each method; the cube's stop at 4000."""
+    """Return the sizes at which each method is timed; maximum likelihood stops at 4000."""
     most = {"GPCV-ADMM": 8000 if full else 2000, "maximum likelihood": 4000 if full else 2000}
     return [{"method": m, "n": n} for m in METHODS for n in (500, 1000, 2000, 4000, 8000) if n <= most[m]]
 
 
 def clocked(unit: Unit) -> Rows:
-    """Median seconds of a step after those that prepare."""
+    """Return the median seconds per step after the first two."""
     task, _ = drawn("SE", unit["n"], 0)
     key, settings = METHODS[unit["method"]]
     times, begin = [], time.perf_counter()
@@ -155,12 +156,12 @@ def clocked(unit: Unit) -> Rows:
 
 
 def factors(frame: pd.DataFrame) -> hv.Overlay:
-    """Scaling factors to base 500, between the lines of n^2 and n^3."""
+    """Draw the scaling factors relative to n = 500, with lines for n^2 and n^3."""
     parts = []
-    for (method, found), role in zip(frame.groupby("method", sort=False), ("mean", "inducing"), strict=True):
-        base = found[found["n"] == 500]["seconds"].iloc[0]
-        ratio = found["n"] / 500
-        points = pd.DataFrame({"x": ratio, "y": found["seconds"] / base / ratio})
+    for (method, times), role in zip(frame.groupby("method", sort=False), ("mean", "inducing"), strict=True):
+        base = times[times["n"] == 500]["seconds"].iloc[0]
+        ratio = times["n"] / 500
+        points = pd.DataFrame({"x": ratio, "y": times["seconds"] / base / ratio})
         parts.append(hv.Curve(points, "x", "y", label=method).opts(color=ROLES[role], line_width=2))
     ends = sorted(frame["n"].unique() / 500)
     for power in (2, 3):
@@ -181,7 +182,7 @@ FIGURES = (
     Figure(
         name="admm-fig2",
         title="GPCV-ADMM: convergence",
-        paper="The paper: all four curves settle within some tens of iterations, whatever the kernel.",
+        paper="The paper: all four curves become flat within some tens of iterations, for every kernel.",
         units=lambda full: [{"kernel": name} for name in TRUTHS],
         work=curves,
         plot=four,
@@ -189,7 +190,7 @@ FIGURES = (
     Figure(
         name="admm-fig3",
         title="GPCV-ADMM: scaling factors",
-        paper="The paper: at 2000 rows GPCV-ADMM lies at the line of n^2, GPML above it towards n^3.",
+        paper="The paper: at 2000 rows GPCV-ADMM lies on the line of n^2, and GPML above it towards n^3.",
         units=sizes,
         work=clocked,
         plot=factors,

@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of Cao et al. (2013): continuous inputs, where points could move instead of being swapped."""
+"""Figures 4 and 5 of Cao et al. (2013): continuous inputs, where points can also move instead of being swapped."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ..views.drawing.palette import CYCLE, ROLES
 from .base import Figure, Rows, Unit, panels, ticks
 from .cholqr_fig1 import snelson
 
-EVERY, POINTS = 10, {200: 15, 20: 10}  # rows kept of 200: every tenth; points for each number of rows
+EVERY, POINTS = 10, {200: 15, 20: 10}  # every tenth of 200 rows; number of inducing points for each number of rows
 QUICK_ROWS, QUICK_EPOCHS, SECONDS = 2000, 6, 36_000.0
-PAPER = CholQR.published  # its settings, not the defaults
+PAPER = CholQR.published  # the settings of the paper, not the defaults
 SNELSON: dict[str, tuple[str, dict[str, Any]]] = {
     "CholQR-MLE": ("cholqr", PAPER | {"objective": "pp"}),
     "CholQR-VAR": ("cholqr", PAPER | {"objective": "vfe"}),
@@ -43,16 +43,16 @@ COLOURS = dict(zip(KIN40K, CYCLE, strict=False))
 
 
 def units4(full: bool) -> list[dict[str, Any]]:
-    """The paper's six panels: from points that all start at the left, and once spread evenly."""
-    panels = [(name, n, "left") for n in (200, 20) for name in SNELSON if (name, n) != ("SPGP", 200)]
+    """Return the six panels of the paper: all points start at the left, or (in one panel) evenly spread."""
+    from_the_left = [(name, n, "left") for n in (200, 20) for name in SNELSON if (name, n) != ("SPGP", 200)]
     return [
         {"method": name, "rows": n, "start": start, "steps": 3000 if full else 300}
-        for name, n, start in [*panels, ("SPGP", 200, "left"), ("SPGP", 20, "even")]
+        for name, n, start in [*from_the_left, ("SPGP", 200, "left"), ("SPGP", 20, "even")]
     ]
 
 
 def work4(unit: Unit) -> Rows:
-    """The band of f after learning, where points began and ended, and the negative log likelihood in file units."""
+    """Return the band of y after learning, the first and last points, and the negative log likelihood in file units."""
     train = snelson()
     order = train.X[:, 0].argsort()
     if unit["rows"] == 20:
@@ -78,8 +78,8 @@ def work4(unit: Unit) -> Rows:
 
 
 def _from(method: Method, problem: Problem, chosen: Tensor, steps: int) -> Step:
-    """The step taken so many steps after a start at these rows."""
-    state = next(method.steps(problem)).state._replace(step=1)  # as if a first step had left the points there
+    """Return the step that a run from these rows reaches after `steps` steps."""
+    state = next(method.steps(problem)).state._replace(step=1)  # as if a first step had chosen these points
     Z = problem.train.X[chosen]
     points = {"inducing": chosen} if hasattr(state, "inducing") else {"phase": "move", "Z": Z, "Z_begin": Z.clone()}
     running = method.steps(problem, resume=state._replace(**points))
@@ -89,33 +89,33 @@ def _from(method: Method, problem: Problem, chosen: Tensor, steps: int) -> Step:
 
 
 def _band(problem: Problem, method: Method, state: Any) -> Rows:
-    """Mean and sd of y on a grid, in the units of the file."""
-    X, by = problem.train.X, problem.train.scale
-    assert by is not None
+    """Return mean and sd of y on a grid, in the units of the file."""
+    X, file_units = problem.train.X, problem.train.scale
+    assert file_units is not None
     x = torch.linspace(float(X.min()) - 0.2, float(X.max()) + 0.2, 120, dtype=X.dtype)[:, None]
     mean, var = method.posterior(problem, state)(x)
     sd = (var + torch.exp(2.0 * state.theta[-1])).sqrt()
-    drawn = _points("band", x, problem.train, mean)
-    return [{**row, "sd": by.y_sd * one} for row, one in zip(drawn, sd.tolist(), strict=True)]
+    rows = _points("band", x, problem.train, mean)
+    return [{**row, "sd": file_units.y_sd * value} for row, value in zip(rows, sd.tolist(), strict=True)]
 
 
 def _points(kind: str, X: Tensor, train: Dataset, y: Tensor | None = None) -> Rows:
-    """Places [k, 1], with their heights where they have any, in the units of the file."""
-    by = train.scale
-    assert by is not None
-    x = X[:, 0] * by.x_sd[0] + by.x_mean[0]
-    heights = [math.nan] * len(X) if y is None else (y * by.y_sd + by.y_mean).tolist()
+    """Return the inputs X [k, 1], with targets where given, in the units of the file."""
+    file_units = train.scale
+    assert file_units is not None
+    x = X[:, 0] * file_units.x_sd[0] + file_units.x_mean[0]
+    heights = [math.nan] * len(X) if y is None else (y * file_units.y_sd + file_units.y_mean).tolist()
     return [{"kind": kind, "x": a, "y": b, "sd": math.nan} for a, b in zip(x.tolist(), heights, strict=True)]
 
 
 def plot4(frame: pd.DataFrame) -> hv.Layout:
-    """One panel a method and start: rows, mean and one sd of y, and the points at the start (top) and the end."""
-    return hv.Layout([_panel(found) for _, found in frame.groupby(["rows", "method", "start"], sort=False)]).cols(3)
+    """Draw one panel per method and start: rows, mean and one sd of y, first points (top) and last points (bottom)."""
+    return hv.Layout([_panel(panel) for _, panel in frame.groupby(["rows", "method", "start"], sort=False)]).cols(3)
 
 
-def _panel(found: pd.DataFrame) -> hv.Overlay:
-    first, kinds = found.iloc[0], dict(list(found.groupby("kind")))
-    band, top, bottom = kinds["band"], found["y"].max() + 0.8, found["y"].min() - 0.8
+def _panel(panel: pd.DataFrame) -> hv.Overlay:
+    first, kinds = panel.iloc[0], dict(list(panel.groupby("kind")))
+    band, top, bottom = kinds["band"], panel["y"].max() + 0.8, panel["y"].min() - 0.8
     parts = [
         hv.Area(band.assign(low=band["y"] - band["sd"], high=band["y"] + band["sd"]), "x", ["low", "high"]).opts(
             color=ROLES["band"], alpha=0.3, line_alpha=0
@@ -127,12 +127,12 @@ def _panel(found: pd.DataFrame) -> hv.Overlay:
     ]
     title = f"{first['method']}, {first['rows']} rows, start {first['start']}: NLL {first['nll']:.2f}"
     rows = kinds["row"]["x"]
-    near = (rows.min() - 1.0, rows.max() + 1.0)  # a point that went further is not seen
-    return hv.Overlay(parts).opts(title=title, xlabel="x", ylabel="y, with one sd", width=400, height=300, xlim=near)
+    limits = (rows.min() - 1.0, rows.max() + 1.0)  # a point that moved further is outside of the picture
+    return hv.Overlay(parts).opts(title=title, xlabel="x", ylabel="y, with one sd", width=400, height=300, xlim=limits)
 
 
 def units5(full: bool) -> list[dict[str, Any]]:
-    """Every method at every m; quick: 2000 rows, small m, one seed, a few epochs each."""
+    """Return every method at every m. The quick version has 2000 rows, small m, one seed, and few epochs."""
     sizes, seeds = ((128, 256, 512, 1024, 2048), 10) if full else ((16, 32, 64), 1)
     return [
         {"method": name, "m": m, "seed": seed, "full": full}
@@ -141,7 +141,7 @@ def units5(full: bool) -> list[dict[str, Any]]:
 
 
 def work5(unit: Unit) -> Rows:
-    """Scores on the test rows where the run converges (quick: after a few epochs at most)."""
+    """Return the scores at the end of a run. The quick version has a limit of QUICK_EPOCHS."""
     split = kin40k(unit["full"])
     kernel = kernels.make("se-ard", split.train.d)
     name, settings = KIN40K[unit["method"]]
@@ -160,13 +160,13 @@ def work5(unit: Unit) -> Rows:
 
 @cache
 def kin40k(full: bool) -> Split:
-    """10000 rows train and 30000 test, linear trend taken out, then scaled; the quick version trains on 2000."""
+    """Return 10000 training and 30000 test rows, scaled, without their linear trend; the quick version has 2000."""
     split = data.load("kin40k", split={"test": 0.75, "seed": 0})
     train, test = split.train, split.test
     if not full:
         train, test = train.rows(torch.arange(QUICK_ROWS)), test.rows(torch.arange(2 * QUICK_ROWS))
-    slopes = torch.linalg.lstsq(_with_one(train.X), train.y[:, None]).solution[:, 0]
-    train, test = (replace(part, y=part.y - _with_one(part.X) @ slopes) for part in (train, test))
+    coefficients = torch.linalg.lstsq(_with_one(train.X), train.y[:, None]).solution[:, 0]
+    train, test = (replace(part, y=part.y - _with_one(part.X) @ coefficients) for part in (train, test))
     return replace(split, train=train, test=test, key=f"{split.key}/detrended").scaled()
 
 
@@ -175,14 +175,14 @@ def _with_one(X: Tensor) -> Tensor:
 
 
 def plot5(frame: pd.DataFrame) -> hv.Layout:
-    """SMSE and SNLP over m."""
+    """Draw SMSE and SNLP over m."""
     mean = frame.groupby(["method", "m"], as_index=False)[["SMSE", "SNLP"]].mean()
     sizes = ticks(mean["m"].tolist())
     return panels([
         hv.Overlay([
-            hv.Curve(found, "m", column, label=name).opts(color=COLOURS[str(name)], line_width=2)
-            * hv.Scatter(found, "m", column, label=name).opts(color=COLOURS[str(name)], size=6)
-            for name, found in mean.groupby("method")
+            hv.Curve(points, "m", column, label=name).opts(color=COLOURS[str(name)], line_width=2)
+            * hv.Scatter(points, "m", column, label=name).opts(color=COLOURS[str(name)], size=6)
+            for name, points in mean.groupby("method")
         ]).opts(
             xlabel="inducing points m", logx=True, padding=0.1, show_grid=True, xticks=sizes
         )
@@ -195,8 +195,8 @@ FIGURES = (
         name="cholqr-fig4",
         title="CholQR: Snelson's set from a poor start, and on 20 rows",
         paper=(
-            "The paper: CholQR is not trapped by a start with every point at the left; on 20 rows SPGP ends at a "
-            "negative log likelihood of 14.54 from that start and 11.34 from an even one."
+            "The paper: CholQR reaches a good fit although all points start at the left; on 20 rows SPGP ends at a "
+            "negative log likelihood of 14.54 from that start and of 11.34 from evenly spread points."
         ),
         units=units4,
         work=work4,
@@ -206,8 +206,9 @@ FIGURES = (
         name="cholqr-fig5",
         title="CholQR: KIN40K over the number of inducing points",
         paper=(
-            "The paper, read off the figure (10000 rows train): CholQR-VAR's SMSE falls from about 0.2 at m = 128 to "
-            "under 0.08 at 2048, below IVM at every m and below SPGP where m is large; SPGP has the better SNLP."
+            "The paper, read from the figure (10000 training rows): the SMSE of CholQR-VAR decreases from about 0.2 at "
+            "m = 128 to under 0.08 at 2048, below IVM at every m and below SPGP where m is large; SPGP has the better "
+            "SNLP."
         ),
         units=units5,
         work=work5,

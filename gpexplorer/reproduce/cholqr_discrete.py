@@ -1,8 +1,8 @@
-"""Figures 2 and 3 of Cao et al. (2013): discrete inputs, where points cannot move and have to be chosen.
+"""Figures 2 and 3 of Cao et al. (2013): discrete inputs, where points cannot move and must be chosen.
 
-Their thrombin set is not public; the nearest is ChEMBL's (2754 molecules, theirs 3852), with fourteen fingerprint
-kernels in the place of fourteen graph kernels. HumanEva's images are replaced by a generator of poses (`data.poses`).
-So the order of the methods is to be compared, and not the numbers.
+The thrombin set of the paper is not public. The most similar one is ChEMBL's (2754 molecules instead of 3852), with
+fourteen fingerprint kernels instead of fourteen graph kernels. A generator of poses (`data.poses`) replaces HumanEva's
+images. Therefore compare the order of the methods, and not the numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,12 @@ from ..runs.run import Run
 from ..views.drawing.palette import CYCLE
 from .base import Figure, Rows, Unit, panels, ticks
 
-QUICK_ROWS, QUICK_EPOCHS, SECONDS = 600, 4, 3600.0  # a quick run ends by epochs: a busy machine changes no score
-PAPER = CholQR.published  # its settings, not the defaults
+QUICK_ROWS, QUICK_EPOCHS, SECONDS = (
+    600,
+    4,
+    3600.0,
+)  # the quick version is limited by epochs, so that a busy machine changes no score
+PAPER = CholQR.published  # the settings of the paper, not the defaults
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "CholQR-z16": ("cholqr", PAPER | {"num_pivots": 16}),
     "IVM": ("ivm", {}),
@@ -49,13 +53,13 @@ COLOURS = dict(zip(VARIANTS, (*CYCLE, "black"), strict=True))
 
 @cache
 def thrombin(seed: int, full: bool) -> Split:
-    """95 % of the molecules train, as in the paper; the quick version keeps fewer of them."""
+    """Return the molecules with 95 % of them for training, as in the paper; the quick version has 80 %."""
     return data.load("mol_thrombin_ki", split={"test": 0.05 if full else 0.2, "seed": seed}).scaled()
 
 
 @cache
 def figures(seed: int, full: bool) -> Split:
-    """Poses: 4819 rows train and 4811 test."""
+    """Return the poses: 4819 training rows and 4811 test rows; fewer in the quick version."""
     return poses(seed=seed) if full else poses(train=QUICK_ROWS, test=QUICK_ROWS, seed=seed)
 
 
@@ -67,12 +71,12 @@ TASKS: dict[str, tuple[Callable[[int, bool], Split], str]] = {
 
 @cache
 def _kernel(key: str, d: int) -> kernels.Covariance:
-    """One a process, since fingerprints are worth keeping."""
+    """Return one kernel per process, since it caches the fingerprints."""
     return kernels.make(key, d)
 
 
 def opened(unit: Unit) -> Run:
-    """The run of one unit: a task, a method, m and a seed."""
+    """Return the run of one unit: a task, a method, m and a seed."""
     load, key = TASKS[unit["task"]]
     split = load(unit["seed"], unit["full"])
     if not unit["full"]:
@@ -86,7 +90,7 @@ def opened(unit: Unit) -> Run:
 
 
 def units2(full: bool) -> list[dict[str, Any]]:
-    """Every method at every m; quick: two sizes, one seed, and 512 candidates left out."""
+    """Return every method at every m. The quick version has two sizes, one seed, and not Titsias-512."""
     sizes, seeds = ((16, 32, 64, 128, 256, 512), 10) if full else ((8, 32), 1)
     names = [name for name in METHODS if full or name != "Titsias-512"]
     return [
@@ -96,7 +100,7 @@ def units2(full: bool) -> list[dict[str, Any]]:
 
 
 def work2(unit: Unit) -> Rows:
-    """Scores, seconds and objective where the run converges (quick: after a few epochs at most)."""
+    """Return scores, seconds and objective at the end of a run. The quick version has a limit of QUICK_EPOCHS."""
     run = opened(unit)
     outcome = run.finish(seconds=SECONDS)
     last, scores = run.trace[-1], run.scores()
@@ -108,13 +112,13 @@ def work2(unit: Unit) -> Rows:
 
 
 def units3(full: bool) -> list[dict[str, Any]]:
-    """Every variant at m = 32, one seed."""
+    """Return every variant at m = 32, with one seed."""
     names = [name for name in VARIANTS if full or not name.endswith(("512", "z64", "z128"))]
     return [{"task": task, "method": name, "m": 32, "seed": 0, "full": full} for task in TASKS for name in names]
 
 
 def work3(unit: Unit) -> Rows:
-    """Scores along the way: at 1, 2, 5, 10, 20, 50, ... steps and at the end."""
+    """Return the scores after 1, 2, 5, 10, 20, 50, ... steps and at the end."""
     run = opened(unit)
     run.finish(seconds=SECONDS)
     table = run.table()
@@ -127,24 +131,24 @@ def work3(unit: Unit) -> Rows:
 
 
 def plot2(frame: pd.DataFrame) -> hv.Layout:
-    """SNLP and SMSE over m, a row a task; then seconds and objective."""
+    """Draw SNLP, SMSE, seconds and objective over m, for each task."""
     mean = frame.groupby(["task", "method", "m"], as_index=False)[["SMSE", "SNLP", "seconds", "objective"]].mean()
     return _panels(mean, "m", ("SNLP", "SMSE", "seconds", "objective"), "inducing points m")
 
 
 def plot3(frame: pd.DataFrame) -> hv.Layout:
-    """Scores over training seconds."""
+    """Draw the scores over training seconds."""
     return _panels(frame, "seconds", ("SNLP", "SMSE"), "training time [s]")
 
 
 def _panels(frame: pd.DataFrame, x: str, columns: tuple[str, ...], xlabel: str) -> hv.Layout:
     parts, marks = [], {"xticks": ticks(frame["m"].tolist())} if x == "m" else {}
-    for task, held in frame.groupby("task"):
+    for task, of_task in frame.groupby("task"):
         for column in columns:
             lines = [
-                hv.Curve(found, x, column, label=name).opts(color=COLOURS[str(name)], line_width=2)
-                * hv.Scatter(found, x, column, label=name).opts(color=COLOURS[str(name)], size=6)
-                for name, found in held.groupby("method")
+                hv.Curve(points, x, column, label=name).opts(color=COLOURS[str(name)], line_width=2)
+                * hv.Scatter(points, x, column, label=name).opts(color=COLOURS[str(name)], size=6)
+                for name, points in of_task.groupby("method")
             ]
             parts.append(
                 hv.Overlay(lines).opts(

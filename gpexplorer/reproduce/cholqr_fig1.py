@@ -1,4 +1,4 @@
-"""Figure 1 of Cao et al. (2013): does the approximate score of a candidate rank it as the exact one would?"""
+"""Figure 1 of Cao et al. (2013): does the approximate score rank the candidates as the exact reduction does?"""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ PIVOTS, POINTS, SIZE = 10, 8, 320
 
 
 def snelson() -> Dataset:
-    """All 200 rows of Snelson's one-dimensional set, scaled."""
+    """Return all 200 rows of Snelson's one-dimensional data set, scaled."""
     split = data.load("snelson1d", split={"test": 0.005}).scaled()
     train, test = split.train, split.test
     return Dataset(torch.cat([train.X, test.X]), torch.cat([train.y, test.y]), train.names, train.target, train.scale)
 
 
 def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
-    """theta of an exact GP on all rows."""
+    """Learn theta [p] by an exact GP on all rows."""
     method = SubsetOfData(num_rows=len(train), optimiser="L-BFGS-B", evaluations=60, max_epochs=1)
     *_, last = method.steps(Problem(train, kernel, kernel.start(train)))
     return last.state.theta
 
 
 def units(full: bool) -> list[dict[str, int]]:
-    """Tries after which the candidates are looked at, for each start."""
+    """Return the numbers of tries after which the candidates are scored, for each random start."""
     return [{"seed": seed, "tries": tries} for seed in range(10 if full else 1) for tries in (1, 10, 30)]
 
 
 def work(unit: Unit) -> Rows:
-    """One landscape: for every candidate the fall of F / n in nat, approximate and exact, and both ranks."""
+    """Score every candidate: approximate and exact reduction of F / n in nat, and both ranks."""
     train = snelson()
     kernel = kernels.make("se", 1)
     problem = Problem(train, kernel, learned(train, kernel))
@@ -49,9 +49,9 @@ def work(unit: Unit) -> Rows:
     while state.step < unit["tries"]:
         state = next(steps).state
     steps.close()
-    found = landscape(method, problem, state)
-    known = torch.isfinite(found.approx) & torch.isfinite(found.exact)
-    approx, exact = (values[known].numpy() / len(train) for values in (found.approx, found.exact))
+    scores = landscape(method, problem, state)
+    finite = torch.isfinite(scores.approx) & torch.isfinite(scores.exact)
+    approx, exact = (values[finite].numpy() / len(train) for values in (scores.approx, scores.exact))
     return [
         {
             "seed": unit["seed"],
@@ -66,19 +66,19 @@ def work(unit: Unit) -> Rows:
 
 
 def plot(frame: pd.DataFrame) -> hv.Layout:
-    """Falls against falls and ranks against ranks, one row a moment of the run."""
+    """Draw approximate against exact reductions, and their ranks, in one row per number of tries."""
     parts = []
-    for tries, found in frame[frame["seed"] == frame["seed"].min()].groupby("tries"):
-        correlation = found["rank of approx"].corr(found["rank of exact"])
-        falls = hv.Scatter(found, "exact", "approx", label=f"after {tries} tries").opts(
-            xlabel="exact fall of F / n [nat]", ylabel="approximate fall of F / n [nat]"
+    for tries, candidates in frame[frame["seed"] == frame["seed"].min()].groupby("tries"):
+        correlation = candidates["rank of approx"].corr(candidates["rank of exact"])
+        reductions = hv.Scatter(candidates, "exact", "approx", label=f"after {tries} tries").opts(
+            xlabel="exact reduction of F / n [nat]", ylabel="approximate reduction of F / n [nat]"
         )
-        ranks = hv.Scatter(found, "rank of exact", "rank of approx", label=f"rank correlation {correlation:.3f}")
+        ranks = hv.Scatter(candidates, "rank of exact", "rank of approx", label=f"rank correlation {correlation:.3f}")
         parts += [
             (hv.Slope(1, 0).opts(color="gray", line_width=1) * part.opts(color=ROLES["mean"], size=4)).opts(
                 width=SIZE, height=SIZE, title=part.label, show_legend=False
             )
-            for part in (falls, ranks)
+            for part in (reductions, ranks)
         ]
     return hv.Layout(parts).opts(shared_axes=False).cols(2)
 
@@ -87,7 +87,7 @@ FIGURES = (
     Figure(
         name="cholqr-fig1",
         title="CholQR: exact against approximate reductions",
-        paper="The paper: with z = 10 pivots on 200 rows, falls and ranks lie close to the diagonal.",
+        paper="The paper: with z = 10 pivots on 200 rows, reductions and ranks lie close to the diagonal.",
         units=units,
         work=work,
         plot=plot,

@@ -1,4 +1,4 @@
-"""The bench of ADMM: everything named comes to a line, and factors are those of the times above them."""
+"""The bench of ADMM: everything has a line, and the scaling factors follow from the times above them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from gpexplorer.bench import admm
 
 
-def test_everything_comes_to_a_line_and_factors_follow_from_the_times(monkeypatch: pytest.MonkeyPatch):
+def test_everything_has_a_line_and_factors_follow_from_the_times(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admm, "median_seconds", lambda work, repeats: 0.01)
     monkeypatch.setattr(admm, "_per_step", lambda method, task, iterations: 1e-6 * len(task.train) ** 2)
 
@@ -21,5 +21,5 @@ def test_everything_comes_to_a_line_and_factors_follow_from_the_times(monkeypatc
     assert factor.split()[-1] == "2.00"
 
 
-def test_rivals_stand_by_where_they_have_not_the_kernel():
-    assert not list(admm._rivals(admm.problem(30, "se + lp")))
+def test_other_packages_are_left_out_where_they_have_no_such_kernel():
+    assert not list(admm._baselines(admm.problem(30, "se + lp")))

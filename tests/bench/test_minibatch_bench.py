@@ -66,7 +66,7 @@ def test_learning_is_gone_on_with_where_the_clock_stopped_it(tmp_path: Path):
     *more, ended = learning.report(small(), math.inf, choose=False, keep=tmp_path)
 
     assert told == []
-    assert "the same command goes on" in stopped
+    assert "the same command continues" in stopped
     assert [line.split()[0] for line in more] == [f"{epoch}.0" for epoch in range(1, 11)]
     assert not any("RMSE" in line for line in more)
     assert ended.split(" s ")[1] == whole.split(" s ")[1]  # NLML, test error and reason

@@ -1,1 +1,1 @@
-"""Pictures of the cross-validation methods."""
+"""Pictures of the methods that learn hyperparameters by cross-validation."""

@@ -1,4 +1,4 @@
-"""Where each fold's hyperparameters went, over a slice of the cross-validated error."""
+"""The paths of the folds' hyperparameters, over a slice of the cross-validated error."""
 
 from __future__ import annotations
 
@@ -12,41 +12,44 @@ import torch
 
 from ...methods.cross_validation.fold_steps import score_fold
 from ...methods.cross_validation.folds import split
+from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
-from .residuals import iterated
+from .residuals import iterates_folds
 
-MOST_ROWS = 3000  # beyond them a slice would hold up the page
-MARGIN = 0.6  # of a log-hyperparameter around the paths
+MAX_ROWS = 3000  # with more rows, the slice would block the page
+MARGIN = 0.6  # log-hyperparameters around the paths
 
 
 class Paths(View):
-    """Paths of the folds over two hyperparameters, all others being where the consensus is now."""
+    """Paths of the folds over two hyperparameters; all others have the values of the consensus at this record."""
 
     key: ClassVar[str] = "admm-paths"
     title: ClassVar[str] = "Paths of the folds"
-    help: ClassVar[str] = "Consensus draws the paths together; do they end in the valley of the error, or beside it?"
+    help: ClassVar[str] = "Consensus brings the paths together. Do they end where the error is lowest?"
     family: ClassVar[str] = "cross_validation"
     order: ClassVar[int] = 40
 
     first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Hyperparameter along x; 0 is the first.")
     second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), doc="Along y; -1 is the last, the noise.")
-    side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), doc="Points a side of the slice, a solve a fold each.")
+    side = param.Integer(
+        9, bounds=(2, 60), softbounds=(5, 25), doc="Points per side of the slice; each costs one solution per fold."
+    )
 
     def applies(self, run: Run) -> bool:
-        """Runs that iterate over folds, on few enough rows."""
-        return super().applies(run) and iterated(run) and len(run.problem.train) <= MOST_ROWS
+        """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
+        return super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS
 
     def data(self, run: Run, at: int) -> Layers:
-        """Paths in natural logarithms, a layer a fold; the surface as (x, y, value), the error's log10."""
+        """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error."""
         theta, p = run.problem.theta, len(run.problem.theta)
         i, j = min(self.first, p - 1), self.second % p
         infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
         copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
         mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
         layers = {"consensus": pd.DataFrame(mean, columns=["x", "y"])}
-        for k, _ in enumerate(_held(run)):
+        for k, _ in enumerate(_method(run).validation(len(run.problem.train))):
             path = np.array([c[k] for c in copies]).reshape(-1, 2)
             layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
@@ -57,25 +60,24 @@ class Paths(View):
         return layers
 
     def _surface(self, run: Run, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
-        """`side`^2 points around the paths, each judged by every fold."""
-        method: Any = run.method
+        """Evaluate the error of all folds at `side`^2 points around the paths."""
+        method = _method(run)
         low, high = around.min(0) - MARGIN, around.max(0) + MARGIN
-        folds = split(run.problem, _held(run), method.seed, method.memory)
-        settings, held = method.fold_settings(), sum(len(fold.y) - fold.trained for fold in folds)
+        folds = split(run.problem, method.validation(len(run.problem.train)), method.seed, method.memory)
+        settings, rows = method.fold_settings(), sum(len(fold.y) - fold.trained for fold in folds)
         points = []
         for x in np.linspace(low[0], high[0], self.side):
             for y in np.linspace(low[1], high[1], self.side):
                 theta = centre.clone()
                 theta[list(axes)] = torch.tensor([x, y]).to(theta)
-                loss = sum(
-                    score_fold(fold, theta, torch.zeros_like(fold.y[: fold.trained]), settings).loss for fold in folds
-                )
-                points.append((x, y, np.log10(max(loss / held, 1e-300))))
+                zeros = [torch.zeros_like(fold.y[: fold.trained]) for fold in folds]
+                loss = sum(score_fold(fold, theta, z, settings).loss for fold, z in zip(folds, zeros, strict=True))
+                points.append((x, y, np.log10(max(loss / rows, 1e-300))))
         frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
         return frame.sort_values(["y", "x"]).reset_index(drop=True)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """The surface in colour, a thin line a fold, the consensus thick."""
+        """Draw the surface in colour, a thin line per fold, and the consensus as a thick line."""
         frame = layers["surface"]
         x, y = np.unique(frame["x"]), np.unique(frame["y"])
         image = hv.Image((x, y, frame["value"].to_numpy().reshape(len(y), len(x))), ["x", "y"], "value")
@@ -88,7 +90,6 @@ class Paths(View):
         return hv.Overlay(parts).opts(responsive=True, legend_position="top", legend_cols=4, **labels(frame))
 
 
-def _held(run: Run) -> list[slice]:
-    """What each fold holds out."""
-    method: Any = run.method
-    return list(method.validation(len(run.problem.train)))
+def _method(run: Run) -> GPCV:
+    assert isinstance(run.method, GPCV)
+    return run.method

@@ -1,4 +1,4 @@
-"""Primal against dual residual, and the penalty between them."""
+"""Primal and dual residuals of GPCV-ADMM, the penalty rho, and what the pictures of this family share."""
 
 from __future__ import annotations
 
@@ -12,56 +12,68 @@ from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 
-SHOWN = {"primal": ("gap", "inducing"), "dual": ("slope", "mean"), "folds apart": ("disagreement", "complexity")}
+LINES = {  # name of the layer -> field of Info, colour role
+    "primal": ("gap", "inducing"),
+    "dual": ("slope", "mean"),
+    "disagreement": ("disagreement", "complexity"),
+}
 
 
-def iterated(run: Run) -> bool:
-    """Whether this run iterates over folds."""
+def iterates_folds(run: Run) -> bool:
+    """Return whether the run's method iterates over folds: its reports have an augmented Lagrangian."""
     return "lagrangian" in run.method.Info._fields  # type: ignore[attr-defined]
 
 
 def series(run: Run, at: int, name: str, log: bool = False) -> pd.DataFrame:
-    """A field of the info against steps, where it is a number (and positive, for its log10)."""
-    found = [(record.index, float(getattr(record.step.info, name))) for record in run.trace[: at + 1]]
-    kept = [(k, math.log10(v) if log else v) for k, v in found if math.isfinite(v) and (v > 0.0 or not log)]
-    return pd.DataFrame(kept, columns=["x", "y"], dtype=float)
+    """Return a field of the reports up to record `at`, as columns x (step) and y.
+
+    Values that are not finite are omitted. With `log`, y is log10 of the value, and only positive values are kept.
+    """
+    values = [(record.index, float(getattr(record.step.info, name))) for record in run.trace[: at + 1]]
+    points = [(k, math.log10(v) if log else v) for k, v in values if math.isfinite(v) and (v > 0.0 or not log)]
+    return pd.DataFrame(points, columns=["x", "y"], dtype=float)
 
 
 class Residuals(View):
-    """How far Cz is from y, how steep L still is, how far folds are apart, rho, and the steps taken back."""
+    """The violation of Cz = y, the gradient of L, the disagreement of the folds, and rho; rollbacks are marked."""
 
     key: ClassVar[str] = "admm-residuals"
     title: ClassVar[str] = "Primal and dual residuals"
-    help: ClassVar[str] = "Both should fall together: one far above the other asks for another rho, or for balancing."
+    help: ClassVar[str] = (
+        "Both residuals should decrease together. If one stays far above the other, change rho or use balance."
+    )
     family: ClassVar[str] = "cross_validation"
     order: ClassVar[int] = 30
 
     def applies(self, run: Run) -> bool:
-        """Runs that iterate over folds."""
-        return super().applies(run) and iterated(run)
+        """Return whether the run iterates over folds."""
+        return super().applies(run) and iterates_folds(run)
 
     def data(self, run: Run, at: int) -> Layers:
-        """log10 of each, against steps."""
-        layers = {name: series(run, at, field, log=True) for name, (field, _) in SHOWN.items()}
+        """Return log10 of each quantity against the step."""
+        layers = {name: series(run, at, field, log=True) for name, (field, _) in LINES.items()}
         layers["rho"] = series(run, at, "rho", log=True)
-        back = series(run, at, "rolled_back")
-        layers["taken back"] = layers["rho"][layers["rho"]["x"].isin(back["x"][back["y"] > 0])].reset_index(drop=True)
+        rolled_back = series(run, at, "rolled_back")
+        steps = rolled_back["x"][rolled_back["y"] > 0]
+        layers["taken back"] = layers["rho"][layers["rho"]["x"].isin(steps)].reset_index(drop=True)
         rho = 10.0 ** float(layers["rho"]["y"].iloc[-1]) if len(layers["rho"]) else math.nan
-        taken = f", {len(layers['taken back'])} steps taken back" if len(layers["taken back"]) else ""
-        title = f"rho is {rho:.3g}{taken}" if math.isfinite(rho) else "not started"
+        count = len(layers["taken back"])
+        title = f"rho is {rho:.3g}" + (f", {count} steps taken back" if count else "")
+        if not math.isfinite(rho):
+            title = "no iteration yet"
         layers["primal"].attrs |= {"xlabel": "step", "ylabel": "log10 of the residual", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """A line each, the penalty dashed, a cross on it where a step was taken back."""
+        """Draw one line per quantity; rho is dashed, and a cross on it marks each step that was taken back."""
         parts = [
             layer(hv.Curve(layers[name], "x", "y", label=name), name, color=ROLES[role], line_width=2)
-            for name, (_, role) in SHOWN.items()
+            for name, (_, role) in LINES.items()
         ]
         rho = hv.Curve(layers["rho"], "x", "y", label="rho")
         parts.append(layer(rho, "rho", color=ROLES["reference"], line_dash="dashed"))
-        back = hv.Scatter(layers["taken back"], "x", "y", label="taken back")
-        parts.append(layer(back, "taken back", color=ROLES["removed"], marker="x", size=9, line_width=2))
+        crosses = hv.Scatter(layers["taken back"], "x", "y", label="taken back")
+        parts.append(layer(crosses, "taken back", color=ROLES["removed"], marker="x", size=9, line_width=2))
         return hv.Overlay(parts).opts(
             legend_position="top", legend_cols=5, responsive=True, show_grid=True, **labels(layers["primal"])
         )

@@ -1,1 +1,1 @@
-"""Methods whose inducing points move freely by gradient."""
+"""Methods whose inducing inputs move by gradient: FITC, SGPR and k-means."""

@@ -1,8 +1,9 @@
-"""Every way of placing m inducing points, on the same rows and at the same hyperparameters: seconds against quality.
+"""Every way to choose m inducing points, on the same rows and at the same hyperparameters: seconds against quality.
 
-theta is learned once, by an exact GP on a thousand rows, and then held; F / n is the variational free energy a row,
-smaller is better. One process, one thread count; the load is printed, since a busy machine slows all entrants but not
-all alike. Subset of data and CSI answer to other objectives: their scores count, their F is that of their points.
+theta is learned once, by an exact GP on a thousand rows, and then fixed. F / n is the variational free energy per row;
+smaller is better. All entrants run in one process with the same number of threads. The load of the machine is printed,
+since a busy machine slows the entrants down, and not all to the same degree. Subset of data and CSI minimise other
+objectives: compare their scores; their F is the free energy of the points they chose.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from ..problem import Dataset, Problem
 from ..runs.run import Run
 from .limits import measure
 
+FORMER_NAMES = ("rivals",)  # the command was called so, and still answers to it
 FIXED: dict[str, Any] = {"learn": False}
 LEARN_ROWS, EVALUATIONS = 1_000, 40
 
 
 class Entrant(NamedTuple):
-    """A method, its settings beside m, and the steps it gets (0: until it ends)."""
+    """A method, its settings other than m, and the number of its steps (0: until it ends)."""
 
     method: str
     settings: dict[str, Any]
@@ -36,7 +38,7 @@ class Entrant(NamedTuple):
 
 
 def entrants(m: int) -> dict[str, Entrant]:
-    """The race, by name."""
+    """Return all entrants by name, for m inducing points."""
     paper = CholQR.published | {"swaps_per_epoch": m, "tolerance": 0.0, "max_epochs": 2}
     moving = {"evaluations": 100, "max_epochs": 1}
     tries = {"max_epochs": 1, "tolerance": 0.0}
@@ -61,21 +63,21 @@ def command(
     data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
     m: Annotated[int, typer.Option(help="Inducing points.", min=1)] = 128,
     rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 10_000,
-    only: Annotated[str, typer.Option(help="Entrants to run, joined by commas; all where empty.")] = "",
-    seconds: Annotated[float, typer.Option(help="Seconds an entrant may take.", min=0.1)] = 60.0,
+    only: Annotated[str, typer.Option(help="Entrants to run, joined by commas; all of them if empty.")] = "",
+    seconds: Annotated[float, typer.Option(help="Seconds per entrant, at most.", min=0.1)] = 60.0,
 ) -> None:
-    """Seconds, F / n and scores of every way to place m points."""
-    known = entrants(m)
-    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(known)
-    odd = [name for name in chosen if name not in known]
-    if odd:
-        raise typer.BadParameter(f"{odd[0]!r} is no entrant; choose from {', '.join(known)}.")
-    for line in report(data, {name: known[name] for name in chosen}, m, rows, seconds):
+    """Print seconds, F / n and scores of every way to choose m points."""
+    every = entrants(m)
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(every)
+    unknown = [name for name in chosen if name not in every]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]!r} is not an entrant; choose from {', '.join(every)}.")
+    for line in report(data, {name: every[name] for name in chosen}, m, rows, seconds):
         typer.echo(line)
 
 
 def report(name: str, race: dict[str, Entrant], m: int, rows: int, seconds: float) -> Iterator[str]:
-    """Lines of the report, each as soon as it is known."""
+    """Yield the lines of the report, each as soon as it is measured."""
     split = data.load(name).scaled()
     order = torch.randperm(len(split.train), generator=generator(0, "bench"))
     split = replace(split, train=split.train.rows(order[:rows]))
@@ -85,7 +87,7 @@ def report(name: str, race: dict[str, Entrant], m: int, rows: int, seconds: floa
         f"{name}: n = {len(train)}, d = {train.d}, m = {m}, {torch.get_num_threads()} threads, "
         f"load {measure(train.y, len(train), m).load:.2f}"
     )
-    heads = ("points", "steps", "seconds", "ms a step", "F / n", "SMSE", "SNLP")
+    heads = ("points", "steps", "seconds", "ms/step", "F / n", "SMSE", "SNLP")
     yield f"{'entrant':<16}" + "".join(f"{head:>10}" for head in heads)
     for entrant, (method, settings, steps) in race.items():
         size = {} if "num_rows" in settings else {"num_inducing": m}
@@ -95,7 +97,7 @@ def report(name: str, race: dict[str, Entrant], m: int, rows: int, seconds: floa
 
 
 def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
-    """theta by the marginal likelihood of an exact GP on the first rows."""
+    """Learn theta [p] by the marginal likelihood of an exact GP on the first LEARN_ROWS rows."""
     rows = train.rows(torch.arange(min(LEARN_ROWS, len(train))))
     method = registry["subset-of-data"](num_rows=len(rows), optimiser="L-BFGS-B", evaluations=EVALUATIONS, max_epochs=1)
     *_, last = method.steps(Problem(rows, kernel, kernel.start(rows)))
