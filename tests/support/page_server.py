@@ -1,6 +1,7 @@
-"""The explorer as users get it, in a process of its own; a line on stdin is answered with what is alive in it.
+"""The explorer as users get it, in a process of its own. Each line on stdin is answered with what is alive in it.
 
-`page_server.py PORT FOLDER` serves with kin40k in that folder, made up where this machine has none, and a store.
+`page_server.py PORT FOLDER` serves the page with a store in that folder, and with a random stand-in for kin40k where
+this machine does not have the data set.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from stand_in_files import believed, public_files, write_like
 
 
 def count() -> dict[str, int]:
-    """Live explorers, runs and player threads, but those of the explorer kept ready for the next visitor."""
+    """Count live explorers, runs and player threads, without those of the explorer that is built in advance."""
     gc.collect()
-    held = gc.get_objects()
+    objects = gc.get_objects()
     threads = [thread for thread in threading.enumerate() if thread.name == "gpexplorer-player"]
     kinds = {"explorers": Explorer, "runs": Run}
-    alive = {name: sum(1 for thing in held if type(thing) is kind) for name, kind in kinds.items()}
+    alive = {name: sum(1 for instance in objects if type(instance) is kind) for name, kind in kinds.items()}
     ready = prebuilt.explorer is not None
     return {name: number - ready for name, number in {**alive, "threads": len(threads)}.items()}
 
 
 def answer() -> None:
-    """One line of JSON for each line asked."""
+    """Answer each line on stdin with one line of JSON."""
     for _ in sys.stdin:
         print(json.dumps(count()), flush=True)
 

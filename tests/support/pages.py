@@ -1,4 +1,4 @@
-"""A server of the explorer and a page on it, as a test sees them."""
+"""A server of the explorer, and an open page on it, for browser tests."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from playwright.sync_api import Page
 
 HERE = Path(__file__).resolve().parent
 ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
-# what the page shows now: `all_models` keeps for 30 seconds what has left it
-PATIENCE = 45_000  # milliseconds: two busy cores draw a page in ten seconds
+# the models on the page now; `all_models` also has those that left it in the last 30 seconds
+PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 
 class Served:
-    """A server process, its address, and what is alive in it."""
+    """A server process. `count` says how many explorers, runs and threads are alive in it."""
 
     def __init__(self, port: int, log: Path) -> None:
         self.url, self.log, self.port = f"http://localhost:{port}/explorer", log, port
         env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, str(HERE / "page_server.py"), str(port), str(log.parent)]
         pipe = subprocess.PIPE
-        with log.open("w") as said:
+        with log.open("w") as log_file:
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=said, text=True, env=env, cwd=HERE.parents[1]
+                command, stdin=pipe, stdout=pipe, stderr=log_file, text=True, env=env, cwd=HERE.parents[1]
             )
         self._read()
 
     def count(self) -> dict[str, int]:
-        """Live explorers, runs and threads."""
+        """Return the numbers of live explorers, runs and player threads."""
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         line = self._read()
-        while line and not line.startswith("{"):  # Panel's warnings go the same way
+        while line and not line.startswith("{"):  # warnings of Panel are on the same stream
             line = self._read()
         return json.loads(line)
 
@@ -51,7 +51,7 @@ class Served:
 
 
 def answers(url: str) -> bool:
-    """Whether a page is served there."""
+    """Return whether a page is served at this address."""
     try:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.status == 200
@@ -60,7 +60,7 @@ def answers(url: str) -> bool:
 
 
 def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
-    """Wait until this holds; AssertionError where it does not in time."""
+    """Wait until this function returns something true; AssertionError if it does not in time."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:g} s"
@@ -68,11 +68,11 @@ def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
 
 
 class Seen:
-    """One open page: its controls, its numbers, and all it said."""
+    """One open page, with its controls, its numbers, the errors it logged, and its requests to other hosts."""
 
     def __init__(self, page: Page, url: str, query: str = "", newcomer: bool = False) -> None:
         self.page, self.complaints, self.elsewhere = page, [], []
-        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self._note(request.url))
         if not newcomer:
@@ -87,28 +87,28 @@ class Seen:
             self.elsewhere.append(url)
 
     def press(self, name: str) -> None:
-        """Click the button of this name."""
+        """Click the button with this name."""
         self.page.get_by_role("button", name=name).first.click(timeout=PATIENCE)
 
     def pause(self) -> None:
-        """Not playing any more, if it was."""
+        """Pause the run, if it plays."""
         if "Pause" in (self.page.get_by_role("button", name="Play or pause").text_content() or ""):
             self.press("Play or pause")
             self.rest()
 
     def begin(self) -> None:
-        """Paused at step 0."""
+        """Pause the run and return to step 0."""
         self.pause()
         self.press("Start again")
         until(lambda: self.fact("step") == "0")
 
     def fact(self, label: str) -> str:
-        """The status line's value under this label."""
+        """Return the value in the status line with this label."""
         cell = self.page.locator(".facts div", has_text=label).locator("b")
         return str(cell.text_content(timeout=PATIENCE))
 
     def number(self, label: str) -> float:
-        """The same as a number; nan for a dash."""
+        """Return the same value as a number; nan for a dash."""
         text = self.fact(label).split(" of ")[0].replace(",", "").replace("−", "-")
         return float("nan") if text == "—" else float(text)
 
@@ -118,7 +118,7 @@ class Seen:
         return int(self.number("step"))
 
     def rest(self) -> int:
-        """The step shown once it has stayed for a second and a half."""
+        """Wait until the step shown has not changed for 1.5 seconds, and return it."""
         before, since = self.step, time.monotonic()
         while time.monotonic() - since < 1.5:
             time.sleep(0.1)
@@ -127,12 +127,12 @@ class Seen:
         return before
 
     def inducing(self) -> list[float]:
-        """Where the inducing points are drawn, from the page's own copy of the picture."""
+        """Return the x positions of the inducing points in the browser's copy of the picture."""
         return self.page.evaluate(
             f"""() => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
                  .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)])"""
         )
 
     def alert(self) -> str:
-        """The sentence in the alert."""
+        """Return the message in the alert."""
         return str(self.page.locator(".MuiAlert-message .said").inner_text(timeout=PATIENCE))

@@ -1,4 +1,4 @@
-"""A served explorer, and pages opened on it that must not complain."""
+"""A served explorer, and pages on it whose browser console must stay free of errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]:
-    """Opens the explorer; what is open is closed after the test, and must not have complained."""
+    """A function that opens a page. Its pages are closed after the test and must not have logged an error."""
     opened: list[Seen] = []
 
     def opening(width: int = 1400, height: int = 900, query: str = "") -> Seen:
@@ -44,7 +44,7 @@ def open_page(served: Served, browser: Browser) -> Iterator[Callable[..., Seen]]
 
 @pytest.fixture(scope="module")
 def shared(served: Served, browser: Browser) -> Iterator[Seen]:
-    """One page for the tests of a module: opening it is what costs."""
+    """One page for all tests of a module, because opening a page is slow."""
     seen = Seen(browser.new_page(viewport={"width": 1400, "height": 900}), served.url)
     yield seen
     seen.page.close()
@@ -52,7 +52,7 @@ def shared(served: Served, browser: Browser) -> Iterator[Seen]:
 
 @pytest.fixture
 def seen(shared: Seen) -> Iterator[Seen]:
-    """The shared page at its start, on the data it opens with; what it said during the test was no complaint."""
+    """The shared page at step 0, on the data it opens with. It must not log an error during the test."""
     shared.complaints.clear()
     shared.begin()
     yield shared

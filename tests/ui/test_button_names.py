@@ -1,4 +1,4 @@
-"""What a screen reader calls the buttons of the page: a tooltip takes the place of a label, so it begins with it."""
+"""What a screen reader calls the buttons: it reads the tooltip in place of the label, so both begin alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from gpexplorer import ui
 from gpexplorer.ui.playback.player import Player
 from gpexplorer.ui.playback.transport import Transport
 
-REPLACED = {"Button", "FileInput", "FileDownload", "Toggle", "MenuButton", "SplitButton"}  # by their tooltip
+REPLACED = {
+    "Button",
+    "FileInput",
+    "FileDownload",
+    "Toggle",
+    "MenuButton",
+    "SplitButton",
+}  # their tooltip replaces the label
 
 
 def test_no_tooltip_hides_the_label_of_a_button():

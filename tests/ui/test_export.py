@@ -1,4 +1,4 @@
-"""The pictures as one HTML file: what was on the screen, text as text, nothing asked of any other machine."""
+"""The pictures as one HTML file: it shows what the screen showed, as text, and requests nothing from the network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROBE = "</script><img src=x onerror=alert(1)>"
 
 
 class Tags(HTMLParser):
-    """What a browser would make elements of, and what they would fetch."""
+    """The elements that a browser would create from a page, and the addresses they would fetch."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -40,11 +40,11 @@ def page() -> str:
     return sheet(Spec("cholqr", data=PROBE), ["<p>SMSE 0.25</p>"], drawn, "dark")
 
 
-def test_it_asks_nothing_of_any_other_machine(page: str):
-    held = Tags(page)
+def test_it_requests_nothing_from_the_network(page: str):
+    tags = Tags(page)
 
-    assert held.fetched == []
-    assert "link" not in held.names
+    assert tags.fetched == []
+    assert "link" not in tags.names
     assert not re.search(r"url\(\s*['\"]?https?:", page)
 
 
@@ -57,7 +57,7 @@ def test_a_note_stays_text():
     assert written("a <b>\n\nc") == "<p><i>a &lt;b&gt;</i></p><p><i>c</i></p>"
 
 
-def test_it_holds_each_picture_and_its_numbers(page: str):
+def test_it_contains_each_picture_and_its_numbers(page: str):
     assert page.count("data-root-id=") == 3
     assert page.count("<h2>") == 4
     assert "SMSE 0.25" in page

@@ -1,4 +1,4 @@
-"""Cards of the page: built when they are looked at, with a sentence where there is nothing to draw."""
+"""Cards of pictures: they are built when they are looked at, and show a sentence if there is nothing to draw."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpexplorer.ui.playback import open_run
 
 
 def follow(explorer: Explorer, key: str, drawn: bool) -> None:
-    """Let the page take frames until this picture is drawn, or says that it is empty."""
+    """Let the page take frames until this picture is drawn, or shows that it is empty."""
     end = time.monotonic() + 30
     card = explorer.pictures.pictures[key]
     while not card.layers or (card._live is not None) != drawn:
@@ -40,7 +40,7 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
-def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypatch: pytest.MonkeyPatch):
+def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_requests(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(open_run, "PATIENCE", 0.0)
     settings = {"width": 4, "layers": 1, "batch_size": 16, "minibatches": 2, "epochs": 4, "evaluate_every": 1}
     explorer = Explorer(Spec("scgd", settings, {"name": "hypercube", "n": 40, "d": 2}))
@@ -57,9 +57,9 @@ def test_a_study_goes_on_while_it_is_looked_at_and_lets_orders_between(monkeypat
         assert time.monotonic() < end
         explorer._drain(wait=0.5)
         layers = explorer.pictures.pictures["stochastic-batches"].layers
-        said = layers["minimax"].attrs["title"] if layers else ""
-        if said and "take a step" not in said and said not in titles[-1:]:
-            titles.append(said)
+        title = layers["minimax"].attrs["title"] if layers else ""
+        if title and "take a step" not in title and title not in titles[-1:]:
+            titles.append(title)
         if len(titles) == 3:
             explorer.session.player.step()
 

@@ -1,4 +1,4 @@
-"""A row under the pointer: what it says is true of that row, and stays true while the picture is updated."""
+"""The tooltip of a row: its numbers belong to that row, also after the picture was updated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpexplorer.views.drawing.live import Live
 
 
 @pytest.mark.parametrize(("method", "data"), [("cholqr", "snelson-like"), ("sgpr", "sin-product")])
-def test_a_row_says_which_it_is_and_what_is_near(method: str, data: str):
+def test_the_tooltip_shows_the_row_its_prediction_and_the_nearest_inducing_point(method: str, data: str):
     run = Spec(method, {"num_inducing": 5}, data, kernel="se").open()
     for _ in range(3):
         run.advance()
@@ -22,15 +22,15 @@ def test_a_row_says_which_it_is_and_what_is_near(method: str, data: str):
     live.update(view.data(run, 2))
 
     [source] = [s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "train"]
-    held, train = source.data, run.split.train
+    columns, train = source.data, run.split.train
     X = train.X.numpy() * train.scale.x_sd.numpy() + train.scale.x_mean.numpy()
     near = run_rows.inducing_inputs(run, run.trace[2].step.state)
     far = np.sqrt(np.square(X[:, None] - near[None]).sum(-1))
-    assert held["row"].tolist() == list(range(len(train)))
-    assert held["away"] == pytest.approx(far.min(1), rel=0.05)
+    assert columns["row"].tolist() == list(range(len(train)))
+    assert columns["away"] == pytest.approx(far.min(1), rel=0.05)
     y = train.y.numpy() * train.scale.y_sd + train.scale.y_mean
     mean = run.posterior(2)(np.asarray(X)).mean.numpy()
-    assert held["observed"] == pytest.approx(y)
-    assert held["predicted"] == pytest.approx(mean, abs=0.02)
-    assert held["residual"] == pytest.approx(y - mean, abs=0.02)
+    assert columns["observed"] == pytest.approx(y)
+    assert columns["predicted"] == pytest.approx(mean, abs=0.02)
+    assert columns["residual"] == pytest.approx(y - mean, abs=0.02)
     assert any(isinstance(tool, HoverTool) and not tool.visible for tool in live.figure.tools)

@@ -1,4 +1,4 @@
-"""Pictures as data frames, in the units of the file; and the fast path, which redraws nothing."""
+"""Pictures as data frames in the units of the file, and figures that update without being drawn again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def played(d: int = 1, steps: int = 25, **spec):
 
 
 def view(run, key: str) -> views.View:
-    return next(found for found in views.for_run(run) if found.key == key)
+    return next(view for view in views.for_run(run) if view.key == key)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -75,7 +75,7 @@ def test_steps_are_counted_in_whole_numbers() -> None:
     assert Live(shown, shown.data(run, 3)).figure.xaxis[0].ticker.min_interval == 0
 
 
-def test_the_curve_is_in_the_units_of_the_file() -> None:
+def test_the_curve_is_drawn_in_the_units_of_the_file() -> None:
     x = np.linspace(0.0, 6.0, 60)
     near = pd.DataFrame({"x": x, "height": np.sin(2 * x)})
     far = pd.DataFrame({"x": 100.0 * x + 5000.0, "height": 30.0 * np.sin(2 * x) - 700.0})
@@ -116,7 +116,7 @@ def test_convergence_against_each_axis_is_the_table() -> None:
     for against, column in [("step", "index"), ("seconds", "seconds"), ("entries", "entries")]:
         shown.against, shown.channel = against, "objective"
         series = shown.data(run, 25)["series"]
-        assert np.array_equal(series["x"], table[column][1:])  # the start has no objective
+        assert np.array_equal(series["x"], table[column][1:])  # the start record has no objective
         assert np.array_equal(series["y"], table["objective"][1:])
         assert series.attrs["ylabel"] == "objective F [nat]"
     shown.channel = "smse"
@@ -134,7 +134,7 @@ def test_terms_add_up_and_paths_are_theta() -> None:
     assert paths["noise"]["y"].iloc[-1] == pytest.approx(float(run.trace[-1].step.state.theta[-1].exp()))
 
 
-def test_the_landscape_says_how_well_it_ranks() -> None:
+def test_the_landscape_shows_the_rank_correlation() -> None:
     run = played(2, steps=3)
     layers = view(run, "landscape").data(run, 3)
     exact = layers["exact"]
@@ -142,7 +142,7 @@ def test_the_landscape_says_how_well_it_ranks() -> None:
     rank = exact["approx"].corr(exact["exact"], method="spearman")
     assert f"rank correlation {rank:.2f}" in exact.attrs["title"]
     at_pivots = layers["pivots"]
-    assert np.allclose(at_pivots["approx"], at_pivots["exact"], atol=1e-3)  # a pivot's score is exact
+    assert np.allclose(at_pivots["approx"], at_pivots["exact"], atol=1e-3)  # the score of a pivot is exact
 
 
 def test_swaps_are_the_accepted_ones() -> None:

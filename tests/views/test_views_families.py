@@ -1,4 +1,4 @@
-"""The pictures of the other families: they draw, they follow, and their numbers are those of dense algebra."""
+"""Pictures of the exact and eigenfunction families: they draw, they update, and their numbers match dense algebra."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def played(method: str, d: int, **settings: Any) -> Run:
 
 
 def view(run: Run, key: str) -> views.View:
-    return next(found for found in views.for_run(run) if found.key == key)
+    return next(view for view in views.for_run(run) if view.key == key)
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
@@ -45,7 +45,7 @@ def test_every_picture_draws_its_start_and_follows(method: str, d: int):
 
 
 def test_the_gradient_drawn_is_the_gradient():
-    run = played("gbcd", 1, conjugate=0)  # a step along the last ones moves the block's gradient off nought again
+    run = played("gbcd", 1, conjugate=0)  # conjugate steps would move the gradient of the block away from zero again
     state, train = run.trace[8].step.state, run.problem.train
     A = run.problem.kernel(state.theta, train.X, train.X) + torch.exp(2 * state.theta[-1]) * torch.eye(
         len(train), dtype=train.y.dtype
@@ -59,7 +59,7 @@ def test_the_gradient_drawn_is_the_gradient():
     assert float(10 ** layers["active"]["y"].max()) < 1e-9
 
 
-def test_the_spectrum_drawn_is_the_grids():
+def test_the_spectrum_drawn_is_the_spectrum_of_the_grid():
     run = played("grief", 2)
     layers = view(run, "grief-spectrum").data(run, 8)
     theta = run.trace[8].step.state.theta
@@ -71,7 +71,7 @@ def test_the_spectrum_drawn_is_the_grids():
     assert layers["noise"]["y"][0] == pytest.approx(float(2 * theta[-1]) / np.log(10))
 
 
-def test_an_eigenfunction_turned_off_leaves_the_mean_and_all_as_found_leave_it_alone():
+def test_turning_off_an_eigenfunction_changes_the_mean_and_unchanged_weights_do_not():
     run = played("grief", 1)
     mixer = view(run, "grief-mixer")
     begin = mixer.data(run, 8)
