@@ -1,4 +1,4 @@
-"""One tiny piece of every figure of the ADMM paper, and the pictures made of them."""
+"""One small unit of every figure of the ADMM paper is computed and drawn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpexplorer.problem import Dataset
 from gpexplorer.reproduce import admm_co2, admm_synthetic, find, names
 
 
-def test_all_four_are_there_and_say_what_the_paper_printed():
+def test_all_four_figures_exist_with_the_numbers_of_the_paper():
     assert {name for name in names() if name.startswith("admm-")} == {
         "admm-co2",
         "admm-fig2",
@@ -23,7 +23,7 @@ def test_all_four_are_there_and_say_what_the_paper_printed():
     assert len(find("admm-table1").units(True)) == 450
 
 
-def test_a_draw_has_the_covariance_that_it_says():
+def test_draws_have_the_stated_covariance():
     problem, test = admm_synthetic.drawn("SE+LP", 60, 3)
     again, _ = admm_synthetic.drawn("SE+LP", 60, 3)
 
@@ -33,7 +33,7 @@ def test_a_draw_has_the_covariance_that_it_says():
     assert float(many.var()) == pytest.approx(1.0 + admm_synthetic.NOISE**2, rel=0.15)
 
 
-def test_table_1_holds_both_methods_beside_the_paper(monkeypatch: pytest.MonkeyPatch):
+def test_table_1_has_both_methods_and_the_numbers_of_the_paper(monkeypatch: pytest.MonkeyPatch):
     paper = {name: truth._replace(paper={60: (0.1, 0.2)}) for name, truth in admm_synthetic.TRUTHS.items()}
     monkeypatch.setattr(admm_synthetic, "TRUTHS", paper)
     rows = admm_synthetic.estimate({"kernel": "SE", "n": 60, "trial": 0})
@@ -56,7 +56,7 @@ def test_scaling_factors_are_those_of_the_paper():
 
 
 def monthly() -> Split:
-    """Months from 1958 to 2020, split elsewhere than the figure splits them."""
+    """Months from 1958 to 2020, with another split than that of the figure."""
     X = torch.arange(1958.0, 2020.0, 1 / 12, dtype=torch.float64)[:, None]
     y = 315.0 + 1.5 * (X[:, 0] - 1958.0) + 3.0 * torch.sin(2 * torch.pi * X[:, 0])
     every = Dataset(X, y, ("year",), "CO2 [ppm]")
@@ -76,7 +76,7 @@ def test_co2_is_trained_to_2008_and_tested_to_2015(monkeypatch: pytest.MonkeyPat
     assert float(problem.theta[problem.kernel.names.index("lp: period")].exp() * by.x_sd) == pytest.approx(1.0)
 
 
-def test_co2_says_how_every_start_ended_and_draws_the_ones_that_were_lowered_most(monkeypatch: pytest.MonkeyPatch):
+def test_co2_lists_every_run_and_draws_those_of_lowest_objective(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
     monkeypatch.setattr(
         admm_co2, "SETTINGS", {"ml": {"evaluations": 2}, "gpcv-admm": {"max_iterations": 1, "folds": 2}}
@@ -96,7 +96,7 @@ def test_co2_says_how_every_start_ended_and_draws_the_ones_that_were_lowered_mos
     assert kept.groupby("method")["lowered"].min().to_dict() == shown.groupby("method")["lowered"].min().to_dict()
 
 
-def test_every_method_begins_at_the_same_thetas(monkeypatch: pytest.MonkeyPatch):
+def test_both_methods_begin_at_the_same_thetas(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(admm_co2.data, "load", lambda name: monthly())
     problem, _ = admm_co2.task()
 

@@ -1,4 +1,4 @@
-"""The figures of Cao et al.: one tiny piece of each is computed and drawn."""
+"""One small unit of every figure of Cao et al. is computed and drawn."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.long
 
 
 def wiggles() -> Dataset:
-    """In the place of Snelson's set, which is not in every checkout."""
+    """A substitute for Snelson's data set, which not every checkout has."""
     return data.load({"name": "snelson-like", "n": 60}).scaled().train
 
 
-def test_all_five_figures_can_be_found_and_have_pieces_in_both_versions() -> None:
+def test_all_five_figures_exist_with_units_in_both_versions() -> None:
     for k in range(1, 6):
         figure = find(f"cholqr-fig{k}")
         assert figure.name in names()
@@ -32,9 +32,9 @@ def test_all_five_figures_can_be_found_and_have_pieces_in_both_versions() -> Non
 
 def test_figure_1_ranks_candidates_by_both_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholqr_fig1, "snelson", wiggles)
-    found = pd.DataFrame(cholqr_fig1.work({"seed": 0, "tries": 8}))
-    assert found["rank of approx"].corr(found["rank of exact"]) > 0.9
-    assert len(cholqr_fig1.plot(found)) == 2
+    frame = pd.DataFrame(cholqr_fig1.work({"seed": 0, "tries": 8}))
+    assert frame["rank of approx"].corr(frame["rank of exact"]) > 0.9
+    assert len(cholqr_fig1.plot(frame)) == 2
 
 
 @pytest.mark.parametrize("method", ["CholQR-z16", "Titsias-16", "CSI"])
@@ -54,19 +54,19 @@ def test_figures_2_and_3_score_a_method_on_poses(method: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("method", "start"), [("CholQR-MLE", "left"), ("SPGP", "even")])
-def test_figure_4_starts_where_it_is_told(method: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_4_starts_at_the_requested_points(method: str, start: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholqr_continuous, "snelson", wiggles)
     monkeypatch.setitem(cholqr_continuous.POINTS, 200, 6)
-    found = pd.DataFrame(cholqr_continuous.work4({"method": method, "rows": 200, "start": start, "steps": 25}))
-    sizes = found.groupby("kind").size().to_dict()
+    frame = pd.DataFrame(cholqr_continuous.work4({"method": method, "rows": 200, "start": start, "steps": 25}))
+    sizes = frame.groupby("kind").size().to_dict()
     assert sizes == {"band": 120, "begin": 6, "end": 6, "row": len(wiggles())}
-    begin, rows = found[found["kind"] == "begin"]["x"], found[found["kind"] == "row"]["x"]
+    begin, rows = frame[frame["kind"] == "begin"]["x"], frame[frame["kind"] == "row"]["x"]
     assert begin.max() < rows.median() if start == "left" else begin.max() == pytest.approx(rows.max())
-    assert found["nll"].nunique() == 1
-    assert len(cholqr_continuous.plot4(found)) == 1
+    assert frame["nll"].nunique() == 1
+    assert len(cholqr_continuous.plot4(frame)) == 1
 
 
-def test_figure_5_takes_the_linear_trend_out(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figure_5_removes_the_linear_trend(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholqr_continuous, "QUICK_ROWS", 120)
     cholqr_continuous.kin40k.cache_clear()
     train = cholqr_continuous.kin40k(False).train

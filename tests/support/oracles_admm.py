@@ -14,9 +14,9 @@ def problem(shift: float = 0.0, n: int = 60, kernel: str = "se-ard") -> Problem:
     rng = torch.Generator().manual_seed(5)
     X = 3.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
     y = torch.sin(2 * X[:, 0]) * X[:, 1] + 0.2 * torch.randn(n, generator=rng, dtype=torch.float64)
-    made = kernels.make(kernel, 2)
+    covariance_function = kernels.make(kernel, 2)
     train = Dataset(X + shift, y)
-    return Problem(train, made, made.start(train))
+    return Problem(train, covariance_function, covariance_function.start(train))
 
 
 def covariance(task: Problem, theta: Tensor, train: Dataset) -> Tensor:
@@ -41,7 +41,7 @@ def one_at_a_time(task: Problem, theta: Tensor) -> tuple[Tensor, Tensor]:
     return torch.cat([r for r, _ in parts]), torch.cat([v for _, v in parts])
 
 
-def slope(value, theta: Tensor, step: float = 1e-5) -> Tensor:
-    """Central differences [p]."""
+def central_differences(value, theta: Tensor, step: float = 1e-5) -> Tensor:
+    """Return the gradient [p] by central differences."""
     moves = step * torch.eye(len(theta), dtype=theta.dtype)
     return torch.tensor([(value(theta + m) - value(theta - m)) / (2 * step) for m in moves], dtype=theta.dtype)

@@ -1,4 +1,4 @@
-"""The pictures of ADMM: they draw, they follow, and their numbers are those of the run and of dense algebra."""
+"""The pictures of ADMM show the numbers of the run and of dense algebra, and they update."""
 
 from __future__ import annotations
 
@@ -27,31 +27,31 @@ def played(method: str, d: int = 2) -> Run:
 
 
 def view(run: Run, key: str) -> Any:
-    return next(found for found in views.for_run(run) if found.key == key)
+    return next(shown for shown in views.for_run(run) if shown.key == key)
 
 
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("method", ["gpcv-admm", "gpcv-admm-holdout"])
-def test_every_picture_draws_its_start_and_follows(method: str, d: int):
+def test_every_picture_draws_the_first_record_and_updates(method: str, d: int):
     run = played(method, d)
-    found = [one for one in views.for_run(run) if one.family == "cross_validation"]
+    shown = [picture for picture in views.for_run(run) if picture.family == "cross_validation"]
 
-    assert {one.key for one in found} == {"admm-curves", "admm-residuals", "admm-paths"}
-    for one in found:
-        live = Live(one, one.data(run, 0))
-        live.update(one.data(run, 5))
+    assert {picture.key for picture in shown} == {"admm-curves", "admm-residuals", "admm-paths"}
+    for picture in shown:
+        live = Live(picture, picture.data(run, 0))
+        live.update(picture.data(run, 5))
         assert live.figure.xaxis[0].axis_label
         assert live.figure.yaxis[0].axis_label
 
 
-def test_rivals_without_folds_have_none_of_them():
+def test_methods_without_folds_have_none_of_these_pictures():
     run = gpx.Spec("ml", {"evaluations": 3}, data={"name": "hypercube", "n": 40, "d": 2}).open()
     run.finish(steps=3)
 
-    assert not [one for one in views.for_run(run) if one.family == "cross_validation"]
+    assert not [picture for picture in views.for_run(run) if picture.family == "cross_validation"]
 
 
-def test_every_curve_is_what_the_run_reported():
+def test_every_curve_equals_the_reports_of_the_run():
     run = played("gpcv-admm")
     curves = view(run, "admm-curves")
     infos = [record.step.info for record in run.trace]
@@ -67,7 +67,7 @@ def test_every_curve_is_what_the_run_reported():
         assert np.allclose(drawn[-len(values) :], values), name
 
 
-def test_the_surface_is_the_error_that_cholesky_gives_and_paths_end_where_the_folds_are():
+def test_surface_is_the_error_by_cholesky_and_paths_end_at_the_folds():
     run = played("gpcv-admm")
     paths = view(run, "admm-paths")
     paths.side = 3
@@ -88,7 +88,7 @@ def test_the_surface_is_the_error_that_cholesky_gives_and_paths_end_where_the_fo
         assert np.allclose(layers[f"fold {k + 1}"].iloc[-1], local.theta[[1, -1]])
 
 
-def test_steps_taken_back_are_crosses_on_the_penalty_that_they_raise():
+def test_rolled_back_steps_are_crosses_on_rho():
     rows = {"name": "hypercube", "n": 40, "d": 1, "noise": 0.2, "seed": 3}
     run = gpx.Spec("gpcv-admm-holdout", {"largest_gap": 1e-9, "max_iterations": 3, "rank": 10}, data=rows).open()
     run.finish()

@@ -1,4 +1,4 @@
-"""Cross-validation by ADMM against dense algebra: slopes, the z step, what holds at the end, and what it never does."""
+"""Cross-validation by ADMM against dense algebra: gradients, the z step, and the final state."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from gpexplorer.methods.cross_validation.folds import Fold, FoldKernel, equal_pa
 from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.problem import Problem
-from oracles_admm import covariance, held_out, problem
-from oracles_admm import slope as differences
+from oracles_admm import central_differences, covariance, held_out, problem
 
 SHIFTS = [0.0, 1000.0]
 KERNELS = ["se-ard", "se", "lp", "se + lp", "rq-ard * periodic", "matern32"]
@@ -45,7 +44,7 @@ def lagrangian(
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_value_and_slope_are_those_of_the_definition(kernel: str, shift: float):
+def test_lagrangian_and_its_gradient_match_the_definition(kernel: str, shift: float):
     task = problem(shift, kernel=kernel)
     fold = fold_of(task)
     (z, dual), rho = vectors(fold), 0.7
@@ -54,28 +53,28 @@ def test_value_and_slope_are_those_of_the_definition(kernel: str, shift: float):
     g = theta_gradient(fold.kernel_matrix(task.theta), z, dual + rho * at.c, at.r)
 
     assert at.total == pytest.approx(lagrangian(task, fold, task.theta, z, dual, rho), rel=1e-10)
-    expected = differences(lambda theta: lagrangian(task, fold, theta, z, dual, rho), task.theta)
+    expected = central_differences(lambda theta: lagrangian(task, fold, theta, z, dual, rho), task.theta)
     torch.testing.assert_close(g, expected, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("rank", [0, 25])
-def test_the_z_step_is_the_minimiser(rank: int, shift: float):
+def test_z_step_is_the_minimiser(rank: int, shift: float):
     task = problem(shift)
     fold, theta, rho = fold_of(task), task.theta, 0.7
     z, dual = vectors(fold)
     C = covariance(task, theta, type(task.train)(fold.X[:40], fold.y[:40]))
     K = task.kernel(theta, fold.X[40:], fold.X[:40])
 
-    found = FoldSystems(fold, fold.kernel_matrix(theta), rank).z_step(dual, rho, z, Limits(4000, 1e-13))
+    solution = FoldSystems(fold, fold.kernel_matrix(theta), rank).z_step(dual, rho, z, Limits(4000, 1e-13))
 
     want = 2 * K.T @ fold.y[40:] + C @ (rho * fold.y[:40] - dual)
     exact = torch.linalg.solve(2 * K.T @ K + rho * C @ C, want)
-    torch.testing.assert_close(C @ found.x, C @ exact, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(C @ solution.x, C @ exact, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("budget", [0.0, 40 * 8 * 17.0, 1e9])
-def test_rows_beyond_the_budget_are_computed_again_and_nothing_else_changes(budget: float):
+def test_products_do_not_depend_on_the_memory_budget(budget: float):
     task = problem(1000.0)
     fold = fold_of(task)
     M, full = (
@@ -91,7 +90,7 @@ def test_rows_beyond_the_budget_are_computed_again_and_nothing_else_changes(budg
     torch.testing.assert_close(M.columns(rows), full[:40, rows])
 
 
-def test_with_the_adjoint_as_multiplier_the_first_slope_is_that_of_the_loss():
+def test_with_adjoint_multipliers_the_first_gradient_is_that_of_the_loss():
     task = problem(1000.0)
     method = registry["gpcv-admm-holdout"](calibrate=False, **QUICK)
     prepared = list(islice(method.steps(task), 2))[-1].state
@@ -99,7 +98,7 @@ def test_with_the_adjoint_as_multiplier_the_first_slope_is_that_of_the_loss():
     T, V = torch.arange(fold.trained), torch.arange(fold.trained, 60)
     same = Problem(type(task.train)(fold.X, fold.y), task.kernel, task.theta)
 
-    loss = differences(lambda theta: float(held_out(same, theta, T, V)[0].square().sum()), task.theta)
+    loss = central_differences(lambda theta: float(held_out(same, theta, T, V)[0].square().sum()), task.theta)
     u = scale_direction(task)
     assert u is not None
     assert float(loss @ u) == pytest.approx(0.0, abs=1e-5)
@@ -108,7 +107,7 @@ def test_with_the_adjoint_as_multiplier_the_first_slope_is_that_of_the_loss():
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("key", SCHEMES)
-def test_at_the_end_the_constraint_holds_and_the_error_is_the_one_recomputed_by_cholesky(key: str, shift: float):
+def test_final_constraint_holds_and_the_error_equals_the_one_by_cholesky(key: str, shift: float):
     task = problem(shift)
     method = registry[key](**{**QUICK, "calibrate": False, "tolerance": 3e-3})
     steps = list(method.steps(task))
@@ -126,7 +125,7 @@ def test_at_the_end_the_constraint_holds_and_the_error_is_the_one_recomputed_by_
     assert last.state.best == min(step.info.objective for step in steps[1:])
 
 
-def test_folds_agree_under_consensus_and_do_not_without_it():
+def test_folds_agree_with_consensus_and_not_without():
     task = problem()
     tied, loose = (list(registry[key](**QUICK).steps(task))[-1] for key in SCHEMES[1:])
 
@@ -135,9 +134,9 @@ def test_folds_agree_under_consensus_and_do_not_without_it():
 
 
 @pytest.mark.parametrize(("n", "count"), [(60, 4), (61, 7), (5, 9)])
-def test_every_row_is_held_out_once_in_parts_of_nearly_one_size(n: int, count: int):
-    held = equal_parts(n, count)
-    sizes = [part.stop - part.start for part in held]
+def test_every_row_is_in_one_validation_set_and_their_sizes_are_nearly_equal(n: int, count: int):
+    parts = equal_parts(n, count)
+    sizes = [part.stop - part.start for part in parts]
 
-    assert sorted(row for part in held for row in range(part.start, part.stop)) == list(range(n))
+    assert sorted(row for part in parts for row in range(part.start, part.stop)) == list(range(n))
     assert max(sizes) - min(sizes) <= 1

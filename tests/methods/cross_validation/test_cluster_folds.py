@@ -1,4 +1,4 @@
-"""Folds on a Dask worker that is a process of its own: what is sent, what comes back, and the same numbers."""
+"""Folds on a Dask worker in another process: they give the same numbers as in this process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def client() -> Iterator[Any]:
 
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-        connected(cluster.scheduler_address) as found,
+        connected(cluster.scheduler_address) as dask_client,
     ):
-        yield found
+        yield dask_client
 
 
 @pytest.mark.parametrize("key", list(SCHEMES))
-def test_folds_on_a_worker_give_the_numbers_of_this_process(key: str, client: Any):
+def test_folds_on_a_worker_give_the_same_numbers_as_in_this_process(key: str, client: Any):
     task = problem(1000.0)
     here = registry[key](**SETTINGS, **SCHEMES[key])
     there = here.with_mapper(mapped(client))
@@ -48,7 +48,7 @@ def test_folds_on_a_worker_give_the_numbers_of_this_process(key: str, client: An
             torch.testing.assert_close(b, a, rtol=1e-7, atol=1e-8)
 
 
-def test_a_run_from_the_command_line_sends_its_folds_to_a_scheduler(
+def test_command_line_run_sends_its_folds_to_a_scheduler(
     client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     spec = Spec("gpcv-admm", {"folds": 2, "max_iterations": 2}, data={"name": "snelson-like", "n": 40})

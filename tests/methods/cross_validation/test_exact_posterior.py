@@ -17,7 +17,7 @@ from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
 from gpexplorer.problem import Problem
 from gpexplorer.runs.counting import Counted, Counter
-from oracles_admm import covariance, one_at_a_time, problem, slope
+from oracles_admm import central_differences, covariance, one_at_a_time, problem
 
 SHIFTS = [0.0, 1000.0]
 KERNELS = ["se-ard", "rq", "se * periodic", "se + lp", "se + matern32-ard", "linear"]
@@ -25,7 +25,7 @@ KERNELS = ["se-ard", "rq", "se * periodic", "se + lp", "se + matern32-ard", "lin
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("criterion", [SQUARED, PROBABILITY])
-def test_the_closed_form_is_leaving_out_one_row_at_a_time(criterion: str, shift: float):
+def test_closed_form_equals_leaving_out_one_row_at_a_time(criterion: str, shift: float):
     task = problem(shift, n=30)
     residual, var = one_at_a_time(task, task.theta)
 
@@ -34,13 +34,15 @@ def test_the_closed_form_is_leaving_out_one_row_at_a_time(criterion: str, shift:
     log_density = 0.5 * (residual.square() / var + var.log())
     assert value == pytest.approx(float((residual.square() if criterion == SQUARED else log_density).sum()), rel=1e-9)
     assert scale == pytest.approx(0.5 * math.log(float((residual.square() / var).mean())), abs=1e-9)
-    expected = slope(lambda at: leave_one_out(task.kernel, at, task.train, criterion)[0], task.theta)
+    expected = central_differences(
+        lambda theta: leave_one_out(task.kernel, theta, task.train, criterion)[0], task.theta
+    )
     torch.testing.assert_close(gradient, expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_along_one_direction_the_whole_covariance_is_multiplied(kernel: str, shift: float):
+def test_scale_direction_multiplies_the_whole_covariance(kernel: str, shift: float):
     task = problem(shift, kernel=kernel)
     u = scale_direction(task)
 
@@ -50,7 +52,7 @@ def test_along_one_direction_the_whole_covariance_is_multiplied(kernel: str, shi
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_squared_errors_leave_a_scale_that_is_put_right_afterwards(shift: float):
+def test_scale_is_determined_from_the_residuals_after_learning(shift: float):
     task = problem(shift)
     *_, last = registry["loo"]().steps(task)
     *_, loose = registry["loo"](calibrate=False).steps(task)
@@ -63,7 +65,7 @@ def test_squared_errors_leave_a_scale_that_is_put_right_afterwards(shift: float)
 
 @pytest.mark.parametrize("key", ["ml", "loo"])
 @pytest.mark.parametrize("optimiser", ["L-BFGS-B", "CG", GRADIENT_DESCENT])
-def test_every_optimiser_falls_and_says_the_value_there(key: str, optimiser: str):
+def test_every_optimiser_decreases_the_objective_and_reports_its_value(key: str, optimiser: str):
     task = problem(1000.0, n=40)
     free = {"calibrate": False} if key == "loo" else {}
     steps = list(registry[key](optimiser=optimiser, evaluations=200, **free).steps(task))
@@ -78,7 +80,7 @@ def test_every_optimiser_falls_and_says_the_value_there(key: str, optimiser: str
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_conjugate_gradients_predict_what_the_factor_predicts(shift: float):
+def test_conjugate_gradients_predict_the_same_as_the_cholesky_factor(shift: float):
     task = problem(shift)
     X = task.train.X[:9] + 0.03
 
@@ -88,7 +90,7 @@ def test_conjugate_gradients_predict_what_the_factor_predicts(shift: float):
     torch.testing.assert_close(products.var, dense.var, rtol=1e-4, atol=1e-6)
 
 
-def test_taken_up_again_it_asks_for_no_evaluation_twice():
+def test_resumed_run_repeats_no_evaluation():
     task = problem()
     method = registry["ml"](evaluations=8)
     steps = list(method.steps(task))
@@ -101,7 +103,7 @@ def test_taken_up_again_it_asks_for_no_evaluation_twice():
     assert counter.entries == 2 * 60 * 60 * (len(steps[-1].state.answers) - len(steps[5].state.answers))
 
 
-def test_restarts_keep_the_lowest_and_a_start_without_a_factor_is_passed_over():
+def test_restarts_keep_the_lowest_objective_and_skip_a_start_without_a_factor():
     task = problem()
     lost = torch.tensor([400.0, 0.0, 0.0, -1.0], dtype=torch.float64)  # a variance that no float64 holds
     bad = Problem(task.train, task.kernel, lost)
@@ -121,17 +123,17 @@ def test_restarts_keep_the_lowest_and_a_start_without_a_factor_is_passed_over():
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kernel", ["se", "se-ard", "matern32-ard"])
-def test_gpytorch_finds_the_same_likelihood_and_slope(kernel: str, shift: float):
+def test_gpytorch_has_the_same_likelihood_and_gradient(kernel: str, shift: float):
     task = problem(shift, n=30, kernel=kernel)
 
     value, gradient = evidence(task.kernel, task.theta, task.train)
-    theirs, slopes = gpytorch_evidence(task.kernel, task.theta, task.train)
+    theirs, their_gradient = gpytorch_evidence(task.kernel, task.theta, task.train)
 
     assert theirs == pytest.approx(value, rel=1e-9)
-    torch.testing.assert_close(slopes, gradient, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(their_gradient, gradient, rtol=1e-7, atol=1e-8)
 
 
-def test_gpytorch_walks_where_we_walk_and_says_what_it_has_not():
+def test_gpytorch_reaches_the_same_theta_and_refuses_unknown_kernels():
     task = problem(n=40, kernel="se-ard")
     ends = [
         list(registry["ml"](engine=engine, evaluations=12).steps(task))[-1] for engine in ("closed form", "gpytorch")

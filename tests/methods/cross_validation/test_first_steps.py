@@ -1,4 +1,4 @@
-"""The first steps of a fold: as long as the held-out rows allow, in every hyperparameter, however little noise."""
+"""The first steps of a fold have a suitable length in every hyperparameter, also where the noise is small."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oracles_admm import problem
 
 
 def waves(shift: float) -> Problem:
-    """Eight periods with little noise: an error is cheap in all but the period, where it is dear."""
+    """Eight periods with little noise: the loss depends much more strongly on the period than on the rest."""
     rng = torch.Generator().manual_seed(0)
     X = torch.linspace(0, 8, 160, dtype=torch.float64)[:, None]
     noise = 0.02 * torch.randn(160, generator=rng, dtype=torch.float64)
@@ -32,7 +32,7 @@ def waves(shift: float) -> Problem:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
-def test_targets_of_little_noise_do_not_hold_the_folds_in_place(shift: float):
+def test_folds_move_also_where_the_noise_is_small(shift: float):
     steps = registry["gpcv-admm"](folds=2, rank=20).steps(waves(shift))
 
     begin, *_, last = islice(steps, 1, 6)
@@ -40,7 +40,7 @@ def test_targets_of_little_noise_do_not_hold_the_folds_in_place(shift: float):
     assert last.state.best < 0.6 * begin.info.objective
 
 
-def test_the_first_hessian_is_that_of_the_residuals_squared(monkeypatch: pytest.MonkeyPatch):
+def test_first_hessian_is_the_gauss_newton_diagonal(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fold_steps, "PROBES", 150)
     task, n_T, p = problem(1000.0, n=24), 14, 4
     fold = Fold(task.kernel, task.train.X, task.train.y, n_T, Workspace(1e9))
@@ -59,7 +59,7 @@ def test_the_first_hessian_is_that_of_the_residuals_squared(monkeypatch: pytest.
     torch.testing.assert_close(B.diagonal(), 2.0 * J.square().sum(0), rtol=0.4, atol=1e-6)
 
 
-def test_an_input_that_never_changes_stops_nothing():
+def test_a_constant_input_does_not_stop_the_iterations():
     task = problem(n=30)
     X = torch.cat([task.train.X, torch.ones(30, 1, dtype=torch.float64)], 1)
     kernel = kernels.make("se-ard", 3)

@@ -1,4 +1,4 @@
-"""What ADMM never does: form a product of two large matrices, hold more than it may, end on nothing, or crash."""
+"""ADMM forms no product of two large matrices, respects its memory budget, and always ends with a sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FACTORS = ("cholesky", "lu", "inv", "solve", "qr", "svd", "eigh", "lstsq", "pinv
 
 
 class Operations(TorchDispatchMode):
-    """The largest matrix product in multiplications, the largest factorisation in rows, the largest array made."""
+    """Records the largest matrix product, the largest factorisation (in rows), and the largest array."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,9 @@ def test_no_iteration_factors_or_multiplies_n_by_n_matrices(key: str, theta_meth
     assert 0 < seen.factor <= rank
 
 
-def test_beyond_the_budget_no_array_of_n_by_n_is_made_and_the_numbers_are_the_same(monkeypatch: pytest.MonkeyPatch):
+def test_with_a_small_memory_budget_no_n_by_n_array_is_made_and_the_numbers_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+):
     task, n = problem(n=160), 160
     for module in ("methods.cross_validation.folds", "kernels.stationary", "kernels.exponential"):
         monkeypatch.setattr(f"gpexplorer.{module}.row_blocks", small_blocks)
@@ -72,19 +74,19 @@ def test_beyond_the_budget_no_array_of_n_by_n_is_made_and_the_numbers_are_the_sa
 
 
 def small_blocks(n: int, row_bytes: int, block_bytes: int = 0) -> Iterator[slice]:
-    """Blocks of 20 rows whatever they weigh."""
+    """Yield blocks of 20 rows, whatever their size in bytes."""
     yield from (slice(begin, min(begin + 20, n)) for begin in range(0, n, 20))
 
 
 @pytest.mark.parametrize("key", SCHEMES)
-def test_folds_are_pure_work_that_can_be_sent_away(key: str):
-    def elsewhere(function: Any, *pieces: Any) -> list[Any]:
+def test_folds_give_the_same_numbers_after_pickling(key: str):
+    def pickling_mapper(function: Any, *pieces: Any) -> list[Any]:
         sent = [pickle.dumps((function, args)) for args in zip(*pieces, strict=True)]
         return [function(*args) for function, args in map(pickle.loads, sent)]
 
     method, task = registry[key](max_iterations=3), problem()
     here = list(method.steps(task))
-    there = list(method.with_mapper(elsewhere).steps(task))
+    there = list(method.with_mapper(pickling_mapper).steps(task))
 
     assert [step.info.objective for step in here[1:]] == [step.info.objective for step in there[1:]]
     assert torch.equal(here[-1].state.theta, there[-1].state.theta)
@@ -106,7 +108,7 @@ def random_case(k: int) -> tuple[Any, Problem]:
     return method, Problem(task.train, task.kernel, theta)
 
 
-def test_a_hundred_random_starts_neither_crash_nor_leave_the_numbers():
+def test_a_hundred_random_initial_values_give_finite_numbers_and_a_sentence():
     ends: Tally[str] = Tally()
     for k in range(100):
         method, task = random_case(k)
@@ -129,7 +131,7 @@ def last(method: Any, task: Problem) -> tuple[list[Any], Any]:
             return seen, end.value
 
 
-def test_a_run_that_diverges_says_so_and_keeps_its_best_theta():
+def test_a_diverging_run_reports_it_and_keeps_its_best_theta():
     task = problem(1000.0)
     wild = {"rho": 1e-6, "rho_span": 1.0, "max_rollbacks": 3, "largest_gap": 1e-3, "dual_start": "ones"}
     states, outcome = last(registry["gpcv-admm-holdout"](**wild), task)
@@ -141,7 +143,7 @@ def test_a_run_that_diverges_says_so_and_keeps_its_best_theta():
     assert states[-1].best < 10.0
 
 
-def test_a_start_beyond_the_numbers_is_answered_in_a_sentence():
+def test_an_initial_theta_that_overflows_gives_a_clear_message():
     task = problem()
     lost = Problem(task.train, task.kernel, torch.tensor([400.0, 0.0, 0.0, -1.0], dtype=torch.float64))
     states, outcome = last(registry["gpcv-admm"](), lost)
@@ -171,7 +173,7 @@ def test_every_safeguard_has_its_effect():
 
 
 @pytest.mark.parametrize("shift", [0.0, 3.0])
-def test_a_solve_ends_where_rounding_does_whatever_is_asked(shift: float):
+def test_conjugate_gradients_stop_at_rounding_for_any_tolerance(shift: float):
     k = torch.arange(12.0, dtype=torch.float64)
     A, products = 1.0 / (k[:, None] + k + 1.0 + shift), []
 

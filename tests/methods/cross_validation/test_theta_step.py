@@ -1,4 +1,4 @@
-"""The algebra of a theta step: what ties the folds, the curvature learned, the penalty, and the scale at the end."""
+"""The algebra of a theta step: consensus penalty, BFGS Hessian, rho, and the scale at the end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from gpexplorer.methods.cross_validation.theta_step import (
     bfgs,
     newton_direction,
 )
-from oracles_admm import covariance, problem
-from oracles_admm import slope as differences
+from oracles_admm import central_differences, covariance, problem
 
 SHIFTS = [0.0, 1000.0]
 
@@ -48,7 +47,7 @@ def curved(p: int = 5) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("follow", [True, False])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_slope_with_its_pull_is_that_of_the_value_with_z_following_or_not(follow: bool, shift: float):
+def test_gradient_with_consensus_penalty_matches_central_differences(follow: bool, shift: float):
     task = problem(shift)
     [fold] = split(task, [slice(0, 20)], 3, 1e9)
     rng, theta = torch.Generator().manual_seed(1), task.theta
@@ -59,13 +58,13 @@ def test_the_slope_with_its_pull_is_that_of_the_value_with_z_following_or_not(fo
 
     trial = subproblem.trial(theta, follow)
     assert trial is not None
-    found = subproblem.total_gradient(theta, subproblem.lagrangian_gradient(trial))
+    result = subproblem.total_gradient(theta, subproblem.lagrangian_gradient(trial))
 
-    wanted = differences(lambda at: subproblem.trial(at, follow).value, theta)  # type: ignore[union-attr]
-    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+    wanted = central_differences(lambda theta: subproblem.trial(theta, follow).value, theta)  # type: ignore[union-attr]
+    torch.testing.assert_close(result, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_no_slope_points_along_the_scale_and_no_value_lies_beyond_the_span():
+def test_gradient_has_no_part_along_the_scale_and_the_penalty_is_infinite_beyond_the_span():
     _, g = curved()
     u = torch.ones(5, dtype=torch.float64) / 5**0.5
     penalty = ConsensusPenalty(g, 1.0, u, torch.zeros_like(g), 8.0)
@@ -74,27 +73,27 @@ def test_no_slope_points_along_the_scale_and_no_value_lies_beyond_the_span():
     assert penalty.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
 
 
-def test_the_hessian_learned_maps_the_step_to_the_change_of_slope():
+def test_bfgs_hessian_maps_the_step_to_the_change_of_gradient():
     B, s = curved()
     y = 0.5 * B @ s + 0.1 * s
 
-    found = bfgs(B, s, y)
+    result = bfgs(B, s, y)
 
-    torch.testing.assert_close(found @ s, y)
-    torch.testing.assert_close(found, found.T)
+    torch.testing.assert_close(result @ s, y)
+    torch.testing.assert_close(result, result.T)
 
 
-def test_a_slope_that_falls_along_the_step_leaves_the_hessian_positive():
-    """Powell's damping: a fifth of the curvature that was believed is kept."""
+def test_negative_curvature_along_the_step_leaves_the_hessian_positive_definite():
+    """Powell's damping keeps a fifth of the previous curvature."""
     B, s = curved()
 
-    found = bfgs(B, s, -2.0 * s)
+    result = bfgs(B, s, -2.0 * s)
 
-    assert float(torch.linalg.eigvalsh(found)[0]) > 0.0
-    assert float(s @ found @ s) == pytest.approx(0.2 * float(s @ B @ s))
+    assert float(torch.linalg.eigvalsh(result)[0]) > 0.0
+    assert float(s @ result @ s) == pytest.approx(0.2 * float(s @ B @ s))
 
 
-def test_a_step_is_newtons_with_the_tie_and_no_longer_than_a_factor_of_e():
+def test_step_is_the_newton_step_with_the_consensus_penalty_and_has_a_largest_length():
     B, s = curved()
     kappa, g = 0.7, 1e-2 * s
 
@@ -104,7 +103,7 @@ def test_a_step_is_newtons_with_the_tie_and_no_longer_than_a_factor_of_e():
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
-def test_the_consensus_leaves_multipliers_that_cancel(alpha: float):
+def test_multipliers_sum_to_zero_after_the_consensus(alpha: float):
     method, task = registry["gpcv-admm"](folds=3, rank=10, relaxation=alpha), problem()
     state = next(islice(method.steps(task), 2, None)).state
     setup = consensus.make_setup(method, task)
@@ -120,7 +119,7 @@ def test_the_consensus_leaves_multipliers_that_cancel(alpha: float):
     assert float(sum(one.nu for one in after).abs().max()) < 1e-9 * kappa  # type: ignore[union-attr]
 
 
-def test_the_penalty_follows_the_residual_that_lags_and_stays_in_its_span():
+def test_rho_balances_the_residuals_and_stays_within_its_span():
     settings = registry["gpcv-admm"](balance=3.0, rho=2.0, rho_span=4.0).fold_settings()
 
     assert fold_steps.balanced_rho(2.0, 0.2, 0.1, settings) == 4.0
@@ -132,8 +131,8 @@ def test_the_penalty_follows_the_residual_that_lags_and_stays_in_its_span():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_scale_put_into_theta_is_that_of_highest_evidence(shift: float):
-    """y'C^-1 y = n there, all folds together: nothing is gained by multiplying every sd once more."""
+def test_calibrated_scale_has_the_highest_evidence(shift: float):
+    """There y'C^-1 y = n, summed over the folds, so that multiplying every sd again raises no evidence."""
     method, task = registry["gpcv-admm"](folds=3, rank=10, cg_tolerance=1e-10), problem(shift)
     state = next(islice(method.steps(task), 1, None)).state
 
@@ -146,7 +145,7 @@ def test_the_scale_put_into_theta_is_that_of_highest_evidence(shift: float):
     assert energy == pytest.approx(rows, rel=1e-6)
 
 
-def test_an_iteration_that_finds_nothing_better_keeps_the_theta_there_is():
+def test_iteration_without_a_lower_error_keeps_the_best_theta():
     method, task = registry["gpcv-admm-holdout"](rank=10), problem()
     state = next(islice(method.steps(task), 1, None)).state
     setup = consensus.make_setup(method, task)
@@ -161,7 +160,7 @@ def test_an_iteration_that_finds_nothing_better_keeps_the_theta_there_is():
     assert not torch.equal(better.theta, state.theta)
 
 
-def test_it_has_converged_only_where_theta_rests_and_the_constraint_holds():
+def test_converged_needs_a_theta_at_rest_and_a_small_constraint_residual():
     method, task = registry["gpcv-admm-holdout"](rank=10), problem()
     state = next(islice(method.steps(task), 1, None)).state._replace(still=method.patience, gap=0.5 * method.tolerance)
 
@@ -170,18 +169,18 @@ def test_it_has_converged_only_where_theta_rests_and_the_constraint_holds():
     assert consensus.outcome_of(method, state._replace(still=method.patience - 1)) is None
 
 
-def test_steepest_descent_takes_no_step_that_falls_too_little():
-    """Eq 3 on a narrow valley whose first step leads far up the other side."""
+def test_gradient_descent_refuses_steps_with_too_small_a_decrease():
+    """Eq 3 on a narrow valley, where the first step increases the objective."""
     scale, seen = np.array([1.0, 400.0]), list[np.ndarray]()
 
     def valley(x: np.ndarray) -> Evaluated:
         seen.append(x)
         return Evaluated(float(0.5 * scale @ x**2), scale * x, None)
 
-    found = list(gradient_descent(valley, np.array([1.0, 0.1]), "", 60))
+    result = list(gradient_descent(valley, np.array([1.0, 0.1]), "", 60))
 
-    values = [best.value for best in found]
+    values = [best.value for best in result]
     assert values == sorted(values, reverse=True)
     assert values[-1] < 0.2 * values[0]
     assert any(valley(x).value > values[0] for x in seen[:60])  # tried, and refused
-    assert all(best.value == pytest.approx(0.5 * scale @ best.point**2) for best in found)
+    assert all(best.value == pytest.approx(0.5 * scale @ best.point**2) for best in result)

@@ -30,7 +30,7 @@ def free_points(task: Problem, m: int = 6) -> torch.Tensor:
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 @pytest.mark.parametrize("key", ["se-ard", "se", "matern32-ard", "rq", "periodic", "se*linear+matern52"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_value_and_gradient_are_those_of_the_dense_formula(likelihood: str, key: str, shift: float) -> None:
+def test_value_and_gradient_match_the_dense_formula(likelihood: str, key: str, shift: float) -> None:
     task = problem(shift if key in ("se-ard", "se", "matern32-ard", "rq") else shift / 1e3)
     kernel = kernels.make(key, 2)
     theta = kernel.start(task.train) - 0.3
@@ -47,7 +47,7 @@ def test_value_and_gradient_are_those_of_the_dense_formula(likelihood: str, key:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_with_uniform_noise_the_factors_are_those_of_the_family(shift: float) -> None:
+def test_with_uniform_noise_the_factors_equal_those_of_the_family(shift: float) -> None:
     task = problem(shift)
     Z, Xs = free_points(task), task.train.X[:9] + 0.05
     ours, theirs = (
@@ -63,20 +63,20 @@ def test_with_uniform_noise_the_factors_are_those_of_the_family(shift: float) ->
 def test_fitc_predicts_as_the_dense_formula(shift: float) -> None:
     task = problem(shift)
     Z, Xs = free_points(task), task.train.X[:9] + 0.05
-    found = nystrom_posterior(task.kernel, task.theta, Z, sparse_model(task.kernel, task.theta, task.train, Z, "fitc"))(
-        Xs
-    )
+    result = nystrom_posterior(
+        task.kernel, task.theta, Z, sparse_model(task.kernel, task.theta, task.train, Z, "fitc")
+    )(Xs)
     mean, var = fitc_prediction(task, Z, Xs)
-    assert torch.allclose(found.mean, mean, atol=1e-8)
-    assert torch.allclose(found.var, var, atol=1e-8)
+    assert torch.allclose(result.mean, mean, atol=1e-8)
+    assert torch.allclose(result.var, var, atol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
-def test_with_points_on_every_row_all_three_are_the_exact_gp(likelihood: str) -> None:
+def test_with_points_on_every_row_all_three_objectives_are_the_exact_one(likelihood: str) -> None:
     task = problem(n=25)
     exact = float(exact_nlml(task.kernel, task.theta, task.train.X, task.train.y))
-    found = sparse_model(task.kernel, task.theta, task.train, task.train.X, likelihood)
-    assert total_objective(found.terms, likelihood) == pytest.approx(exact, rel=1e-7)
+    result = sparse_model(task.kernel, task.theta, task.train, task.train.X, likelihood)
+    assert total_objective(result.terms, likelihood) == pytest.approx(exact, rel=1e-7)
 
 
 @pytest.mark.parametrize("key", ["se-ard", "se", "matern32-ard"])
@@ -92,7 +92,7 @@ def test_gpytorch_computes_the_same_bound_and_gradient(key: str, shift: float) -
     assert torch.allclose(our_gradient.Z, their_gradient.Z, rtol=1e-3, atol=1e-3)
 
 
-def test_gpytorch_says_what_jitter_it_needed() -> None:
+def test_gpytorch_reports_its_jitter() -> None:
     task = problem()
     kernel, Z = kernels.make("se", 2), free_points(task).repeat(2, 1)  # every point twice: K_mm is singular
     theta = kernel.start(task.train)
@@ -104,7 +104,7 @@ def test_gpytorch_says_what_jitter_it_needed() -> None:
     assert torch.isfinite(gradient.Z).all()
 
 
-def test_both_engines_go_the_same_way() -> None:
+def test_both_engines_reach_the_same_objective() -> None:
     settings = {"num_inducing": 6, "max_epochs": 1, "evaluations": 8}
     ours = trajectory("sgpr", problem(), **settings)[-1]
     theirs = trajectory("sgpr", problem(), engine="gpytorch", **settings)[-1]
@@ -120,7 +120,9 @@ def test_gpytorch_is_refused_where_it_has_no_such_kernel() -> None:
 
 @pytest.mark.parametrize(("key", "settings"), [("sgpr", {}), ("fitc", {}), ("fitc", {"likelihood": "pp"})])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_run_falls_and_can_be_resumed_anywhere(key: str, settings: dict[str, str], shift: float) -> None:
+def test_a_run_decreases_the_objective_and_can_be_resumed_at_any_step(
+    key: str, settings: dict[str, str], shift: float
+) -> None:
     task = problem(shift)
     method = methods[key](num_inducing=5, evaluations=7, max_epochs=3, **settings)
     steps = list(method.steps(task))
@@ -137,7 +139,7 @@ def test_a_run_falls_and_can_be_resumed_anywhere(key: str, settings: dict[str, s
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_points_that_move_beat_the_centres_they_start_from(shift: float) -> None:
+def test_moving_points_reach_a_lower_objective_than_fixed_centres(shift: float) -> None:
     task = problem(shift, n=150)
     fixed = trajectory("kmeans", task, num_inducing=5, learn=False)[-1].info.objective
     moved = trajectory("sgpr", task, num_inducing=5, learn=False, max_epochs=2)[-1]
@@ -145,7 +147,7 @@ def test_points_that_move_beat_the_centres_they_start_from(shift: float) -> None
     assert torch.equal(moved.state.theta, task.theta)
 
 
-def test_moving_points_need_numbers() -> None:
+def test_moving_points_need_columns_of_numbers() -> None:
     kernel = kernels.make("spectrum", 1)
     train = Dataset(["abcd", "bcda", "aabb"], torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64))
     for key in ("sgpr", "fitc"):
