@@ -1,7 +1,8 @@
-"""Rows from a file on disk: what loading them and a likelihood of p eigenfunctions hold in memory, and for how long.
+"""Rows that are read from a file on disk: memory and time of loading them, and of one likelihood.
 
-The floor of memory is the Gram matrix with its factor, 16 p^2 bytes, and a block; that of time n p^2 flops at the GEMM
-rate. Pages of the file count in the peak as long as the system leaves them in memory, so it is an upper bound.
+The limit of memory is the Gram matrix with its factor, 16 p^2 bytes, and a block of Phi. The limit of time is n p^2
+flops at the rate of a matrix product. Pages of the file that the operating system keeps in memory count in the peak,
+so that the peak is an upper bound.
 """
 
 from __future__ import annotations
@@ -22,52 +23,56 @@ from .. import data, kernels
 from ..data.files.npy import ENV
 from ..features.basis_choices import Leading
 from ..features.grid_eigenfunctions import Grid
-from ..methods.eigenfunctions.evidence import gradient, gram
+from ..methods.eigenfunctions.evidence import evidence_gradient, regress
 from ..problem import Dataset
 from ..runs.studies.measured_run import high_water
 from .limits import measure
 
-STRIP, WARM = 2**16, 2000
+STRIP = 2**16  # rows that are written at a time
+WARM_UP = 2000  # rows of a first run, which loads libraries
 
 
 def command(
     rows: Annotated[int, typer.Option(help="Rows of the file.", min=100)] = 1_000_000,
-    d: Annotated[int, typer.Option(help="Inputs.", min=1)] = 8,
-    p: Annotated[int, typer.Option(help="Eigenfunctions.", min=1)] = 1000,
-    slopes: Annotated[bool, typer.Option(help="The likelihood's gradient too, at twice its flops.")] = False,
+    d: Annotated[int, typer.Option(help="Number of inputs.", min=1)] = 8,
+    p: Annotated[int, typer.Option(help="Number of eigenfunctions.", min=1)] = 1000,
+    slopes: Annotated[bool, typer.Option(help="Also the gradient of the likelihood, at twice the flops.")] = False,
 ) -> None:
-    """Parquet to memory-mapped rows to GP-GRIEF's likelihood: seconds and peak memory of each."""
+    """Measure seconds and peak memory from a Parquet file to memory-mapped rows and GP-GRIEF's likelihood."""
     for line in report(rows, d, p, slopes):
         typer.echo(line)
 
 
 def report(n: int, d: int, p: int, slopes: bool = False) -> Iterator[str]:
-    """Lines of the report, each as soon as it is known."""
+    """Yield the lines of the report, each as soon as it is measured; the arguments are those of `command`."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ[ENV] = folder
-        _once(_written(Path(folder), WARM, d), min(p, 50))  # what libraries load on first use is not the rows'
-        path = _written(Path(folder), n, d)
+        _likelihood(
+            _write(Path(folder), WARM_UP, d), min(p, 50)
+        )  # memory of libraries must not count as memory of rows
+        path = _write(Path(folder), n, d)
         peak, begin = high_water(), time.perf_counter()
-        train = _loaded(path)
+        train = _load(path)
         seconds = time.perf_counter() - begin
-        held = train.X.nbytes + train.y.nbytes
+        mapped_bytes = train.X.nbytes + train.y.nbytes
         size = path.stat().st_size
-        yield f"{size / 1e6:.0f} MB of Parquet, {len(train)} rows to train on: {held / 1e6:.0f} MB mapped"
-        yield f"loading {seconds:.1f} s, {peak() / 1e6:.0f} MB at most beyond the interpreter"
+        yield f"{size / 1e6:.0f} MB of Parquet, {len(train)} rows to train on: {mapped_bytes / 1e6:.0f} MB mapped"
+        yield f"loading {seconds:.1f} s, {peak() / 1e6:.0f} MB at most beside the interpreter"
         limits = measure(train.y, 1000, 500)
-        peak, begin, worked = high_water(), time.perf_counter(), time.process_time()
-        value = _once(path, p, slopes)
-        seconds, worked = time.perf_counter() - begin, time.process_time() - worked
-        floor = (3.0 if slopes else 1.0) * len(train) * p * p / limits.gemm
+        peak, begin, processor = high_water(), time.perf_counter(), time.process_time()
+        value = _likelihood(path, p, slopes)
+        elapsed, processor = time.perf_counter() - begin, time.process_time() - processor
+        limit = (3.0 if slopes else 1.0) * len(train) * p * p / limits.gemm
         yield (
-            f"NLML {'and slopes' if slopes else 'alone'} at p = {p}: {seconds:.1f} s, {worked:.1f} s of processor, "
-            f"{floor / seconds:.0%} of the floor at {limits.gemm / 1e9:.0f} GF/s, load {limits.load:.2f}"
+            f"NLML {'and gradient' if slopes else 'alone'} at p = {p}: {elapsed:.1f} s, "
+            f"{processor:.1f} s of processor, {limit / elapsed:.0%} of the limit at {limits.gemm / 1e9:.0f} GF/s, "
+            f"load {limits.load:.2f}"
         )
-        yield f"at most {peak() / 1e6:.0f} MB beyond the interpreter, the file's pages included; NLML {value:.6g}"
+        yield f"at most {peak() / 1e6:.0f} MB beside the interpreter, with the pages of the file; NLML {value:.6g}"
 
 
-def _written(folder: Path, n: int, d: int) -> Path:
-    """A file of waves with noise, written a strip at a time."""
+def _write(folder: Path, n: int, d: int) -> Path:
+    """Write a file of waves with noise, strip by strip."""
     path, rng = folder / f"{n}.parquet", np.random.default_rng(0)
     schema = pa.schema([(name, pa.float64()) for name in (*(f"x{i}" for i in range(d)), "y")])
     with pq.ParquetWriter(path, schema) as file:
@@ -78,18 +83,18 @@ def _written(folder: Path, n: int, d: int) -> Path:
     return path
 
 
-def _loaded(path: Path) -> Dataset:
+def _load(path: Path) -> Dataset:
     return data.load(path, split={"test": 0.01}, memory="mapped").train
 
 
-def _once(path: Path, p: int, slopes: bool = False) -> float:
-    """One likelihood, with its slopes where asked."""
-    train = _loaded(path)
+def _likelihood(path: Path, p: int, slopes: bool = False) -> float:
+    """One likelihood, with its gradient if wanted."""
+    train = _load(path)
     kernel = kernels.make("se-ard", train.d)
     theta = kernel.start(train)
     grid = Grid(kernel, train.X, 10)
-    choice = Leading(grid, grid.spectrum(theta, p).made_of)
-    now = gram(choice, theta, train)
+    choice = Leading(grid, grid.spectrum(theta, p).axis_indices)
+    regression = regress(choice, theta, train)
     if slopes:
-        gradient(choice, theta, train, now)
-    return now.value
+        evidence_gradient(choice, theta, train, regression)
+    return regression.value

@@ -1,10 +1,11 @@
-"""Finite sets of p basis functions that follow theta: what one marginal likelihood and one posterior serve.
+"""Finite sets of p basis functions as functions of theta, which one likelihood and one posterior can use.
 
-    Leading       the p largest eigenfunctions of a grid, by Nystrom's formula             Evans and Nair (2018), eq 3
-    Interpolated  the same of a kernel that is interpolated from the grid: E K_UU E'       section 4.2, by theorem 2
-    Fourier       random waves of the Gaussian kernel, one lengthscale an input            Rahimi and Recht (2007)
+    Leading       the p largest eigenfunctions of a grid, by Nyström's formula              Evans and Nair (2018), eq 3
+    Interpolated  the same for a kernel interpolated from the grid, E K_UU E'               section 4.2, by theorem 2
+    Fourier       random Fourier features of the Gaussian kernel, one lengthscale per input Rahimi and Recht (2007)
 
-A choice made at one theta gives, at any theta, a function X [n, d] -> Phi' [p, n] that autograd can go through.
+Which functions are used is decided once; at any theta they are then a function X [n, d] -> Phi' [p, n] through which
+autograd can differentiate.
 """
 
 from __future__ import annotations
@@ -21,22 +22,29 @@ from .grid_eigenfunctions import Eigenfunctions, Grid
 from .random_fourier import RandomFourier
 
 Basis = Callable[[Tensor], Tensor]  # X [n, d] -> Phi' [p, n]
-NEIGHBOURS = 4  # grid points a value is interpolated from: a cubic
+NEIGHBOURS = 4  # grid points from which a value is interpolated: a cubic polynomial
 
 
 class Choice(Protocol):
-    """Which basis functions: their number, and what they are at a theta."""
+    """A choice of p basis functions."""
 
     def __len__(self) -> int:
-        """Their number p."""
+        """Return the number p of functions."""
 
     def __call__(self, theta: Tensor) -> Basis:
-        """Phi' of any rows, at this theta."""
+        """Return the functions at this theta."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leading:
-    """Eigenfunctions `index` [p, d] of a grid."""
+    """Eigenfunctions of a grid by Nyström's formula.
+
+    Parameters
+    ----------
+    grid : Grid
+    index : tensor [p, d]
+        The index of the 1-D eigenvalue on each axis, as in `Spectrum.axis_indices`.
+    """
 
     grid: Grid
     index: Int[Tensor, "p d"]
@@ -49,42 +57,62 @@ class Leading:
 
 
 class Interpolated(Leading):
-    """The eigenfunctions that interpolation from the grid gives: no kernel entry but the grid's own."""
+    """The eigenfunctions of the kernel that is interpolated from the grid (section 4.2).
+
+    The kernel is evaluated at grid points only, never at a row.
+    """
 
     def __call__(self, theta: Tensor) -> Basis:
         return _Interpolated(self.grid, theta, self.index)
 
 
 class _Interpolated(Eigenfunctions):
-    """psi_j(x) = prod_i (e_i(x_i)' Q_i Lambda_i^(1/2))[j_i], e_i the weights of interpolation."""
+    """psi_j(x) = prod_i (e_i(x_i)' Q_i Lambda_i^(1/2))[j_i], where e_i(x_i) are interpolation weights."""
 
-    def table(self, values: Tensor, vectors: Tensor) -> Tensor:
+    def axis_table(self, values: Tensor, vectors: Tensor) -> Tensor:
         return vectors * values.sqrt()
 
-    def left(self, q: int, x: Tensor) -> Tensor:
+    def axis_columns(self, q: int, x: Tensor) -> Tensor:
         return interpolation(self.axes[q], x)
 
 
 def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:
-    """Weights of grid values: the cubic through the four nearest points of an equispaced axis; 0 beyond it."""
+    """Return the weights of the grid values in cubic interpolation.
+
+    Parameters
+    ----------
+    U : tensor [mbar]
+        An equispaced axis.
+    x : tensor [n]
+        Where to interpolate.
+
+    Returns
+    -------
+    tensor [mbar, n]
+        Column i holds the Lagrange weights of the four grid points nearest to x_i; it is 0 where x_i lies outside
+        the axis.
+    """
     k = min(NEIGHBOURS, len(U))
-    t = (x - U[0]) / (U[1] - U[0])
-    first = (t.floor() - (k // 2 - 1)).clamp(0, len(U) - k)
-    near = t - first
-    within = ((t >= 0) & (t <= len(U) - 1)).to(x)
-    out = x.new_zeros(len(U), len(x))
+    t = (x - U[0]) / (U[1] - U[0])  # [n] position in units of the spacing
+    first = (t.floor() - (k // 2 - 1)).clamp(0, len(U) - k)  # [n] the first of the k neighbours
+    offset = t - first
+    inside = ((t >= 0) & (t <= len(U) - 1)).to(x)
+    weights = x.new_zeros(len(U), len(x))  # [mbar, n]
     for j in range(k):
-        weight = within.clone()
+        weight = inside.clone()
         for i in range(k):
             if i != j:
-                weight = weight * (near - i) / (j - i)
-        out.scatter_(0, (first.long() + j)[None], weight[None])
-    return out
+                weight = weight * (offset - i) / (j - i)
+        weights.scatter_(0, (first.long() + j)[None], weight[None])
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
 class Fourier:
-    """Waves of frequencies drawn once; theta = (log sd, log lengthscales, one or d, log noise sd)."""
+    """Random Fourier features whose frequencies are drawn once.
+
+    theta = (log standard deviation, log lengthscales (1 or d of them), log noise standard deviation).
+    """
 
     waves: RandomFourier
 
@@ -92,5 +120,5 @@ class Fourier:
         return self.waves.width
 
     def __call__(self, theta: Tensor) -> Basis:
-        logs = torch.stack([torch.zeros_like(theta[0]), theta[0]])
+        logs = torch.stack([torch.zeros_like(theta[0]), theta[0]])  # [2] lengthscale 1, and the standard deviation
         return lambda X: self.waves(logs, X * (-theta[1:-1]).exp()).T

@@ -1,13 +1,16 @@
-"""Nystrom eigenfunctions of a product kernel on a full grid that is never formed.
+"""Nyström eigenfunctions of a product kernel on a full grid that is never formed.
 
-The grid U_1 x ... x U_d has mbar^d points; its kernel matrix is a Kronecker product, so that its eigenvalues are
-products of 1-D ones and its eigenvectors Kronecker products of 1-D ones. With K_i = Q_i Lambda_i Q_i' on grid axis i,
+The grid U = U_1 x ... x U_d has mbar^d points. If the kernel is a product over inputs, its matrix on the grid is a
+Kronecker product of d matrices K_i [mbar, mbar]. Its eigenvalues are then products of one eigenvalue per axis, and its
+eigenvectors are Kronecker products of one eigenvector per axis. With K_i = Q_i Lambda_i Q_i':
 
-    phi_j(x) = prod_i T_i(x_i)[j_i],   T_i(x) = k_i(x, U_i) Q_i Lambda_i^(-1/2)         Evans and Nair (2018), theorem 2
-    K ~ Phi Phi',  Phi [n, p] of the p largest eigenvalues                              eq 4
+    phi_j(x) = prod_i T_i(x_i)[j_i],   T_i(x) = k_i(x, U_i) Q_i Lambda_i^(-1/2)     eq 15 (theorem 2), scaled as in eq 3
+    K ~ Phi Phi',   Phi [n, p] of the p largest eigenvalues                         eq 4
 
-The largest products are found in logarithms, axis by axis, keeping p at a time (algorithm 1): exact, since a product
-can only be among the p largest if its first factors are, and finite where mbar^d is 10^200.
+Equation, theorem and algorithm numbers refer to Evans and Nair (2018), "Scalable Gaussian processes with
+grid-structured eigenfunctions", ICML.
+
+Symbols: n rows, d inputs, mbar points per axis, p eigenfunctions, j_i the index on axis i of eigenfunction j.
 """
 
 from __future__ import annotations
@@ -23,175 +26,282 @@ from ..errors import KernelError, SettingError
 from ..linalg.blocks import row_blocks
 from ..problem import Kernel
 
-MARGIN = 0.1  # of an input's range, beyond it on each side
-SORTED = 100_000  # rows that quantiles are taken of, at most about twice
-LEAST = 1e-10  # of the largest 1-D eigenvalue: below it eigenvectors, and their slopes in theta, are rounding
-TILE_BYTES = 2**20  # of products made at once: they are still near when they are multiplied
+MARGIN = 0.1  # an axis is longer than the range of its input by this fraction of the range on each side
+QUANTILE_ROWS = 100_000  # quantiles are computed from about this many rows (fewer than twice as many)
+SMALLEST_RATIO = (
+    1e-10  # 1-D eigenvalues below this fraction of the largest are rounding error, and so are their vectors
+)
+TILE_BYTES = 2**20  # size of the pieces in which the last product is computed, so that each piece stays in the cache
 
 
 class Spectrum(NamedTuple):
-    """The largest eigenvalues of a Kronecker product, largest first."""
+    """The largest eigenvalues of a Kronecker product in descending order."""
 
-    log: Tensor  # [p] their logarithms
-    made_of: Tensor  # [p, d] which 1-D eigenvalue on each axis
+    log_values: Tensor  # [p] logarithms of the eigenvalues
+    axis_indices: Tensor  # [p, d] the index of the 1-D eigenvalue on each axis
 
 
-def largest_products(logs: list[Float[Tensor, " k"]], p: int) -> Spectrum:
-    """The p largest of all products of one eigenvalue an axis, given their logarithms. O(d p mbar log p).
+def largest_products(axis_logs: list[Float[Tensor, " k"]], p: int) -> Spectrum:
+    """Find the p largest products of one eigenvalue per axis (algorithm 1).
 
-    Fewer where there are fewer; ties in the order of their indices, so that equal spectra give equal answers.
+    Parameters
+    ----------
+    axis_logs : list of tensors [mbar_i]
+        Logarithms of the eigenvalues of each axis, in descending order.
+    p : int
+        How many products to return. There are fewer if the grid has fewer points.
+
+    Returns
+    -------
+    Spectrum
+        The products in descending order. Equal products are ordered by their indices, so that equal input gives
+        equal output.
+
+    Notes
+    -----
+    The cost is O(d p mbar log p). The search is exact: a product can be among the p largest only if the product of its
+    first factors is among the p largest of the first axes. Logarithms stay finite when the grid has 10^200 points.
     """
-    log, index = logs[0].new_zeros(1), torch.zeros(1, 0, dtype=torch.int64, device=logs[0].device)
-    for axis in logs:
-        sums = (log[:, None] + axis[None]).flatten()
-        order = torch.sort(sums, descending=True, stable=True).indices[:p]
-        rows, which = order // len(axis), order % len(axis)
-        log, index = sums[order], torch.cat([index[rows], which[:, None]], 1)
-    return Spectrum(log, index)
+    logs = axis_logs[0].new_zeros(1)  # [1] the empty product
+    indices = torch.zeros(1, 0, dtype=torch.int64, device=axis_logs[0].device)
+    for axis in axis_logs:
+        sums = (logs[:, None] + axis[None]).flatten()  # algorithm 1: log lambda (x) 1 + 1 (x) log lambda_i
+        order = torch.sort(sums, descending=True, stable=True).indices[:p]  # algorithm 1: sort_p
+        previous, on_axis = order // len(axis), order % len(axis)  # algorithm 1: floor(ord / mbar), ord mod mbar
+        logs, indices = sums[order], torch.cat([indices[previous], on_axis[:, None]], 1)
+    return Spectrum(logs, indices)
 
 
-def axes(
+def grid_axes(
     X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced", margin: float = MARGIN
 ) -> list[Float[Tensor, " mbar"]]:
-    """One axis an input, `margin` of its range beyond it on each side; constant inputs get a range of one.
+    """Place the grid points of each axis.
 
-    "quantile" puts the points between the ends where the rows are, as Nystrom's formula would have it; where rows
-    repeat a value so do its points, whose eigenvalues are 0 and dropped. O(n d), at most 100,000 rows sorted.
+    Parameters
+    ----------
+    X : tensor [n, d]
+        Training inputs. A constant input gets an axis of length 1.
+    points : int or sequence of d ints
+        Points per axis.
+    spacing : {"equispaced", "quantile"}
+        "quantile" places the points between the two ends at quantiles of the rows, as footnote 1 of the paper asks
+        for. If rows repeat a value, grid points coincide; their eigenvalues are 0 and are dropped later.
+    margin : float, default 0.1
+        The axis extends beyond the data on each side by this fraction of the range.
+
+    Returns
+    -------
+    list of tensors [mbar_i]
+        Grid points in ascending order.
+
+    Raises
+    ------
+    SettingError
+        If the number of sizes is not the number of inputs.
     """
     n, d = X.shape
     sizes = [points] * d if isinstance(points, int) else list(points)
     if len(sizes) != d:
-        raise SettingError(f"The grid is given {len(sizes)} sizes for {d} inputs; give one number, or one an input.")
+        raise SettingError(f"The grid has {len(sizes)} sizes for {d} inputs. Give one size, or one size per input.")
     low, high = X.min(0).values, X.max(0).values
     room = torch.where(high > low, margin * (high - low), torch.full_like(low, 0.5))
     ends = list(zip((low - room).tolist(), (high + room).tolist(), strict=True))
-    found = [torch.linspace(a, b, size, dtype=torch.float64).to(X) for (a, b), size in zip(ends, sizes, strict=True)]
+    axes = [torch.linspace(a, b, size, dtype=torch.float64).to(X) for (a, b), size in zip(ends, sizes, strict=True)]
     if spacing == "quantile":
-        some = X[:: max(n // SORTED, 1)]
-        for q, U in enumerate(found):
-            U[1:-1] = torch.quantile(some[:, q], torch.linspace(0, 1, len(U), dtype=torch.float64).to(X)[1:-1])
-    return found
+        sample = X[:: max(n // QUANTILE_ROWS, 1)]
+        for q, U in enumerate(axes):
+            U[1:-1] = torch.quantile(sample[:, q], torch.linspace(0, 1, len(U), dtype=torch.float64).to(X)[1:-1])
+    return axes
 
 
 class Grid:
-    """The axes of one data set, and the eigenfunctions on them of any theta."""
+    """The axes of a grid over one data set, and the eigenfunctions on it for any theta.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel that is a product over inputs.
+    X : tensor [n, d]
+        Training inputs, which determine the range of each axis.
+    points : int or sequence of d ints
+        Points per axis.
+    spacing : {"equispaced", "quantile"}
+        See `grid_axes`.
+    """
 
     def __init__(
         self, kernel: Kernel, X: Float[Tensor, "n d"], points: int | Sequence[int], spacing: str = "equispaced"
     ) -> None:
-        self.kernel, self.spacing, self.axes = kernel, spacing, axes(X, points, spacing)
+        self.kernel, self.spacing, self.axes = kernel, spacing, grid_axes(X, points, spacing)
 
-    def factors(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
-        """1-D covariances whose product is the kernel. Raises KernelError where it does not factor over inputs."""
-        found = self.kernel.by_input(theta) if hasattr(self.kernel, "by_input") else None
-        if found is None:
+    def axis_kernels(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+        """Return the 1-D covariance functions k_i whose product is the kernel.
+
+        Raises
+        ------
+        KernelError
+            If the kernel is not a product over its inputs.
+        """
+        kernels = self.kernel.by_input(theta) if hasattr(self.kernel, "by_input") else None
+        if kernels is None:
             raise KernelError(
-                f"Kernel {self.kernel.key!r} is no product over its inputs, which a grid needs; choose se or se-ard, "
-                "or a product of kernels that are."
+                f"Kernel {self.kernel.key!r} is not a product over its inputs, and a grid needs one; choose se or "
+                "se-ard, or a product of kernels that are."
             )
-        return found
+        return kernels
 
-    def eigen(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """(eigenvalues, largest first; eigenvectors) an axis; values lost in rounding are dropped. O(d mbar^3)."""
+    def axis_eigen(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Eigenvalues [k] in descending order and eigenvectors [mbar, k] of each axis. O(d mbar^3).
+
+        Eigenvalues at the level of rounding error are dropped: they may be negative, and dividing by their root
+        would amplify the error of their vectors.
+        """
         pairs = []
-        for k, U in zip(self.factors(theta), self.axes, strict=True):
-            values, vectors = torch.linalg.eigh(k(U, U))
+        for k, U in zip(self.axis_kernels(theta), self.axes, strict=True):
+            values, vectors = torch.linalg.eigh(k(U, U))  # [mbar], [mbar, mbar]
             values, vectors = values.flip(0), vectors.flip(1)
-            least = max(LEAST, 10.0 * len(U) * torch.finfo(values.dtype).eps)
-            kept = values.detach() > least * values.detach()[0]
+            smallest = max(SMALLEST_RATIO, 10.0 * len(U) * torch.finfo(values.dtype).eps)
+            kept = values.detach() > smallest * values.detach()[0]
             pairs.append((values[kept], vectors[:, kept]))
         return pairs
 
     def spectrum(self, theta: Tensor, p: int) -> Spectrum:
-        """The p largest eigenvalues of the whole grid's kernel matrix."""
-        return largest_products([values.detach().log() for values, _ in self.eigen(theta)], p)
+        """Return the p largest eigenvalues of the kernel matrix on the whole grid."""
+        return largest_products([values.detach().log() for values, _ in self.axis_eigen(theta)], p)
 
     def features(self, theta: Tensor, X: Float[Tensor, "n d"], index: Int[Tensor, "p d"]) -> Float[Tensor, "n p"]:
-        """Phi [n, p], differentiable in theta."""
+        """Return Phi [n, p] of the eigenfunctions `index`; it is differentiable in theta."""
         return Eigenfunctions(self, theta, index)(X).T
 
     def outside(self, X: Float[Tensor, "t d"]) -> Tensor:
-        """Which rows [t] lie beyond the grid on some axis: there the eigenfunctions say nothing."""
+        """Return a mask [t] of the rows outside the grid on some axis, where the eigenfunctions decay to 0."""
         low = torch.stack([U[0] for U in self.axes])
         high = torch.stack([U[-1] for U in self.axes])
         return ((X < low) | (X > high)).any(1)
 
 
 class Branch(NamedTuple):
-    """Products over some axes: which of the left half's and of the right half's make each of them."""
+    """A node of the tree over axes: each of its u products is a product of one from each child."""
 
     left: Branch | int  # an axis is a leaf
-    right: Branch | int | None  # None where there is one axis only
-    of_left: Tensor  # [u]
-    of_right: Tensor  # [u]
+    right: Branch | int | None  # None if there is only one axis
+    left_index: Tensor  # [u] which product of the left child
+    right_index: Tensor  # [u] which product of the right child
 
 
 class Eigenfunctions:
-    """The eigenfunctions `index` [p, d] of one theta: 1-D decompositions once, then n p a call and little more.
+    """The eigenfunctions `index` at one theta, as a function of rows.
 
-    Products over few axes are shared by many eigenfunctions: they are formed once, in a balanced tree over the axes,
-    so that a call costs about 3 n p multiplications and copies instead of n p d. A row of T_i is no longer than the
-    i-th factor's standard deviation: plain products cannot overflow, and agree with sums of logarithms to rounding.
-    The last product, by far the largest, is made a few functions at a time, which are still near when they are read.
+    Parameters
+    ----------
+    grid : Grid
+    theta : tensor [P]
+        Hyperparameters. The features are differentiable in theta.
+    index : tensor [p, d]
+        The index of the 1-D eigenvalue on each axis, as in `Spectrum.axis_indices`.
+
+    Notes
+    -----
+    The 1-D eigendecompositions are computed once. A call costs about 3 n p multiplications and copies instead of
+    the n p d of eq 15, because a product over few axes is shared by many eigenfunctions: a balanced tree over the axes
+    computes each of them once. The entries of T_i are at most the standard deviation of the i-th factor, so the
+    products cannot overflow; they agree with the paper's sums of logarithms to rounding.
     """
 
     def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"]) -> None:
-        self.axes, self.factors = grid.axes, grid.factors(theta)
+        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta)
         self.tables, leaves = [], []
-        for (values, vectors), which in zip(grid.eigen(theta), index.T, strict=True):
-            used, place = torch.unique(which, return_inverse=True)
-            self.tables.append(self.table(values, vectors)[:, used])  # [mbar, u]
+        for (values, vectors), on_axis in zip(grid.axis_eigen(theta), index.T, strict=True):
+            used, place = torch.unique(on_axis, return_inverse=True)
+            self.tables.append(self.axis_table(values, vectors)[:, used])  # [mbar, u]
             leaves.append(place)
-        self._tree = _root(leaves)
+        self._tree = _build_tree(leaves)
 
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "p n"]:
-        """Phi' [p, n]: eigenfunctions are rows here, so that a product of two of them runs along memory."""
-        node, left = self._tree, self._grown(self._tree.left, X)
-        if node.right is None or left.requires_grad:
-            return self._joined(node, left, X)
-        right, out = self._grown(node.right, X), left.new_empty(len(node.of_left), len(X))
+        """Return Phi' [p, n]. Eigenfunctions are rows, so that the product of two runs along memory."""
+        root, left = self._tree, self._products(self._tree.left, X)
+        if root.right is None or left.requires_grad:
+            return self._combine(root, left, X)
+        right, out = self._products(root.right, X), left.new_empty(len(root.left_index), len(X))  # [p, n]
         for part in row_blocks(len(out), out.element_size() * max(len(X), 1), TILE_BYTES):
-            torch.index_select(left, 0, node.of_left[part], out=out[part])
-            out[part] *= right.index_select(0, node.of_right[part])
+            torch.index_select(left, 0, root.left_index[part], out=out[part])
+            out[part] *= right.index_select(0, root.right_index[part])
         return out
 
-    def table(self, values: Tensor, vectors: Tensor) -> Tensor:
-        """What of an axis does not depend on x [mbar, k]."""
+    def axis_table(self, values: Tensor, vectors: Tensor) -> Tensor:
+        """Return Q_i Lambda_i^(-1/2) [mbar, k], the part of T_i that does not depend on x."""
         return vectors * values.rsqrt()
 
-    def left(self, q: int, x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:
-        """What does: covariances with the grid points of axis q."""
-        return self.factors[q](self.axes[q], x)
+    def axis_columns(self, q: int, x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:
+        """Return k_q(U_q, x), the part of T_q that depends on x."""
+        return self.axis_kernels[q](self.axes[q], x)
 
-    def _grown(self, node: Branch | int, X: Tensor) -> Tensor:
+    def _products(self, node: Branch | int, X: Tensor) -> Tensor:
+        """All products [u, n] of a node; a leaf gives the columns of T_i that are used."""
         if isinstance(node, int):
-            return self.tables[node].T @ self.left(node, X[:, node])
-        return self._joined(node, self._grown(node.left, X), X)
+            return self.tables[node].T @ self.axis_columns(node, X[:, node])
+        return self._combine(node, self._products(node.left, X), X)
 
-    def _joined(self, node: Branch, left: Tensor, X: Tensor) -> Tensor:
-        """The products of a branch, those of its left half given."""
-        left = left.index_select(0, node.of_left)
+    def _combine(self, node: Branch, left: Tensor, X: Tensor) -> Tensor:
+        """The products [u, n] of a node, given those of its left child."""
+        left = left.index_select(0, node.left_index)
         if node.right is None:
             return left
-        right = self._grown(node.right, X).index_select(0, node.of_right)
-        return left * right if left.requires_grad else left.mul_(right)
+        right = self._products(node.right, X).index_select(0, node.right_index)
+        return left * right if left.requires_grad else left.mul_(right)  # eq 15: the Hadamard product
 
 
-def _root(leaves: list[Tensor]) -> Branch:
-    """The tree over all axes; its products are the eigenfunctions, in their order."""
+def _build_tree(leaves: list[Tensor]) -> Branch:
+    """The tree over all axes; the products of its root are the eigenfunctions in their order."""
     if len(leaves) == 1:
         return Branch(0, None, leaves[0], leaves[0])
     middle = len(leaves) // 2
-    (left, of_left), (right, of_right) = _planted(leaves, 0, middle), _planted(leaves, middle, len(leaves))
-    return Branch(left, right, of_left, of_right)
+    left, left_index = _build_subtree(leaves, 0, middle)
+    right, right_index = _build_subtree(leaves, middle, len(leaves))
+    return Branch(left, right, left_index, right_index)
 
 
-def _planted(leaves: list[Tensor], begin: int, end: int) -> tuple[Branch | int, Tensor]:
-    """The tree over axes begin..end, and which of its products each eigenfunction is."""
+def _build_subtree(leaves: list[Tensor], begin: int, end: int) -> tuple[Branch | int, Tensor]:
+    """The tree over axes begin to end - 1, and which of its products [p] each eigenfunction contains."""
     if end - begin == 1:
         return begin, leaves[begin]
     middle = (begin + end) // 2
-    (left, of_left), (right, of_right) = _planted(leaves, begin, middle), _planted(leaves, middle, end)
-    width = int(of_right.max()) + 1
-    pairs, place = torch.unique(of_left * width + of_right, return_inverse=True)
+    left, left_index = _build_subtree(leaves, begin, middle)
+    right, right_index = _build_subtree(leaves, middle, end)
+    width = int(right_index.max()) + 1
+    pairs, place = torch.unique(left_index * width + right_index, return_inverse=True)
     return Branch(left, right, pairs // width, pairs % width), place
+
+
+def grid_root(
+    kernel: Kernel, theta: Float[Tensor, " P"], X: Float[Tensor, "n d"], rank: int, points: int = 10
+) -> Float[Tensor, "n r"]:
+    """Return a low-rank root Phi of the kernel matrix, K ~ Phi Phi', for preconditioning exact solves (section 4.1).
+
+    Parameters
+    ----------
+    kernel, theta : the kernel and its hyperparameters.
+    X : tensor [n, d]
+        Rows of the kernel matrix.
+    rank : int
+        The most columns r of the root; there are never more than n.
+    points : int, default 10
+        Grid points per input.
+
+    Returns
+    -------
+    tensor [n, r]
+        Phi, which `linalg.preconditioners.woodbury` takes. The cost is about 3 n r flops, and no kernel column.
+
+    Raises
+    ------
+    KernelError
+        If the kernel is not a product over its inputs.
+    """
+    with torch.no_grad():
+        grid = Grid(kernel, X, points)
+        index = grid.spectrum(theta, min(rank, len(X))).axis_indices
+        basis, root = Eigenfunctions(grid, theta, index), X.new_empty(len(X), len(index))
+        for rows in row_blocks(len(X), 3 * X.element_size() * len(index)):
+            root[rows] = basis(X[rows]).T
+    return root

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from ..features.basis_choices import Leading
 from ..problem import Problem
 
 
@@ -38,3 +39,40 @@ class ReportsGains(Protocol):
 
     def promised_gains(self, info: Any) -> Tensor:
         """Decrease [b] that each row of the last block promised alone, in the order in which the rows joined."""
+
+
+@runtime_checkable
+class HasGridEigenfunctions(Protocol):
+    """A method that regresses on the leading eigenfunctions of a grid."""
+
+    num_eigenfunctions: Any  # int
+    grid_points: Any  # int, per input
+
+    def origin(self, state: Any) -> tuple[Tensor, str]:
+        """The theta [P] at which the functions of a state were chosen, and the spacing of their grid."""
+
+    def eigenfunctions(self, problem: Problem, state: Any, count: int = 0) -> Leading:
+        """The functions from which the predictions of a state are made, or `count` functions of the same grid."""
+
+
+@runtime_checkable
+class HasWeightPriors(HasGridEigenfunctions, Protocol):
+    """A method on a grid that can give its eigenfunctions weights of their own."""
+
+    def priors(self, theta: Tensor) -> tuple[Any, Any]:
+        """The log-normal priors (mu, tau) of every weight and of the noise variance."""
+
+
+@runtime_checkable
+class SamplesWeights(HasWeightPriors, Protocol):
+    """A method that samples the weights of its eigenfunctions with several chains."""
+
+    chains: Any  # int
+
+
+@runtime_checkable
+class LimitedToGrid(Protocol):
+    """A method whose basis functions vanish outside a grid, so that predictions there are those of the prior."""
+
+    def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
+        """Which rows [t] of X lie outside the grid."""

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of Evans and Nair (2018): a surface from ten rows, and a covariance matrix in a hundred inputs."""
+"""Figures 1 and 2 of Evans and Nair (2018): a surface from ten rows, and a covariance matrix in 100 inputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ from ..views.drawing.palette import CYCLE, ROLES, SEQUENTIAL
 from ..views.eigenfunctions.covariance_matrix import errors
 from .base import Figure, Rows, Unit
 
-SIDE, ROWS, REACH, NOISE = 30, 10, math.pi / 2, 0.1  # the paper says n = 10 and N(0, 0.1), not where the rows lie
-D, MBAR, SIZES = 100, 100, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # lengthscale sqrt(D): the paper gives none
-NESTED = ("best", "GP-GRIEF")  # whose first functions do not change with p
+# Figure 1. The paper says n = 10 and N(0, 0.1), and not where the rows are.
+SIDE, ROWS, HALF_WIDTH, NOISE = 30, 10, math.pi / 2, 0.1
+# Figure 2. The lengthscale is sqrt(D), because the paper gives none.
+D, MBAR, SIZES = 100, 100, (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+NESTED = ("best", "GP-GRIEF")  # the first functions do not change when p grows
 
 
 def surfaces() -> dict[str, Method]:
-    """Four basis functions each, and the exact GP."""
+    """Return two methods with four basis functions each, and the exact GP."""
     return {
         "VFE, m = 4": registry["sgpr"](num_inducing=4),
         "GP-GRIEF, m = 25, p = 4": registry["grief"](
@@ -41,37 +43,37 @@ def surfaces() -> dict[str, Method]:
 
 
 def task(seed: int) -> Problem:
-    """Ten rows of sin x1 sin x2, uniform on a square, with noise of variance 0.1."""
+    """Return ten rows of sin x1 sin x2, uniform on a square, with noise of variance 0.1."""
     source = generator(seed, "surface")
-    X = REACH * (2.0 * torch.rand(ROWS, 2, generator=source, dtype=torch.float64) - 1.0)
+    X = HALF_WIDTH * (2.0 * torch.rand(ROWS, 2, generator=source, dtype=torch.float64) - 1.0)
     y = X.sin().prod(1) + math.sqrt(NOISE) * torch.randn(ROWS, generator=source, dtype=torch.float64)
     train, kernel = Dataset(X, y), kernels.make("se", 2)
     return Problem(train, kernel, kernel.start(train))
 
 
 def square() -> Tensor:
-    """The grid [900, 2] on which the surface is judged."""
-    side = torch.linspace(-REACH, REACH, SIDE, dtype=torch.float64)
+    """Return the points [900, 2] at which the surface is scored."""
+    side = torch.linspace(-HALF_WIDTH, HALF_WIDTH, SIDE, dtype=torch.float64)
     return torch.cartesian_prod(side, side)
 
 
 @cache
 def means(seed: int) -> dict[str, Tensor]:
-    """The posterior mean [900] of each method at its end."""
-    problem, found = task(seed), {}
+    """Return the final posterior mean [900] of each method."""
+    problem, result = task(seed), {}
     for name, method in surfaces().items():
         *_, last = method.steps(problem)
-        found[name] = method.posterior(problem, last.state)(square()).mean
-    return found
+        result[name] = method.posterior(problem, last.state)(square()).mean
+    return result
 
 
 def units1(full: bool) -> list[dict[str, int]]:
-    """Draws of ten rows."""
+    """Return the seeds of the draws of ten rows."""
     return [{"seed": seed} for seed in range(50 if full else 5)]
 
 
 def work1(unit: Unit) -> Rows:
-    """RMSE of each surface against the truth without noise."""
+    """Return the RMSE of each surface against the function without noise."""
     truth = square().sin().prod(1)
     return [
         {"seed": unit["seed"], "method": name, "rmse": float((mean - truth).square().mean().sqrt())}
@@ -80,63 +82,65 @@ def work1(unit: Unit) -> Rows:
 
 
 def plot1(frame: pd.DataFrame) -> hv.Layout:
-    """The surfaces of the first draw; each title says its RMSE, and the median of all draws."""
-    first, side = int(frame["seed"].min()), np.linspace(-REACH, REACH, SIDE)
+    """Draw the surfaces of the first seed; each title gives its RMSE, and the median over all seeds."""
+    first, side = int(frame["seed"].min()), np.linspace(-HALF_WIDTH, HALF_WIDTH, SIDE)
     parts = []
     for name, mean in ({"truth": square().sin().prod(1)} | means(first)).items():
         of_method = frame[frame["method"] == name]["rmse"]
-        said = name if of_method.empty else f"{name}: {of_method.iloc[0]:.2f}, median {of_method.median():.2f}"
+        label = name if of_method.empty else f"{name}: {of_method.iloc[0]:.2f}, median {of_method.median():.2f}"
         image = hv.Image((side, side, mean.view(SIDE, SIDE).T.numpy()), ["x1", "x2"], "mean")
         rows = hv.Points(task(first).train.X.numpy(), ["x1", "x2"]).opts(color="white", marker="x", size=8)
-        parts.append((image.opts(cmap=SEQUENTIAL, clim=(-1, 1)) * rows).opts(width=320, height=300, title=said))
+        parts.append((image.opts(cmap=SEQUENTIAL, clim=(-1, 1)) * rows).opts(width=320, height=300, title=label))
     return hv.Layout(parts).opts(shared_axes=False).cols(2)
 
 
 def units2(full: bool) -> list[dict[str, Any]]:
-    """Each way of making p functions; the random ones ten times."""
+    """Return each way to make p functions; the random ones ten times."""
     n, seeds = (5000, 10) if full else (1000, 2)
     fixed = [{"way": way, "seed": 0, "n": n} for way in ("best", "GP-GRIEF")]
     return fixed + [{"way": way, "seed": s, "n": n} for s in range(seeds) for way in ("Fourier", "Nystrom")]
 
 
 def work2(unit: Unit) -> Rows:
-    """Relative errors of the training covariance and of the joint one of training and test rows, for every p."""
+    """Return relative errors of the training covariance, and of that of training and test rows, for every p."""
     n, way = unit["n"], unit["way"]
     X = math.sqrt(3.0) * (2.0 * torch.rand(n, D, generator=generator(0, "uniform"), dtype=torch.float64) - 1.0)
     kernel = kernels.make("se", D)
     theta = torch.tensor([0.0, 0.5 * math.log(D), -2.0], dtype=torch.float64)
-    sizes = [size for size in SIZES if size <= n // 5]  # far fewer than the rows, or there is nothing to rebuild
+    sizes = [size for size in SIZES if size <= n // 5]  # far fewer functions than rows, otherwise the task is trivial
     rows = []
-    for judged, Z in (("training", X[: n // 2]), ("joint", X)):
-        K, given = kernel(theta, Z, Z), (kernel, theta, X[: n // 2])
+    for rows_scored, Z in (("training", X[: n // 2]), ("joint", X)):
+        K, model = kernel(theta, Z, Z), (kernel, theta, X[: n // 2])
         if way in NESTED:
-            found = errors(K, _root(way, sizes[-1], given, Z, unit["seed"]))[[p - 1 for p in sizes]].tolist()
+            scores = errors(K, _root(way, sizes[-1], model, Z, unit["seed"]))[[p - 1 for p in sizes]].tolist()
         else:
-            found = [float(errors(K, _root(way, p, given, Z, unit["seed"]))[-1]) for p in sizes]
+            scores = [float(errors(K, _root(way, p, model, Z, unit["seed"]))[-1]) for p in sizes]
         rows += [
-            {"way": way, "seed": unit["seed"], "judged": judged, "p": p, "error": error}
-            for p, error in zip(sizes, found, strict=True)
+            {"way": way, "seed": unit["seed"], "judged": rows_scored, "p": p, "error": error}
+            for p, error in zip(sizes, scores, strict=True)
         ]
     return rows
 
 
-def _root(way: str, p: int, given: tuple[Any, Tensor, Tensor], Z: Tensor, seed: int) -> Tensor:
-    """F [p, n] with K ~ F'F, learned from the training rows only; the best there is looks at all."""
-    kernel, theta, train = given
+def _root(way: str, p: int, model: tuple[Any, Tensor, Tensor], Z: Tensor, seed: int) -> Tensor:
+    """F [p, n] with K ~ F'F, made from the training rows only; "best" uses all rows."""
+    kernel, theta, train = model
     if way == "GP-GRIEF":
         grid = Grid(kernel, train, MBAR)
-        return Eigenfunctions(grid, theta, grid.spectrum(theta, p).made_of)(Z)
+        return Eigenfunctions(grid, theta, grid.spectrum(theta, p).axis_indices)(Z)
     if way == "Fourier":
         return Fourier(RandomFourier(D, p, "plain", seed).to(theta))(theta)(Z)
     if way == "Nystrom":
-        chosen = torch.randperm(len(train), generator=generator(seed, "nystrom"))[:p]  # train is the head of Z
+        chosen = torch.randperm(len(train), generator=generator(seed, "nystrom"))[
+            :p
+        ]  # the first rows of Z are the training rows
         return nystrom_root(lambda rows: kernel(theta, Z, Z[rows]), chosen).T
     values, vectors = torch.linalg.eigh(kernel(theta, Z, Z))
     return (vectors[:, -p:] * values[-p:].clamp_min(0.0).sqrt()).T.flip(0)
 
 
 def plot2(frame: pd.DataFrame) -> hv.Layout:
-    """Errors against p, means over the draws."""
+    """Draw errors against p, averaged over the seeds."""
     colours = {"best": ROLES["reference"], "GP-GRIEF": CYCLE[0], "Nystrom": CYCLE[1], "Fourier": CYCLE[2]}
     panels = []
     for judged in ("training", "joint"):

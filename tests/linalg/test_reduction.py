@@ -19,7 +19,7 @@ from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.linalg.randomness import generator, some
 from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, mirrored, sum_of_squares, sum_over_rows
-from gpexplorer.methods.eigenfunctions.evidence import products, strip_products
+from gpexplorer.methods.eigenfunctions.evidence import gram_products, strip_products
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.counting import Counted, Counter
 
@@ -73,7 +73,7 @@ def test_one_strip_is_held_at_a_time_unless_the_map_wants_more():
 def task(X: torch.Tensor, y: torch.Tensor) -> tuple[Grid, torch.Tensor, Dataset, torch.Tensor]:
     kernel, theta = kernels.make("se-ard", 3), torch.tensor([0.1, 0.0, 0.2, -0.3, -1.0], dtype=torch.float64)
     grid = Grid(kernel, X, 6)
-    return grid, theta, Dataset(X, y), grid.spectrum(theta, 40).made_of
+    return grid, theta, Dataset(X, y), grid.spectrum(theta, 40).axis_indices
 
 
 def test_workers_give_the_same_sums_as_this_process():
@@ -81,9 +81,9 @@ def test_workers_give_the_same_sums_as_this_process():
     X = torch.rand(40_000, 3, generator=rng, dtype=torch.float64)
     grid, theta, train, index = task(X, X.sum(1).sin())
 
-    here = products(Leading(grid, index), theta, train)
+    here = gram_products(Leading(grid, index), theta, train)
     with ThreadPoolExecutor(2) as pool:
-        there = products(Leading(grid, index), theta, train, pool.map)
+        there = gram_products(Leading(grid, index), theta, train, pool.map)
 
     for one, other in zip(here, there, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
@@ -125,7 +125,7 @@ def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path
         held = torch.from_numpy(np.load(tmp_path / f"{n}.npy", mmap_mode="r+"))
         grid, theta, train, index = task(held[:, :3], held[:, 3])
         with Largest(held) as made:
-            A, _ = products(Leading(grid, index), theta, train)
+            A, _ = gram_products(Leading(grid, index), theta, train)
         largest.append(made.bytes)
         found.append(A / n)
 

@@ -1,4 +1,4 @@
-"""Figures of Evans and Nair (2018): one small piece of each, and its picture."""
+"""Figures of Evans and Nair (2018): a small part of each, with its picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpexplorer.reproduce import grief_figures as figures
 from gpexplorer.reproduce import grief_table as table
 
 
-def test_a_surface_from_ten_rows_is_scored_for_each_method():
+def test_each_method_is_scored_on_a_surface_from_ten_rows():
     rows = figures.work1(figures.units1(full=False)[0])
 
     assert [row["method"] for row in rows] == list(figures.surfaces())
@@ -18,7 +18,7 @@ def test_a_surface_from_ten_rows_is_scored_for_each_method():
     hv.render(figures.plot1(pd.DataFrame(rows)), backend="bokeh")
 
 
-def test_the_grid_comes_closest_to_the_best_reconstruction_in_many_inputs(monkeypatch: pytest.MonkeyPatch):
+def test_the_grid_is_closest_to_the_best_approximation_in_many_inputs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(figures, "SIZES", (1, 5, 20))
     monkeypatch.setattr(figures, "D", 30)
     monkeypatch.setattr(figures, "MBAR", 15)
@@ -27,10 +27,10 @@ def test_the_grid_comes_closest_to_the_best_reconstruction_in_many_inputs(monkey
         for row in figures.work2({"way": way, "seed": 0, "n": 120})
     ])  # fmt: skip
 
-    for _, here in frame.groupby(["judged", "p"]):
-        error = here.set_index("way")["error"]
+    for _, part in frame.groupby(["judged", "p"]):
+        error = part.set_index("way")["error"]
         assert error["best"] <= error["GP-GRIEF"] + 1e-9
-        if here["p"].iloc[0] <= 20:
+        if part["p"].iloc[0] <= 20:
             assert error["GP-GRIEF"] < error["Nystrom"]
         assert error["GP-GRIEF"] < error["Fourier"]
     hv.render(figures.plot2(frame), backend="bokeh")

@@ -50,7 +50,7 @@ def test_a_curve_is_its_eigenfunction_and_the_rank_moves_it():
     grid = Grid(run.problem.kernel, train.X, 5)
     one = view(run, "grief-eigenfunctions")
     line = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), 200).double()[:, None]
-    Phi = grid.features(state.theta, line, grid.spectrum(state.theta, 5).made_of)
+    Phi = grid.features(state.theta, line, grid.spectrum(state.theta, 5).axis_indices)
 
     layers = one.data(run, len(run.trace) - 1)
     np.testing.assert_allclose(layers["phi2"]["y"], Phi[:, 1], atol=1e-6)
@@ -119,7 +119,7 @@ def test_the_cost_of_a_step_is_measured_once_for_a_run_at_every_size_beside_the_
 
 def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
     run, sizes = played("grief-mcmc", 2), []
-    monkeypatch.setattr(step_time, "likelihood", lambda given, z: sizes.append((len(given.e), tuple(z.shape))))
+    monkeypatch.setattr(step_time, "likelihood", lambda terms, z: sizes.append((len(terms.e), tuple(z.shape))))
 
     step_time.measured(run, 3, 10_000)
 
@@ -148,13 +148,13 @@ def test_rows_beyond_the_grid_are_counted_over_the_predictions():
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_reach_of_the_grid_is_asked_for_once_a_run(d: int, monkeypatch: pytest.MonkeyPatch):
     run, asked = played("grief", d), []
-    known = type(run.method).beyond
+    original = type(run.method).is_outside
 
-    def beyond(method: Any, problem: Any, X: Any) -> Any:
+    def is_outside(method: Any, problem: Any, X: Any) -> Any:
         asked.append(len(X))
-        return known(method, problem, X)
+        return original(method, problem, X)
 
-    monkeypatch.setattr(type(run.method), "beyond", beyond)
+    monkeypatch.setattr(type(run.method), "is_outside", is_outside)
     fit = view(run, "fit")
     for at in (0, 1, 1):
         fit.data(run, at)

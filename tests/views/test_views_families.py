@@ -75,9 +75,9 @@ def test_turning_off_an_eigenfunction_changes_the_mean_and_unchanged_weights_do_
     run = played("grief", 1)
     mixer = view(run, "grief-mixer")
     begin = mixer.data(run, 8)
-    assert np.allclose(begin["found"]["y"], begin["mixed"]["y"])
-    posterior = run.posterior(8)(torch.tensor(begin["found"]["x"].to_numpy())[:, None])
-    assert np.allclose(begin["found"]["y"], posterior.mean, atol=1e-6)
+    assert np.allclose(begin["mean"]["y"], begin["mixed"]["y"])
+    posterior = run.posterior(8)(torch.tensor(begin["mean"]["x"].to_numpy())[:, None])
+    assert np.allclose(begin["mean"]["y"], posterior.mean, atol=1e-6)
 
     mixer.first = -4.0
 

@@ -1,9 +1,12 @@
-"""The likelihood of Bayesian linear regression on basis functions, and its slope, in two passes over the rows.
+"""Bayesian linear regression on p basis functions: likelihood and gradient in two passes over the rows.
 
-K ~ Phi Phi',  A = Phi'Phi + s2 I,  c = Phi'y,  w = A^-1 c
-NLML = ((y'y - c'w) / s2 + (n - p) log s2 + log |A|) / 2                       Evans and Nair (2018), section 3.2
-dNLML/dPhi = Phi (A^-1 + w w' / s2) - y w' / s2
-dNLML/ds2  = (-(y'y - c'w) / s2^2 + w'w / s2 + (n - p) / s2 + tr A^-1) / 2
+    K ~ Phi Phi',  A = Phi'Phi + s2 I [p, p],  c = Phi'y [p],  w = A^-1 c [p]
+    NLML = ((y'y - c'w) / s2 + (n - p) log s2 + log |A|) / 2                              eq 18 with W = I, P = A
+    dNLML/dPhi = Phi (A^-1 + w w' / s2) - y w' / s2
+    dNLML/ds2  = (-(y'y - c'w) / s2^2 + w'w / s2 + (n - p) / s2 + tr A^-1) / 2
+
+Equation numbers refer to Evans and Nair (2018). The constant n/2 log 2 pi is omitted. The rows are read in strips, so
+that memory is O(p^2) and one block of Phi.
 """
 
 from __future__ import annotations
@@ -22,38 +25,63 @@ from ...linalg.reduction import Map, Sums, add_gram_, mirrored, sum_of_squares, 
 from ...objectives import noise_variance
 from ...problem import Dataset
 
-ON_AXES = 32  # numbers a row and input: about four an axis point
+AXIS_NUMBERS = 32  # numbers per row and input that an evaluation of Phi needs: about four per grid point of an axis
 
 
-class Gram(NamedTuple):
-    """What one pass over the rows leaves behind, in O(p^2)."""
+class Regression(NamedTuple):
+    """The fitted weights and the likelihood, in O(p^2) numbers."""
 
     L: Tensor  # [p, p] Cholesky factor of A
-    w: Tensor  # [p]
-    s2: float
-    value: float  # NLML, without its constant
+    w: Tensor  # [p] posterior mean of the weights
+    s2: float  # noise variance
+    value: float  # NLML without its constant
     fit: float  # (y'y - c'w) / s2
 
 
-def gram(choice: Choice, theta: Tensor, train: Dataset, apply: Map = map) -> Gram:
-    """A, w and the NLML. n p^2 flops; memory O(p^2 + block)."""
+def regress(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) -> Regression:
+    """Fit the weights of the basis functions and evaluate the likelihood.
+
+    Parameters
+    ----------
+    choice : Choice
+        The p basis functions.
+    theta : tensor [P]
+        Hyperparameters; the last entry is the log noise standard deviation.
+    train : Dataset
+        n rows.
+    mapper : callable, default the builtin map
+        Does the strips of rows, perhaps on a cluster.
+
+    Returns
+    -------
+    Regression
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If A has no Cholesky factor.
+
+    Notes
+    -----
+    The cost is n p^2 flops and O(p^2 + block) memory.
+    """
     n, p, s2 = len(train), len(choice), noise_variance(theta)
-    A, c = products(choice, theta, train, apply)
+    A, c = gram_products(choice, theta, train, mapper)  # [p, p], [p]
     A.diagonal().add_(s2)
-    L = cholesky(A, "Phi'Phi + s2 I").L
-    w = torch.cholesky_solve(c[:, None], L)[:, 0]
-    fit = (sum_of_squares(train.y) - float(c @ w)) / s2
-    return Gram(L, w, s2, 0.5 * (fit + (n - p) * math.log(s2) + logdet(L)), fit)
+    L = cholesky(A, "Phi'Phi + s2 I").L  # [p, p]
+    w = torch.cholesky_solve(c[:, None], L)[:, 0]  # [p]
+    fit = (sum_of_squares(train.y) - float(c @ w)) / s2  # eq 18, first line
+    return Regression(L, w, s2, 0.5 * (fit + (n - p) * math.log(s2) + logdet(L)), fit)  # eq 18, second line
 
 
-def products(choice: Choice, theta: Tensor, train: Dataset, apply: Map = map) -> tuple[Tensor, Tensor]:
-    """Phi'Phi [p, p] and Phi'y [p], in one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
-    A, c = sum_over_rows(partial(strip_products, choice, theta.detach()), (train.X, train.y), apply)
+def gram_products(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) -> tuple[Tensor, Tensor]:
+    """Return Phi'Phi [p, p] and Phi'y [p] from one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
+    A, c = sum_over_rows(partial(strip_products, choice, theta.detach()), (train.X, train.y), mapper)
     return mirrored(A), c
 
 
 def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> Sums:
-    """The lower triangle of Phi'Phi, and Phi'y, of one strip of rows."""
+    """Return the lower triangle of Phi'Phi [p, p], and Phi'y [p], of one strip of rows."""
     (X, y), p = strip, len(choice)
     A, c = y.new_zeros(p, p), y.new_zeros(p)
     with torch.no_grad():
@@ -65,32 +93,45 @@ def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> 
     return A, c
 
 
-def gradient(choice: Choice, theta: Tensor, train: Dataset, now: Gram, apply: Map = map) -> Tensor:
-    """dNLML/dtheta [P], the functions chosen held fixed. 2 n p^2 flops and a backward pass through Phi."""
-    n, p, s2 = len(train), len(choice), now.s2
-    inverse = torch.cholesky_inverse(now.L)
-    middle = inverse.addr(now.w, now.w, alpha=1.0 / s2)
-    part = partial(strip_slope, choice, theta.detach(), (middle, now.w / s2))
-    (total,) = sum_over_rows(part, (train.X, train.y), apply)
+def evidence_gradient(
+    choice: Choice, theta: Tensor, train: Dataset, regression: Regression, mapper: Map = map
+) -> Tensor:
+    """Return dNLML/dtheta [P] while the choice of functions stays the same.
+
+    Parameters
+    ----------
+    choice, theta, train, mapper : as in `regress`.
+    regression : Regression
+        The result of `regress` at the same theta.
+
+    Notes
+    -----
+    The cost is 2 n p^2 flops and a backward pass through Phi.
+    """
+    n, p, s2 = len(train), len(choice), regression.s2
+    inverse = torch.cholesky_inverse(regression.L)  # [p, p] A^-1
+    middle = inverse.addr(regression.w, regression.w, alpha=1.0 / s2)  # [p, p] A^-1 + w w' / s2
+    part = partial(strip_gradient, choice, theta.detach(), (middle, regression.w / s2))
+    (gradient,) = sum_over_rows(part, (train.X, train.y), mapper)  # [P]
     trace = float(inverse.diagonal().sum())
-    noise = 0.5 * (-now.fit / s2 + float(now.w @ now.w) / s2 + (n - p) / s2 + trace)
-    total[-1] += 2.0 * s2 * noise
-    return total
+    by_noise = 0.5 * (-regression.fit / s2 + float(regression.w @ regression.w) / s2 + (n - p) / s2 + trace)
+    gradient[-1] += 2.0 * s2 * by_noise  # d s2 / d log s = 2 s2
+    return gradient
 
 
-def strip_slope(choice: Choice, theta: Tensor, outer: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]) -> Sums:
-    """The part of dNLML/dtheta that goes through Phi, of one strip of rows."""
-    (X, y), (middle, w), total = strip, outer, torch.zeros_like(theta)
+def strip_gradient(choice: Choice, theta: Tensor, factors: tuple[Tensor, Tensor], strip: tuple[Tensor, ...]) -> Sums:
+    """Return the part of dNLML/dtheta [P] that goes through Phi, of one strip of rows."""
+    (X, y), (middle, w), total = strip, factors, torch.zeros_like(theta)
     for rows in row_blocks(len(y), _row_bytes(choice, X, 3.0)):
-        at = theta.clone().requires_grad_(True)
+        leaf = theta.clone().requires_grad_(True)
         with torch.enable_grad():
-            F = choice(at)(X[rows])  # [p, block]
-            G = (middle @ F.detach()).addr_(w, y[rows], alpha=-1.0)
-            (slope,) = torch.autograd.grad((F * G).sum(), at)
-        total += slope
+            F = choice(leaf)(X[rows])  # [p, block]
+            G = (middle @ F.detach()).addr_(w, y[rows], alpha=-1.0)  # [p, block] dNLML/dPhi'
+            (gradient,) = torch.autograd.grad((F * G).sum(), leaf)
+        total += gradient
     return (total,)
 
 
-def _row_bytes(choice: Choice, X: Tensor, times: float) -> int:
-    """What a row takes: its functions, so many `times` with what they are made of, and covariances with each axis."""
-    return int(X.element_size() * (times * len(choice) + ON_AXES * X.shape[1]))
+def _row_bytes(choice: Choice, X: Tensor, copies: float) -> int:
+    """Bytes per row of a block: `copies` of its functions, and its covariances with the grid points of each axis."""
+    return int(X.element_size() * (copies * len(choice) + AXIS_NUMBERS * X.shape[1]))

@@ -1,14 +1,25 @@
-"""GP-GRIEF, type II: the leading eigenfunctions of a grid larger than the universe, weights fixed by the kernel.
+"""GP-GRIEF, type II: regression on the leading eigenfunctions of a grid that may have more points than atoms exist.
 
-    1. axes from the range of the data, 1-D eigendecompositions                    section 3.1
-    2. the p largest of mbar^d eigenvalues, by algorithm 1
-    3. Phi [n, p], then theta by marginal likelihood in the p-dimensional problem  section 3.2
+    1. axes over the range of the data, and 1-D eigendecompositions               section 4
+    2. the p largest of mbar^d eigenvalues                                        algorithm 1
+    3. Phi [n, p], then theta by marginal likelihood of a p-dimensional problem   eqs 3, 4 and 15; eq 18 with W = I
 
-The eigenfunctions are chosen anew at the best theta as long as that makes the rows likelier; their number stays p.
+Section, equation and algorithm numbers refer to Evans and Nair (2018). `learning.py` describes how theta is learned.
+
+The setting `weights` adds a last step, which optimises one weight per function and the noise, as in section 5, for
+their likelihood or for their posterior under the priors of type I:
+
+    z <- z + a D grad,   z = (log w, log s2),   D the inverse Fisher information,   a the best of ten step lengths
+
+By likelihood alone, w_i = max(u_i^2 - s2, 0) / e_i is 0 for every function that the noise explains, and the weights
+overfit, as the paper warns. The log-normal prior keeps them near the weights of the kernel, which are 1. Logarithms
+are bounded below, since these weights would reach 1e-129.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,32 +30,60 @@ from torch import Tensor
 from ...features.basis_choices import Leading
 from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
-from ..base import Method, Steps
+from ..base import Steps
 from . import settings
-from .evidence import gram
-from .grids import grid_of, leading, spacings
-from .learning import CHANNELS, cost, learned, opened
-from .orthogonal_basis import Rotated, coefficients, halves, likelihood
-from .posteriors import Known, answers, basis_of, beyond, plain_answers
-from .sampling.priors import log_normal
-from .state import Info as Report
-from .state import State as At
-from .weights import FLAT, chosen
+from .evidence import regress
+from .grid_method import GridMethod, spacing_setting
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import Info as BasisInfo
+from .learning import State as BasisState
+from .orthogonal_basis import (
+    OrthogonalBasis,
+    coefficient_posterior,
+    fisher_information,
+    likelihood,
+    likelihood_terms,
+)
+from .posteriors import Coefficients, orthogonal_basis, orthogonal_posterior, regression_posterior
+from .sampling.mala import Density
+from .sampling.target import LogNormal, Target, log_normal
 
-AN_INPUT = 175.0  # calls: the eigenvectors of an axis, its part of Phi and their slopes
+AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives
+SMALLEST_LOG = -60.0  # lower bound of log w and log s2
+FLAT = LogNormal(0.0, 1e8)  # a prior that leaves the likelihood as it is
+MAX_ITERATIONS, SMALLEST_GAIN = 300, 1e-9  # of Fisher scoring; the gain is relative to the log density
 
 
-class Grief(Method):
-    """Regression on the leading eigenfunctions of a full grid, hyperparameters by marginal likelihood."""
+class Grief(GridMethod):
+    """Regression on the leading eigenfunctions of a full grid, with hyperparameters by marginal likelihood.
+
+    Parameters
+    ----------
+    num_eigenfunctions, grid_points, spacing
+        The basis: p functions, mbar grid points per input, and where the grid points lie.
+    learn, subset, starts, evaluations, max_rounds, tolerance
+        How hyperparameters are learned; see `learning.py`.
+    weights : {"kernel", "posterior", "likelihood"}
+        The weights of the functions at the end.
+
+    Notes
+    -----
+    One evaluation of the likelihood and its gradient costs 3 n p^2 flops, whatever the number mbar^d of grid points,
+    and O(p^2) memory. The paper starts from an exact GP on 1000 rows; this method also tries several initial values,
+    and it chooses the functions again at the theta that it learned.
+
+    References
+    ----------
+    Evans and Nair (2018), sections 3, 4 and 6.
+    """
 
     key: ClassVar[str] = "grief"
     title: ClassVar[str] = "GP-GRIEF, type II"
-    family: ClassVar[str] = "eigenfunctions"
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
     )
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = BasisState
+    Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {
         "num_eigenfunctions": r"k(x,z) \approx \textstyle\sum_{j=1}^p \phi_j(x)\,\phi_j(z)",
         "grid_points": r"\phi_j(x) = \textstyle\prod_i k_i(x_i, U_i)\,q_{i j_i} / \sqrt{\lambda_{i j_i}}",
@@ -52,62 +91,99 @@ class Grief(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_eigenfunctions = settings.num_eigenfunctions()
-    grid_points = settings.grid_points()
-    spacing: Any = settings.spacing()
-    learn = settings.learn()
-    subset = settings.subset()
+    spacing: Any = spacing_setting()
     starts = settings.starts()
-    evaluations = settings.evaluations()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
     weights: Any = param.Selector(
         default="kernel", objects=["kernel", "posterior", "likelihood"],
-        doc="Weights of the eigenfunctions at the end: the kernel's own, the mode under type I's priors, or those of "
-        "highest likelihood, which fit too much.",
+        doc="Weights of the eigenfunctions at the end: those of the kernel, the mode of their posterior under the "
+        "priors of type I, or those of highest likelihood, which overfit.",
     )  # fmt: skip
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem, self.spacing)
-            yield Step(state, Report("start"))
-        grid_of(problem, self.grid_points)
+            state = initial_state(problem, self.spacing)
+            yield Step(state, BasisInfo("start"))
+        self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase != "weights":
-            choose = partial(leading, self, problem)
-            state, outcome = yield from learned(self, problem, state, choose, spacings(self))
+            choose = partial(self.choose, problem)
+            state, outcome = yield from learn_hyperparameters(self, problem, state, choose, self.spacings())
             if self.weights == "kernel":
                 return outcome
-            state = self._weighted(problem, state)
-            yield Step(state, Report("weights", state.objective))
-        return Outcome("converged", f"With weights of their own the NLML is {state.objective:.6g}.")
+            basis, z, _ = self.optimised_weights(problem, state)
+            objective = -float(likelihood(likelihood_terms(basis), z[None]).value)
+            state = state._replace(step=state.step + 1, phase="weights", objective=objective)
+            yield Step(state, BasisInfo("weights", state.objective))
+        return Outcome("converged", f"The weights are optimised. The NLML is {state.objective:.6g}.")
 
-    def chosen(self, problem: Problem, state: At) -> tuple[Rotated, Tensor, Leading]:
-        """The orthogonal basis, (log w, log s2) in it, and the eigenfunctions it is made of."""
-        choice, theta = leading(self, problem, state.chosen, state.spacing), state.theta
-        basis = basis_of(problem, choice, theta, self.map)
+    def optimised_weights(self, problem: Problem, state: BasisState) -> tuple[OrthogonalBasis, Tensor, Leading]:
+        """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""
+        choice, theta = self.choose(problem, state.chosen, state.spacing), state.theta
+        basis = orthogonal_basis(problem, choice, theta, self.map)
+        return basis, optimise_weights(basis, *self.priors(theta)), choice
+
+    def priors(self, theta: Tensor) -> tuple[LogNormal, LogNormal]:
+        """Return the prior of every weight, and that of the noise variance (section 6)."""
         if self.weights == "likelihood":
-            return basis, chosen(basis, FLAT, FLAT), choice
-        return basis, chosen(basis, log_normal(1.0, 100.0), log_normal(noise_variance(theta), 0.04)), choice
+            return FLAT, FLAT
+        return log_normal(1.0, 100.0), log_normal(noise_variance(theta), 0.04)
 
-    def _weighted(self, problem: Problem, state: At) -> At:
-        basis, z, _ = self.chosen(problem, state)
-        objective = -float(likelihood(halves(basis), z[None]).value)
-        return state._replace(step=state.step + 1, phase="weights", objective=objective)
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
+    def posterior(self, problem: Problem, state: BasisState) -> Posterior:
         if state.phase == "weights":
-            basis, z, choice = self.chosen(problem, state)
-            m, v = coefficients(basis, z[None])
-            return answers(problem, choice, state.theta, basis.V, Known(m[0], v[0], torch.zeros_like(m[0])))
-        choice = leading(self, problem, state.chosen, state.spacing)
-        return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
-
-    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
-        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
-        return beyond(self.grid_points, problem, X)
+            basis, z, choice = self.optimised_weights(problem, state)
+            mean, var = coefficient_posterior(basis, z[None])
+            b = Coefficients(mean[0], var[0], torch.zeros_like(mean[0]))
+            return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
+        choice = self.choose(problem, state.chosen, state.spacing)
+        regression = regress(choice, state.theta, problem.train, self.map)
+        return regression_posterior(problem, choice, state.theta, regression)
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(
-            problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)), AN_INPUT * problem.train.d
-        )
+        p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))
+        return evaluation_cost(problem, p, AXIS_CALLS * problem.train.d)
+
+
+def optimise_weights(basis: OrthogonalBasis, weight_prior: LogNormal, noise_prior: LogNormal) -> Tensor:
+    """Return the mode z = (log w, log s2) [r + 1] of the posterior that is nearest to the mode of the prior.
+
+    If both priors are FLAT, it is a mode of the likelihood. The cost is O(p) per iteration.
+    """
+    target = Target(basis, weight_prior, noise_prior)
+    z = target.mode
+    if weight_prior is FLAT:
+        z = torch.zeros_like(z)
+        z[-1] = math.log((basis.rest + float(basis.u.square().sum())) / (2.0 * basis.n))  # half the mean of y^2
+    precision = target.prior[1].square().reciprocal()
+    return fisher_scoring(target.density(), z, lambda z: fisher_information(basis, z) + precision)
+
+
+def fisher_scoring(density: Callable[[Tensor], Density], z: Tensor, information: Callable[[Tensor], Tensor]) -> Tensor:
+    """Maximise a log density by Fisher scoring; the density never decreases.
+
+    Parameters
+    ----------
+    density : callable
+        Points [C, q] -> log density and gradient.
+    z : tensor [q]
+        The initial point.
+    information : callable
+        Point [q] -> diagonal of the Fisher information [q].
+
+    Notes
+    -----
+    The ten step lengths 1, 1/2, ..., 1/512 are evaluated at once.
+    """
+    lengths = 2.0 ** -torch.arange(10.0).to(z)[:, None]  # [10, 1]
+    for _ in range(MAX_ITERATIONS):
+        current = density(z[None])
+        direction = current.gradient[0] / information(z).clamp_min(1e-3)  # [q]
+        proposals = (z + lengths * direction.clamp(-4.0, 4.0)).clamp_min_(SMALLEST_LOG)  # [10, q]
+        values = density(proposals).value  # [10]
+        best = int(values.nan_to_num(nan=-math.inf).argmax())
+        gain = float(values[best] - current.value[0])
+        if not gain > SMALLEST_GAIN * max(abs(float(values[best])), 1.0):
+            return z
+        z = proposals[best]
+    return z

@@ -1,4 +1,4 @@
-"""Predictions from what is known of the coefficients of an orthogonal basis."""
+"""Predictive distributions of regression on a finite basis, in the given basis and in the orthogonal one."""
 
 from __future__ import annotations
 
@@ -11,35 +11,45 @@ from ...features.basis_choices import Choice
 from ...linalg.blocks import row_blocks
 from ...linalg.reduction import Map, sum_of_squares
 from ...problem import Posterior, Prediction, Problem
-from .evidence import Gram, products
-from .grids import grid_of
-from .orthogonal_basis import Rotated, rotate
+from .evidence import Regression, gram_products
+from .orthogonal_basis import OrthogonalBasis, orthogonalise
 
 
-class Known(NamedTuple):
+class Coefficients(NamedTuple):
     """Mean and covariance of the coefficients b of psi(x) = V'phi(x)."""
 
     mean: Tensor  # [r]
-    diagonal: Tensor  # [r] covariance: diag(diagonal) + direction direction'
+    diagonal: Tensor  # [r] the covariance is diag(diagonal) + direction direction'
     direction: Tensor  # [r]
 
 
-def basis_of(problem: Problem, choice: Choice, theta: Tensor, apply: Map) -> Rotated:
-    """The basis orthogonal on the training rows. n p^2 flops, and p^3 once."""
+def orthogonal_basis(problem: Problem, choice: Choice, theta: Tensor, mapper: Map) -> OrthogonalBasis:
+    """Return the basis that is orthogonal on the training rows (section 5). n p^2 flops, and p^3 once."""
     y = problem.train.y
-    A, c = products(choice, theta, problem.train, apply)
-    return rotate(A, c, sum_of_squares(y), len(y), torch.finfo(y.dtype).eps)
+    A, c = gram_products(choice, theta, problem.train, mapper)
+    return orthogonalise(A, c, sum_of_squares(y), len(y), torch.finfo(y.dtype).eps)
 
 
-def beyond(points: int, problem: Problem, X: Tensor) -> Tensor:
-    """Which rows [t] lie beyond a grid of so many points an input, where the prior answers. O(n d + t d)."""
-    return grid_of(problem, points).outside(X)
+def orthogonal_posterior(
+    problem: Problem, choice: Choice, theta: Tensor, V: Tensor, coefficients: Coefficients
+) -> Posterior:
+    """Return the predictive distribution of f(x) = psi(x)'b.
 
+    Parameters
+    ----------
+    problem, choice, theta : the rows and the kernel, the p basis functions, and the hyperparameters [P].
+    V : tensor [p, r]
+        psi(x) = V'phi(x).
+    coefficients : Coefficients
+        The distribution of b.
 
-def answers(problem: Problem, choice: Choice, theta: Tensor, V: Tensor, known: Known) -> Posterior:
-    """f(x) = psi(x)'b, and beside it the prior variance that no basis function carries. O(p r) a row."""
+    Notes
+    -----
+    The variance contains the prior variance k(x, x) - phi(x)'phi(x) that the basis functions leave out. A prediction
+    costs O(p r) per row.
+    """
     like = problem.train.y
-    V, known = V.to(like), Known(*(part.to(like) for part in known))
+    V, b = V.to(like), Coefficients(*(part.to(like) for part in coefficients))
     with torch.no_grad():
         basis = choice(theta)
 
@@ -47,18 +57,22 @@ def answers(problem: Problem, choice: Choice, theta: Tensor, V: Tensor, known: K
         mean, var = like.new_empty(len(X)), problem.kernel.diag(theta, X)
         for rows in row_blocks(len(X), 4 * like.element_size() * len(choice)):
             with torch.no_grad():
-                Phi = basis(X[rows]).T
-            Psi = Phi @ V
-            mean[rows] = Psi @ known.mean
-            inside = Psi.square() @ known.diagonal + (Psi @ known.direction).square()
-            var[rows] = (var[rows] - Phi.square().sum(1)).clamp_min(0.0) + inside
+                Phi = basis(X[rows]).T  # [block, p]
+            Psi = Phi @ V  # [block, r]
+            mean[rows] = Psi @ b.mean
+            in_basis = Psi.square() @ b.diagonal + (Psi @ b.direction).square()
+            var[rows] = (var[rows] - Phi.square().sum(1)).clamp_min(0.0) + in_basis
         return Prediction(mean, var)
 
     return predict
 
 
-def plain_answers(problem: Problem, choice: Choice, theta: Tensor, now: Gram) -> Posterior:
-    """f(x) = phi(x)'w, w ~ N(A^-1 c, s2 A^-1), and the prior variance that no function carries. O(p^2) a row."""
+def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> Posterior:
+    """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2).
+
+    The variance contains the prior variance k(x, x) - phi(x)'phi(x) that the basis functions leave out. A prediction
+    costs O(p^2) per row.
+    """
     like = problem.train.y
     with torch.no_grad():
         basis = choice(theta)
@@ -68,9 +82,9 @@ def plain_answers(problem: Problem, choice: Choice, theta: Tensor, now: Gram) ->
         for rows in row_blocks(len(X), 3 * like.element_size() * len(choice)):
             with torch.no_grad():
                 F = basis(X[rows])  # [p, block]
-            mean[rows] = now.w @ F
-            half = torch.linalg.solve_triangular(now.L, F, upper=False)
-            var[rows] = (var[rows] - F.square().sum(0)).clamp_min(0.0) + now.s2 * half.square().sum(0)
+            mean[rows] = regression.w @ F
+            half = torch.linalg.solve_triangular(regression.L, F, upper=False)  # [p, block] L^-1 phi(x)
+            var[rows] = (var[rows] - F.square().sum(0)).clamp_min(0.0) + regression.s2 * half.square().sum(0)
         return Prediction(mean, var)
 
     return predict

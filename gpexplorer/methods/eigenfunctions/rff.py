@@ -1,6 +1,8 @@
-"""Random Fourier features under the same likelihood: waves drawn blindly, where the grid's are the kernel's own.
+"""Random Fourier features under the same likelihood: random frequencies in place of the eigenfunctions of a grid.
 
-k(x, z) ~ phi(x)'phi(z),  phi = sqrt(2 v / D) [cos Omega x / l, sin Omega x / l]          Rahimi and Recht (2007)
+    k(x, z) ~ phi(x)'phi(z),   phi(x) = sqrt(2 v / D) [cos(Omega x / l), sin(Omega x / l)]    Rahimi and Recht (2007)
+
+Symbols: D features, v prior variance, l lengthscales, Omega [D / 2, d] frequencies.
 """
 
 from __future__ import annotations
@@ -16,24 +18,38 @@ from ...features.random_fourier import KINDS, RandomFourier
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .evidence import gram
-from .learning import CHANNELS, cost, learned, opened
-from .posteriors import plain_answers
-from .state import Info as Report
-from .state import State as At
+from .evidence import regress
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import Info as BasisInfo
+from .learning import State as BasisState
+from .posteriors import regression_posterior
 
-DRAWN = 20.0  # calls: frequencies, all rotations of them at once, and the waves with their slopes
+FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
 
 
 class RFF(Method):
-    """Regression on random waves of the Gaussian kernel; hyperparameters by marginal likelihood."""
+    """Regression on random Fourier features of the Gaussian kernel, with theta by marginal likelihood.
+
+    Parameters
+    ----------
+    num_features : int, default 500
+        Number of features D.
+    frequencies : {"orthogonal", "paired", "plain"}
+        How the frequencies are drawn.
+    learn, subset, starts, evaluations
+        How hyperparameters are learned; see `learning.py`. There is one round, because the frequencies never change.
+
+    References
+    ----------
+    Rahimi and Recht (2007), algorithm 1.
+    """
 
     key: ClassVar[str] = "rff"
     title: ClassVar[str] = "Random Fourier features"
     family: ClassVar[str] = "eigenfunctions"
     paper: ClassVar[str] = "Rahimi and Recht (2007). Random features for large-scale kernel machines. NIPS."
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = BasisState
+    Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"num_features": r"k(x,z) \approx \phi(x)^\top \phi(z)"}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
@@ -41,35 +57,37 @@ class RFF(Method):
         500,
         bounds=(2, None),
         softbounds=(10, 2000),
-        doc="Features D, an even number: more fit better, at n D^2 a pass.",
+        doc="Number of features D, an even number. More features fit better and cost n D^2 flops per pass.",
     )
     frequencies: Any = param.Selector(
-        default="orthogonal", objects=list(KINDS), doc="orthogonal and paired waves vary less than plain ones."
+        default="orthogonal",
+        objects=list(KINDS),
+        doc="How frequencies are drawn. orthogonal and paired features have less variance than plain ones.",
     )
     learn = settings.learn()
     subset = settings.subset()
     starts = settings.starts()
     evaluations = settings.evaluations(30)
 
-    max_rounds, tolerance = 1, 0.0  # the waves never change: one round is all
+    max_rounds, tolerance = 1, 0.0  # one round, because the features never change
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem)
-            yield Step(state, Report("start"))
-        choice = self._choice(problem, problem.theta)
-        state, outcome = yield from learned(self, problem, state, lambda theta, spacing: choice, ("",))
+            state = initial_state(problem)
+            yield Step(state, BasisInfo("start"))
+        choice = self._features(problem, problem.theta)
+        state, outcome = yield from learn_hyperparameters(self, problem, state, lambda theta, spacing: choice, ("",))
         if self.learn:
-            return Outcome(
-                "converged", f"The waves stay as drawn, so one descent is all; the NLML is {state.objective:.6g}."
-            )
+            message = f"The descent is done, and the frequencies are fixed. The NLML is {state.objective:.6g}."
+            return Outcome("converged", message)
         return outcome
 
-    def _choice(self, problem: Problem, like: Tensor) -> Fourier:
+    def _features(self, problem: Problem, like: Tensor) -> Fourier:
         if not isinstance(problem.train.X, Tensor):
             raise SettingError(
-                "Random Fourier features are waves over columns of numbers, but these inputs are objects."
+                "Random Fourier features are functions of columns of numbers, but these inputs are objects. Choose a "
+                "method of the family inducing."
             )
         if problem.kernel.key not in ("se", "se-ard"):
             raise KernelError(
@@ -78,9 +96,10 @@ class RFF(Method):
             )
         return Fourier(RandomFourier(problem.train.d, self.num_features, self.frequencies, self.seed).to(like))
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        choice = self._choice(problem, state.theta)
-        return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
+    def posterior(self, problem: Problem, state: BasisState) -> Posterior:
+        choice = self._features(problem, state.theta)
+        regression = regress(choice, state.theta, problem.train, self.map)
+        return regression_posterior(problem, choice, state.theta, regression)
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(problem, float(self.num_features), DRAWN)
+        return evaluation_cost(problem, float(self.num_features), FEATURE_CALLS)

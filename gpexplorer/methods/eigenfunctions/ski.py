@@ -1,7 +1,9 @@
-"""Structured kernel interpolation in any number of inputs: the kernel is read off a full grid by cubics.
+"""Structured kernel interpolation (SKI) in any number of inputs: the kernel is interpolated from a full grid.
 
-k(x, z) ~ e(x)' K_UU e(z) with e a product of 1-D interpolations; by theorem 2 of Evans and Nair (2018) the products
-with K_UU's leading eigenvectors cost what they cost on one axis, so that a grid of mbar^d points is no obstacle.
+    k(x, z) ~ e(x)' K_UU e(z),   e(x) a Khatri-Rao product of 1-D cubic interpolation weights
+
+By theorem 2 of Evans and Nair (2018), products with the leading eigenvectors of K_UU cost as much as products on each
+axis alone, so a grid of mbar^d points is affordable (section 4.2).
 """
 
 from __future__ import annotations
@@ -9,68 +11,70 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-from torch import Tensor
-
-from ...features.basis_choices import Interpolated
+from ...features.basis_choices import Interpolated, Leading
 from ...problem import Channel, Cost, Posterior, Problem, Step
-from ..base import Method, Steps
+from ..base import Steps
 from . import settings
-from .evidence import gram
-from .grids import SPACINGS, grid_of
-from .learning import CHANNELS, cost, learned, opened
-from .posteriors import beyond, plain_answers
-from .state import Info as Report
-from .state import State as At
+from .evidence import regress
+from .grid_method import GridMethod
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import Info as BasisInfo
+from .learning import State as BasisState
+from .posteriors import regression_posterior
 
-AN_INPUT = 335.0  # calls: the weights of interpolation on an axis, its covariances and their slopes
+AXIS_CALLS = 335.0  # tensor operations per input: interpolation weights, covariances, and their derivatives
 
 
-class SKI(Method):
-    """Regression on the leading part of a kernel interpolated from a grid; hyperparameters by marginal likelihood."""
+class SKI(GridMethod):
+    """Regression on the leading part of a kernel interpolated from a grid, with theta by marginal likelihood.
+
+    Parameters
+    ----------
+    num_eigenfunctions, grid_points
+        The basis: p functions, and mbar equispaced grid points per input.
+    learn, subset, starts, evaluations, max_rounds, tolerance
+        How hyperparameters are learned; see `learning.py`.
+
+    Notes
+    -----
+    Wilson and Nickisch solve with the whole interpolated kernel, whose cost grows as mbar^d; here the p largest
+    eigenvalues of the grid represent it, at 3 n p^2 flops per evaluation of the likelihood.
+
+    References
+    ----------
+    Wilson and Nickisch (2015); Evans and Nair (2018), section 4.2.
+    """
 
     key: ClassVar[str] = "ski"
     title: ClassVar[str] = "Kernel interpolation (SKI)"
-    family: ClassVar[str] = "eigenfunctions"
     paper: ClassVar[str] = (
         "Wilson and Nickisch (2015). Kernel interpolation for scalable structured Gaussian processes. ICML."
     )
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = BasisState
+    Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"grid_points": r"k(x,z) \approx e(x)^\top K_{UU}\,e(z)"}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    functions: ClassVar[type[Leading]] = Interpolated
 
-    num_eigenfunctions = settings.num_eigenfunctions()
-    grid_points = settings.grid_points()
-    learn = settings.learn()
-    subset = settings.subset()
     starts = settings.starts()
-    evaluations = settings.evaluations()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: BasisState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem, SPACINGS[0])
-            yield Step(state, Report("start"))
-        grid_of(problem, self.grid_points)
-        choose = partial(self._choice, problem)
-        _, outcome = yield from learned(self, problem, state, choose, SPACINGS[:1])
+            state = initial_state(problem, self.spacing)
+            yield Step(state, BasisInfo("start"))
+        self.grid(problem)  # raises an error now if there is no grid for this problem
+        choose = partial(self.choose, problem)
+        _, outcome = yield from learn_hyperparameters(self, problem, state, choose, self.spacings())
         return outcome
 
-    def _choice(self, problem: Problem, theta: Tensor, spacing: str = SPACINGS[0]) -> Interpolated:
-        grid = grid_of(problem, self.grid_points, spacing)
-        return Interpolated(grid, grid.spectrum(theta, self.num_eigenfunctions).made_of)
-
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        choice = self._choice(problem, state.chosen)
-        return plain_answers(problem, choice, state.theta, gram(choice, state.theta, problem.train, self.map))
-
-    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
-        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
-        return beyond(self.grid_points, problem, X)
+    def posterior(self, problem: Problem, state: BasisState) -> Posterior:
+        choice = self.choose(problem, state.chosen)
+        regression = regress(choice, state.theta, problem.train, self.map)
+        return regression_posterior(problem, choice, state.theta, regression)
 
     def cost(self, problem: Problem) -> Cost:
-        return cost(
-            problem, float(min(self.num_eigenfunctions, self.grid_points**problem.train.d)), AN_INPUT * problem.train.d
-        )
+        p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))
+        return evaluation_cost(problem, p, AXIS_CALLS * problem.train.d)

@@ -16,7 +16,7 @@ import param
 import torch
 from torch import Tensor
 
-from ...features.grid_root import grid_root
+from ...features.grid_eigenfunctions import grid_root
 from ...linalg.conjugate_gradients import Iterate, cg, from_residual
 from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, woodbury
 from ...linalg.randomness import generator

@@ -1,54 +1,59 @@
-"""What the Langevin chains did, and what they left of the prior of each weight."""
+"""The draws of the Langevin chains, and the posterior of each weight beside its prior."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import holoviews as hv
 import numpy as np
 import pandas as pd
 import param
 
+from ...methods.capabilities import SamplesWeights
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import CYCLE, ROLES
 
-WATCHED = {"log likelihood": 0, "log noise variance": 1, "log weight 1": 2, "log weight 2": 3, "log weight 3": 4}
-SHOWN, WEIGHTS = 8, 60  # chains and weights drawn
+# what is drawn -> column of State.watched
+COLUMNS = {"log likelihood": 0, "log noise variance": 1, "log weight 1": 2, "log weight 2": 3, "log weight 3": 4}
+MAX_CHAINS, MAX_WEIGHTS = 8, 60  # drawn
 
 
 class Chains(View):
-    """Draws of one number, a line a chain; those of the warm-up go when sampling begins."""
+    """Draws of one number, one line per chain; draws of the warm-up disappear when sampling begins."""
 
     key: ClassVar[str] = "grief-chains"
     title: ClassVar[str] = "Chains"
-    help: ClassVar[str] = "Lines that cross all the time have mixed; lines that keep apart, or drift, have not."
+    help: ClassVar[str] = "Lines that cross all the time have mixed. Lines that stay apart, or drift, have not."
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 12
 
-    watched = param.Selector(default="log noise variance", objects=list(WATCHED), label="Show", doc="What is drawn.")
+    watched = param.Selector(
+        default="log noise variance", objects=list(COLUMNS), label="Show", doc="The number that is drawn."
+    )
 
     def applies(self, run: Run) -> bool:
-        """Methods with chains."""
-        return super().applies(run) and "chains" in run.method.param
+        """Applies to methods that sample weights with chains."""
+        return super().applies(run) and isinstance(run.method, SamplesWeights)
 
     def data(self, run: Run, at: int) -> Layers:
-        """One series a chain, of draws kept."""
-        state, method = run.trace[at].step.state, run.method
-        draws = state.watched.cpu().double().numpy()
-        column = WATCHED[self.watched]
+        """Return one series of draws per chain."""
+        assert isinstance(run.method, SamplesWeights)
+        state = run.trace[at].step.state
+        draws = state.watched.cpu().double().numpy()  # [chains, draws, numbers]
+        column = COLUMNS[self.watched]
         layers = {}
-        for c in range(min(method.chains, SHOWN)):  # type: ignore[attr-defined]
-            known = c < len(draws) and column < draws.shape[2]
-            y = draws[c, :, column] if known else np.empty(0)
+        for c in range(min(run.method.chains, MAX_CHAINS)):
+            exists = c < len(draws) and column < draws.shape[2]
+            y = draws[c, :, column] if exists else np.empty(0)
             layers[f"chain{c + 1}"] = pd.DataFrame({"x": np.arange(len(y)) * float(state.stride), "y": y})
         first = layers["chain1"]
-        first.attrs |= {"xlabel": "draw kept", "ylabel": self.watched}
+        first.attrs |= {"xlabel": "draw", "ylabel": self.watched}
         first.attrs["title"] = {"subset": "no draws yet", "warm-up": "warming up", "sample": "sampling"}[state.phase]
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Thin lines, one colour a chain."""
+        """Draw one thin line per chain."""
         lines = [
             layer(hv.Curve(frame, "x", "y", label=name), name, color=CYCLE[k], line_width=1, alpha=0.8)
             for k, (name, frame) in enumerate(layers.items())
@@ -61,23 +66,26 @@ class Weights(View):
 
     key: ClassVar[str] = "grief-weights"
     title: ClassVar[str] = "Posterior of the weights"
-    help: ClassVar[str] = "Where the bar leaves the band the data spoke; where it fills it they said nothing."
+    help: ClassVar[str] = (
+        "Where a bar lies outside the band, the data determine the weight. Where it fills the band, they do not."
+    )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 18
 
     def applies(self, run: Run) -> bool:
-        """Methods with chains."""
-        return super().applies(run) and "chains" in run.method.param
+        """Applies to methods that sample weights with chains."""
+        return super().applies(run) and isinstance(run.method, SamplesWeights)
 
     def data(self, run: Run, at: int) -> Layers:
-        """log10 of the first weights in the orthogonal basis, those of largest eigenvalue first."""
-        method: Any = run.method
-        seen = run.trace[at].step.state.moments
-        count = min(len(seen.weight), WEIGHTS)
-        mean = seen.weight[:count].cpu().double().numpy() / np.log(10.0)
-        sd = np.sqrt(seen.weight2[:count].cpu().double().numpy() / max(seen.size, 1)) / np.log(10.0)
+        """Return log10 of the first weights in the orthogonal basis, in the order of their eigenvalues."""
+        assert isinstance(run.method, SamplesWeights)
+        state = run.trace[at].step.state
+        moments = state.moments
+        count = min(len(moments.weight), MAX_WEIGHTS)
+        mean = moments.weight[:count].cpu().double().numpy() / np.log(10.0)
+        sd = np.sqrt(moments.weight2[:count].cpu().double().numpy() / max(moments.size, 1)) / np.log(10.0)
         x = np.arange(1.0, count + 1)
-        prior, ends = method.weight_prior, np.array([1.0, max(count, 2)])
+        prior, ends = run.method.priors(state.theta)[0], np.array([1.0, max(count, 2)])
         low, high = ((prior.mu + sign * 2.0 * prior.tau) / np.log(10.0) for sign in (-1.0, 1.0))
         layers = {
             "prior": pd.DataFrame({"x": ends, "lower": [low, low], "upper": [high, high]}),
@@ -85,11 +93,11 @@ class Weights(View):
             "mean": pd.DataFrame({"x": x, "y": mean}),
         }
         layers["mean"].attrs |= {"xlabel": "function of the orthogonal basis", "ylabel": "log10 weight"}
-        layers["mean"].attrs["title"] = f"{seen.size} draws" if seen.size else "no draws yet"
+        layers["mean"].attrs["title"] = f"{moments.size} draws" if moments.size else "no draws yet"
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Bars with a dot over the band of the prior."""
+        """Draw a dot and a bar per weight, over the band of the prior."""
         band = hv.Area(layers["prior"], "x", ["lower", "upper"], label="prior, 2 sd")
         bars = hv.Segments(layers["spread"], ["x0", "y0", "x1", "y1"], label="posterior, 2 sd")
         dots = hv.Scatter(layers["mean"], "x", "y", label="posterior mean")

@@ -1,9 +1,9 @@
-"""Eigenfunctions themselves: curves over one input, a map over two, and one curve an input where there are more."""
+"""The eigenfunctions: curves over one input, a map over two inputs, and one curve per input for more inputs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -12,92 +12,93 @@ import param
 import torch
 from torch import Tensor
 
-from ...features.grid_eigenfunctions import Eigenfunctions, Grid
-from ...methods.eigenfunctions.grids import leading
+from ...features.basis_choices import Basis
+from ...features.grid_eigenfunctions import Grid
+from ...methods.capabilities import HasGridEigenfunctions
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
 from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
 
-POINTS, SIDE, TOGETHER, INPUTS = 200, 60, 4, 8
+POINTS, SIDE = 200, 60  # points of a curve; points along a side of the map
+CURVES, INPUTS = 4, 8  # eigenfunctions drawn together over one input; inputs drawn along their axes
 
 
-def on_grid(run: Run) -> bool:
-    """Whether the run's method lays a grid and keeps eigenfunctions of it."""
-    return {"num_eigenfunctions", "grid_points"} <= set(run.method.param)
+def grid_method(run: Run) -> HasGridEigenfunctions:
+    """Return the method of a run, which must have the eigenfunctions of a grid."""
+    assert isinstance(run.method, HasGridEigenfunctions)
+    return run.method
 
 
-def grid_of(run: Run, at: int) -> Grid:
-    """The grid of the run's method, as it lays it at a record."""
+def basis_at(run: Run, at: int, count: int = 0) -> tuple[Grid, Basis, Tensor]:
+    """Return the grid of a record, its eigenfunctions, and their indices [p, d].
+
+    Parameters
+    ----------
+    run : Run
+    at : int
+        The index of the record.
+    count : int, optional
+        How many eigenfunctions; by default those from which the predictions are made.
+    """
     state = run.trace[at].step.state
-    return leading(run.method, run.problem, state.theta, getattr(state, "spacing", "")).grid
-
-
-def chosen_by(state: Any) -> Tensor:
-    """The theta whose largest eigenfunctions the basis is: the state's own, where the method keeps no other."""
-    return getattr(state, "chosen", state.theta)
-
-
-def basis_at(run: Run, at: int, most: int | None = None) -> tuple[Grid, Eigenfunctions, Tensor]:
-    """The grid, the eigenfunctions a record's answers are made of, and what [p, d] they are made of."""
-    method: Any = run.method
-    state = run.trace[at].step.state
-    theta, grid = state.theta, grid_of(run, at)
-    index = grid.spectrum(chosen_by(state), most or method.num_eigenfunctions).made_of
-    return grid, Eigenfunctions(grid, theta, index), index
+    choice = grid_method(run).eigenfunctions(run.problem, state, count)
+    return choice.grid, choice(state.theta), choice.index
 
 
 class EigenfunctionsView(View):
-    """phi_j as Nystrom's formula gives it on the grid, scaled by the root of its eigenvalue."""
+    """phi_j on its grid, scaled by the root of its eigenvalue (Evans and Nair 2018, eqs 3 and 15)."""
 
     key: ClassVar[str] = "grief-eigenfunctions"
     title: ClassVar[str] = "Eigenfunctions"
     help: ClassVar[str] = (
-        "The further down the rank, the more often it changes sign: where do such waves stop to matter?"
+        "Eigenfunctions of higher rank change sign more often. From which rank on do they no longer matter?"
     )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 15
 
     rank = param.Integer(
-        1, bounds=(1, None), softbounds=(1, 100), label="Rank", doc="The first eigenfunction drawn; 1 is the largest."
-    )
+        1, bounds=(1, None), softbounds=(1, 100), label="Rank",
+        doc="The rank of the first eigenfunction drawn; 1 has the largest eigenvalue.",
+    )  # fmt: skip
 
     def applies(self, run: Run) -> bool:
-        """Methods on a grid."""
-        return super().applies(run) and on_grid(run)
+        """Applies to methods on a grid."""
+        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Curves for one input, a map for two, a curve an input for more."""
-        return {1: self._curves, 2: self._map}.get(run.problem.train.d, self._along)(run, at)
+        """Return curves for one input, a map for two, and one curve per input for more."""
+        return {1: self._curves, 2: self._map}.get(run.problem.train.d, self._along_axes)(run, at)
 
     def _first(self, p: int) -> int:
         return min(self.rank, p) - 1
 
     def _curves(self, run: Run, at: int) -> Layers:
-        grid, basis, index = basis_at(run, at, self.rank + TOGETHER)
+        grid, basis, index = basis_at(run, at, self.rank + CURVES)
         line, first = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), POINTS), self._first(len(index))
         X = line[:, None].to(run.problem.train.X)
-        x, values = _file(run, X)[:, 0], _values(basis, X)
+        x, values = _in_file_units(run, X)[:, 0], _values(basis, X)
         layers = {}
-        for k in range(TOGETHER):
-            known = first + k < len(index)
-            frame = pd.DataFrame({"x": x, "y": values[first + k] if known else np.full(POINTS, np.nan)})
-            layers[f"phi{k + 1}"] = frame
+        for k in range(CURVES):
+            exists = first + k < len(index)
+            y = values[first + k] if exists else np.full(POINTS, np.nan)
+            layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": y})
         layers["phi1"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": "eigenfunction"}
-        layers["phi1"].attrs["title"] = f"ranks {first + 1} to {min(first + TOGETHER, len(index))}"
+        layers["phi1"].attrs["title"] = f"ranks {first + 1} to {min(first + CURVES, len(index))}"
         return layers
 
     def _map(self, run: Run, at: int) -> Layers:
         grid, basis, index = basis_at(run, at, self.rank)
         sides = [torch.linspace(float(U[0]), float(U[-1]), SIDE) for U in grid.axes]
         X = torch.cartesian_prod(*sides).to(run.problem.train.X)
-        first, x = self._first(len(index)), _file(run, X)
+        first, x = self._first(len(index)), _in_file_units(run, X)
         frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "value": _values(basis, X)[first]})
         frame.attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
-        frame.attrs["title"] = f"rank {first + 1}, of 1-D ranks {', '.join(str(k + 1) for k in index[first].tolist())}"
+        ranks = ", ".join(str(k + 1) for k in index[first].tolist())
+        frame.attrs["title"] = f"rank {first + 1}, a product of the 1-D ranks {ranks}"
         return {"map": frame}
 
-    def _along(self, run: Run, at: int) -> Layers:
+    def _along_axes(self, run: Run, at: int) -> Layers:
         grid, basis, index = basis_at(run, at, self.rank)
         X, first, layers = run.problem.train.X, self._first(len(index)), {}
         middle = X.median(0).values
@@ -107,18 +108,18 @@ class EigenfunctionsView(View):
             values = _values(basis, line)[first]
             layers[f"input{q + 1}"] = pd.DataFrame({"x": np.linspace(0.0, 1.0, POINTS), "y": values})
             layers[f"input{q + 1}"].attrs["name"] = run_rows.input_name(run, q)
-        layers["input1"].attrs |= {"xlabel": "along each input's grid, the others at their medians"}
+        layers["input1"].attrs |= {"xlabel": "position on the axis of each input, the others at their medians"}
         layers["input1"].attrs |= {"ylabel": "eigenfunction", "title": f"rank {first + 1}"}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Lines, or a map."""
+        """Draw lines, or a map."""
         if "map" in layers:
             frame = layers["map"]
             values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(SIDE, SIDE)
             image = hv.Image((np.unique(frame["x"]), np.unique(frame["y"]), values), ["x", "y"], "value")
-            drawn = layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel="eigenfunction")
-            return hv.Overlay([drawn]).opts(responsive=True, **labels(frame))
+            colours = layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel="eigenfunction")
+            return hv.Overlay([colours]).opts(responsive=True, **labels(frame))
         lines = [
             layer(
                 hv.Curve(frame, "x", "y", label=frame.attrs.get("name", f"rank + {k}" if k else "rank")), name,
@@ -133,10 +134,10 @@ class EigenfunctionsView(View):
         )
 
 
-def _values(basis: Eigenfunctions, X: Tensor) -> np.ndarray:
+def _values(basis: Basis, X: Tensor) -> np.ndarray:
     with torch.no_grad():
         return basis(X).cpu().double().numpy()
 
 
-def _file(run: Run, X: Tensor) -> np.ndarray:
+def _in_file_units(run: Run, X: Tensor) -> np.ndarray:
     return run_rows.inputs_of(replace(run.problem.train, X=X, y=X[:, 0]))

@@ -1,40 +1,42 @@
-"""The spectrum of the grid's kernel matrix: which eigenvalues are kept, and how far below them the rest lie."""
+"""The spectrum of the kernel matrix on the grid: the eigenvalues that are kept, and the next ones."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import holoviews as hv
 import numpy as np
 import pandas as pd
 
+from ...methods.capabilities import HasGridEigenfunctions
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
-from .eigenfunction_curves import chosen_by, grid_of, on_grid
+from .eigenfunction_curves import grid_method
 
-BEYOND = 2  # times as many eigenvalues are drawn as are kept
+FACTOR = 2  # this many times as many eigenvalues are drawn as are kept
 
 
 class Spectrum(View):
-    """Eigenvalues by rank, in decades: products over the inputs reach far below what a number can hold."""
+    """log10 of the eigenvalues by rank; a product over many inputs may be smaller than any floating-point number."""
 
     key: ClassVar[str] = "grief-spectrum"
     title: ClassVar[str] = "Spectrum"
-    help: ClassVar[str] = "Where do the kept eigenvalues end: below the noise, or while they still matter?"
+    help: ClassVar[str] = "Is the last kept eigenvalue far below the noise variance? If not, more eigenfunctions help."
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 20
 
     def applies(self, run: Run) -> bool:
-        """Methods on a grid."""
-        return super().applies(run) and on_grid(run)
+        """Applies to methods on a grid."""
+        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
-        """log10 of the eigenvalues kept, of as many beyond, and of the noise variance."""
-        method: Any = run.method
-        state, grid = run.trace[at].step.state, grid_of(run, at)
-        found = grid.spectrum(chosen_by(state), BEYOND * method.num_eigenfunctions)
-        logs = found.log.cpu().double().numpy() / np.log(10.0)
+        """Return log10 of the kept eigenvalues, of as many dropped ones, and of the noise variance."""
+        method, state = grid_method(run), run.trace[at].step.state
+        theta_chosen, _ = method.origin(state)
+        grid = method.eigenfunctions(run.problem, state).grid
+        spectrum = grid.spectrum(theta_chosen, FACTOR * method.num_eigenfunctions)
+        logs = spectrum.log_values.cpu().double().numpy() / np.log(10.0)
         frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
         kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)
         noise = float(2 * state.theta[-1]) / np.log(10.0)
@@ -49,7 +51,7 @@ class Spectrum(View):
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Kept and dropped eigenvalues over a line at the noise."""
+        """Draw the eigenvalues, and a line at the noise variance."""
         noise = hv.Curve(layers["noise"], "x", "y", label="noise variance")
         parts = [
             layer(noise, "noise", color=ROLES["reference"], line_dash="dashed"),

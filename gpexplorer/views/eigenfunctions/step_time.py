@@ -1,10 +1,11 @@
-"""What a step costs against the rows there are, measured: the pass over them is made once, what follows knows none."""
+"""The measured time of a step against the number of rows: only the first pass over the rows depends on n."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import median
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -15,80 +16,79 @@ import param
 import torch
 from torch import Tensor
 
-from ...bench.limits import median_seconds
 from ...features.basis_choices import Leading
 from ...linalg.randomness import generator
-from ...methods.eigenfunctions.evidence import gradient, gram
-from ...methods.eigenfunctions.orthogonal_basis import Rotated, halves, likelihood
-from ...methods.eigenfunctions.posteriors import basis_of
+from ...methods.capabilities import HasWeightPriors, SamplesWeights
+from ...methods.eigenfunctions.evidence import evidence_gradient, regress
+from ...methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
+from ...methods.eigenfunctions.posteriors import orthogonal_basis
 from ...problem import Problem
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
-from .eigenfunction_curves import grid_of
 
-FEWEST, MOST, REPEATS = 1000, 200, 25  # rows begun with; eigenfunctions; evaluations of which the median is taken
-PER_DECADE = 2
-OWN = ("grief", "grief-mcmc")
+MIN_ROWS, PER_DECADE = 1000, 2  # the smallest size, and sizes per decade
+MAX_FUNCTIONS = 200  # eigenfunctions that are timed
+REPEATS = 25  # evaluations of which the median is taken
 
 
-class Spent(NamedTuple):
-    """Seconds at n rows."""
+class Times(NamedTuple):
+    """Seconds at one number of rows."""
 
     n: int
-    once: float  # Phi'Phi, Phi'y and the rotation
-    theta: float  # likelihood and slopes in theta
-    basis: Rotated
+    once: float  # Phi'Phi, Phi'y and the orthogonal basis
+    theta: float  # one likelihood with its gradient in theta
+    basis: OrthogonalBasis
 
 
 class Growth(View):
-    """Seconds of an evaluation in the orthogonal basis against n, beside what is paid once, and type II's own step."""
+    """Seconds per evaluation in the orthogonal basis against n, beside the first pass and a step of type II."""
 
     key: ClassVar[str] = "grief-growth"
     title: ClassVar[str] = "Cost of a step against n"
-    help: ClassVar[str] = "Rows are paid for once, above; does the line of a step stay level while they grow?"
+    help: ClassVar[str] = "The pass over the rows is done once. Does the line of a step stay level while n grows?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 50
 
     largest = param.Selector(
         default=100_000, objects=[10_000, 100_000, 1_000_000], label="Rows, at most",
-        doc="The largest size measured, rows of this run taken again and again; a million takes some ten seconds.",
+        doc="The largest size that is measured. Rows of this run are repeated. A million rows take about ten seconds.",
     )  # fmt: skip
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._measured: WeakKeyDictionary[Run, dict[int, pd.DataFrame]] = WeakKeyDictionary()
+        self._cache: WeakKeyDictionary[Run, dict[int, pd.DataFrame]] = WeakKeyDictionary()
 
     def applies(self, run: Run) -> bool:
-        """Both types; interpolation and waves have no orthogonal basis."""
-        return super().applies(run) and run.method.key in OWN
+        """Applies to methods that give eigenfunctions weights of their own, which the orthogonal basis makes fast."""
+        return super().applies(run) and isinstance(run.method, HasWeightPriors)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Measured once a run and size, whatever record is looked at: theta has no part in the cost."""
-        held = self._measured.setdefault(run, {})
-        if self.largest not in held:
-            held[self.largest] = measured(run, at, self.largest)
-        table = held[self.largest]
+        """Return seconds by n, measured once per run and size: the cost does not depend on theta."""
+        cached = self._cache.setdefault(run, {})
+        if self.largest not in cached:
+            cached[self.largest] = measured(run, at, self.largest)
+        table = cached[self.largest]
         layers = {name: pd.DataFrame({"x": table["n"], "y": table[name]}) for name in ("once", "theta", "step")}
-        chains = getattr(run.method, "chains", 1)
+        chains = _chains(run)
         layers["step"].attrs |= {"xlabel": "rows n", "ylabel": "seconds"}
         layers["step"].attrs["title"] = (
-            f"{table['p'].iloc[0]} eigenfunctions: {1e6 * table['step'].median():.0f} microseconds "
-            f"a likelihood{f' of {chains} chains' if chains > 1 else ''} with all slopes, whatever n"
+            f"{table['p'].iloc[0]} eigenfunctions: {1e6 * table['step'].median():.0f} microseconds per likelihood"
+            f"{f' of {chains} chains' if chains > 1 else ''} with all derivatives, whatever n"
         )
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Three lines with their points on logarithmic axes."""
-        meant = {
-            "theta": ("type II: slopes in theta", ROLES["complexity"]),
-            "once": ("set-up, once", ROLES["reference"]),
-            "step": ("type I: slopes in weights", ROLES["mean"]),
+        """Draw three lines with points on logarithmic axes."""
+        meaning = {
+            "theta": ("type II: gradient in theta", ROLES["complexity"]),
+            "once": ("first pass over the rows", ROLES["reference"]),
+            "step": ("type I: gradient in the weights", ROLES["mean"]),
         }
         parts = []
-        for name, (said, colour) in meant.items():
-            parts.append(layer(hv.Curve(layers[name], "x", "y", label=said), name, color=colour, line_width=2))
-            parts.append(layer(hv.Scatter(layers[name], "x", "y", label=said), name, color=colour, size=6))
+        for name, (label, colour) in meaning.items():
+            parts.append(layer(hv.Curve(layers[name], "x", "y", label=label), name, color=colour, line_width=2))
+            parts.append(layer(hv.Scatter(layers[name], "x", "y", label=label), name, color=colour, size=6))
         return hv.Overlay(parts).opts(
             logx=True, logy=True, legend_position="top", legend_cols=3, responsive=True, show_grid=True,
             **labels(layers["step"]),
@@ -96,35 +96,39 @@ class Growth(View):
 
 
 def measured(run: Run, at: int, largest: int) -> pd.DataFrame:
-    """n, seconds once, a step's of each type, and the functions p timed: the same number at every n."""
-    sizes = np.geomspace(FEWEST, largest, 1 + round(PER_DECADE * np.log10(largest / FEWEST))).round().astype(int)
-    method: Any = run.method
-    grid, theta = grid_of(run, at), run.trace[at].step.state.theta
-    choice = Leading(grid, grid.spectrum(theta, min(MOST, method.num_eigenfunctions)).made_of)
-    found = [_spent(run.problem, choice, theta, int(n)) for n in sizes]
-    p = min(len(one.basis.e) for one in found)
-    chains = int(getattr(method, "chains", 1))
-    rows = [(one.n, one.once, one.theta, _step(one.basis, p, chains), p) for one in found]
+    """Return a table of n, seconds of each part, and the number p of functions, which is the same at every n."""
+    assert isinstance(run.method, HasWeightPriors)
+    sizes = np.geomspace(MIN_ROWS, largest, 1 + round(PER_DECADE * np.log10(largest / MIN_ROWS))).round().astype(int)
+    state = run.trace[at].step.state
+    choice = run.method.eigenfunctions(run.problem, state, min(MAX_FUNCTIONS, run.method.num_eigenfunctions))
+    times = [_times(run.problem, choice, state.theta, int(n)) for n in sizes]
+    p = min(len(each.basis.e) for each in times)
+    rows = [(each.n, each.once, each.theta, _step_seconds(each.basis, p, _chains(run)), p) for each in times]
     return pd.DataFrame(rows, columns=["n", "once", "theta", "step", "p"])
 
 
-def _spent(problem: Problem, choice: Leading, theta: Tensor, n: int) -> Spent:
-    """What the pass over n rows takes; rows are drawn from the problem's with replacement."""
+def _chains(run: Run) -> int:
+    return int(run.method.chains) if isinstance(run.method, SamplesWeights) else 1
+
+
+def _times(problem: Problem, choice: Leading, theta: Tensor, n: int) -> Times:
+    """Seconds of the pass over n rows and of type II's step; rows of the problem are drawn with replacement."""
     index = torch.randint(len(problem.train), (n,), generator=generator(0, "grown", n)).to(theta.device)
     train = problem.train.rows(index)
-    once, basis = _took(lambda: basis_of(replace(problem, train=train), choice, theta, map))
-    slopes, _ = _took(lambda: gradient(choice, theta, train, gram(choice, theta, train)))
-    return Spent(n, once, slopes, basis)
+    once, basis = _timed(lambda: orthogonal_basis(replace(problem, train=train), choice, theta, map))
+    gradient, _ = _timed(lambda: evidence_gradient(choice, theta, train, regress(choice, theta, train)))
+    return Times(n, once, gradient, basis)
 
 
-def _step(basis: Rotated, p: int, chains: int) -> float:
-    """One evaluation with all slopes, of every chain."""
-    given = halves(basis._replace(V=basis.V[:, :p], e=basis.e[:p], u=basis.u[:p]))
+def _step_seconds(basis: OrthogonalBasis, p: int, chains: int) -> float:
+    """Median seconds of one evaluation with all derivatives, for all chains."""
+    terms = likelihood_terms(basis._replace(V=basis.V[:, :p], e=basis.e[:p], u=basis.u[:p]))
     z = basis.e.new_zeros(chains, p + 1)
-    return median_seconds(lambda: likelihood(given, z), REPEATS)
+    likelihood(terms, z)  # the first call allocates arrays
+    return median(_timed(lambda: likelihood(terms, z))[0] for _ in range(REPEATS))
 
 
-def _took(work: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     result = work()
     return time.perf_counter() - begin, result

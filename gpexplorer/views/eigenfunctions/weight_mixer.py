@@ -1,4 +1,4 @@
-"""Eigenfunctions along one input, and a slider for the weight of each of the first: the posterior answers at once."""
+"""Eigenfunctions along one input, with a slider for the weight of each of the first ones and the resulting mean."""
 
 from __future__ import annotations
 
@@ -11,90 +11,93 @@ import param
 import torch
 
 from ...linalg.cholesky import cholesky
+from ...methods.capabilities import HasGridEigenfunctions
 from ...objectives import noise_variance
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
 from ..drawing.palette import CYCLE, ROLES
-from .eigenfunction_curves import basis_at, on_grid
+from .eigenfunction_curves import basis_at
 
-SHOWN, POINTS, ROWS = 4, 160, 2000
+SLIDERS, POINTS = 4, 160  # eigenfunctions with a slider; points of a curve
+MAX_ROWS = 2000  # training rows of the regression
 
 
 def _weight(rank: int) -> Any:
     return param.Number(
         0.0, bounds=(-4.0, 4.0), step=0.25, label=f"log10 weight {rank}",
-        doc=f"Weight of eigenfunction {rank}, in decades from the one that the kernel gives it.",
+        doc=f"log10 of the weight of eigenfunction {rank}; 0 is its weight in the kernel.",
     )  # fmt: skip
 
 
 class Mixer(View):
-    """The first eigenfunctions over one input, the others at their medians, and the mean with their weights changed."""
+    """The first eigenfunctions over one input, the others at their medians, and the mean with changed weights."""
 
     key: ClassVar[str] = "grief-mixer"
     title: ClassVar[str] = "Eigenfunction mixer"
-    help: ClassVar[str] = "Turn a weight up or down: which part of the mean leans on that eigenfunction?"
+    help: ClassVar[str] = "Change a weight. Which part of the mean depends on that eigenfunction?"
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 30
 
-    first, second, third, fourth = (_weight(rank) for rank in range(1, SHOWN + 1))
+    first, second, third, fourth = (_weight(rank) for rank in range(1, SLIDERS + 1))
     column = param.Integer(
         1, bounds=(1, None), label="Input", doc="The input on the axis; the others stay at their medians."
     )
 
     def applies(self, run: Run) -> bool:
-        """Methods on a grid."""
-        return super().applies(run) and on_grid(run)
+        """Applies to methods on a grid."""
+        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Eigenfunctions scaled by their weights, the mean as it is and as mixed; over at most 2000 rows."""
+        """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights."""
         train, theta = run.problem.train, run.trace[at].step.state.theta
-        part = train.rows(run_rows.sampled(len(train), ROWS).to(train.y.device))
-        grid, _, index = basis_at(run, at)
+        part = train.rows(run_rows.sampled(len(train), MAX_ROWS).to(train.y.device))
+        grid, basis, index = basis_at(run, at)
         q = min(self.column, train.d) - 1
         line = train.X.median(0).values.repeat(POINTS, 1)
         line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), POINTS).to(line)
-        Phi, at_line = (grid.features(theta, X, index) for X in (part.X, line))
+        with torch.no_grad():
+            Phi, Phi_line = basis(part.X).T, basis(line).T  # [rows, p], [POINTS, p]
         x = run_rows.inputs_of(train.__class__(line, line[:, 0], scale=train.scale))[:, q]
-        chosen = (self.first, self.second, self.third, self.fourth)
+        sliders = (self.first, self.second, self.third, self.fourth)
         mixed = torch.ones(len(index)).to(Phi)
-        mixed[: len(chosen)] = torch.tensor(chosen[: len(index)]).to(Phi).mul(np.log(10.0)).exp()
+        mixed[: len(sliders)] = torch.tensor(sliders[: len(index)]).to(Phi).mul(np.log(10.0)).exp()
 
         layers = {}
-        for name, w in (("found", torch.ones_like(mixed)), ("mixed", mixed)):
-            mean = _mean(Phi * w.sqrt(), at_line * w.sqrt(), part.y, noise_variance(theta))
+        for name, w in (("mean", torch.ones_like(mixed)), ("mixed", mixed)):
+            mean = _mean(Phi * w.sqrt(), Phi_line * w.sqrt(), part.y, noise_variance(theta))
             layers[name] = pd.DataFrame(
                 {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
             )
         spread = float(run_rows.targets_of(train).std()) or 1.0
-        for k in range(SHOWN):
-            values = at_line[:, k] * mixed[k].sqrt() if k < len(index) else torch.zeros(POINTS)
+        for k in range(SLIDERS):
+            values = Phi_line[:, k] * mixed[k].sqrt() if k < len(index) else torch.zeros(POINTS)
             layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": spread * values.cpu().double().numpy()})
-        layers["found"].attrs |= {"xlabel": run_rows.input_name(run, q), "ylabel": train.target}
+        layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, q), "ylabel": train.target}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Thin lines for eigenfunctions, a dashed one for the mean as found, a thick one as mixed."""
+        """Draw thin lines for eigenfunctions, a dashed line for the mean, and a thick line for the changed mean."""
         thin = [
             layer(
                 hv.Curve(layers[f"phi{k}"], "x", "y", label=f"eigenfunction {k}"), f"phi{k}",
                 color=CYCLE[k], line_width=1.2, alpha=0.8,
             )
-            for k in range(1, SHOWN + 1)
+            for k in range(1, SLIDERS + 1)
         ]  # fmt: skip
         found = layer(
-            hv.Curve(layers["found"], "x", "y", label="mean"), "found", color=ROLES["reference"], line_dash="dashed"
+            hv.Curve(layers["mean"], "x", "y", label="mean"), "mean", color=ROLES["reference"], line_dash="dashed"
         )
         mixed = layer(
-            hv.Curve(layers["mixed"], "x", "y", label="mean, mixed"), "mixed", color=ROLES["mean"], line_width=3
+            hv.Curve(layers["mixed"], "x", "y", label="mean, changed"), "mixed", color=ROLES["mean"], line_width=3
         )
         return hv.Overlay([*thin, found, mixed]).opts(
-            legend_position="right", responsive=True, show_grid=True, **labels(layers["found"])
+            legend_position="right", responsive=True, show_grid=True, **labels(layers["mean"])
         )
 
 
-def _mean(Phi: torch.Tensor, at: torch.Tensor, y: torch.Tensor, s2: float) -> torch.Tensor:
+def _mean(Phi: torch.Tensor, Phi_line: torch.Tensor, y: torch.Tensor, s2: float) -> torch.Tensor:
     """Posterior mean [t] of regression on weighted eigenfunctions."""
     A = Phi.T @ Phi
     A.diagonal().add_(s2)
-    return at @ torch.cholesky_solve((Phi.T @ y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]
+    return Phi_line @ torch.cholesky_solve((Phi.T @ y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]

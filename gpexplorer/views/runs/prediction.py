@@ -12,6 +12,7 @@ import param
 import torch
 
 from ...data.sets.generators import truth
+from ...methods.capabilities import LimitedToGrid
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
@@ -149,12 +150,11 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
 
 def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
     """A title that says how many of the test rows lie outside the method's grid, for methods with a grid. O(n d)."""
-    is_outside = getattr(run.method, "beyond", None)
-    if is_outside is None or run.split is None or not len(run.split.test):
+    if not isinstance(run.method, LimitedToGrid) or run.split is None or not len(run.split.test):
         return {}
     test = run.split.test
     X = test.X[run_rows.sampled(len(test), max_rows).to(test.y.device)]
-    count = int(is_outside(run.problem, X).sum())
+    count = int(run.method.is_outside(run.problem, X).sum())
     return (
         {"title": f"{count} of {len(X)} test rows lie outside the grid, where the prior is returned"} if count else {}
     )

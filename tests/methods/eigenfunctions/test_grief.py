@@ -12,8 +12,8 @@ from gpexplorer import kernels
 from gpexplorer.errors import KernelError, SettingError
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid, largest_products
-from gpexplorer.methods.eigenfunctions.evidence import gradient, gram
-from gpexplorer.methods.eigenfunctions.grids import SPACINGS, leading
+from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, regress
+from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.problem import Dataset, Problem
 from oracles_grief import nlml, problem
@@ -29,17 +29,17 @@ def test_the_largest_products_are_those_of_a_search_over_all(p: int):
 
     found = largest_products([axis.log() for axis in axes], p)
 
-    torch.testing.assert_close(found.log.exp(), torch.tensor(every[:p], dtype=torch.float64))
-    made = torch.stack([axis[which] for axis, which in zip(axes, found.made_of.T, strict=True)]).prod(0)
-    torch.testing.assert_close(made, found.log.exp())
-    assert len({tuple(row) for row in found.made_of.tolist()}) == len(found.log) == min(p, 60)
+    torch.testing.assert_close(found.log_values.exp(), torch.tensor(every[:p], dtype=torch.float64))
+    made = torch.stack([axis[which] for axis, which in zip(axes, found.axis_indices.T, strict=True)]).prod(0)
+    torch.testing.assert_close(made, found.log_values.exp())
+    assert len({tuple(row) for row in found.axis_indices.tolist()}) == len(found.log_values) == min(p, 60)
 
 
 def test_ties_have_one_answer():
     axis = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64).log()
     first, second = (largest_products([axis, axis], 4) for _ in range(2))
 
-    assert first.made_of.tolist() == second.made_of.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert first.axis_indices.tolist() == second.axis_indices.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
 
 
 def test_a_grid_larger_than_the_universe_is_finite():
@@ -48,9 +48,9 @@ def test_a_grid_larger_than_the_universe_is_finite():
 
     found = largest_products(axes, 50)
 
-    assert found.log.isfinite().all()
-    assert float(found.log[0]) < math.log(1e-308)
-    assert (found.log.diff() <= 0).all()
+    assert found.log_values.isfinite().all()
+    assert float(found.log_values[0]) < math.log(1e-308)
+    assert (found.log_values.diff() <= 0).all()
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -61,22 +61,22 @@ def test_with_every_eigenvector_it_is_nystrom_on_the_whole_grid(d: int, shift: f
     U = torch.cartesian_prod(*grid.axes).reshape(-1, d)
     K_nu, K_uu = task.kernel(task.theta, task.train.X, U), task.kernel(task.theta, U, U)
 
-    index = grid.spectrum(task.theta, 4**d).made_of
+    index = grid.spectrum(task.theta, 4**d).axis_indices
     Phi = grid.features(task.theta, task.train.X, index)
 
     torch.testing.assert_close(Phi @ Phi.T, K_nu @ torch.linalg.solve(K_uu, K_nu.T), rtol=1e-7, atol=1e-8)
     values = torch.linalg.eigvalsh(K_uu).flip(0)
-    torch.testing.assert_close(grid.spectrum(task.theta, 5).log.exp(), values[:5], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(grid.spectrum(task.theta, 5).log_values.exp(), values[:5], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("d", "p"), [(1, 5), (2, 9), (3, 40), (8, 200), (18, 300)])
 def test_products_shared_along_a_tree_are_sums_of_logarithms_with_signs(d: int, p: int):
     task = problem(1000.0, d)
     grid = Grid(task.kernel, task.train.X, 5)
-    index = grid.spectrum(task.theta, p).made_of
+    index = grid.spectrum(task.theta, p).axis_indices
     log, sign = torch.zeros(60, len(index), dtype=torch.float64), torch.ones(60, len(index), dtype=torch.float64)
-    for q, (values, vectors) in enumerate(grid.eigen(task.theta)):
-        B = (grid.factors(task.theta)[q](task.train.X[:, q], grid.axes[q]) @ vectors)[:, index[:, q]]
+    for q, (values, vectors) in enumerate(grid.axis_eigen(task.theta)):
+        B = (grid.axis_kernels(task.theta)[q](task.train.X[:, q], grid.axes[q]) @ vectors)[:, index[:, q]]
         log += B.abs().log() - 0.5 * values.log()[index[:, q]]
         sign *= B.sign()
 
@@ -89,13 +89,13 @@ def test_products_shared_along_a_tree_are_sums_of_logarithms_with_signs(d: int, 
 def test_the_likelihood_and_its_slope_are_the_dense_ones(shift: float):
     task = problem(shift)
     grid = Grid(task.kernel, task.train.X, 6)
-    index = grid.spectrum(task.theta, 15).made_of
+    index = grid.spectrum(task.theta, 15).axis_indices
 
     def dense(theta: torch.Tensor) -> torch.Tensor:
         return nlml(grid.features(theta, task.train.X, index), task.train.y, torch.exp(2 * theta[-1]))
 
-    now = gram(Leading(grid, index), task.theta, task.train)
-    slope = gradient(Leading(grid, index), task.theta, task.train, now)
+    now = regress(Leading(grid, index), task.theta, task.train)
+    slope = evidence_gradient(Leading(grid, index), task.theta, task.train, now)
 
     assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
     for k in range(len(task.theta)):
@@ -112,7 +112,7 @@ def test_predictions_are_those_of_the_truncated_kernel_plus_what_it_leaves_out(s
     *_, last = method.steps(task)
     grid = Grid(task.kernel, task.train.X, 6)
     X = task.train.X[:7] + 0.03
-    Phi, at = (grid.features(task.theta, Z, grid.spectrum(task.theta, 15).made_of) for Z in (task.train.X, X))
+    Phi, at = (grid.features(task.theta, Z, grid.spectrum(task.theta, 15).axis_indices) for Z in (task.train.X, X))
     A = Phi @ Phi.T + math.exp(-2.0) * torch.eye(60, dtype=torch.float64)
 
     mean, var = method.posterior(task, last.state)(X)
@@ -160,7 +160,7 @@ def test_a_grid_may_have_any_sizes_and_follow_the_quantiles(shift: float):
         levels = torch.linspace(0, 1, len(U), dtype=torch.float64)[1:-1]
         torch.testing.assert_close(U[1:-1], X[:, q].quantile(levels))
         assert float(U[0]) == pytest.approx(float(equal.axes[q][0]))
-    index = crowded.spectrum(theta, 48).made_of
+    index = crowded.spectrum(theta, 48).axis_indices
     U = torch.cartesian_prod(*crowded.axes)
     K_nu, K_uu = kernel(theta, X, U), kernel(theta, U, U)
     Phi = crowded.features(theta, X, index)
@@ -195,18 +195,18 @@ def test_spacing_by_likelihood_is_whichever_makes_the_training_rows_likelier(far
 
     value = {}
     for spacing in SPACINGS:
-        choice = leading(Grief(spacing=spacing, **settings), crowded, task.theta)
-        value[spacing] = gram(choice, task.theta, crowded.train).value
+        choice = Grief(spacing=spacing, **settings).choose(crowded, task.theta)
+        value[spacing] = regress(choice, task.theta, crowded.train).value
     best = min(value, key=lambda spacing: value[spacing])
 
-    assert leading(Grief(spacing="by likelihood", **settings), crowded, task.theta).grid.spacing == best
+    assert Grief(spacing="by likelihood", **settings).choose(crowded, task.theta).grid.spacing == best
     assert best == ("equispaced" if far == 3.0 else "quantile")
 
 
 def test_kernels_that_do_not_factor_and_objects_are_refused_in_a_sentence():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
-    with pytest.raises(KernelError, match="is no product over its inputs"):
+    with pytest.raises(KernelError, match="is not a product over its inputs"):
         list(Grief().steps(rough))
     words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
     with pytest.raises(SettingError, match="lays a grid over columns of numbers"):

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from gpexplorer import kernels
-from gpexplorer.methods.eigenfunctions.evidence import gram
-from gpexplorer.methods.eigenfunctions.grids import SPACINGS, leading
+from gpexplorer.methods.eigenfunctions.descents import PATIENCE, Best, until_no_gain
+from gpexplorer.methods.eigenfunctions.evidence import regress
+from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.initial_values import stretched
-from gpexplorer.methods.eigenfunctions.restarts import PATIENCE, Found, patient
+from gpexplorer.methods.eigenfunctions.learning import longer_lengthscales
 from gpexplorer.problem import Dataset, Problem, Step
 from oracles_grief import problem
 
@@ -51,13 +51,13 @@ def test_the_likelihood_of_every_record_is_that_of_the_functions_it_answers_with
     steps = [step.state for step in learned(seed, 2, spacing) if step.state.phase == "learn"]
 
     for state in (steps[0], steps[-1]):
-        choice = leading(method, task, state.chosen, state.spacing)
-        assert gram(choice, state.theta, task.train).value == pytest.approx(state.objective, rel=1e-9)
+        choice = method.choose(task, state.chosen, state.spacing)
+        assert regress(choice, state.theta, task.train).value == pytest.approx(state.objective, rel=1e-9)
         Phi = choice(state.theta)(task.train.X).T
         A = Phi @ Phi.T + math.exp(2.0 * float(state.theta[-1])) * torch.eye(80, dtype=torch.float64)
         mean = method.posterior(task, state)(task.train.X).mean
         torch.testing.assert_close(mean, Phi @ Phi.T @ torch.linalg.solve(A, task.train.y), rtol=1e-6, atol=1e-6)
-    own = gram(leading(method, task, state.theta, state.spacing), state.theta, task.train).value
+    own = regress(method.choose(task, state.theta, state.spacing), state.theta, task.train).value
     assert own >= state.objective - 1e-4 * abs(state.objective)
 
 
@@ -106,24 +106,24 @@ def test_a_run_by_likelihood_goes_on_from_any_record():
 def test_a_descent_ends_where_it_gains_next_to_nothing():
     theta, closed = torch.zeros(1), []
 
-    def falling() -> Iterator[Found]:
+    def falling() -> Iterator[Best]:
         try:
             for k in range(100):
-                yield Found(theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
+                yield Best(theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
         finally:
             closed.append(True)
 
-    assert len(list(patient(falling(), 1e-4))) == 5 + PATIENCE
-    assert len(list(patient(falling(), 0.0))) == 100
+    assert len(list(until_no_gain(falling(), 1e-4))) == 5 + PATIENCE
+    assert len(list(until_no_gain(falling(), 0.0))) == 100
     assert closed == [True, True]
 
 
 def test_only_lengthscales_are_stretched():
     task = problem()
-    found = stretched(task.kernel, task.theta, 3)
+    found = longer_lengthscales(task.kernel, task.theta, 3)
 
     assert [name.startswith("lengthscale") for name in task.kernel.names] == [False, True, True, False]
     moved = torch.stack(found) - task.theta
     torch.testing.assert_close(moved[2], 2 * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
     plain = kernels.make("linear", 2)
-    assert len(stretched(plain, torch.zeros(len(plain.names)), 3)) == 1
+    assert len(longer_lengthscales(plain, torch.zeros(len(plain.names)), 3)) == 1

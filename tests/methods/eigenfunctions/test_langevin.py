@@ -8,10 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.methods.eigenfunctions.orthogonal_basis import Rotated, fisher, halves, likelihood
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target, fixed
-from gpexplorer.methods.eigenfunctions.sampling.mala import randomness, tuning, walk
-from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
+    OrthogonalBasis,
+    fisher_information,
+    likelihood,
+    likelihood_terms,
+)
+from gpexplorer.methods.eigenfunctions.sampling.mala import constant_step, initial_tuning, randomness, run_chains
+from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 
 ITERATIONS = 40
 
@@ -21,7 +25,7 @@ def target(r: int) -> Target:
     rng = torch.Generator().manual_seed(r)
     e = torch.logspace(5, -5, r, dtype=torch.float64)
     u = e.sqrt() * torch.randn(r, generator=rng, dtype=torch.float64)
-    basis = Rotated(torch.eye(r, dtype=torch.float64), e, u, 30.0, 10 * r)
+    basis = OrthogonalBasis(torch.eye(r, dtype=torch.float64), e, u, 30.0, 10 * r)
     return Target(basis, log_normal(1.0, 100.0), log_normal(0.2, 0.04))
 
 
@@ -50,13 +54,15 @@ def test_every_move_is_the_transition_written_out_plainly(r: int, chains: int):
     aim = target(r)
     mode = aim.mode
     begin = mode + 0.3 * torch.randn(chains, r + 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    sd = (fisher(aim.basis, mode) + aim.prior[1].square().reciprocal()).rsqrt()
+    sd = (fisher_information(aim.basis, mode) + aim.prior[1].square().reciprocal()).rsqrt()
     kept = begin.clone()
 
     source = torch.Generator().manual_seed(2)
-    found = walk(aim.density(), begin, sd, randomness(begin, source, ITERATIONS), fixed, tuning(r + 1), 1)
+    found = run_chains(
+        aim.density(), begin, sd, randomness(begin, source, ITERATIONS), constant_step, initial_tuning(r + 1), 1
+    )
 
-    scale, z, moved = sd * math.exp(tuning(r + 1).log_eps), begin.clone(), 0
+    scale, z, moved = sd * math.exp(initial_tuning(r + 1).log_eps), begin.clone(), 0
     for k, (xi, uniform) in enumerate(randomness(begin, torch.Generator().manual_seed(2), ITERATIONS)):
         after = torch.stack([stepped(aim, z[c], scale, xi[c], uniform[c]) for c in range(chains)])
         moved += int((after != z).any(1).sum())
@@ -74,6 +80,6 @@ def test_weights_and_noise_next_to_nothing_are_never_likely(low: float):
     aim = target(16)
     z = torch.full((2, 17), low, dtype=torch.float64)
 
-    value = likelihood(halves(aim.basis), z).value
+    value = likelihood(likelihood_terms(aim.basis), z).value
 
     assert float(value.nan_to_num(nan=-math.inf).max()) < -1e20

@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from gpexplorer.methods.eigenfunctions.orthogonal_basis import halves, likelihood
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling import chains
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target
 from gpexplorer.methods.eigenfunctions.sampling.diagnostics import bulk_ess, rhat
-from gpexplorer.methods.eigenfunctions.sampling.mala import Density, randomness, tuned, tuning, walk
+from gpexplorer.methods.eigenfunctions.sampling.mala import (
+    Density,
+    dual_averaging,
+    initial_tuning,
+    randomness,
+    run_chains,
+)
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from oracles_grief import problem
 
 
 def gaussian(mean: torch.Tensor, sd: torch.Tensor):
-    def density(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
+    def density(z: torch.Tensor, gradient: torch.Tensor | None = None) -> Density:
         off = (z - mean) / sd
         return Density(-0.5 * off.square().sum(1), -off / sd)
 
@@ -37,11 +42,17 @@ def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: 
     density = gaussian(mean, sd)
 
     start = mean + sd * torch.randn(chains, q, generator=rng, dtype=torch.float64)
-    warm = walk(
-        density, start, sd, randomness(start, rng, 500), lambda now, rate: tuned(now, q, rate, 0.574), tuning(q), 10
+    warm = run_chains(
+        density,
+        start,
+        sd,
+        randomness(start, rng, 500),
+        lambda now, rate: dual_averaging(now, q, rate, 0.574),
+        initial_tuning(q),
+        10,
     )
     eps = warm.tuning._replace(log_eps=warm.tuning.average)
-    found = walk(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
+    found = run_chains(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
 
     off = (found.draws - mean) / sd
     assert found.acceptance == pytest.approx(0.574, abs=0.03)
@@ -53,14 +64,20 @@ def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: 
 
 
 def test_a_step_where_there_is_no_density_is_never_taken():
-    def nowhere(z: torch.Tensor, slope: torch.Tensor | None = None) -> Density:
+    def nowhere(z: torch.Tensor, gradient: torch.Tensor | None = None) -> Density:
         return Density(torch.where(z[:, 0] > 0, torch.nan, 0.0), torch.zeros_like(z))
 
     z = -torch.ones(3, 1, dtype=torch.float64)
     rng = torch.Generator().manual_seed(0)
 
-    found = walk(
-        nowhere, z, torch.ones(1, dtype=torch.float64), randomness(z, rng, 50), lambda now, rate: now, tuning(1), 1
+    found = run_chains(
+        nowhere,
+        z,
+        torch.ones(1, dtype=torch.float64),
+        randomness(z, rng, 50),
+        lambda now, rate: now,
+        initial_tuning(1),
+        1,
     )
 
     assert (found.draws <= 0).all()
@@ -88,7 +105,7 @@ def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
 def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_value(chains: int, shift: float):
     method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, weight_variance=2.0)
     basis = method.basis(problem(shift), problem(shift).theta)[0]
-    target = Target(basis, method.weight_prior, log_normal(0.3, 0.04))
+    target = Target(basis, method.priors(problem(shift).theta)[0], log_normal(0.3, 0.04))
     q, rng = len(basis.e) + 1, torch.Generator().manual_seed(3)
     z = torch.randn(chains, q, generator=rng, dtype=torch.float64)
 
@@ -96,12 +113,12 @@ def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_val
 
     mu, tau = target.prior
     prior = -0.5 * ((z - mu) / tau).square().sum(1)
-    torch.testing.assert_close(found.value, likelihood(halves(basis), z).value + prior)
+    torch.testing.assert_close(found.value, likelihood(likelihood_terms(basis), z).value + prior)
     for j in range(q):
         move = torch.zeros_like(z)
         move[:, j] = 1e-5
         up, down = (target.density()(z + sign * move).value for sign in (1, -1))
-        torch.testing.assert_close(found.slope[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(found.gradient[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
 def test_once_sampling_begins_the_step_size_is_the_average_of_the_warm_up_and_stays():
@@ -139,10 +156,10 @@ def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(
     )
     *_, last = method.steps(task)
     basis = method.basis(task, task.theta)[0]
-    target: Target = method._target(task, last.state)
+    target: Target = method.target(task, last.state)
     line = torch.linspace(-6, 2, 4001, dtype=torch.float64)
     z = torch.cat([torch.zeros(4001, len(basis.e), dtype=torch.float64), line[:, None]], 1)
-    log = likelihood(halves(basis), z).value - 0.5 * ((line - target.noise.mu) / target.noise.tau) ** 2
+    log = likelihood(likelihood_terms(basis), z).value - 0.5 * ((line - target.noise.mu) / target.noise.tau) ** 2
     weights = torch.softmax(log, 0)
     mean = float(weights @ line)
     sd = float((weights @ (line - mean) ** 2).sqrt())
@@ -171,7 +188,7 @@ def test_predictions_average_over_the_draws():
 
 
 def test_watched_draws_are_a_bounded_evenly_spaced_part(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(chains, "HELD", 32)
+    monkeypatch.setattr(chains, "MAX_WATCHED", 32)
     task = problem()
     method = GriefMCMC(
         num_eigenfunctions=6, grid_points=4, learn=False, samples=10, warm_up=2, per_step=30, thin=3, chains=2

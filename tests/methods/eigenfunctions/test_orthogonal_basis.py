@@ -9,10 +9,17 @@ import torch
 
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
-from gpexplorer.methods.eigenfunctions.evidence import products
-from gpexplorer.methods.eigenfunctions.orthogonal_basis import Rotated, coefficients, fisher, halves, likelihood, rotate
-from gpexplorer.methods.eigenfunctions.sampling.moments import merged, moments, spread
-from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
+from gpexplorer.methods.eigenfunctions.evidence import gram_products
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
+    OrthogonalBasis,
+    coefficient_posterior,
+    fisher_information,
+    likelihood,
+    likelihood_terms,
+    orthogonalise,
+)
+from gpexplorer.methods.eigenfunctions.sampling.moments import coefficient_covariance, merge, moments_of
+from gpexplorer.methods.eigenfunctions.sampling.target import log_normal
 from gpexplorer.problem import Problem
 from oracles_grief import covariance, nlml, predicted, problem
 
@@ -20,12 +27,12 @@ EPS = torch.finfo(torch.float64).eps
 SHIFTS = [0.0, 1000.0]
 
 
-def rotated(task: Problem, p: int = 15) -> tuple[Rotated, torch.Tensor, Grid, torch.Tensor]:
+def rotated(task: Problem, p: int = 15) -> tuple[OrthogonalBasis, torch.Tensor, Grid, torch.Tensor]:
     grid = Grid(task.kernel, task.train.X, 6)
-    index = grid.spectrum(task.theta, p).made_of
-    A, c = products(Leading(grid, index), task.theta, task.train)
+    index = grid.spectrum(task.theta, p).axis_indices
+    A, c = gram_products(Leading(grid, index), task.theta, task.train)
     Phi = grid.features(task.theta, task.train.X, index)
-    return rotate(A, c, float(task.train.y.square().sum()), len(task.train), EPS), Phi, grid, index
+    return orthogonalise(A, c, float(task.train.y.square().sum()), len(task.train), EPS), Phi, grid, index
 
 
 def points(r: int, seed: int, count: int = 5) -> torch.Tensor:
@@ -40,7 +47,7 @@ def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, sh
     basis, Phi, _, _ = rotated(task, p)
     z = points(len(basis.e), 1)
 
-    value = likelihood(halves(basis), z).value
+    value = likelihood(likelihood_terms(basis), z).value
 
     for k in range(len(z)):
         dense = -nlml(Phi @ basis.V, task.train.y, z[k, -1].exp(), z[k, :-1].exp())
@@ -49,21 +56,21 @@ def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, sh
 
 def test_a_chain_alone_is_evaluated_as_it_is_among_many_and_owns_its_slopes():
     basis, _, _, _ = rotated(problem(7.0))
-    given, z = halves(basis), points(len(basis.e), 6, 3)
+    given, z = likelihood_terms(basis), points(len(basis.e), 6, 3)
 
     many = likelihood(given, z)
     alone = [likelihood(given, z[k : k + 1]) for k in range(3)]
 
     torch.testing.assert_close(torch.cat([one.value for one in alone]), many.value, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(torch.cat([one.slope for one in alone]), many.slope, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([one.gradient for one in alone]), many.gradient, rtol=1e-12, atol=1e-12)
 
 
 def test_a_move_too_far_has_no_value_and_says_nothing():
     basis, _, _, _ = rotated(problem())
     z = torch.full((1, len(basis.e) + 1), 1e4, dtype=torch.float64)
 
-    assert not likelihood(halves(basis), z).value.isfinite()
-    assert not likelihood(halves(basis), z.repeat(2, 1)).value.isfinite().any()
+    assert not likelihood(likelihood_terms(basis), z).value.isfinite()
+    assert not likelihood(likelihood_terms(basis), z.repeat(2, 1)).value.isfinite().any()
 
 
 @pytest.mark.parametrize("chains", [1, 5])
@@ -75,10 +82,10 @@ def test_every_slope_is_autograds(chains: int):
     value = -0.5 * ((basis.u**2 / t + t.log()).sum(1) + basis.rest / z[:, -1].exp() + spare * z[:, -1])
     (slope,) = torch.autograd.grad(value.sum(), z)
 
-    found = likelihood(halves(basis), z.detach())
+    found = likelihood(likelihood_terms(basis), z.detach())
 
     torch.testing.assert_close(found.value, value.detach())
-    torch.testing.assert_close(found.slope, slope)
+    torch.testing.assert_close(found.gradient, slope)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -90,7 +97,7 @@ def test_with_weights_of_one_mean_and_variance_are_those_before_the_rotation(shi
     z = torch.zeros(1, len(basis.e) + 1, dtype=torch.float64)
     z[0, -1] = -2.0
 
-    m, v = coefficients(basis, z)
+    m, v = coefficient_posterior(basis, z)
     mean, covariance_ = predicted(Phi, at, task.train.y, math.exp(-2.0), torch.ones(15, dtype=torch.float64))
 
     torch.testing.assert_close((at @ basis.V) @ m[0], mean, rtol=1e-8, atol=1e-9)
@@ -103,7 +110,7 @@ def test_any_weights_give_the_dense_mean_and_variance():
     z = points(len(basis.e), 3, 1)
     Psi, at = Phi @ basis.V, grid.features(task.theta, task.train.X[:5] - 0.1, index) @ basis.V
 
-    m, v = coefficients(basis, z)
+    m, v = coefficient_posterior(basis, z)
     mean, covariance_ = predicted(Psi, at, task.train.y, float(z[0, -1].exp()), z[0, :-1].exp())
 
     torch.testing.assert_close(at @ m[0], mean, rtol=1e-8, atol=1e-9)
@@ -121,7 +128,9 @@ def test_fisher_is_the_expected_curvature():
 
     expected = [0.5 * float(torch.trace(inverse @ D @ inverse @ D)) for D in slopes]
 
-    torch.testing.assert_close(fisher(basis, z), torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-12)
+    torch.testing.assert_close(
+        fisher_information(basis, z), torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-12
+    )
 
 
 def test_moments_of_parts_are_those_of_the_whole_and_predict_as_all_draws_do():
@@ -129,12 +138,12 @@ def test_moments_of_parts_are_those_of_the_whole_and_predict_as_all_draws_do():
     z = points(len(basis.e), 5, 40)
     z[:, -1] = -2.0 + 0.1 * z[:, -1]
 
-    whole, parts = moments(basis, z), merged(moments(basis, z[:13]), moments(basis, z[13:]))
+    whole, parts = moments_of(basis, z), merge(moments_of(basis, z[:13]), moments_of(basis, z[13:]))
 
     for one, other in zip(whole, parts, strict=True):
         torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other))
-    m, v = coefficients(basis, z)
-    diagonal, direction = spread(whole)
+    m, v = coefficient_posterior(basis, z)
+    diagonal, direction = coefficient_covariance(whole)
     torch.testing.assert_close(diagonal + direction.square(), v.mean(0) + m.var(0, correction=0))
 
 
@@ -143,8 +152,8 @@ def test_what_the_coefficients_share_is_what_the_noise_does_to_them():
     z = torch.zeros(50, len(basis.e) + 1, dtype=torch.float64)
     z[:, -1] = torch.linspace(-2.01, -1.99, 50, dtype=torch.float64)
 
-    m, v = coefficients(basis, z)
-    diagonal, direction = spread(moments(basis, z))
+    m, v = coefficient_posterior(basis, z)
+    diagonal, direction = coefficient_covariance(moments_of(basis, z))
 
     together = torch.cov(m.T, correction=0)
     torch.testing.assert_close(torch.outer(direction, direction), together, rtol=1e-3, atol=1e-9)

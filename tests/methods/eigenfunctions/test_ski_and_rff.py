@@ -11,7 +11,7 @@ from gpexplorer.features.basis_choices import Fourier, Interpolated, interpolati
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.features.random_fourier import KINDS, RandomFourier
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.eigenfunctions.evidence import gradient, gram
+from gpexplorer.methods.eigenfunctions.evidence import evidence_gradient, regress
 from gpexplorer.problem import Dataset, Problem
 from oracles_grief import nlml, predicted, problem
 
@@ -22,7 +22,7 @@ def choice_of(kind: str, task: Problem):
     if kind == "rff":
         return Fourier(RandomFourier(task.train.d, 14, "paired", 0).to(task.theta))
     grid = Grid(task.kernel, task.train.X, 6)
-    return Interpolated(grid, grid.spectrum(task.theta, 12).made_of)
+    return Interpolated(grid, grid.spectrum(task.theta, 12).axis_indices)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -42,9 +42,9 @@ def test_interpolation_is_exact_for_polynomials_and_silent_beyond_the_axis(point
 def test_with_every_eigenvector_it_is_the_interpolated_kernel(shift: float):
     task = problem(shift)
     grid = Grid(task.kernel, task.train.X, 5)
-    choice = Interpolated(grid, grid.spectrum(task.theta, 25).made_of)
+    choice = Interpolated(grid, grid.spectrum(task.theta, 25).axis_indices)
     K = torch.ones(60, 60, dtype=torch.float64)
-    for q, k in enumerate(grid.factors(task.theta)):
+    for q, k in enumerate(grid.axis_kernels(task.theta)):
         E = interpolation(grid.axes[q], task.train.X[:, q])
         K *= E.T @ k(grid.axes[q], grid.axes[q]) @ E
 
@@ -58,7 +58,7 @@ def test_on_a_finer_grid_it_comes_close_to_the_kernel():
     X, errors = task.train.X, []
     for points in (5, 10, 20):
         grid = Grid(task.kernel, X, points)
-        F = Interpolated(grid, grid.spectrum(task.theta, 200).made_of)(task.theta)(X)
+        F = Interpolated(grid, grid.spectrum(task.theta, 200).axis_indices)(task.theta)(X)
         errors.append(float((F.T @ F - task.kernel(task.theta, X, X)).abs().max()))
 
     assert errors[2] < 0.1 * errors[1] < 0.1 * errors[0]
@@ -83,8 +83,8 @@ def test_likelihood_and_slope_are_the_dense_ones(kind: str, shift: float):
     def dense(theta: torch.Tensor) -> torch.Tensor:
         return nlml(choice(theta)(task.train.X).T, task.train.y, torch.exp(2 * theta[-1]))
 
-    now = gram(choice, task.theta, task.train)
-    slope = gradient(choice, task.theta, task.train, now)
+    now = regress(choice, task.theta, task.train)
+    slope = evidence_gradient(choice, task.theta, task.train, now)
 
     assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-8)
     for k in range(len(task.theta)):
@@ -119,7 +119,7 @@ def test_what_they_cannot_do_they_say():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
     words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
-    for key, sentence in (("rff", "those of the Gaussian kernel"), ("ski", "is no product over its inputs")):
+    for key, sentence in (("rff", "those of the Gaussian kernel"), ("ski", "is not a product over its inputs")):
         with pytest.raises(KernelError, match=sentence):
             list(registry[key]().steps(rough))
         with pytest.raises(SettingError, match="columns of numbers"):

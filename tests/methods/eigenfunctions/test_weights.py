@@ -9,29 +9,27 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.errors import KernelError
-from gpexplorer.features.grid_root import grid_root
+from gpexplorer.features.grid_eigenfunctions import grid_root
 from gpexplorer.linalg.conjugate_gradients import begin, cg
 from gpexplorer.linalg.preconditioners import woodbury
-from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.orthogonal_basis import Rotated, halves, likelihood
-from gpexplorer.methods.eigenfunctions.sampling.chains import Target
+from gpexplorer.methods.eigenfunctions.grief import FLAT, SMALLEST_LOG, Grief, fisher_scoring, optimise_weights
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling.mala import Density
-from gpexplorer.methods.eigenfunctions.sampling.priors import log_normal
-from gpexplorer.methods.eigenfunctions.weights import FLAT, FLOOR, ascend, chosen
+from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from oracles_grief import predicted, problem
 
 
-def made(r: int = 12, n: int = 200) -> Rotated:
+def made(r: int = 12, n: int = 200) -> OrthogonalBasis:
     rng = torch.Generator().manual_seed(2)
     e = torch.logspace(3, -3, r, dtype=torch.float64)
     u = 3.0 * e.sqrt() * torch.randn(r, generator=rng, dtype=torch.float64)
-    return Rotated(torch.eye(r, dtype=torch.float64), e, u, 0.5 * (n - r), n)
+    return OrthogonalBasis(torch.eye(r, dtype=torch.float64), e, u, 0.5 * (n - r), n)
 
 
 def test_by_likelihood_alone_each_weight_is_what_its_formula_says_and_the_rest_are_floored():
     basis = made()
 
-    z = chosen(basis, FLAT, FLAT)
+    z = optimise_weights(basis, FLAT, FLAT)
 
     s2 = float(z[-1].exp())
     formula = (basis.u.square() - s2) / basis.e
@@ -39,7 +37,7 @@ def test_by_likelihood_alone_each_weight_is_what_its_formula_says_and_the_rest_a
     assert 3 <= int(alive.sum()) < 12
     torch.testing.assert_close(z[:-1].exp()[alive], formula[alive], rtol=1e-3, atol=0)
     assert float((z[:-1].exp() * basis.e)[formula < 0].max()) < 1e-2 * s2
-    assert float(z.min()) >= FLOOR
+    assert float(z.min()) >= SMALLEST_LOG
     lost = basis.rest + float(basis.u.square()[formula < 0].sum())
     assert s2 == pytest.approx(lost / (basis.n - int((formula > 0).sum())), rel=1e-2)
 
@@ -50,9 +48,9 @@ def test_an_ascent_without_end_is_held_at_the_floor():
     def falling(z: torch.Tensor) -> Density:
         return Density(-z.sum(1), -torch.ones_like(z))
 
-    found = ascend(falling, torch.zeros(3, dtype=torch.float64), torch.ones_like)
+    found = fisher_scoring(falling, torch.zeros(3, dtype=torch.float64), torch.ones_like)
 
-    assert found.tolist() == [FLOOR] * 3
+    assert found.tolist() == [SMALLEST_LOG] * 3
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
@@ -61,7 +59,7 @@ def test_chosen_weights_fit_better_and_predict_as_dense_algebra_does(weights: st
     task = problem(shift)
     method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, weights=weights)
     *_, before, last = method.steps(task)
-    basis, z, choice = method.chosen(task, last.state)
+    basis, z, choice = method.optimised_weights(task, last.state)
     X = task.train.X[:6] + 0.05
     grid_phi = [choice(task.theta)(Z).T for Z in (task.train.X, X)]
     Phi, at = (part @ basis.V for part in grid_phi)
@@ -99,12 +97,14 @@ def played(method: Grief, task, resume) -> tuple[list, object]:
 def test_the_mode_is_a_mode():
     basis = made()
     weights, noise = log_normal(1.0, 100.0), log_normal(0.5, 0.04)
-    z = chosen(basis, weights, noise)
+    z = optimise_weights(basis, weights, noise)
 
-    slope = Target(basis, weights, noise).density()(z[None]).slope[0]
+    slope = Target(basis, weights, noise).density()(z[None]).gradient[0]
 
     assert float(slope.abs().max()) < 1e-2
-    assert float(likelihood(halves(basis), z[None]).value) > float(likelihood(halves(basis), 0 * z[None]).value)
+    assert float(likelihood(likelihood_terms(basis), z[None]).value) > float(
+        likelihood(likelihood_terms(basis), 0 * z[None]).value
+    )
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
@@ -131,5 +131,5 @@ def test_as_a_preconditioner_it_saves_most_iterations(shift: float):
 
 def test_a_kernel_that_does_not_factor_makes_no_root():
     task = problem()
-    with pytest.raises(KernelError, match="is no product over its inputs"):
+    with pytest.raises(KernelError, match="is not a product over its inputs"):
         grid_root(kernels.make("matern52-ard", 2), task.theta, task.train.X, 5)

@@ -1,45 +1,54 @@
-"""What type I carries from stretch to stretch, how a stretch is walked, and what it reports.
-
-log p(z | y) = LML(z) + sum_j log N(z_j; mu_j, tau_j^2),  z = (log w, log s2)
-"""
+"""The chains of type I: what they carry from step to step, how one step advances them, and what it reports."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....problem import Problem
-from ..orthogonal_basis import Rotated, fisher, halves, likelihood
+from ..orthogonal_basis import fisher_information, likelihood, likelihood_terms
 from .diagnostics import bulk_ess, rhat
-from .mala import Density, Evaluate, Tuning, randomness, tuned, tuning, walk
-from .moments import Moments, cast, merged, moments
-from .priors import LogNormal
+from .mala import Adapt, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
+from .moments import Moments, cast, merge, moments_of
+from .target import Target
 
-WATCHED, HELD = 3, 256  # leading weights watched beside likelihood and noise; draws of them held, a chain
+WATCHED = 3  # leading weights whose draws are kept for R-hat, beside the likelihood and the noise
+MAX_WATCHED = 256  # draws kept per chain for R-hat; every second is dropped when there are more
+
+
+class Sampler(Protocol):
+    """The settings that sampling reads from a method."""
+
+    seed: Any  # int
+    chains: Any  # int
+    per_step: Any  # int, iterations per step
+    warm_up: Any  # int, steps
+    thin: Any  # int, iterations per draw
+    acceptance: Any  # float, target of the acceptance rate
 
 
 class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "warm-up" | "sample": what the step was part of
-    position: int  # evaluations on the subset, or stretches
+    phase: str  # "subset" | "warm-up" | "sample": the phase to which the step belongs
+    position: int  # evaluations on the subset, or steps of the chains
     theta: Tensor  # [P]
     z: Tensor  # [C, r + 1] log w and log s2 of each chain
-    sd: Tensor  # [r + 1] scaling of the moves
+    sd: Tensor  # [r + 1] scales of the proposals
     tuning: Tuning
-    moments: Moments  # of the draws kept; of this stretch while warming up
-    watched: Tensor  # [C, N, 2 + WATCHED] log likelihood, log s2 and leading log weights of draws kept
-    stride: int  # draws from one watched to the next
+    moments: Moments  # of all draws of the phase "sample"; during warm-up, of the last step
+    watched: Tensor  # [C, N, 2 + WATCHED] log likelihood, log s2 and leading log weights of some draws
+    stride: int  # draws from one watched draw to the next
     value: float  # mean log likelihood at z
 
 
 class Info(NamedTuple):
-    """What a step reports. Channels are nan where they do not apply."""
+    """What a step reports. A channel is nan if it does not apply."""
 
     phase: str
     objective: float = math.nan
@@ -51,128 +60,118 @@ class Info(NamedTuple):
     evidence: float = math.nan
 
 
-class Target(NamedTuple):
-    """The posterior density of weights and noise."""
-
-    basis: Rotated
-    weights: LogNormal
-    noise: LogNormal
-
-    @property
-    def prior(self) -> tuple[Tensor, Tensor]:
-        """Means and standard deviations [r + 1] of z."""
-        like, r = self.basis.e, len(self.basis.e)
-        mu, tau = like.new_full((r + 1,), self.weights.mu), like.new_full((r + 1,), self.weights.tau)
-        mu[-1], tau[-1] = self.noise
-        return mu, tau
-
-    def density(self) -> Evaluate:
-        """log p(z | y), without its constant, and its slope; one call at a time."""
-        given, (mu, tau) = halves(self.basis), self.prior
-        precision, off = tau.square().reciprocal(), mu[:0]
-
-        def density(z: Tensor, slope: Tensor | None = None) -> Density:
-            nonlocal off
-            if off.shape != z.shape:
-                off = torch.empty_like(z)
-            data = likelihood(given, z, slope)
-            torch.sub(z, mu, out=off)
-            data.slope.addcmul_(off, precision, value=-1.0)
-            return Density(data.value.addmv_(off.square_(), precision, alpha=-0.5), data.slope)
-
-        return density
-
-    @property
-    def mode(self) -> Tensor:
-        """Where the prior of w and s2 is highest: where sampling begins."""
-        mu, tau = self.prior
-        return mu - tau.square()
+def initial_state(problem: Problem) -> State:
+    """Return the state before any work."""
+    empty = problem.theta.new_zeros(0)
+    return State(
+        step=0,
+        phase="subset",
+        position=0,
+        theta=problem.theta.clone(),
+        z=empty.reshape(0, 0),
+        sd=empty,
+        tuning=initial_tuning(1),
+        moments=Moments(
+            size=0, weight=empty, weight2=empty, m=empty, m2=empty, v=empty, noise=0.0, noise2=0.0, cross=empty
+        ),
+        watched=empty.reshape(0, 0, 0),
+        stride=1,
+        value=math.nan,
+    )
 
 
-def opened(problem: Problem) -> State:
-    """The start: nothing drawn yet."""
-    none = problem.theta.new_zeros(0)
-    empty = Moments(0, none, none, none, none, none, 0.0, 0.0, none)
-    wide, held = none.reshape(0, 0), none.reshape(0, 0, 0)
-    return State(0, "subset", 0, problem.theta.clone(), wide, none, tuning(1), empty, held, 1, math.nan)
+def advance(sampler: Sampler, target: Target, state: State, warming_up: bool) -> tuple[State, float]:
+    """Do one step: `per_step` iterations of every chain.
 
+    Parameters
+    ----------
+    sampler : Sampler
+        The method, which holds the settings.
+    target : Target
+    state : State
+        A state of the phase "warm-up" or "sample".
+    warming_up : bool
+        Whether the step size and the scales of the proposals adapt.
 
-def begun(method: Any, target: Target, state: State) -> State:
-    """Chains at the prior's mode, each a fair way off; scaled by the Fisher information there."""
-    mode, (_, tau) = target.mode, target.prior
-    off = torch.randn(method.chains, len(mode), generator=generator(method.seed, "begin"), dtype=torch.float64)
-    z = mode + 0.5 * off.to(mode) * tau.clamp_max(1.0)
-    watched = state.theta.new_zeros(method.chains, 0, 2 + min(WATCHED, len(mode) - 1))
-    return state._replace(z=z, sd=_scaling(target, mode), tuning=tuning(len(mode)), watched=watched)
-
-
-def _scaling(target: Target, z: Tensor) -> Tensor:
-    return (fisher(target.basis, z) + target.prior[1].square().reciprocal()).rsqrt()
-
-
-def stretch(method: Any, target: Target, state: State, warming: bool) -> tuple[State, float]:
-    """One step: so many iterations of every chain; the mean acceptance beside it."""
+    Returns
+    -------
+    State
+        The next state.
+    float
+        The mean acceptance rate of the step.
+    """
     like, basis = state.theta, target.basis
     if not state.position:
-        state = begun(method, target, state)
+        state = _begin(sampler, target, state)
     z, sd = state.z.to(basis.e), state.sd.to(basis.e)
-    if warming and state.position:
-        sd = _scaling(target, z.mean(0))
-    course = _adapting(method, z.shape[1]) if warming else fixed
-    eps = state.tuning if warming else state.tuning._replace(log_eps=state.tuning.average)
-    source = generator(method.seed, "mala", state.position)
-    every = min(method.thin, method.per_step)
-    found = walk(target.density(), z, sd, randomness(z, source, method.per_step), course, eps, every)
-    draws = found.draws.flatten(0, 1)  # [k C, r + 1]
-    seen, before = moments(basis, draws), state.position - (0 if warming else method.warm_up)
-    if before and not warming:
-        seen = merged(cast(state.moments, basis.e), seen)
-    values = likelihood(halves(basis), draws).value
-    watched, stride = _watch(state, found.draws, values.view(found.draws.shape[:2]), before * len(found.draws))
+    if warming_up and state.position:
+        sd = _scales(target, z.mean(0))
+    adapt = _adaptation(sampler, z.shape[1]) if warming_up else constant_step
+    tuning = state.tuning if warming_up else state.tuning._replace(log_eps=state.tuning.average)
+    source = generator(sampler.seed, "mala", state.position)
+    every = min(sampler.thin, sampler.per_step)
+    segment = run_chains(target.density(), z, sd, randomness(z, source, sampler.per_step), adapt, tuning, every)
+    draws = segment.draws.flatten(0, 1)  # [k C, r + 1]
+    moments, steps_before = moments_of(basis, draws), state.position - (0 if warming_up else sampler.warm_up)
+    if steps_before and not warming_up:
+        moments = merge(cast(state.moments, basis.e), moments)
+    values = likelihood(likelihood_terms(basis), draws).value  # [k C]
+    draws_before = steps_before * len(segment.draws)
+    watched, stride = _watch(state, segment.draws, values.view(segment.draws.shape[:2]), draws_before)
     return state._replace(
         step=state.step + 1,
-        phase="warm-up" if warming else "sample",
+        phase="warm-up" if warming_up else "sample",
         position=state.position + 1,
-        z=found.z.to(like),
+        z=segment.z.to(like),
         sd=sd.to(like),
-        tuning=found.tuning,
-        moments=cast(seen, like),
+        tuning=segment.tuning,
+        moments=cast(moments, like),
         watched=watched,
         stride=stride,
         value=float(values[-len(z) :].mean()),
-    ), found.acceptance
+    ), segment.acceptance
 
 
-def _adapting(method: Any, q: int) -> Any:
-    return lambda now, rate: tuned(now, q, rate, method.acceptance)
+def _begin(sampler: Sampler, target: Target, state: State) -> State:
+    """Chains near the mode of the prior, at different points so that R-hat means something."""
+    mode, (_, tau) = target.mode, target.prior
+    normal = torch.randn(sampler.chains, len(mode), generator=generator(sampler.seed, "begin"), dtype=torch.float64)
+    z = mode + 0.5 * normal.to(mode) * tau.clamp_max(1.0)  # [C, r + 1]
+    watched = state.theta.new_zeros(sampler.chains, 0, 2 + min(WATCHED, len(mode) - 1))
+    return state._replace(z=z, sd=_scales(target, mode), tuning=initial_tuning(len(mode)), watched=watched)
 
 
-def fixed(now: Tuning, rate: float) -> Tuning:
-    """The step size does not move: what sampling needs to be exact."""
-    return now
+def _scales(target: Target, z: Tensor) -> Tensor:
+    """sqrt(D) [r + 1]: the Fisher information and the prior precision at z."""
+    return (fisher_information(target.basis, z) + target.prior[1].square().reciprocal()).rsqrt()
 
 
-def _watch(state: State, draws: Tensor, values: Tensor, before: int) -> tuple[Tensor, int]:
-    """The watched numbers with these draws, `before` of their kind seen; every other is let go when too many."""
+def _adaptation(sampler: Sampler, q: int) -> Adapt:
+    return lambda tuning, acceptance: dual_averaging(tuning, q, acceptance, sampler.acceptance)
+
+
+def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
+    """The watched numbers with those of the new draws appended; every second is dropped if there are too many."""
     count = min(WATCHED, draws.shape[2] - 1)
-    these = torch.cat([values[..., None], draws[..., -1:], draws[..., :count]], 2).transpose(0, 1).to(state.theta)
-    stride = state.stride if before else 1
-    watched = torch.cat([state.watched if before else state.watched[:, :0], these[:, -before % stride :: stride]], 1)
-    while watched.shape[1] > HELD:
+    new = torch.cat([values[..., None], draws[..., -1:], draws[..., :count]], 2).transpose(0, 1).to(state.theta)
+    stride = state.stride if draws_before else 1
+    previous = state.watched if draws_before else state.watched[:, :0]
+    watched = torch.cat([previous, new[:, -draws_before % stride :: stride]], 1)
+    while watched.shape[1] > MAX_WATCHED:
         watched, stride = watched[:, ::2].clone(), 2 * stride
     return watched, stride
 
 
-def report(target: Target, state: State, acceptance: float) -> Info:
-    """Channels of a stretch; R-hat and effective sample size over all that is watched."""
+def report(state: State, acceptance: float) -> Info:
+    """Return the channels of a step; R-hat and the effective sample size are the worst of all watched numbers."""
     watched = state.watched.double().cpu().numpy()
-    each = [watched[:, :, j] for j in range(watched.shape[2])]
+    series = [watched[:, :, j] for j in range(watched.shape[2])]
     return Info(
-        state.phase,
-        -state.value,
-        acceptance,
-        math.exp(state.tuning.log_eps),
-        max(map(rhat, each)),
-        min(map(bulk_ess, each)),
-        math.exp(0.5 * state.moments.noise),
+        phase=state.phase,
+        objective=-state.value,
+        acceptance=acceptance,
+        step_size=math.exp(state.tuning.log_eps),
+        rhat=max(map(rhat, series)),
+        ess=min(map(bulk_ess, series)),
+        noise=math.exp(0.5 * state.moments.noise),
     )

@@ -1,7 +1,9 @@
-"""Have the chains mixed, and how many independent draws are they worth? ArviZ's definitions.
+"""Convergence diagnostics of Markov chains: R-hat and the effective sample size, as ArviZ defines them.
 
-Rank-normalised split R-hat, the larger of the bulk's and the folded draws': Vehtari, Gelman, Simpson, Carpenter and
-Buerkner (2021), eqs 3, 4 and 14; bulk effective sample size: eqs 10 to 13, with Geyer's initial monotone sequence.
+Rank-normalised split R-hat, the larger one of the draws and of the folded draws:
+    Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), eqs 3, 4 and 14.
+Bulk effective sample size, with Geyer's initial monotone sequence:
+    the same paper, eqs 10 to 13.
 """
 
 from __future__ import annotations
@@ -14,33 +16,46 @@ from ....linalg.ranks import ranks
 Draws = np.ndarray  # [chains, draws]
 
 
-def split(draws: Draws) -> Draws:
-    """Each chain's halves as chains of their own; the middle draw of an odd number is dropped."""
+def rhat(draws: Draws) -> float:
+    """Return the rank-normalised split R-hat; nan if there are fewer than four draws per chain.
+
+    A value near 1 means that the chains agree; above 1.01 they have not converged.
+    """
+    if draws.shape[1] < 4 or not np.isfinite(draws).all():
+        return float("nan")
+    folded = np.abs(draws - np.median(draws))
+    return max(_plain_rhat(_normal_scores(_split(part))) for part in (draws, folded))
+
+
+def bulk_ess(draws: Draws) -> float:
+    """Return the bulk effective sample size: how many independent draws give the same precision of a mean.
+
+    It is nan if there are fewer than four draws per chain.
+    """
+    if draws.shape[1] < 4 or not np.isfinite(draws).all():
+        return float("nan")
+    return _plain_ess(_normal_scores(_split(draws)))
+
+
+def _split(draws: Draws) -> Draws:
+    """The two halves of each chain as separate chains; the middle draw of an odd number is dropped."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def normalised(draws: Draws) -> Draws:
-    """Normal scores of the ranks over all chains."""
+def _normal_scores(draws: Draws) -> Draws:
+    """Normal scores of the ranks over all chains (eq 14)."""
     return ndtri((ranks(draws) - 0.375) / (draws.size + 0.25))
 
 
-def plain_rhat(draws: Draws) -> float:
-    """sqrt(((N - 1) W / N + B / N) / W)."""
+def _plain_rhat(draws: Draws) -> float:
+    """sqrt(((n - 1) / n W + B / n) / W), eqs 3 and 4; W is the variance within chains and B / n between them."""
     n = draws.shape[1]
     within, between = draws.var(1, ddof=1).mean(), draws.mean(1).var(ddof=1)
     return float(np.sqrt(((n - 1) / n * within + between) / within)) if within > 0 else float("nan")
 
 
-def rhat(draws: Draws) -> float:
-    """Rank-normalised split R-hat; nan for fewer than four draws a chain."""
-    if draws.shape[1] < 4 or not np.isfinite(draws).all():
-        return float("nan")
-    folded = np.abs(draws - np.median(draws))
-    return max(plain_rhat(normalised(split(part))) for part in (draws, folded))
-
-
-def autocovariance(draws: Draws) -> Draws:
+def _autocovariance(draws: Draws) -> Draws:
     """Biased autocovariance of each chain at every lag, by FFT."""
     n = draws.shape[1]
     size = 2 ** int(np.ceil(np.log2(2 * n)))
@@ -48,24 +63,24 @@ def autocovariance(draws: Draws) -> Draws:
     return np.fft.irfft(np.abs(spectrum) ** 2, size, axis=1)[:, :n] / n
 
 
-def plain_ess(draws: Draws) -> float:
-    """Effective number of draws of all chains together."""
+def _plain_ess(draws: Draws) -> float:
+    """Effective number of draws of all chains together (eqs 10 to 13)."""
     chains, n = draws.shape
-    covariance = autocovariance(draws)
+    covariance = _autocovariance(draws)
     within = covariance[:, 0].mean() * n / (n - 1.0)
     var_plus = within * (n - 1.0) / n + (draws.mean(1).var(ddof=1) if chains > 1 else 0.0)
     if var_plus <= 0.0:
         return float("nan")
-    rho = 1.0 - (within - covariance.mean(0)) / var_plus
+    rho = 1.0 - (within - covariance.mean(0)) / var_plus  # eq 10
     rho[0] = 1.0
     total = chains * n
-    last, kept = _monotone(rho)
-    tau = -1.0 + 2.0 * kept[: last + 1].sum() + kept[last + 1]
+    last, kept = _monotone_sequence(rho)
+    tau = -1.0 + 2.0 * kept[: last + 1].sum() + kept[last + 1]  # eq 13
     return float(total / max(tau, 1.0 / np.log10(total)))
 
 
-def _monotone(rho: np.ndarray) -> tuple[int, np.ndarray]:
-    """Geyer's sequence: pairs of lags while their sum is positive, none above the one before."""
+def _monotone_sequence(rho: np.ndarray) -> tuple[int, np.ndarray]:
+    """Geyer's initial monotone sequence: pairs of lags while their sum is positive, and no pair above the last one."""
     n, kept, t = len(rho), np.zeros(len(rho)), 1
     kept[:2] = rho[:2]
     even, odd = rho[0], rho[1]
@@ -81,10 +96,3 @@ def _monotone(rho: np.ndarray) -> tuple[int, np.ndarray]:
         if kept[k + 1] + kept[k + 2] > kept[k - 1] + kept[k]:
             kept[k + 1] = kept[k + 2] = 0.5 * (kept[k - 1] + kept[k])
     return last, kept
-
-
-def bulk_ess(draws: Draws) -> float:
-    """Bulk effective sample size; nan for fewer than four draws a chain."""
-    if draws.shape[1] < 4 or not np.isfinite(draws).all():
-        return float("nan")
-    return plain_ess(normalised(split(draws)))

@@ -1,8 +1,11 @@
-"""Metropolis-adjusted Langevin chains, many at once, in coordinates scaled by the Fisher information.
+"""Metropolis-adjusted Langevin algorithm (MALA): several chains at once, with a diagonal preconditioner.
 
-z' = z + eps^2 D grad / 2 + eps sqrt(D) xi,   D = 1 / (Fisher + prior precision), diagonal    Girolami and Calderhead
-h = eps sqrt(D) (grad + grad') / 2,  log ratio = log p(z') - log p(z) - (xi + h / 2)'h       (2011), eqs 5 and 6
-log eps by dual averaging to an acceptance of 0.574                        Hoffman and Gelman (2014), section 3.2
+    z' = z + eps^2 D grad / 2 + eps sqrt(D) xi,   D = 1 / (Fisher information + prior precision), diagonal
+    h = eps sqrt(D) (grad + grad') / 2,   log ratio = log p(z') - log p(z) - (xi + h / 2)'h
+                                                                       Girolami and Calderhead (2011), eqs 5 and 6
+    log eps by dual averaging to an acceptance rate of 0.574           Hoffman and Gelman (2014), section 3.2
+
+Symbols: C chains, q coordinates, eps step size, sd = sqrt(D), xi ~ N(0, I), grad and grad' the gradients at z and z'.
 """
 
 from __future__ import annotations
@@ -15,120 +18,149 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-GAMMA, DELAY, KAPPA = 0.05, 10.0, 0.75  # Hoffman and Gelman's constants
-BEST = 1.65  # eps is BEST q^(-1/6) for q independent coordinates (Roberts and Rosenthal 1998)
+GAMMA, T0, KAPPA = 0.05, 10.0, 0.75  # the constants of Hoffman and Gelman
+OPTIMAL = 1.65  # eps = OPTIMAL q^(-1/6) is optimal for q independent coordinates (Roberts and Rosenthal 1998)
 
 
 class Density(NamedTuple):
-    """Log density of each chain, and its slope."""
+    """Log density of each chain, and its gradient."""
 
     value: Tensor  # [C]
-    slope: Tensor  # [C, q]
+    gradient: Tensor  # [C, q]
 
 
 class Evaluate(Protocol):
-    """The density of C chains."""
+    """A log density, evaluated for C chains at once."""
 
-    def __call__(self, z: Tensor, slope: Tensor | None = None) -> Density:
-        """At z [C, q]; `slope` [C, q] is an array that may be written over and handed back."""
-
-
-At = tuple[Tensor, Density]  # where chains are, and what is known there
+    def __call__(self, z: Tensor, gradient: Tensor | None = None) -> Density:
+        """Evaluate at z [C, q]; `gradient` [C, q] is an array that may be overwritten and returned."""
 
 
 class Tuning(NamedTuple):
-    """Dual averaging of log eps."""
+    """The state of dual averaging of log eps."""
 
     log_eps: float
-    average: float  # of log eps, weighted to the last: what sampling uses
-    shortfall: float  # mean of target - acceptance
+    average: float  # weighted average of log eps, which sampling uses
+    shortfall: float  # mean of the target acceptance minus the acceptance
     updates: int
 
 
-class Walk(NamedTuple):
-    """A stretch of the chains."""
+Adapt = Callable[[Tuning, float], Tuning]  # tuning and acceptance of one iteration -> tuning of the next
 
-    z: Tensor  # [C, q] where they end
-    draws: Tensor  # [k, C, q] every so many iterations
+
+class Segment(NamedTuple):
+    """A number of consecutive iterations of all chains."""
+
+    z: Tensor  # [C, q] the last points
+    draws: Tensor  # [k, C, q] the points of every `every`-th iteration
     values: Tensor  # [k, C] log density at the draws
-    acceptance: float
+    acceptance: float  # mean acceptance probability
     tuning: Tuning
 
 
-def tuning(q: int) -> Tuning:
-    """Where dual averaging begins for q coordinates."""
-    log_eps = math.log(BEST) - math.log(q) / 6.0
-    return Tuning(log_eps, log_eps, 0.0, 0)
+def initial_tuning(q: int) -> Tuning:
+    """Return the start of dual averaging for q coordinates."""
+    log_eps = math.log(OPTIMAL) - math.log(q) / 6.0
+    return Tuning(log_eps=log_eps, average=log_eps, shortfall=0.0, updates=0)
 
 
-def tuned(now: Tuning, q: int, acceptance: float, target: float) -> Tuning:
-    """One update by the mean acceptance of all chains."""
-    updates = now.updates + 1
-    part = 1.0 / (updates + DELAY)
-    shortfall = (1.0 - part) * now.shortfall + part * (target - acceptance)
-    log_eps = tuning(q).log_eps - math.sqrt(updates) / GAMMA * shortfall
+def dual_averaging(tuning: Tuning, q: int, acceptance: float, target: float) -> Tuning:
+    """Update the step size by the mean acceptance of all chains (Hoffman and Gelman 2014, eq 6)."""
+    updates = tuning.updates + 1
+    rate = 1.0 / (updates + T0)
+    shortfall = (1.0 - rate) * tuning.shortfall + rate * (target - acceptance)
+    log_eps = initial_tuning(q).log_eps - math.sqrt(updates) / GAMMA * shortfall
     weight = updates**-KAPPA
-    return Tuning(log_eps, weight * log_eps + (1.0 - weight) * now.average, shortfall, updates)
+    return Tuning(log_eps, weight * log_eps + (1.0 - weight) * tuning.average, shortfall, updates)
 
 
-def walk(
+def constant_step(tuning: Tuning, acceptance: float) -> Tuning:
+    """Return the same step size, which sampling needs so that the chains have the right distribution."""
+    return tuning
+
+
+def run_chains(
     density: Evaluate,
     z: Float[Tensor, "C q"],
     sd: Float[Tensor, " q"],
     random: Iterable[tuple[Tensor, Tensor]],
-    course: Callable[[Tuning, float], Tuning],
-    start: Tuning,
+    adapt: Adapt,
+    tuning: Tuning,
     every: int,
-) -> Walk:
-    """An iteration for each pair of normals [C, q] and uniforms [C]; eps as `course` makes it. O(C q) each.
+) -> Segment:
+    """Do one iteration of all chains for each pair of random numbers.
 
-    Beside the density's there are nine passes over C q numbers, into arrays that are held; normals are written over.
+    Parameters
+    ----------
+    density : Evaluate
+    z : tensor [C, q]
+        The initial points.
+    sd : tensor [q]
+        Square root of the diagonal of D.
+    random : iterable of (tensor [C, q], tensor [C])
+        Normal numbers, which are overwritten, and uniform numbers; see `randomness`.
+    adapt : callable
+        Updates the tuning after each iteration.
+    tuning : Tuning
+    every : int
+        Keep the points of every such iteration.
+
+    Returns
+    -------
+    Segment
+
+    Notes
+    -----
+    An iteration costs O(C q): nine passes over C q numbers, in arrays that are reused, beside those of the density.
     """
-    here, there = (z.clone(), density(z)), (torch.empty_like(z), torch.empty_like(z))
-    now, accepted, k, h = start, 0.0, 0, torch.empty_like(z)
-    draws, values, half, half2, eps = [], [], sd, sd, math.nan
+    current, spare = (z.clone(), density(z)), (torch.empty_like(z), torch.empty_like(z))
+    accepted, k, h = 0.0, 0, torch.empty_like(z)
+    draws, values, scale, half_scale2, log_eps = [], [], sd, sd, math.nan
     for k, (xi, uniform) in enumerate(random, 1):
-        if now.log_eps != eps:
-            eps = now.log_eps
-            half = sd * math.exp(eps)
-            half2 = 0.5 * half.square()
-        (z, at), (proposed, slope) = here, there
-        torch.addcmul(z, half, xi, out=proposed).addcmul_(half2, at.slope)
-        new = density(proposed, slope)
-        torch.add(at.slope, new.slope, out=h).mul_(half)  # twice the legend's
-        chance = (new.value - at.value).sub_(xi.add_(h, alpha=0.25).mul_(h).sum(1), alpha=0.5)
-        chance = chance.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()
-        here, there = _stepped(uniform < chance, here, (proposed, new))
-        rate = float(chance.mean())
-        accepted += rate
-        now = course(now, rate)
+        if tuning.log_eps != log_eps:
+            log_eps = tuning.log_eps
+            scale = sd * math.exp(log_eps)  # [q] eps sqrt(D)
+            half_scale2 = 0.5 * scale.square()
+        (z, here), (proposal, gradient) = current, spare
+        torch.addcmul(z, scale, xi, out=proposal).addcmul_(half_scale2, here.gradient)  # eq 5
+        there = density(proposal, gradient)
+        torch.add(here.gradient, there.gradient, out=h).mul_(scale)  # twice the h of the module docstring
+        ratio = (there.value - here.value).sub_(xi.add_(h, alpha=0.25).mul_(h).sum(1), alpha=0.5)  # eq 6
+        ratio = ratio.nan_to_num_(nan=-math.inf).clamp_max_(0.0).exp_()  # [C] acceptance probability
+        current, spare = _accept(uniform < ratio, current, (proposal, there))
+        acceptance = float(ratio.mean())
+        accepted += acceptance
+        tuning = adapt(tuning, acceptance)
         if k % every == 0:
-            draws.append(here[0].clone())
-            values.append(here[1].value)
-    return Walk(here[0], torch.stack(draws), torch.stack(values), accepted / max(k, 1), now)
+            draws.append(current[0].clone())
+            values.append(current[1].value)
+    return Segment(current[0], torch.stack(draws), torch.stack(values), accepted / max(k, 1), tuning)
 
 
-def _stepped(taken: Tensor, here: At, there: At) -> tuple[At, tuple[Tensor, Tensor]]:
-    """Each chain where it is, or where it was to go; and the arrays that are free now.
+Point = tuple[Tensor, Density]  # the points of all chains, and the density there
 
-    Nothing is copied where all do the same.
+
+def _accept(accepted: Tensor, current: Point, proposed: Point) -> tuple[Point, tuple[Tensor, Tensor]]:
+    """The new points of all chains, and the two arrays that are free for the next iteration.
+
+    Nothing is copied if all chains accept or all reject.
     """
-    count, (z, at), (proposed, new), rows = int(taken.sum()), here, there, taken[:, None]
-    if count == len(taken):
-        return there, (z, at.slope)
+    count, (z, here), (proposal, there), rows = int(accepted.sum()), current, proposed, accepted[:, None]
+    if count == len(accepted):
+        return proposed, (z, here.gradient)
     if count:
-        torch.where(rows, proposed, z, out=z)
-        torch.where(rows, new.slope, at.slope, out=at.slope)
-        at = Density(torch.where(taken, new.value, at.value), at.slope)
-    return (z, at), (proposed, new.slope)
+        torch.where(rows, proposal, z, out=z)
+        torch.where(rows, there.gradient, here.gradient, out=here.gradient)
+        here = Density(torch.where(accepted, there.value, here.value), here.gradient)
+    return (z, here), (proposal, there.gradient)
 
 
 def randomness(z: Tensor, source: torch.Generator, iterations: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Normals and uniforms, drawn an iteration at a time into the same arrays: they stay in cache.
+    """Yield normal numbers [C, q] and uniform numbers [C] for each iteration, in arrays that are reused.
 
-    Single precision draws normals five times as fast, and is fine enough for proposals.
+    The normal numbers are drawn in single precision, which is five times as fast and precise enough for proposals.
     """
-    drawn, xi = torch.empty(z.shape, dtype=torch.float32), torch.empty_like(z)
+    single, xi = torch.empty(z.shape, dtype=torch.float32), torch.empty_like(z)
     for _ in range(iterations):
-        xi.copy_(drawn.normal_(generator=source))
+        xi.copy_(single.normal_(generator=source))
         yield xi, torch.rand(len(z), generator=source, dtype=torch.float64).to(z)

@@ -1,11 +1,13 @@
-"""GP-GRIEF, type I: the weights of the eigenfunctions and the noise are sampled, not chosen.
+"""GP-GRIEF, type I: the weights of the eigenfunctions and the noise are sampled and not optimised.
 
-    1. theta by the marginal likelihood of an exact GP on a subset           section 6
-    2. one pass over the rows: Phi'Phi, Phi'y, y'y; a basis orthogonal on them    section 5
-    3. MALA on (log w, log s2), several chains at once, O(p) an iteration whatever n is
+    1. theta by the marginal likelihood of an exact GP on a subset of the rows                      section 6
+    2. one pass over the rows: Phi'Phi, Phi'y, y'y, and a basis that is orthogonal on them          section 5
+    3. MALA on z = (log w, log s2), several chains at once, O(p) per iteration whatever n is        section 6
 
-A step is a stretch of iterations of all chains. While they warm up, step size and scaling adapt; then both are fixed,
-and predictions average over the draws.
+A step is `per_step` iterations of all chains. During the warm-up, the step size and the scales of the proposals adapt;
+afterwards both are fixed, and predictions average over the draws.
+
+Section numbers refer to Evans and Nair (2018).
 """
 
 from __future__ import annotations
@@ -20,32 +22,53 @@ from torch import Tensor
 from ....features.basis_choices import Leading
 from ....objectives import noise_variance
 from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
-from ...base import Method, Steps
+from ...base import Steps
 from ...fixed_subset import learn_on_subset
-from .. import settings
-from ..grids import grid_of, leading
-from ..orthogonal_basis import Rotated
-from ..posteriors import Known, answers, basis_of, beyond
-from .chains import Info as Report
-from .chains import State as At
-from .chains import Target, opened, report, stretch
-from .moments import Moments, cast, moments, spread
-from .priors import LogNormal, log_normal
+from ..grid_method import GridMethod, spacing_setting
+from ..orthogonal_basis import OrthogonalBasis
+from ..posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
+from .chains import Info as ChainInfo
+from .chains import State as ChainState
+from .chains import advance, initial_state, report
+from .moments import cast, coefficient_covariance, moments_of
+from .target import LogNormal, Target, log_normal
 
-ITERATION, REPORT = 43.0, 90.0  # calls: a proposal of all chains, and what a stretch of them is judged by
+ITERATION_CALLS = 43.0  # tensor operations of one iteration of all chains
+REPORT_CALLS = 90.0  # tensor operations of the channels of a step
 
 
-class GriefMCMC(Method):
-    """Regression on the leading eigenfunctions of a full grid, averaged over the posterior of their weights."""
+class GriefMCMC(GridMethod):
+    """Regression on the leading eigenfunctions of a full grid, averaged over the posterior of their weights.
+
+    Parameters
+    ----------
+    num_eigenfunctions, grid_points, spacing
+        The basis: p functions, mbar grid points per input, and where the grid points lie.
+    learn, subset, evaluations
+        theta is learned by an exact GP on `subset` random rows, and then fixed.
+    chains, per_step, warm_up, samples, thin, acceptance
+        How the chains are run.
+    weight_mode, weight_variance, noise_prior
+        The log-normal priors; the defaults are those of the paper.
+
+    Notes
+    -----
+    The pass over the rows costs n p^2 flops once. An iteration costs O(p) per chain. The paper runs one chain for
+    10,000 iterations; this method runs several at once, adapts the step size, scales the proposals by the Fisher
+    information, and reports R-hat and the effective sample size.
+
+    References
+    ----------
+    Evans and Nair (2018), sections 5 and 6; Girolami and Calderhead (2011).
+    """
 
     key: ClassVar[str] = "grief-mcmc"
     title: ClassVar[str] = "GP-GRIEF, type I"
-    family: ClassVar[str] = "eigenfunctions"
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
     )
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = ChainState
+    Info: ClassVar[type] = ChainInfo
     equations: ClassVar[dict[str, str]] = {
         "num_eigenfunctions": r"k(x,z) \approx \textstyle\sum_{j=1}^p w_j\,\psi_j(x)\,\psi_j(z)",
         "weight_variance": r"w_j \sim \mathrm{LN},\quad \mathrm{mode}\,w_j = 1",
@@ -61,97 +84,99 @@ class GriefMCMC(Method):
         channel("evidence", "NLML on the subset", "nat"),
     )
 
-    num_eigenfunctions = settings.num_eigenfunctions(1000)
-    grid_points = settings.grid_points()
-    spacing: Any = settings.spacing()
-    learn = settings.learn()
-    subset = settings.subset(1000)
-    evaluations = settings.evaluations(30)
-    chains = param.Integer(4, bounds=(1, None), softbounds=(2, 64), doc="Chains: two or more, for R-hat to mean much.")
-    per_step = param.Integer(
-        100, bounds=(1, None), softbounds=(10, 1000), doc="Iterations of every chain that one step takes."
+    num_eigenfunctions = param.Integer(1000)
+    spacing: Any = spacing_setting()
+    subset = param.Integer(1000)
+    evaluations = param.Integer(30)
+    chains = param.Integer(
+        4, bounds=(1, None), softbounds=(2, 64), doc="Number of chains. R-hat needs two or more to be useful."
     )
+    per_step = param.Integer(100, bounds=(1, None), softbounds=(10, 1000), doc="Iterations of every chain in one step.")
     warm_up = param.Integer(
-        10, bounds=(1, None), softbounds=(2, 50), doc="Steps in which step size and scaling adapt; their draws go."
-    )
+        10, bounds=(1, None), softbounds=(2, 50),
+        doc="Steps in which the step size and the scales adapt; their draws are discarded.",
+    )  # fmt: skip
     samples = param.Integer(90, bounds=(1, None), softbounds=(10, 1000), doc="Steps whose draws are kept.")
-    thin = param.Integer(10, bounds=(1, None), softbounds=(1, 50), doc="Iterations from one kept draw to the next.")
+    thin = param.Integer(10, bounds=(1, None), softbounds=(1, 50), doc="Iterations from one draw to the next.")
     acceptance = param.Number(
-        0.574, bounds=(0.05, 0.99), doc="Acceptance that the step size is tuned to; 0.574 is best in many dimensions."
-    )
+        0.574, bounds=(0.05, 0.99),
+        doc="Acceptance rate to which the step size is tuned; 0.574 is optimal in many dimensions.",
+    )  # fmt: skip
     weight_mode = param.Number(
-        1.0, bounds=(1e-6, 1e6), softbounds=(0.1, 10.0), doc="Mode of a weight's log-normal prior; 1 is the kernel's."
-    )
+        1.0, bounds=(1e-6, 1e6), softbounds=(0.1, 10.0),
+        doc="Mode of the log-normal prior of a weight; 1 is the weight in the kernel.",
+    )  # fmt: skip
     weight_variance = param.Number(
-        100.0, bounds=(1e-6, 1e9), softbounds=(0.1, 1e4), doc="Variance of a weight's prior: small holds to the kernel."
-    )
+        100.0, bounds=(1e-6, 1e9), softbounds=(0.1, 1e4),
+        doc="Variance of the prior of a weight; a small variance keeps the weights near the mode.",
+    )  # fmt: skip
     noise_prior = param.Number(
         0.04, bounds=(1e-9, 1e6), softbounds=(1e-4, 1.0),
-        doc="Variance of the noise variance's prior, whose mode is what the subset learned (targets scaled to sd 1).",
+        doc="Variance of the prior of the noise variance. Its mode is the noise variance learned on the subset. "
+        "Targets are scaled to standard deviation 1.",
     )  # fmt: skip
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: ChainState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = opened(problem)
-            yield Step(state, Report("start"))
-        grid_of(problem, self.grid_points)
+            state = initial_state(problem)
+            yield Step(state, ChainInfo("start"))
+        self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase == "subset":
-            state = yield from self._on_subset(problem, state)
+            state = yield from self._subset_phase(problem, state)
 
-        target, total = self._target(problem, state), self.warm_up + self.samples
+        target, total = self.target(problem, state), self.warm_up + self.samples
         while state.position < total:
-            warming = state.position < self.warm_up
-            state, acceptance = stretch(self, target, state, warming)
-            yield Step(state, report(target, state, acceptance))
+            state, acceptance = advance(self, target, state, warming_up=state.position < self.warm_up)
+            yield Step(state, report(state, acceptance))
         if not math.isfinite(state.value):
-            return Outcome("diverged", "The log density of the chains is not finite; look at the noise prior.")
-        return Outcome("budget", f"All {self.samples} steps of draws are done; raise samples for more.")
+            message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
+            return Outcome("diverged", message)
+        return Outcome("budget", f"All {self.samples} steps of draws are done. Raise samples to continue.")
 
-    def _on_subset(self, problem: Problem, state: At) -> Generator[Step, None, At]:
-        """theta; resumed by replaying its evaluations."""
-        found = learn_on_subset(problem, self.seed, self.subset, self.evaluations) if self.learn else ()
-        for k, best in enumerate(found):
+    def _subset_phase(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
+        """Learn theta on the subset; the descent is resumed by repeating its evaluations."""
+        descent = learn_on_subset(problem, self.seed, self.subset, self.evaluations) if self.learn else ()
+        for k, best in enumerate(descent):
             if k < state.position:
                 continue
             state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-            yield Step(state, Report("subset", best.value, evidence=best.value))
+            yield Step(state, ChainInfo("subset", best.value, evidence=best.value))
         return state._replace(phase="warm-up", position=0)
 
-    def basis(self, problem: Problem, theta: Tensor) -> tuple[Rotated, Leading]:
-        """The orthogonal basis of this theta, and the eigenfunctions it is made of."""
-        choice = leading(self, problem, theta)
-        return basis_of(problem, choice, theta, self.map), choice
+    def origin(self, state: ChainState) -> tuple[Tensor, str]:
+        return state.theta, ""
 
-    @property
-    def weight_prior(self) -> LogNormal:
-        """The prior of every weight."""
-        return log_normal(self.weight_mode, self.weight_variance)
+    def basis(self, problem: Problem, theta: Tensor) -> tuple[OrthogonalBasis, Leading]:
+        """Return the orthogonal basis at this theta, and the eigenfunctions from which it is made."""
+        choice = self.choose(problem, theta)
+        return orthogonal_basis(problem, choice, theta, self.map), choice
 
-    def _target(self, problem: Problem, state: At) -> Target:
-        noise = log_normal(noise_variance(state.theta), self.noise_prior)
-        return Target(self.basis(problem, state.theta)[0], self.weight_prior, noise)
+    def priors(self, theta: Tensor) -> tuple[LogNormal, LogNormal]:
+        """Return the prior of every weight, and that of the noise variance."""
+        weight_prior = log_normal(self.weight_mode, self.weight_variance)
+        return weight_prior, log_normal(noise_variance(theta), self.noise_prior)
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        """Of f, the weights and the noise averaged over; before there are draws, of the kernel as it is."""
+    def target(self, problem: Problem, state: ChainState) -> Target:
+        """Return the density that the chains sample."""
+        return Target(self.basis(problem, state.theta)[0], *self.priors(state.theta))
+
+    def posterior(self, problem: Problem, state: ChainState) -> Posterior:
+        """Return the distribution of f averaged over weights and noise; without draws, that of the kernel itself."""
         basis, choice = self.basis(problem, state.theta)
-        seen: Moments = cast(state.moments, basis.e)
-        if not seen.size:
-            z = basis.e.new_zeros(1, len(basis.e) + 1)
+        moments = cast(state.moments, basis.e)
+        if not moments.size:
+            z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
             z[0, -1] = 2.0 * state.theta[-1]
-            seen = moments(basis, z)
-        known = Known(seen.m, *spread(seen))
-        return answers(problem, choice, state.theta, basis.V, known)
-
-    def beyond(self, problem: Problem, X: Tensor) -> Tensor:
-        """Which rows [t] lie beyond the grid: no eigenfunction reaches them, and the prior answers."""
-        return beyond(self.grid_points, problem, X)
+            moments = moments_of(basis, z)
+        b = Coefficients(moments.m, *coefficient_covariance(moments))
+        return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
 
     def cost(self, problem: Problem) -> Cost:
-        """Of a stretch; the pass over the rows before the first one takes n p^2 flops more."""
+        """Return the cost of a step; the pass over the rows before the first one costs n p^2 flops more."""
         d, s = problem.train.d, problem.train.y.element_size()
         p = float(min(self.num_eigenfunctions, self.grid_points**d, len(problem.train)))
         size = self.chains * p
         arrays = {"chains": 80.0 * size, "normals": 12.0 * self.per_step * size, "Gram and its vectors": 3 * s * p * p}
-        calls = ITERATION * self.per_step + REPORT
+        calls = ITERATION_CALLS * self.per_step + REPORT_CALLS
         return Cost(60.0 * self.per_step * size, 25 * 8.0 * self.per_step * size, arrays, calls)

@@ -1,0 +1,85 @@
+"""Minimisation of a likelihood, one evaluation at a time: of an exact GP, and of regression on a finite basis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import NotPositiveDefinite
+from ...features.basis_choices import Choice
+from ...linalg.scipy_descent import Evaluated, descend
+from ...problem import Dataset, Problem
+from ..fixed_subset import learn_on_subset
+from .evidence import evidence_gradient, regress
+
+PATIENCE = 6  # a descent stops when this many evaluations together gain too little
+
+
+class Learner(Protocol):
+    """The settings that learning reads from a method."""
+
+    seed: Any  # int
+    learn: Any  # bool
+    subset: Any  # int, rows
+    starts: Any  # int, initial values
+    evaluations: Any  # int, per descent
+    max_rounds: Any  # int
+    tolerance: Any  # float, a fraction of the NLML
+
+    @property
+    def map(self) -> Callable[..., Iterable[Any]]:
+        """Does independent pieces of work."""
+
+
+class Best(NamedTuple):
+    """The best point of a descent so far."""
+
+    theta: Tensor  # [P]
+    value: float  # NLML
+    fit: float | None  # its data fit, if the descent computes it
+
+
+Descent = Generator[Best, None, None]
+
+
+def exact_descent(learner: Learner, problem: Problem, initial: Tensor) -> Descent:
+    """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
+    moved = Problem(problem.train, problem.kernel, initial)
+    with closing(learn_on_subset(moved, learner.seed, learner.subset, learner.evaluations)) as descent:
+        for best in descent:
+            yield Best(best.theta, best.value, None)
+
+
+def basis_descent(learner: Learner, choice: Choice, rows: Dataset, initial: Tensor) -> Descent:
+    """Minimise the NLML of regression on a fixed choice of functions. 3 n p^2 flops per evaluation."""
+
+    def evaluate(point: np.ndarray) -> Evaluated | None:
+        theta = torch.as_tensor(point).to(initial)
+        try:
+            regression = regress(choice, theta, rows, learner.map)
+            gradient = evidence_gradient(choice, theta, rows, regression, learner.map)
+        except (NotPositiveDefinite, IndexError):  # no factor exists, or a chosen eigenvalue is below rounding error
+            return None
+        return Evaluated(regression.value, gradient.double().cpu().numpy(), regression.fit)
+
+    limit = learner.evaluations if learner.learn else 1
+    with closing(descend(evaluate, initial.double().cpu().numpy(), "L-BFGS-B", limit)) as descent:
+        for best in descent:
+            yield Best(torch.as_tensor(best.point).to(initial), best.value, best.extra)
+
+
+def until_no_gain(descent: Descent, tolerance: float) -> Descent:
+    """Follow a descent until PATIENCE evaluations lower the NLML by no more than the fraction `tolerance` of it."""
+    values: list[float] = []
+    with closing(descent):
+        for best in descent:
+            yield best
+            values.append(best.value)
+            previous = values[-1 - PATIENCE] if len(values) > PATIENCE else float("inf")
+            if previous - best.value <= tolerance * max(abs(best.value), 1.0):
+                return
