@@ -19,11 +19,12 @@ app: .venv/.app ## install and serve the explorer at http://localhost:5006/explo
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --no-loadscope-reorder)
 
-lint: .venv/.test ## ruff, the types and the import contract
+lint: .venv/.test ## ruff, the types, the import contract, and the recipes of CONTRIBUTING
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/support/recipes.py
 
 format: .venv/.test ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -1,25 +1,26 @@
-"""CONTRIBUTING's recipes, run as they stand: methods, a kernel, a card, a view, each with what is promised of it."""
+"""The recipes of CONTRIBUTING.md: each one keeps its promises alone, in the store, in a race and on the page."""
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import gpexplorer as gpx
+from gpexplorer.__main__ import app
 from gpexplorer.data.sets.cards import parse_card
 from gpexplorer.kernels.base import registry as kernels
 from gpexplorer.methods.base import registry as methods
+from gpexplorer.runs.studies.race import Race
 from gpexplorer.views import for_run
 from gpexplorer.views.base import registry as views
 from gpexplorer.views.drawing.live import Live
-
-TEXT = (Path(__file__).resolve().parent.parent / "CONTRIBUTING.md").read_text("utf-8")
-METHOD, SOLVER, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
-[CARD] = re.findall(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)
+from recipes import CARD, KERNEL, METHOD, RECIPES, SOLVER, VIEW
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def _guests_leave() -> Iterator[None]:
 
 
 def follow(recipe: str) -> None:
-    exec(compile(recipe, "CONTRIBUTING.md", "exec"), {"__name__": "recipe"})
+    exec(compile(recipe, "CONTRIBUTING.md", "exec", dont_inherit=True), {"__name__": "recipe"})
 
 
 @pytest.mark.parametrize("shift", [0.0, 40.0])
@@ -115,3 +116,68 @@ def test_the_recipe_for_a_view_gives_a_picture_that_follows_the_run():
     assert live.figure.xaxis[0].axis_label == "step"
     assert list(source.data["x"]) == list(range(7))
     assert sum(source.data["y"]) == pytest.approx(run.trace[6].seconds)
+
+
+GUESTS = {"grow": METHOD, "random-blocks": SOLVER}
+
+
+@pytest.mark.parametrize("key", GUESTS)
+def test_a_method_like_the_recipe_is_stored_and_continues_where_it_stopped(key: str, tmp_path: Path):
+    follow(GUESTS[key])
+    spec = gpx.Spec(method=key, kernel="se")
+    whole = spec.open()
+    whole.finish(steps=6)
+
+    first = gpx.Store(tmp_path).open(spec)
+    first.finish(steps=4)
+    first.close()
+    second = gpx.Store(tmp_path).open(spec)
+    assert second.done == 4
+    second.finish(steps=6)
+    second.close()
+
+    table = gpx.Store(tmp_path).table()
+    assert table["method"].tolist() == [key]
+    columns = ["objective"]
+    np.testing.assert_allclose(second.table()[columns], whole.table()[columns], rtol=1e-10)
+
+
+@pytest.mark.parametrize("key", GUESTS)
+def test_a_method_like_the_recipe_runs_from_the_command_line_and_in_a_race(key: str, tmp_path: Path):
+    follow(GUESTS[key])
+    spec = gpx.Spec(method=key, kernel="se", budget={"steps": 3})
+    (tmp_path / "spec.json").write_text(spec.to_json(), "utf-8")
+
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "spec.json")])
+    race = Race({"guest": spec, "cholqr": gpx.Spec("cholqr", {"num_inducing": 5}, kernel="se")})
+    race.finish(seconds=0.2)
+    board = race.board().groupby("lane").last()
+    race.close()
+
+    assert done.exit_code == 0, done.output
+    assert "smse" in done.output
+    assert np.isfinite(board.loc["guest", "smse"])
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # panel's table, with pandas 3.1
+@pytest.mark.parametrize("key", GUESTS)
+def test_a_method_like_the_recipe_is_shown_on_the_page_with_its_settings(key: str):
+    follow(GUESTS[key])
+    explorer = gpx.Explorer(gpx.Spec(method=key, kernel="se"))
+    try:
+        explorer.session.player.run_to(4)
+        begin = time.monotonic()
+        while explorer.session.screen.step < 4 and time.monotonic() - begin < 30:
+            explorer._drain(wait=0.2)
+        settings = explorer.choices.settings.widgets
+
+        assert explorer.session.screen.step == 4
+        assert explorer.pictures.drawn()
+        assert set(settings) == {name for name in methods[key].param if name not in ("name", "seed")}
+        assert "went wrong" not in str(explorer.status.line.object)
+    finally:
+        explorer.close()
+
+
+def test_recipes_are_whole_files():
+    assert all(recipe.startswith(("import", "from")) for recipe in RECIPES.values())  # `make lint` checks the rest
