@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from torch import Tensor
 
 from ..features.basis_choices import Leading
-from ..problem import Problem
+from ..objectives import Terms
+from ..problem import Problem, Step
 
 
 class Correlations(NamedTuple):
@@ -76,3 +77,48 @@ class LimitedToGrid(Protocol):
 
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Which rows [t] of X lie outside the grid."""
+
+
+class Landscape(NamedTuple):
+    """What every row would bring in the place of one inducing point, in nat; the loss by its removal is included."""
+
+    rows: Tensor  # int64 [n]
+    approx: Tensor  # [n] approximate decrease of the objective; -inf where a row is inducing or already explained
+    exact: Tensor  # [n] exact decrease; nan where it was not evaluated
+    removed: int  # data row of the inducing point that is taken out
+    correlation: float  # Spearman's rank correlation, over the rows that have both values
+    pivots: Tensor  # int64 [z] rows of the information pivots
+
+
+@runtime_checkable
+class HasSwapLandscape(Protocol):
+    """A method that replaces inducing points by other rows, and can evaluate every replacement of one point."""
+
+    def landscape_entries(self, problem: Problem) -> float:
+        """Number of entries of the largest matrix that a landscape computes again; a view sets a limit to it."""
+
+    def swap_landscape(self, problem: Problem, state: Any, slot: int | None = None) -> Landscape | None:
+        """Evaluate all rows for the place of the point in `slot`, by default the one that the next swap would offer.
+
+        None where the inducing points of the state are no longer rows of the data.
+        """
+
+    def force_swap(self, problem: Problem, state: Any, row: int, slot: int | None = None) -> Step:
+        """Put data row `row` in the place of the point in `slot`, whether the objective decreases or not.
+
+        Raises SettingError where the row cannot become an inducing point.
+        """
+
+
+@runtime_checkable
+class HasMovablePoints(Protocol):
+    """A method whose inducing points a person can put elsewhere by hand."""
+
+    def move_point(self, problem: Problem, state: Any, slot: int, position: Tensor) -> Step:
+        """Put inducing point `slot` at `position` [d], scaled inputs, or at the nearest place that is allowed.
+
+        Raises SettingError where no inducing point can be there.
+        """
+
+    def bound_terms(self, problem: Problem, state: Any) -> Terms:
+        """Compute the terms of the objective at a state; the report of the start has none."""

@@ -10,7 +10,6 @@ from .. import data, kernels
 from ..linalg.ranks import ranks
 from ..methods.inducing.subset_of_data import SubsetOfData
 from ..methods.inducing.swapping.cholqr import CholQR
-from ..methods.inducing.swapping.swap_landscape import landscape
 from ..problem import Dataset, Problem
 from ..views.drawing.palette import ROLES
 from .base import Figure, Rows, Unit
@@ -49,7 +48,8 @@ def work(unit: Unit) -> Rows:
     while state.step < unit["tries"]:
         state = next(steps).state
     steps.close()
-    scores = landscape(method, problem, state)
+    scores = method.swap_landscape(problem, state)
+    assert scores is not None, "the inducing points are rows, since setting polish is 0"
     finite = torch.isfinite(scores.approx) & torch.isfinite(scores.exact)
     approx, exact = (values[finite].numpy() / len(train) for values in (scores.approx, scores.exact))
     return [

@@ -89,7 +89,7 @@ def test_a_polished_state_has_no_swap_to_score() -> None:
     assert run.trace[last].step.state.Z is not None
     landscape = view(run, "landscape")
     layers = landscape.data(run, last)
-    assert "left their rows" in layers["exact"].attrs["title"]
+    assert "no longer rows of the data" in layers["exact"].attrs["title"]
     assert landscape.plot(layers) is not None
     assert landscape.clicked(run, last, 0.0, 0.0) is None
     moves = view(run, "swaps").data(run, last)["inducing"]

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from gpexplorer import Spec, views
-from gpexplorer.methods.inducing.swapping.swap_landscape import landscape
 from gpexplorer.runs import Run
 from gpexplorer.views.inducing.molecule_landscape import ACROSS, structure
 
@@ -54,10 +53,10 @@ def test_a_structure_has_a_line_for_each_bond_of_a_bond(smiles: str, lines: int,
 
 def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     state = run.trace[5].step.state
-    found = landscape(run.method, run.problem, state)
+    found = run.method.swap_landscape(run.problem, state)
     layers = grid(run).data(run, 5)
     shown = layers["captions"]
-    assert shown["text"].iloc[0] == f"row {found.removed} goes out"
+    assert shown["text"].iloc[0] == f"row {found.removed} is removed"
     exact = found.exact.nan_to_num(nan=-torch.inf)
     best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
     assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)
@@ -70,7 +69,7 @@ def test_a_click_forces_the_molecule_of_its_cell(run: Run) -> None:
     view = grid(run)
     row = int(view.data(run, 5)["captions"]["row"].iloc[ACROSS + 1])
     assert view.clicked(run, 5, 1.2, -0.9).info.proposed == row
-    assert view.clicked(run, 5, 0.1, 0.1) is None  # the one that goes out
+    assert view.clicked(run, 5, 0.1, 0.1) is None  # the molecule that is removed
     assert view.clicked(run, 5, 9.0, 0.0) is None
 
 

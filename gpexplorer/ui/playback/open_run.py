@@ -12,7 +12,7 @@ import torch
 from ... import data as data_sets
 from ... import views as pictures
 from ...errors import GPExplorerError
-from ...methods.inducing.dragged import dragged, movable
+from ...methods.capabilities import HasMovablePoints
 from ...problem import Channel, Cost, Step
 from ...runs import Run, Spec
 from ...runs.studies import machine_speed
@@ -162,7 +162,7 @@ class OpenRun:
         self._step_seconds, self._score_seconds = 0.0, 0.0
         self._pause_after = spec.budget.get("steps")
         self.advance()
-        can_drag = len(run.trace) > 0 and movable(run.method, run.trace[0].step.state)
+        can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
         self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
 
     def advance(self) -> bool:
@@ -250,9 +250,12 @@ class OpenRun:
         Nothing changes where the method refuses the position.
         """
         run, at = self._require_run(), min(at, self.last)
+        method = run.method
+        if not isinstance(method, HasMovablePoints):
+            return
         scaled = inputs(torch.tensor([position], dtype=torch.float64), run.problem.train)[0]
         try:
-            step = dragged(run.method, run.problem, run.trace[at].step.state, slot, scaled)
+            step = method.move_point(run.problem, run.trace[at].step.state, slot, scaled)
         except GPExplorerError:
             return
         self._continue_from(at, step)

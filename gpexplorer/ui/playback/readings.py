@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ...methods.inducing.dragged import bound, movable
+from ...methods.capabilities import HasMovablePoints
 from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
@@ -120,8 +120,9 @@ def _terms(run: Run, at: int) -> dict[str, float]:
     state, info = run.trace[at].step
     if not all(hasattr(info, name) for name in TERMS):
         return {}
-    if at == 0 and len(run.trace) > 1 and run.trace[1].step.info.phase == "forced" and movable(run.method, state):
-        terms = bound(run.method, run.problem, state)
+    dragged_from = at == 0 and len(run.trace) > 1 and run.trace[1].step.info.phase == "forced"
+    if dragged_from and isinstance(run.method, HasMovablePoints):
+        terms = run.method.bound_terms(run.problem, state)
         halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
         return dict(zip(TERMS, (*halves, sum(halves)), strict=True))
     return {name: float(getattr(info, name)) for name in TERMS}

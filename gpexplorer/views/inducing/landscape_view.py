@@ -1,8 +1,8 @@
-"""The swap landscape: what every row would be worth in the place of the point that is offered next."""
+"""The swap landscape: what every row would bring in the place of the inducing point that is offered next."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -10,103 +10,106 @@ import pandas as pd
 import param
 
 from ...linalg.ranks import ranks
-from ...methods.inducing.forced import forced
-from ...methods.inducing.swapping.swap_landscape import Landscape, landscape
+from ...methods.capabilities import HasSwapLandscape, Landscape
 from ...problem import Step
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
-LARGEST = 4e7  # entries n m of a factor: beyond it the picture would hold up the run
+MOST_ENTRIES = 4e7  # entries of a factor: with more of them the picture would delay the run
 COLUMNS = ("x", "y", "row", "exact", "approx")
-FALL = "fall of the objective [nat]"
-FLAT, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
-MOVED = "the points have left their rows: there is no swap to score"
+DECREASE = "decrease of the objective [nat]"
+OVER_DATA, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
+POINTS_MOVED = "The inducing points are no longer rows of the data, so there is no swap to evaluate."
 
 
 class SwapLandscape(View):
-    """Approximate and exact falls of the objective, over the data or against each other."""
+    """Approximate and exact decrease of the objective, over the data or against each other."""
 
     key: ClassVar[str] = "landscape"
     title: ClassVar[str] = "Swap landscape"
-    help: ClassVar[str] = "Where the pivots guess the largest fall, is the exact one largest too?"
+    help: ClassVar[str] = "Is the exact decrease largest where the information pivots predict the largest decrease?"
     family: ClassVar[str] = "inducing"
     order: ClassVar[int] = 20
     click: ClassVar[str] = "Click a row to force its swap."
 
-    show: Any = param.Selector(
-        default=FLAT,
-        objects=[FLAT, SCATTER, RANKS],
+    show = param.Selector(
+        default=OVER_DATA,
+        objects=[OVER_DATA, SCATTER, RANKS],
         label="Axes",
-        doc="Scores over the inputs, or their first two principal components; or one score against the other.",
+        doc="Decrease over the inputs or their first two principal components, or predicted against exact decrease.",
     )
-    colour: Any = param.Selector(
+    colour = param.Selector(
         default="exact",
         objects=["exact", "predicted"],
         label="Colour",
-        doc="Which score colours the rows where they lie on a plane.",
+        doc="Which decrease colours the rows where both axes are inputs.",
     )
 
     def applies(self, run: Run) -> bool:
-        """CholQR, where a factor is cheap to rebuild."""
-        size = len(run.problem.train) * getattr(run.method, "num_inducing", 0)
-        return super().applies(run) and run.method.key == "cholqr" and size <= LARGEST
+        """Return whether the method swaps rows and its factor is cheap to compute again."""
+        return super().applies(run) and has_cheap_landscape(run)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Both scores over one input, as a colour on the plane, or against each other; ranks from 1, the best."""
-        method: Any = run.method
-        state = run.trace[at].step.state
-        if state.Z is not None:
-            return self._left(run)
-        found = landscape(method, run.problem, state)
-        shown = scored(found)
-        flat = self.show == FLAT and run_rows.numeric(run)
-        layers = _line(run, shown, found) if flat and run.problem.train.d == 1 else {}
-        layers = layers or (self._plane(run, shown, found) if flat else self._against(shown))
-        pivots = shown["row"].isin(found.pivots.tolist()).to_numpy()
+        """Both values over one input, as a colour on the plane, or against each other; rank 1 is the best."""
+        landscape = landscape_at(run, at)
+        if landscape is None:
+            return self._no_swaps()
+        frame = both_values(landscape)
+        over_data = self.show == OVER_DATA and run_rows.numeric(run)
+        if over_data and run.problem.train.d == 1:
+            layers = _over_one_input(run, frame, landscape)
+        elif over_data:
+            layers = self._over_plane(run, frame, landscape)
+        else:
+            layers = self._against_each_other(frame)
+        pivots = frame["row"].isin(landscape.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        title = f"instead of row {found.removed}: rank correlation {found.correlation:.2f}"
+        title = f"in place of row {landscape.removed}: rank correlation {landscape.correlation:.2f}"
         layers["exact"].attrs["title"] = title
         return layers
 
-    def _plane(self, run: Run, held: pd.DataFrame, found: Landscape) -> Layers:
+    def _over_plane(self, run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
         plane, names = run_rows.plane(run)
-        at = plane[held["row"].to_numpy(int)]
-        shown = held.assign(x=at[:, 0], y=at[:, 1], value=held["exact" if self.colour == "exact" else "approx"])
-        best = shown.iloc[[int(shown["value"].argmax())]] if len(shown) else shown
-        shown.attrs = {"xlabel": names[0], "ylabel": names[1]}
-        out = pd.DataFrame({"x": plane[[found.removed], 0], "y": plane[[found.removed], 1]})
-        return {"exact": shown, "best": best[["x", "y"]], "removed": out}
+        xy = plane[frame["row"].to_numpy(int)]
+        value = frame["exact" if self.colour == "exact" else "approx"]
+        exact = frame.assign(x=xy[:, 0], y=xy[:, 1], value=value)
+        best = exact.iloc[[int(exact["value"].argmax())]] if len(exact) else exact
+        exact.attrs = {"xlabel": names[0], "ylabel": names[1]}
+        removed = pd.DataFrame({"x": plane[[landscape.removed], 0], "y": plane[[landscape.removed], 1]})
+        return {"exact": exact, "best": best[["x", "y"]], "removed": removed}
 
-    def _against(self, held: pd.DataFrame) -> Layers:
-        shown, word = held.assign(x=held["approx"], y=held["exact"]), FALL
+    def _against_each_other(self, frame: pd.DataFrame) -> Layers:
+        exact, quantity = frame.assign(x=frame["approx"], y=frame["exact"]), DECREASE
         if self.show == RANKS:
-            shown["x"], shown["y"] = (ranks(-held[c].to_numpy()) for c in ("approx", "exact"))
-            word = "rank among the candidates, 1 the best"
-        ends = [float(shown["y"].min()), float(shown["y"].max())] if len(shown) else [0.0, 1.0]
-        shown.attrs = {"xlabel": f"predicted {word}", "ylabel": f"exact {word}"}
-        return {"exact": shown, "equal": pd.DataFrame({"x": ends, "y": ends})}
+            exact["x"], exact["y"] = (ranks(-frame[column].to_numpy()) for column in ("approx", "exact"))
+            quantity = "rank among the candidates; 1 is the best"
+        ends = [float(exact["y"].min()), float(exact["y"].max())] if len(exact) else [0.0, 1.0]
+        exact.attrs = {"xlabel": f"predicted {quantity}", "ylabel": f"exact {quantity}"}
+        return {"exact": exact, "equal": pd.DataFrame({"x": ends, "y": ends})}
 
-    def _left(self, run: Run) -> Layers:
-        """A polished state: no row can come in any more."""
-        none = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
-        layers = self._against(none) | {"pivots": none}
-        layers["exact"].attrs["title"] = MOVED
+    def _no_swaps(self) -> Layers:
+        """Return empty layers for a polished state, whose points are no longer rows."""
+        empty = pd.DataFrame({name: np.empty(0) for name in COLUMNS})
+        layers = self._against_each_other(empty) | {"pivots": empty}
+        layers["exact"].attrs["title"] = POINTS_MOVED
         return layers
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
-        """The swap for the row nearest to the click, each axis measured by its spread."""
-        shown = self.data(run, at)["exact"]
-        if not len(shown):
+        """Force the swap for the row nearest to the click, each axis being measured by its range."""
+        exact = self.data(run, at)["exact"]
+        if not len(exact) or not isinstance(run.method, HasSwapLandscape):
             return None
-        far = [(shown[c].to_numpy() - to) / (np.ptp(shown[c].to_numpy()) or 1.0) for c, to in (("x", x), ("y", y))]
-        row = int(shown["row"].iloc[int(np.argmin(far[0] ** 2 + far[1] ** 2))])
-        method: Any = run.method
-        return forced(method, run.problem, run.trace[at].step.state, row)
+        dx, dy = (
+            (exact[axis].to_numpy() - value) / (np.ptp(exact[axis].to_numpy()) or 1.0)
+            for axis, value in (("x", x), ("y", y))
+        )
+        row = int(exact["row"].iloc[int(np.argmin(dx**2 + dy**2))])
+        return run.method.force_swap(run.problem, run.trace[at].step.state, row)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Points for exact scores, a line for approximate ones (1-D) or for equality; colours on a plane."""
+        """Exact values as points; approximate ones as a line over one input; colours on a plane."""
         parts = _coloured(layers) if "removed" in layers else _points(layers)
         pivots = hv.Scatter(layers["pivots"], "x", "y", label="information pivots")
         parts.append(
@@ -119,21 +122,33 @@ class SwapLandscape(View):
         )
 
 
-def scored(found: Landscape) -> pd.DataFrame:
-    """Rows with both scores."""
-    approx, exact = (v.cpu().double().numpy() for v in (found.approx, found.exact))
-    known = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
-    return pd.DataFrame({"row": known, "exact": exact[known], "approx": approx[known]})
+def has_cheap_landscape(run: Run) -> bool:
+    """Return whether the method can evaluate every row for a swap, fast enough for a picture that follows the run."""
+    method = run.method
+    return isinstance(method, HasSwapLandscape) and method.landscape_entries(run.problem) <= MOST_ENTRIES
 
 
-def _line(run: Run, held: pd.DataFrame, found: Landscape) -> Layers:
-    """One input: exact scores as points, approximate ones of every row as a line."""
-    x, approx = run_rows.inputs_of(run.problem.train)[:, 0], found.approx.cpu().double().numpy()
+def landscape_at(run: Run, at: int) -> Landscape | None:
+    """Return the landscape of a record; None where the inducing points are no longer rows."""
+    assert isinstance(run.method, HasSwapLandscape), "applies() accepts no other method"
+    return run.method.swap_landscape(run.problem, run.trace[at].step.state)
+
+
+def both_values(landscape: Landscape) -> pd.DataFrame:
+    """Return the rows that have both an approximate and an exact value."""
+    approx, exact = (values.cpu().double().numpy() for values in (landscape.approx, landscape.exact))
+    rows = np.flatnonzero(np.isfinite(exact) & np.isfinite(approx))
+    return pd.DataFrame({"row": rows, "exact": exact[rows], "approx": approx[rows]})
+
+
+def _over_one_input(run: Run, frame: pd.DataFrame, landscape: Landscape) -> Layers:
+    """Return exact values as points, and the approximate ones of every row as a line."""
+    x, approx = run_rows.inputs_of(run.problem.train)[:, 0], landscape.approx.cpu().double().numpy()
     order = np.argsort(x)
     order = order[np.isfinite(approx[order])]
-    shown = held.assign(x=x[held["row"].to_numpy(int)], y=held["exact"])
-    shown.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": FALL}
-    return {"exact": shown, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
+    exact = frame.assign(x=x[frame["row"].to_numpy(int)], y=frame["exact"])
+    exact.attrs = {"xlabel": run_rows.input_name(run, 0), "ylabel": DECREASE}
+    return {"exact": exact, "approx": pd.DataFrame({"x": x[order], "y": approx[order]})}
 
 
 def _points(layers: Layers) -> list[hv.Element]:
@@ -147,12 +162,12 @@ def _points(layers: Layers) -> list[hv.Element]:
 
 
 def _coloured(layers: Layers) -> list[hv.Element]:
-    """Rows on a plane, coloured by their score; the point that goes out, and the row of the best score."""
+    """Return rows on a plane coloured by their value, the point that is removed, and the row of the best value."""
     exact = hv.Points(layers["exact"], ["x", "y"], ["value", "row"], label="rows")
-    gone = hv.Scatter(layers["removed"], "x", "y", label="goes out")
-    best = hv.Scatter(layers["best"], "x", "y", label="best score")
+    removed = hv.Scatter(layers["removed"], "x", "y", label="removed")
+    best = hv.Scatter(layers["best"], "x", "y", label="best row")
     return [
-        layer(exact, "exact", color="value", cmap=SEQUENTIAL, colorbar=True, clabel=FALL, size=6, line_color=None),
-        layer(gone, "removed", color=ROLES["removed"], size=13, marker="x", line_width=3),
+        layer(exact, "exact", color="value", cmap=SEQUENTIAL, colorbar=True, clabel=DECREASE, size=6, line_color=None),
+        layer(removed, "removed", color=ROLES["removed"], size=13, marker="x", line_width=3),
         layer(best, "best", fill_alpha=0.0, line_color=ROLES["proposed"], size=16, marker="circle", line_width=3),
     ]

@@ -1,7 +1,7 @@
-"""The swap landscape of molecules: the structure that goes out, and those that would bring most in its place.
+"""The swap landscape of molecules: the molecule that is removed, and those that would bring most in its place.
 
-RDKit gives each atom a place on paper; lines and letters are drawn from these numbers alone, so nothing that a file
-holds is ever markup. One cell a molecule, the row and the fall of the objective below it.
+RDKit computes a position on the plane for each atom. Lines and letters are drawn from these numbers, so no text of a
+data file is ever used as markup. Each molecule has one cell, with its row and the decrease of the objective below it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...methods.inducing.forced import forced
-from ...methods.inducing.swapping.swap_landscape import landscape
+from ...methods.capabilities import HasSwapLandscape
 from ...problem import Step
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
-from .landscape_view import LARGEST, MOVED, scored
+from .landscape_view import POINTS_MOVED, both_values, has_cheap_landscape, landscape_at
 
-ACROSS, DOWN = 6, 2  # cells about as wide as high on a page
-SIZE, BELOW = 0.84, 0.47  # of a cell: the structure's longest side, and how far below its middle the caption is
-LETTER, APART = 0.28, 0.12  # of a bond: left free at a letter, and between the lines of a double bond
-MISSING = 'Structures are drawn by RDKit, which is not installed: pip install "gpexplorer[molecules]".'
+ACROSS, DOWN = 6, 2  # cells of the grid; on the page they are about as wide as high
+SIZE, BELOW = 0.84, 0.47  # longest side of a molecule, and distance of the caption below its middle, in cells
+LETTER, APART = 0.28, 0.12  # gap at a letter, and between the lines of a double bond, as parts of a bond
+NOT_INSTALLED = 'RDKit computes the drawings of molecules, and is not installed: pip install "gpexplorer[molecules]".'
 
 
 class Structure(NamedTuple):
-    """A molecule on paper, within a unit cell about the origin."""
+    """The drawing of a molecule, within a unit cell around the origin."""
 
     bonds: NDArray[np.float64]  # [b, 4] x0, y0, x1, y1
-    atoms: NDArray[np.float64]  # [a, 2] of atoms with a letter
+    atoms: NDArray[np.float64]  # [a, 2] positions of the atoms that have a letter
     letters: tuple[str, ...]
 
 
@@ -41,43 +40,44 @@ class Structures(View):
 
     key: ClassVar[str] = "structures"
     title: ClassVar[str] = "Molecules to swap in"
-    help: ClassVar[str] = "First the molecule that goes out, then those that would lower the objective most."
+    help: ClassVar[str] = "The first molecule is removed; the others would decrease the objective most in its place."
     family: ClassVar[str] = "inducing"
     order: ClassVar[int] = 21
     click: ClassVar[str] = "Click a molecule to force its swap."
 
     def applies(self, run: Run) -> bool:
-        """CholQR on SMILES, where a factor is cheap to rebuild."""
-        X, size = run.problem.train.X, len(run.problem.train) * getattr(run.method, "num_inducing", 0)
-        text = isinstance(X, list) and len(X) > 0 and isinstance(X[0], str)
-        return super().applies(run) and run.method.key == "cholqr" and size <= LARGEST and text and readable(X[0])
+        """Return whether the method swaps rows, the inputs are SMILES, and the factor is cheap to compute again."""
+        X = run.problem.train.X
+        is_text = isinstance(X, list) and len(X) > 0 and isinstance(X[0], str)
+        return super().applies(run) and has_cheap_landscape(run) and is_text and readable(X[0])
 
     def data(self, run: Run, at: int) -> Layers:
         """Bonds, letters and captions of up to twelve molecules."""
-        method: Any = run.method
-        state = run.trace[at].step.state
-        if state.Z is not None or not installed():
-            return _grid([], [], MISSING if state.Z is None else MOVED)
-        found = landscape(method, run.problem, state)
-        best = scored(found).nlargest(ACROSS * DOWN - 1, "exact")
-        shown = [found.removed, *best["row"].astype(int).tolist()]
-        falls = [f"row {row}: {fall:+.3g} nat" for row, fall in zip(shown[1:], best["exact"], strict=True)]
-        captions = [f"row {shown[0]} goes out", *falls]
-        layers = _grid([structure(run.problem.train.X[row]) for row in shown], captions, "exact fall of the objective")
-        layers["captions"]["row"] = shown
+        if not installed():
+            return _grid([], [], NOT_INSTALLED)
+        landscape = landscape_at(run, at)
+        if landscape is None:
+            return _grid([], [], POINTS_MOVED)
+        best = both_values(landscape).nlargest(ACROSS * DOWN - 1, "exact")
+        rows = [landscape.removed, *best["row"].astype(int).tolist()]
+        decreases = [f"row {row}: {value:+.3g} nat" for row, value in zip(rows[1:], best["exact"], strict=True)]
+        drawings = [structure(run.problem.train.X[row]) for row in rows]
+        layers = _grid(drawings, [f"row {rows[0]} is removed", *decreases], "exact decrease of the objective")
+        layers["captions"]["row"] = rows
         return layers
 
     def clicked(self, run: Run, at: int, x: float, y: float) -> Step | None:
-        """The swap for the molecule in the cell clicked; none for the one that goes out."""
-        shown = self.data(run, at)["captions"]
+        """Force the swap for the molecule in the clicked cell; a click on the molecule that is removed does nothing."""
+        captions = self.data(run, at)["captions"]
         cell = round(x) + ACROSS * round(-y)
-        if not 0 < cell < len(shown) or not 0 <= round(x) < ACROSS:
+        outside = not 0 < cell < len(captions) or not 0 <= round(x) < ACROSS
+        if outside or not isinstance(run.method, HasSwapLandscape):
             return None
-        method: Any = run.method
-        return forced(method, run.problem, run.trace[at].step.state, int(shown["row"].iloc[cell]))
+        row = int(captions["row"].iloc[cell])
+        return run.method.force_swap(run.problem, run.trace[at].step.state, row)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Lines, letters on top, captions below."""
+        """Draw the bonds as lines, the letters on top of them, and the captions below."""
         bonds = hv.Segments(layers["bonds"], ["x0", "y0", "x1", "y1"])
         atoms = hv.Labels(layers["atoms"], ["x", "y"], "text")
         captions = hv.Labels(layers["captions"], ["x", "y"], "text")
@@ -97,7 +97,7 @@ def _without_grid(plot: Any, element: hv.Element) -> None:
 
 
 def installed() -> bool:
-    """Whether RDKit is."""
+    """Return whether RDKit is installed."""
     try:
         import rdkit  # noqa: F401
     except ImportError:
@@ -106,7 +106,7 @@ def installed() -> bool:
 
 
 def readable(text: str) -> bool:
-    """Whether RDKit reads this text as a molecule; without RDKit anything may be one."""
+    """Return whether RDKit reads this text as a molecule; without RDKit every text may be one."""
     if not installed():
         return True
     from rdkit import Chem, rdBase
@@ -117,41 +117,44 @@ def readable(text: str) -> bool:
 
 @lru_cache(maxsize=512)
 def structure(smiles: str) -> Structure:
-    """A molecule's lines and letters; bonds stop short of letters, and double ones are two lines."""
+    """Compute the lines and letters of a molecule; a bond leaves a gap at a letter, and a double bond is two lines."""
     from rdkit import Chem
     from rdkit.Chem import rdDepictor
 
     molecule = Chem.MolFromSmiles(smiles)
     Chem.Kekulize(molecule, clearAromaticFlags=True)
     rdDepictor.Compute2DCoords(molecule)
-    place = molecule.GetConformer().GetPositions()[:, :2]
-    place = place - (place.max(0) + place.min(0)) / 2
-    place = place * (SIZE / max(float(np.ptp(place, axis=0).max()), 3.0))  # a small molecule is not blown up
+    positions = molecule.GetConformer().GetPositions()[:, :2]  # [atoms, 2]
+    positions = positions - (positions.max(0) + positions.min(0)) / 2
+    positions = positions * (SIZE / max(float(np.ptp(positions, axis=0).max()), 3.0))  # small molecules stay small
     letters = {a.GetIdx(): a.GetSymbol() for a in molecule.GetAtoms() if a.GetSymbol() != "C" or a.GetDegree() == 0}
-    lines = [line for bond in molecule.GetBonds() for line in _lines(bond, place, letters)]
-    return Structure(np.array(lines).reshape(-1, 4), place[list(letters)], tuple(letters.values()))
+    lines = [line for bond in molecule.GetBonds() for line in _lines(bond, positions, letters)]
+    return Structure(np.array(lines).reshape(-1, 4), positions[list(letters)], tuple(letters.values()))
 
 
-def _lines(bond: Any, place: NDArray[np.float64], letters: dict[int, str]) -> list[NDArray[np.float64]]:
+def _lines(bond: Any, positions: NDArray[np.float64], letters: dict[int, str]) -> list[NDArray[np.float64]]:
+    """Return the parallel lines of one bond, each as x0, y0, x1, y1."""
     i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-    along = place[j] - place[i]
-    begin, end = place[i] + LETTER * along * (i in letters), place[j] - LETTER * along * (j in letters)
-    many = round(bond.GetBondTypeAsDouble())
-    side = APART * np.array([-along[1], along[0]])
-    return [np.concatenate([begin + k * side, end + k * side]) for k in np.arange(many) - (many - 1) / 2]
+    direction = positions[j] - positions[i]
+    begin = positions[i] + LETTER * direction * (i in letters)
+    end = positions[j] - LETTER * direction * (j in letters)
+    count = round(bond.GetBondTypeAsDouble())
+    offset = APART * np.array([-direction[1], direction[0]])
+    return [np.concatenate([begin + k * offset, end + k * offset]) for k in np.arange(count) - (count - 1) / 2]
 
 
-def _grid(shown: list[Structure], captions: list[str], title: str) -> Layers:
-    """Each structure in its cell, left to right and down."""
-    cells = [np.array([k % ACROSS, -(k // ACROSS)], dtype=float) for k in range(len(shown))]
-    bonds = [s.bonds + np.tile(cell, 2) for s, cell in zip(shown, cells, strict=True)]
-    atoms = [s.atoms + cell for s, cell in zip(shown, cells, strict=True)]
-    text = [letter for s in shown for letter in s.letters]
-    at, under = np.concatenate([np.empty((0, 2)), *atoms]), np.array(cells).reshape(-1, 2) - [0.0, BELOW]
+def _grid(drawings: list[Structure], captions: list[str], title: str) -> Layers:
+    """Place each molecule in its cell, from left to right and then down."""
+    cells = [np.array([k % ACROSS, -(k // ACROSS)], dtype=float) for k in range(len(drawings))]
+    bonds = [drawing.bonds + np.tile(cell, 2) for drawing, cell in zip(drawings, cells, strict=True)]
+    atoms = [drawing.atoms + cell for drawing, cell in zip(drawings, cells, strict=True)]
+    letters = [letter for drawing in drawings for letter in drawing.letters]
+    letter_xy = np.concatenate([np.empty((0, 2)), *atoms])  # [a, 2]
+    caption_xy = np.array(cells).reshape(-1, 2) - [0.0, BELOW]  # [cells, 2]
     layers = {
         "bonds": pd.DataFrame(np.concatenate([np.empty((0, 4)), *bonds]), columns=["x0", "y0", "x1", "y1"]),
-        "atoms": pd.DataFrame({"x": at[:, 0], "y": at[:, 1], "text": text}),
-        "captions": pd.DataFrame({"x": under[:, 0], "y": under[:, 1], "text": captions}),
+        "atoms": pd.DataFrame({"x": letter_xy[:, 0], "y": letter_xy[:, 1], "text": letters}),
+        "captions": pd.DataFrame({"x": caption_xy[:, 0], "y": caption_xy[:, 1], "text": captions}),
     }
     layers["captions"].attrs["title"] = title
     return layers

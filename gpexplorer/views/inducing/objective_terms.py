@@ -1,4 +1,4 @@
-"""The objective cut into its terms: which of them pays for the fall."""
+"""The terms of the objective, and which of them decreases."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ COLOURS = {"fit": ROLES["fit"], "logdet": ROLES["complexity"], "trace": ROLES["t
 
 
 class Terms(View):
-    """Fit, complexity and trace over the steps."""
+    """Change of data fit, complexity and trace over the steps."""
 
     key: ClassVar[str] = "terms"
     title: ClassVar[str] = "Objective, term by term"
-    help: ClassVar[str] = "Swaps lower the trace and the misfit; learning trades them against complexity."
+    help: ClassVar[str] = "Swaps decrease the trace and the data fit term; learning balances these against complexity."
     order: ClassVar[int] = 40
 
     def applies(self, run: Run) -> bool:
-        """Methods that report these terms."""
+        """Return whether the method reports these terms."""
         return set(TERMS) <= {channel.name for channel in run.method.channels}
 
     def data(self, run: Run, at: int) -> Layers:
-        """One series a term, each as the change since the first step that had it."""
+        """Compute one series per term: its change since the first step that reports it."""
         table, layers = run.table().iloc[: len(run.trace)], {}
         for name in TERMS:
-            held = table[np.isfinite(table[name])]
-            change = held[name] - held[name].iloc[0] if len(held) else held[name]
-            layers[name] = pd.DataFrame({"x": held["index"].to_numpy(float), "y": change.to_numpy(float)})
+            finite = table[np.isfinite(table[name])]
+            change = finite[name] - finite[name].iloc[0] if len(finite) else finite[name]
+            layers[name] = pd.DataFrame({"x": finite["index"].to_numpy(float), "y": change.to_numpy(float)})
         layers["fit"].attrs |= {"xlabel": "step", "ylabel": "change since the first step [nat]"}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Three lines."""
+        """Draw one line per term."""
         lines = [
             layer(hv.Curve(layers[name], "x", "y", label=label), name, color=COLOURS[name], line_width=2)
             for name, label in TERMS.items()

@@ -1,4 +1,4 @@
-"""Where the swaps went: the inducing set over the data, on two inputs or on two principal components."""
+"""The swaps on a map: inducing points and accepted swaps over two inputs or two principal components."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
-LAST = 30  # swaps whose arrows are drawn
+LAST = 30  # accepted swaps that are drawn
 
 
 class Swaps(View):
-    """The last accepted swaps, from the row taken out to the row put in."""
+    """The last accepted swaps, each as a segment from the removed row to the added row."""
 
     key: ClassVar[str] = "swaps"
     title: ClassVar[str] = "Where points moved"
-    help: ClassVar[str] = "Each segment is one accepted swap, from the row taken out to the row put in."
+    help: ClassVar[str] = "Each segment is one accepted swap, from the row that was removed to the row that was added."
     family: ClassVar[str] = "inducing"
     order: ClassVar[int] = 30
 
     def applies(self, run: Run) -> bool:
-        """Methods that swap, on two inputs or more."""
-        swaps = "removed" in getattr(run.method.Info, "_fields", ())
-        return super().applies(run) and swaps and run_rows.numeric(run) and run.problem.train.d > 1
+        """Return whether the method swaps rows and there are two inputs or more."""
+        reports_swaps = "removed" in getattr(run.method.Info, "_fields", ())
+        return super().applies(run) and reports_swaps and run_rows.numeric(run) and run.problem.train.d > 1
 
     def data(self, run: Run, at: int) -> Layers:
-        """Rows on the plane, the inducing set of this step, and the last accepted swaps before it."""
+        """Compute positions of rows and inducing points on the plane, and of the last accepted swaps."""
         plane, names = run_rows.plane(run)
         inducing = run_rows.inducing_rows(run.trace[at].step.state)
-        picked = plane[inducing.cpu().numpy()] if inducing is not None else plane[:0]
+        points = plane[inducing.cpu().numpy()] if inducing is not None else plane[:0]
         infos = [run.trace[i].step.info for i in range(at, -1, -1)]
-        moves = [(info.removed, info.proposed) for info in infos if getattr(info, "accepted", False)][:LAST]
-        a, b = (plane[np.array([m[k] for m in moves], dtype=int)] for k in (0, 1))
-        chosen = run_rows.sampled(len(plane)).numpy()
+        swaps = [(info.removed, info.proposed) for info in infos if getattr(info, "accepted", False)][:LAST]
+        removed, added = (plane[np.array([swap[k] for swap in swaps], dtype=int)] for k in (0, 1))
+        sample = run_rows.sampled(len(plane)).numpy()
         layers = {
-            "rows": pd.DataFrame({"x": plane[chosen, 0], "y": plane[chosen, 1]}),
-            "moves": pd.DataFrame({"x0": a[:, 0], "y0": a[:, 1], "x1": b[:, 0], "y1": b[:, 1]}),
-            "inducing": pd.DataFrame({"x": picked[:, 0], "y": picked[:, 1]}),
+            "rows": pd.DataFrame({"x": plane[sample, 0], "y": plane[sample, 1]}),
+            "moves": pd.DataFrame({"x0": removed[:, 0], "y0": removed[:, 1], "x1": added[:, 0], "y1": added[:, 1]}),
+            "inducing": pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}),
         }
         layers["rows"].attrs |= {"xlabel": names[0], "ylabel": names[1]}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Faint rows, segments, and the inducing set on top."""
+        """Draw the rows, the segments, and the inducing points on top."""
         dots = hv.Scatter(layers["rows"], "x", "y", label="training rows")
         inducing = hv.Scatter(layers["inducing"], "x", "y", label="inducing points")
         moves = hv.Segments(layers["moves"], ["x0", "y0", "x1", "y1"], label="accepted swaps")

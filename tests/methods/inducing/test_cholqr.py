@@ -13,7 +13,6 @@ from scipy import optimize
 from gpexplorer.linalg.ask_tell import evaluations
 from gpexplorer.methods.inducing.distinct_rows import distinct_rows
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
-from gpexplorer.methods.inducing.swapping.swap_landscape import landscape
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, dense, problem, swapper
 
@@ -71,7 +70,7 @@ def test_with_every_row_a_pivot_the_scores_are_exact(objective: str, shift: floa
     method = CholQR(num_inducing=6, num_pivots=len(task.train), objective=objective, learn=False)
     steps = method.steps(task)
     states = [next(steps).state for _ in range(4)]
-    found = landscape(method, task, states[-1])
+    found = method.swap_landscape(task, states[-1])
     known = torch.isfinite(found.approx) & torch.isfinite(found.exact)
     assert int(known.sum()) == len(task.train) - 6
     assert torch.allclose(found.approx[known], found.exact[known], atol=2e-3)
@@ -88,7 +87,7 @@ def test_landscape_is_the_difference_of_two_dense_objectives(objective: str) -> 
     task = problem(50.0)
     method = CholQR(num_inducing=6, num_pivots=5, objective=objective, learn=False)
     state = [step.state for step, _ in zip(method.steps(task), range(5), strict=False)][-1]
-    found = landscape(method, task, state)
+    found = method.swap_landscape(task, state)
     slot = int((state.inducing == found.removed).nonzero()[0])
     now = dense(task, state.inducing, objective)
     for row in (3, 40, 77):

@@ -1,4 +1,4 @@
-"""An inducing point that a person drags: where it ends, what the bound is there, and that the run goes on from it."""
+"""An inducing point that a person drags: its new position, the bound there, and a run that continues from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gpexplorer import Spec
-from gpexplorer.methods.inducing.dragged import bound, dragged, movable
+from gpexplorer.methods.capabilities import HasMovablePoints
 from gpexplorer.runs import Run
 from oracles import dense_objective
 
@@ -27,11 +27,11 @@ def dense(run: Run, state: object, Z: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-def test_a_point_between_the_rows_goes_where_it_is_put(steps: int):
+def test_a_point_between_the_rows_moves_to_the_given_position(steps: int):
     run = opened("sgpr", steps)
     before, to = run.trace[-1].step.state, torch.tensor([0.3, -0.7], dtype=torch.float64)
 
-    step = dragged(run.method, run.problem, before, 2, to)
+    step = run.method.move_point(run.problem, before, 2, to)
 
     assert torch.equal(step.state.Z[2], to)
     assert torch.equal(step.state.Z[[0, 1, 3, 4, 5]], before.Z[[0, 1, 3, 4, 5]])
@@ -48,12 +48,12 @@ def test_a_point_that_is_a_row_becomes_the_nearest_free_row():
     before, X = run.trace[-1].step.state, run.problem.train.X
     free = [row for row in range(len(X)) if row not in before.inducing.tolist()]
 
-    step = dragged(run.method, run.problem, before, 3, X[free[7]] + 1e-4)
+    step = run.method.move_point(run.problem, before, 3, X[free[7]] + 1e-4)
 
     assert int(step.state.inducing[3]) == free[7]
     assert step.info.removed == int(before.inducing[3])
     assert step.info.objective == pytest.approx(dense(run, step.state, X[step.state.inducing]), rel=1e-9)
-    taken = dragged(run.method, run.problem, before, 3, X[before.inducing[0]])
+    taken = run.method.move_point(run.problem, before, 3, X[before.inducing[0]])
     assert len(set(taken.state.inducing.tolist())) == 6
 
 
@@ -63,12 +63,12 @@ def test_the_bound_before_any_work_is_the_dense_one(method: str):
     state = run.trace[0].step.state
     Z = state.Z if method == "sgpr" else run.problem.train.X[state.inducing]
 
-    assert movable(run.method, state)
-    assert bound(run.method, run.problem, state).total("vfe") == pytest.approx(dense(run, state, Z), rel=1e-9)
+    assert isinstance(run.method, HasMovablePoints)
+    assert run.method.bound_terms(run.problem, state).total("vfe") == pytest.approx(dense(run, state, Z), rel=1e-9)
 
 
-def test_methods_without_inducing_points_are_left_alone():
+def test_methods_without_inducing_points_have_no_movable_points():
     run = Spec("gbcd", data=ROWS).open()
     run.advance()
 
-    assert not movable(run.method, run.trace[0].step.state)
+    assert not isinstance(run.method, HasMovablePoints)

@@ -8,7 +8,6 @@ import torch
 
 from gpexplorer import Spec, views
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.forced import forced
 from gpexplorer.runs import Run
 from oracles import dense_objective
 
@@ -27,7 +26,7 @@ def test_a_forced_swap_changes_one_point_and_says_what_it_cost(run: Run, at: int
     before, train = run.trace[at].step.state, run.problem.train
     row = next(r for r in range(len(train)) if r not in before.inducing.tolist())
 
-    step = forced(run.method, run.problem, before, row)
+    step = run.method.force_swap(run.problem, before, row)
 
     gone = set(before.inducing.tolist()) - set(step.state.inducing.tolist())
     assert set(step.state.inducing.tolist()) - set(before.inducing.tolist()) == {row}
@@ -51,16 +50,16 @@ def test_only_what_the_points_that_stay_explain_is_refused():
     def twin(position: int) -> int:
         return int(others[X[others] == X[inducing[position]]][0])
 
-    assert forced(found.method, found.problem, state, twin(slot)).info.proposed == twin(slot)
+    assert found.method.force_swap(found.problem, state, twin(slot)).info.proposed == twin(slot)
     for stays in {0, 1, 2, 3} - {slot}:
         with pytest.raises(SettingError, match="is explained"):
-            forced(found.method, found.problem, state, twin(stays))
+            found.method.force_swap(found.problem, state, twin(stays))
 
 
 def test_a_run_goes_on_from_it_and_can_go_back(run: Run):
     last = run.trace[13].step.state
     row = next(r for r in range(len(run.problem.train)) if r not in last.inducing.tolist())
-    step = forced(run.method, run.problem, last, row)
+    step = run.method.force_swap(run.problem, last, row)
 
     other = run.fork(13, step)
     for _ in range(6):
@@ -92,4 +91,4 @@ def test_a_click_takes_the_nearest_row(run: Run, show: str):
 def test_a_row_that_cannot_come_in_is_a_sentence(run: Run):
     state = run.trace[13].step.state
     with pytest.raises(SettingError, match="is an inducing point already; choose another row"):
-        forced(run.method, run.problem, state, int(state.inducing[0]))
+        run.method.force_swap(run.problem, state, int(state.inducing[0]))

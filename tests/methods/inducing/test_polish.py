@@ -12,7 +12,6 @@ import torch
 from gpexplorer import Spec, kernels
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.inducing.forced import forced
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem, Step
@@ -85,8 +84,8 @@ def test_predictions_and_pictures_follow_the_moved_points() -> None:
     by = run.problem.train.scale
     expected = state.Z * by.x_sd + by.x_mean
     assert shown[["x", "y"]].to_numpy() == pytest.approx(expected.numpy())
-    with pytest.raises(SettingError, match="left their rows"):
-        forced(run.method, run.problem, state, 3)
+    with pytest.raises(SettingError, match="no longer rows of the data"):
+        run.method.force_swap(run.problem, state, 3)
 
 
 @pytest.mark.parametrize("key", ["cholqr", "sgpr", "fitc"])

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import ClassVar
 
 import param
+from torch import Tensor
 
 from ....objectives import Terms, nystrom
 from ....posteriors import nystrom_posterior
@@ -21,6 +22,7 @@ from .. import settings
 from ..learning import descend
 from ..lloyd import lloyd, spread_rows
 from ..selection.loop import EVALUATION, converged, entry_flops
+from .loop import move_point
 from .state import CHANNELS, START, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
@@ -124,6 +126,12 @@ class KMeans(Method):
             return prior(problem, state)
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
+
+    def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
+        return move_point(problem, state, slot, position, self.objective)
+
+    def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
+        return nystrom(problem.kernel, state.theta, problem.train, state.Z).terms
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

@@ -12,14 +12,18 @@ from typing import Any, ClassVar
 
 import param
 import torch
+from torch import Tensor
 
-from ....objectives import nystrom
+from ....errors import SettingError
+from ....objectives import Terms, nystrom
 from ....posteriors import nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ...base import Method, Steps
+from ...capabilities import Landscape
 from .. import settings
 from ..initial_sets import start, start_rows
 from ..learning import descend
+from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs
 from ..selection.loop import random_order
 from .costs import swap_cost
@@ -32,6 +36,7 @@ from .state import Info as Report
 from .state import State as At
 from .state import begun, halves, swap_info
 from .swap import Swapper
+from .swap_landscape import force_swap, swap_landscape
 
 Phase = Generator[Step, None, At]
 
@@ -235,6 +240,65 @@ class CholQR(Method):
             state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, objective=objective)
             yield Step(state, Report("learn", objective, *halves(terms), jitter=jitter))
         return state
+
+    # What pictures and the page ask for: `HasSwapLandscape` and `HasMovablePoints` of methods/capabilities.py.
+
+    def landscape_entries(self, problem: Problem) -> float:
+        return 1.0 * len(problem.train) * self.num_inducing
+
+    def swap_landscape(self, problem: Problem, state: At, slot: int | None = None) -> Landscape | None:
+        """Evaluate every row for one inducing point's place: 2 n m^2 flops, and 2 n m per exact evaluation."""
+        if state.Z is not None:
+            return None
+        swapper, offered = self.prepare(problem, state)
+        return swap_landscape(swapper, offered if slot is None else slot, self.seed, state.step)
+
+    def force_swap(self, problem: Problem, state: At, row: int, slot: int | None = None) -> Step:
+        """Return the step in which data row `row` takes the place of the point in `slot`: 4 n m^2 flops.
+
+        The run continues from its state as from any other.
+
+        Raises
+        ------
+        SettingError
+            The points are no longer rows of the data, the row is an inducing point already, or it is explained by the
+            points that stay.
+        """
+        if state.Z is not None:
+            raise SettingError(
+                "The inducing points are no longer rows of the data, so that no row can take the place of one; "
+                "go back to a swap."
+            )
+        swapper, offered = self.prepare(problem, state)
+        slot = offered if slot is None else slot
+        factor, before = swapper.factor, swapper.factor.total
+        removed = int(factor.inducing[slot])
+        force_swap(factor, slot, row)
+
+        learned = state.phase == "learn"  # then the swap is the first one of the next epoch
+        forced = state._replace(
+            step=state.step + 1,
+            epoch=state.epoch + learned,
+            phase="swap",
+            position=1 if learned else state.position + 1,
+            inducing=factor.inducing.clone(),
+            accepted=1 if learned else state.accepted + 1,
+            objective=factor.total,
+            slots=state.slots[1:].clone(),
+            epoch_begin=max(before, factor.total),
+        )
+        info = Report("forced", factor.total, *halves(factor.terms), exact=before - factor.total, jitter=factor.jitter)
+        return Step(forced, info._replace(removed=removed, proposed=row, accepted=True))
+
+    def move_point(self, problem: Problem, state: At, slot: int, position: Tensor) -> Step:
+        """Swap the point in `slot` for the row nearest to `position` [d] that is not an inducing point yet."""
+        distance = (problem.train.X - position).square().sum(1)  # [n]
+        distance[state.inducing] = torch.inf
+        return self.force_swap(problem, state, int(distance.argmin()), slot)
+
+    def bound_terms(self, problem: Problem, state: At) -> Terms:
+        Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z
+        return sparse_model(problem.kernel, state.theta, problem.train, Z, self.objective).terms
 
     def posterior(self, problem: Problem, state: At) -> Posterior:
         Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z
