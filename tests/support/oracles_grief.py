@@ -1,4 +1,4 @@
-"""Slow dense formulas that the eigenfunction methods are held to."""
+"""Slow dense formulas with which the eigenfunction methods are compared."""
 
 from __future__ import annotations
 

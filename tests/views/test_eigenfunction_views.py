@@ -1,4 +1,4 @@
-"""The eigenfunction family's pictures: they draw and follow, and their numbers are those of dense algebra."""
+"""The pictures of the eigenfunction methods: they draw every record, and their numbers equal dense algebra."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def played(method: str, d: int) -> Run:
 
 
 def view(run: Run, key: str) -> views.View:
-    return next(found for found in views.for_run(run) if found.key == key)
+    return next(result for result in views.for_run(run) if result.key == key)
 
 
-def test_every_picture_of_the_chains_draws_its_start_and_follows():
+def test_every_picture_of_the_chains_draws_the_first_and_the_last_record():
     run = played("grief-mcmc", 2)
-    found = [one for one in views.for_run(run) if one.family == "eigenfunctions"]
-    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {one.key for one in found}
-    for one in found:
+    result = [one for one in views.for_run(run) if one.family == "eigenfunctions"]
+    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {one.key for one in result}
+    for one in result:
         live = Live(one, one.data(run, 0))
         live.update(one.data(run, len(run.trace) - 1))
         assert live.figure.xaxis[0].axis_label
         assert live.figure.yaxis[0].axis_label
 
 
-def test_a_curve_is_its_eigenfunction_and_the_rank_moves_it():
+def test_a_curve_is_the_eigenfunction_of_its_rank():
     run = played("grief", 1)
     state, train = run.trace[-1].step.state, run.problem.train
     grid = Grid(run.problem.kernel, train.X, 5)
@@ -61,17 +61,17 @@ def test_a_curve_is_its_eigenfunction_and_the_rank_moves_it():
     assert x[0] < float((train.X * train.scale.x_sd + train.scale.x_mean).min()) < x[-1]
 
 
-def test_errors_against_p_are_those_of_every_matrix():
+def test_errors_for_all_p_equal_those_of_each_matrix():
     rng = torch.Generator().manual_seed(0)
     F = torch.randn(6, 9, generator=rng, dtype=torch.float64)
     K = F.T @ F + 0.1 * torch.eye(9, dtype=torch.float64)
 
-    wanted = [float((K - F[:p].T @ F[:p]).norm() / K.norm()) for p in range(1, 7)]
+    expected = [float((K - F[:p].T @ F[:p]).norm() / K.norm()) for p in range(1, 7)]
 
-    np.testing.assert_allclose(errors(K, F), wanted, rtol=1e-9)
+    np.testing.assert_allclose(errors(K, F), expected, rtol=1e-9)
 
 
-def test_the_grid_is_no_better_than_the_best_and_the_rebuilt_matrix_has_the_error_it_says():
+def test_the_grid_is_no_better_than_the_optimum_and_the_matrix_has_the_error_in_its_title():
     run = played("grief", 2)
     layers = view(run, "grief-error").data(run, 9)
     assert (layers["grid"]["y"] >= layers["best"]["y"] - 1e-9).all()
@@ -84,7 +84,7 @@ def test_the_grid_is_no_better_than_the_best_and_the_rebuilt_matrix_has_the_erro
     assert f"{error:.2g}" in frame.attrs["title"]
 
 
-def test_chains_drawn_are_the_draws_kept_and_weights_their_moments():
+def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():
     run = played("grief-mcmc", 2)
     state = run.trace[-1].step.state
     chains, weights = view(run, "grief-chains"), view(run, "grief-weights").data(run, len(run.trace) - 1)
@@ -101,7 +101,7 @@ def test_chains_drawn_are_the_draws_kept_and_weights_their_moments():
     assert f"{state.moments.size} draws" == weights["mean"].attrs["title"]
 
 
-def test_the_cost_of_a_step_is_measured_once_for_a_run_at_every_size_beside_the_set_up():
+def test_the_cost_of_a_step_is_measured_once_per_run_at_every_size():
     run = played("grief-mcmc", 2)
     one = view(run, "grief-growth")
     one.largest = 10_000
@@ -117,7 +117,7 @@ def test_the_cost_of_a_step_is_measured_once_for_a_run_at_every_size_beside_the_
     assert "3 chains" in layers["step"].attrs["title"]
 
 
-def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
+def test_a_step_needs_the_same_operations_for_every_n(monkeypatch):
     run, sizes = played("grief-mcmc", 2), []
     monkeypatch.setattr(step_time, "likelihood", lambda terms, z: sizes.append((len(terms.e), tuple(z.shape))))
 
@@ -126,7 +126,7 @@ def test_a_step_costs_the_same_operations_whatever_n(monkeypatch):
     assert len(set(sizes)) == 1
 
 
-def test_rows_beyond_the_grid_are_counted_over_the_predictions():
+def test_rows_outside_the_grid_are_counted_above_the_predictions():
     for method, d, name in (("grief", 3, "points"), ("grief-mcmc", 3, "points"), ("grief", 1, "mean")):
         run = played(method, d)
         fit = view(run, "fit")
@@ -146,12 +146,12 @@ def test_rows_beyond_the_grid_are_counted_over_the_predictions():
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_the_reach_of_the_grid_is_asked_for_once_a_run(d: int, monkeypatch: pytest.MonkeyPatch):
-    run, asked = played("grief", d), []
+def test_rows_outside_the_grid_are_computed_once_per_run(d: int, monkeypatch: pytest.MonkeyPatch):
+    run, calls = played("grief", d), []
     original = type(run.method).is_outside
 
     def is_outside(method: Any, problem: Any, X: Any) -> Any:
-        asked.append(len(X))
+        calls.append(len(X))
         return original(method, problem, X)
 
     monkeypatch.setattr(type(run.method), "is_outside", is_outside)
@@ -160,4 +160,4 @@ def test_the_reach_of_the_grid_is_asked_for_once_a_run(d: int, monkeypatch: pyte
         fit.data(run, at)
 
     assert run.split is not None
-    assert asked == [len(run.split.test)]
+    assert calls == [len(run.split.test)]

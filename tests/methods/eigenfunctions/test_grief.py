@@ -22,20 +22,20 @@ SHIFTS = [0.0, 1000.0]
 
 
 @pytest.mark.parametrize("p", [1, 7, 30, 1000])
-def test_the_largest_products_are_those_of_a_search_over_all(p: int):
+def test_the_largest_products_equal_a_brute_force_search(p: int):
     rng = torch.Generator().manual_seed(p)
     axes = [torch.rand(k, generator=rng, dtype=torch.float64).sort(descending=True).values for k in (4, 3, 5)]
     every = sorted((math.prod(c) for c in itertools.product(*(axis.tolist() for axis in axes))), reverse=True)
 
-    found = largest_products([axis.log() for axis in axes], p)
+    result = largest_products([axis.log() for axis in axes], p)
 
-    torch.testing.assert_close(found.log_values.exp(), torch.tensor(every[:p], dtype=torch.float64))
-    made = torch.stack([axis[which] for axis, which in zip(axes, found.axis_indices.T, strict=True)]).prod(0)
-    torch.testing.assert_close(made, found.log_values.exp())
-    assert len({tuple(row) for row in found.axis_indices.tolist()}) == len(found.log_values) == min(p, 60)
+    torch.testing.assert_close(result.log_values.exp(), torch.tensor(every[:p], dtype=torch.float64))
+    made = torch.stack([axis[which] for axis, which in zip(axes, result.axis_indices.T, strict=True)]).prod(0)
+    torch.testing.assert_close(made, result.log_values.exp())
+    assert len({tuple(row) for row in result.axis_indices.tolist()}) == len(result.log_values) == min(p, 60)
 
 
-def test_ties_have_one_answer():
+def test_equal_products_are_ordered_by_index():
     axis = torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64).log()
     first, second = (largest_products([axis, axis], 4) for _ in range(2))
 
@@ -46,16 +46,16 @@ def test_a_grid_larger_than_the_universe_is_finite():
     rng = torch.Generator().manual_seed(1)
     axes = [torch.rand(100, generator=rng, dtype=torch.float64).mul(1e-4).sort(descending=True).values.log()] * 100
 
-    found = largest_products(axes, 50)
+    result = largest_products(axes, 50)
 
-    assert found.log_values.isfinite().all()
-    assert float(found.log_values[0]) < math.log(1e-308)
-    assert (found.log_values.diff() <= 0).all()
+    assert result.log_values.isfinite().all()
+    assert float(result.log_values[0]) < math.log(1e-308)
+    assert (result.log_values.diff() <= 0).all()
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_with_every_eigenvector_it_is_nystrom_on_the_whole_grid(d: int, shift: float):
+def test_all_eigenfunctions_together_equal_nystrom_on_the_whole_grid(d: int, shift: float):
     task = problem(shift, d)
     grid = Grid(task.kernel, task.train.X, 4)
     U = torch.cartesian_prod(*grid.axes).reshape(-1, d)
@@ -70,7 +70,7 @@ def test_with_every_eigenvector_it_is_nystrom_on_the_whole_grid(d: int, shift: f
 
 
 @pytest.mark.parametrize(("d", "p"), [(1, 5), (2, 9), (3, 40), (8, 200), (18, 300)])
-def test_products_shared_along_a_tree_are_sums_of_logarithms_with_signs(d: int, p: int):
+def test_products_shared_in_a_tree_equal_sums_of_logarithms_with_signs(d: int, p: int):
     task = problem(1000.0, d)
     grid = Grid(task.kernel, task.train.X, 5)
     index = grid.spectrum(task.theta, p).axis_indices
@@ -86,7 +86,7 @@ def test_products_shared_along_a_tree_are_sums_of_logarithms_with_signs(d: int, 
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_likelihood_and_its_slope_are_the_dense_ones(shift: float):
+def test_likelihood_and_gradient_equal_dense_algebra(shift: float):
     task = problem(shift)
     grid = Grid(task.kernel, task.train.X, 6)
     index = grid.spectrum(task.theta, 15).axis_indices
@@ -95,14 +95,14 @@ def test_the_likelihood_and_its_slope_are_the_dense_ones(shift: float):
         return nlml(grid.features(theta, task.train.X, index), task.train.y, torch.exp(2 * theta[-1]))
 
     now = regress(Leading(grid, index), task.theta, task.train)
-    slope = evidence_gradient(Leading(grid, index), task.theta, task.train, now)
+    gradient = evidence_gradient(Leading(grid, index), task.theta, task.train, now)
 
     assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
     for k in range(len(task.theta)):
         step = torch.zeros_like(task.theta)
         step[k] = 1e-5
         rise = (dense(task.theta + step) - dense(task.theta - step)).item() / 2e-5
-        assert float(slope[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
+        assert float(gradient[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -123,7 +123,7 @@ def test_predictions_are_those_of_the_truncated_kernel_plus_what_it_leaves_out(s
     torch.testing.assert_close(var, inside + left, rtol=1e-8, atol=1e-9)
 
 
-def test_learning_lowers_the_likelihoods_negative_and_says_what_it_keeps():
+def test_learning_lowers_the_nlml_and_reports_the_share_of_variance_kept():
     steps = list(Grief(num_eigenfunctions=25, grid_points=8, subset=20, evaluations=6).steps(problem()))
     totals = [step.info.objective for step in steps if step.info.phase == "learn"]
 
@@ -132,7 +132,7 @@ def test_learning_lowers_the_likelihoods_negative_and_says_what_it_keeps():
     assert all(0 < step.info.kept <= 1 + 1e-9 for step in steps if step.info.phase == "learn")
 
 
-def test_beyond_the_grid_it_knows_nothing_and_can_say_so():
+def test_outside_the_grid_the_prediction_is_the_prior_and_such_rows_are_reported():
     task = problem(1000.0)
     method = Grief(num_eigenfunctions=15, grid_points=6, learn=False)
     *_, last = method.steps(task)
@@ -146,7 +146,7 @@ def test_beyond_the_grid_it_knows_nothing_and_can_say_so():
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_grid_may_have_any_sizes_and_follow_the_quantiles(shift: float):
+def test_a_grid_may_have_different_sizes_per_input_and_follow_quantiles(shift: float):
     task = problem(shift)
     X = torch.cat([task.train.X, task.train.X[:, :1] - shift], 1)
     X[:, 2] = X[:, 2].exp() + shift
@@ -170,7 +170,7 @@ def test_a_grid_may_have_any_sizes_and_follow_the_quantiles(shift: float):
         Grid(kernel, X, [4, 2])
 
 
-def test_rows_that_repeat_few_values_leave_a_grid_at_quantiles_whole():
+def test_a_quantile_grid_works_when_rows_repeat_few_values():
     task = problem()
     X = task.train.X.clone()
     X[:, 1] = X[:, 1].round().clamp(0, 1)
@@ -186,10 +186,10 @@ def test_rows_that_repeat_few_values_leave_a_grid_at_quantiles_whole():
 
 
 @pytest.mark.parametrize("far", [3.0, 60.0])
-def test_spacing_by_likelihood_is_whichever_makes_the_training_rows_likelier(far: float):
+def test_spacing_by_likelihood_is_the_one_with_the_larger_likelihood(far: float):
     task = problem()
     X = task.train.X.clone()
-    X[0] = far  # beyond the others: a grid of equal steps then has no point among them
+    X[0] = far  # far from the others: an equispaced grid then has no point among them
     crowded = Problem(Dataset(X, task.train.y), task.kernel, task.theta)
     settings = {"num_eigenfunctions": 8, "grid_points": 5}
 
@@ -203,7 +203,7 @@ def test_spacing_by_likelihood_is_whichever_makes_the_training_rows_likelier(far
     assert best == ("equispaced" if far == 3.0 else "quantile")
 
 
-def test_kernels_that_do_not_factor_and_objects_are_refused_in_a_sentence():
+def test_kernels_that_are_not_products_and_objects_are_refused_with_a_reason():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
     with pytest.raises(KernelError, match="is not a product over its inputs"):

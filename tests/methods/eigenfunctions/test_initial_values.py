@@ -1,4 +1,4 @@
-"""Several starts, choices taken by their likelihood, and answers on the very functions that were learned with."""
+"""Several initial values, choices by likelihood, and predictions with the functions used in learning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = {"num_eigenfunctions": 20, "grid_points": 8, "subset": 80, "evaluatio
 
 
 def repeating(seed: int) -> Problem:
-    """Five inputs of which two are sums and differences of two others, as in designed experiments."""
+    """Five inputs; two of them are the sum and the difference of two others, as in designed experiments."""
     rng = torch.Generator().manual_seed(seed)
     a, b, c = (torch.randint(0, k, (80,), generator=rng).double() for k in (6, 4, 4))
     X = torch.stack([a + b, a - b, a, b, c], 1)
@@ -38,15 +38,15 @@ def learned(seed: int, starts: int = 2, spacing: str = "by likelihood") -> list[
     return list(Grief(**SETTINGS, starts=starts, spacing=spacing).steps(repeating(seed)))
 
 
-def test_where_one_start_ends_in_a_poor_optimum_several_do_not():
+def test_several_initial_values_avoid_a_poor_optimum_of_one():
     alone, several = (learned(7, starts)[-1].state.objective for starts in (1, 2))
 
     assert several < alone - 5.0
 
 
 @pytest.mark.parametrize(("seed", "spacing"), [(0, "equispaced"), (7, "by likelihood")])
-def test_the_likelihood_of_every_record_is_that_of_the_functions_it_answers_with(seed: int, spacing: str):
-    """The largest eigenfunctions at the theta learned may be others, and a poorer basis."""
+def test_the_objective_of_a_record_is_that_of_the_functions_in_its_prediction(seed: int, spacing: str):
+    """The largest eigenfunctions at the learned theta may be different ones, and a worse basis."""
     task, method = repeating(seed), Grief(**SETTINGS, spacing=spacing)
     steps = [step.state for step in learned(seed, 2, spacing) if step.state.phase == "learn"]
 
@@ -61,7 +61,7 @@ def test_the_likelihood_of_every_record_is_that_of_the_functions_it_answers_with
     assert own >= state.objective - 1e-4 * abs(state.objective)
 
 
-def test_a_new_choice_is_taken_only_where_the_rows_are_likelier_and_a_round_cut_short_goes_on():
+def test_a_new_choice_is_used_only_if_the_rows_are_more_likely_and_an_incomplete_round_continues():
     states = [step.state for step in learned(0, 2, "equispaced") if step.state.phase == "learn"]
     ends = {state.round: state for state in states}
     begins = {state.round: state for state in reversed(states)}
@@ -78,20 +78,20 @@ def test_a_new_choice_is_taken_only_where_the_rows_are_likelier_and_a_round_cut_
             assert begins[k].objective == pytest.approx(ends[k - 1].objective, rel=1e-9)
 
 
-def test_the_trial_goes_on_with_the_likeliest_of_its_starts_and_spacings():
+def test_the_trial_selects_the_best_initial_value_and_spacing():
     steps = learned(7)
     trials = [step.state for step in steps if step.state.phase == "trial"]
     first = next(step.state for step in steps if step.state.phase == "learn")
 
     assert {state.round for state in trials} == {0, 1, 2, 3}
     best = min(state.objective for state in trials)
-    assert first.objective == pytest.approx(best, rel=1e-9)  # the subset here is all rows
+    assert first.objective == pytest.approx(best, rel=1e-9)  # here the subset contains all rows
     assert first.spacing == trials[-1].spacing
     assert first.spacing in SPACINGS
     torch.testing.assert_close(first.chosen, trials[-1].chosen, rtol=0, atol=0)
 
 
-def test_a_run_by_likelihood_goes_on_from_any_record():
+def test_a_run_with_spacing_by_likelihood_resumes_from_any_record():
     task, method = repeating(7), Grief(**SETTINGS, spacing="by likelihood")
     steps = [step.state for step in learned(7)]
     ends = [k for k in range(len(steps) - 1) if steps[k][1:3] != steps[k + 1][1:3]]
@@ -103,27 +103,27 @@ def test_a_run_by_likelihood_goes_on_from_any_record():
         torch.testing.assert_close(after.chosen, steps[k + 1].chosen, rtol=1e-8, atol=1e-10)
 
 
-def test_a_descent_ends_where_it_gains_next_to_nothing():
+def test_a_descent_stops_when_it_gains_too_little():
     theta, closed = torch.zeros(1), []
 
-    def falling() -> Iterator[Best]:
+    def decreasing() -> Iterator[Best]:
         try:
             for k in range(100):
                 yield Best(theta, -1000.0 - 10.0 * min(k, 4) - 1e-3 * k, None)
         finally:
             closed.append(True)
 
-    assert len(list(until_no_gain(falling(), 1e-4))) == 5 + PATIENCE
-    assert len(list(until_no_gain(falling(), 0.0))) == 100
+    assert len(list(until_no_gain(decreasing(), 1e-4))) == 5 + PATIENCE
+    assert len(list(until_no_gain(decreasing(), 0.0))) == 100
     assert closed == [True, True]
 
 
-def test_only_lengthscales_are_stretched():
+def test_only_lengthscales_are_made_longer():
     task = problem()
-    found = longer_lengthscales(task.kernel, task.theta, 3)
+    result = longer_lengthscales(task.kernel, task.theta, 3)
 
     assert [name.startswith("lengthscale") for name in task.kernel.names] == [False, True, True, False]
-    moved = torch.stack(found) - task.theta
+    moved = torch.stack(result) - task.theta
     torch.testing.assert_close(moved[2], 2 * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
     plain = kernels.make("linear", 2)
     assert len(longer_lengthscales(plain, torch.zeros(len(plain.names)), 3)) == 1

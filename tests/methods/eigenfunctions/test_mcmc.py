@@ -32,7 +32,7 @@ def gaussian(mean: torch.Tensor, sd: torch.Tensor):
 
 
 @pytest.mark.parametrize("centre", [0.0, 500.0])
-def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: float):
+def test_the_chains_sample_a_gaussian_at_the_target_acceptance(centre: float):
     rng = torch.Generator().manual_seed(0)
     q, chains = 20, 8
     mean, sd = (
@@ -52,25 +52,25 @@ def test_the_chains_find_a_gaussian_at_the_acceptance_they_are_tuned_to(centre: 
         10,
     )
     eps = warm.tuning._replace(log_eps=warm.tuning.average)
-    found = run_chains(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
+    result = run_chains(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
 
-    off = (found.draws - mean) / sd
-    assert found.acceptance == pytest.approx(0.574, abs=0.03)
-    worth = min(bulk_ess(off[:, :, j].T.numpy()) for j in range(q))
-    assert worth > 300
-    assert float(off.mean((0, 1)).abs().max()) < 4.5 / math.sqrt(worth)
-    assert float((off.var((0, 1)) - 1).abs().max()) < 6.5 / math.sqrt(worth)
+    off = (result.draws - mean) / sd
+    assert result.acceptance == pytest.approx(0.574, abs=0.03)
+    ess = min(bulk_ess(off[:, :, j].T.numpy()) for j in range(q))
+    assert ess > 300
+    assert float(off.mean((0, 1)).abs().max()) < 4.5 / math.sqrt(ess)
+    assert float((off.var((0, 1)) - 1).abs().max()) < 6.5 / math.sqrt(ess)
     assert max(rhat(off[:, :, j].T.numpy()) for j in range(q)) < 1.02
 
 
-def test_a_step_where_there_is_no_density_is_never_taken():
+def test_a_proposal_without_a_density_is_rejected():
     def nowhere(z: torch.Tensor, gradient: torch.Tensor | None = None) -> Density:
         return Density(torch.where(z[:, 0] > 0, torch.nan, 0.0), torch.zeros_like(z))
 
     z = -torch.ones(3, 1, dtype=torch.float64)
     rng = torch.Generator().manual_seed(0)
 
-    found = run_chains(
+    result = run_chains(
         nowhere,
         z,
         torch.ones(1, dtype=torch.float64),
@@ -80,8 +80,8 @@ def test_a_step_where_there_is_no_density_is_never_taken():
         1,
     )
 
-    assert (found.draws <= 0).all()
-    assert 0 < found.acceptance < 1
+    assert (result.draws <= 0).all()
+    assert 0 < result.acceptance < 1
 
 
 def ar1(rho: float, chains: int = 4, draws: int = 2000, seed: int = 1) -> np.ndarray:
@@ -94,34 +94,34 @@ def ar1(rho: float, chains: int = 4, draws: int = 2000, seed: int = 1) -> np.nda
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_the_effective_sample_size_of_an_autoregression_is_known(rho: float):
-    worth = np.mean([bulk_ess(ar1(rho, seed=seed)) for seed in range(4)])
+def test_the_effective_sample_size_of_an_autoregression_equals_theory(rho: float):
+    ess = np.mean([bulk_ess(ar1(rho, seed=seed)) for seed in range(4)])
 
-    assert worth == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
+    assert ess == pytest.approx(8000 * (1 - rho) / (1 + rho), rel=0.12)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 @pytest.mark.parametrize("chains", [1, 3])
-def test_the_density_is_likelihood_times_priors_and_its_slope_is_that_of_its_value(chains: int, shift: float):
+def test_the_density_is_likelihood_times_priors_with_the_right_gradient(chains: int, shift: float):
     method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, weight_variance=2.0)
     basis = method.basis(problem(shift), problem(shift).theta)[0]
     target = Target(basis, method.priors(problem(shift).theta)[0], log_normal(0.3, 0.04))
     q, rng = len(basis.e) + 1, torch.Generator().manual_seed(3)
     z = torch.randn(chains, q, generator=rng, dtype=torch.float64)
 
-    found = target.density()(z.clone())
+    result = target.density()(z.clone())
 
     mu, tau = target.prior
     prior = -0.5 * ((z - mu) / tau).square().sum(1)
-    torch.testing.assert_close(found.value, likelihood(likelihood_terms(basis), z).value + prior)
+    torch.testing.assert_close(result.value, likelihood(likelihood_terms(basis), z).value + prior)
     for j in range(q):
         move = torch.zeros_like(z)
         move[:, j] = 1e-5
         up, down = (target.density()(z + sign * move).value for sign in (1, -1))
-        torch.testing.assert_close(found.gradient[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(result.gradient[:, j], (up - down) / 2e-5, rtol=1e-6, atol=1e-6)
 
 
-def test_once_sampling_begins_the_step_size_is_the_average_of_the_warm_up_and_stays():
+def test_sampling_uses_the_average_step_size_of_the_warm_up():
     method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, warm_up=3, samples=3, per_step=20)
 
     states = [step.state for step in method.steps(problem())]
@@ -131,7 +131,7 @@ def test_once_sampling_begins_the_step_size_is_the_average_of_the_warm_up_and_st
     assert {state.tuning.log_eps for state in states if state.phase == "sample"} == {warm.average}
 
 
-def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_chains():
+def test_the_effective_sample_size_depends_on_ranks_and_detects_a_drift():
     draws = ar1(0.5, draws=500)
 
     assert bulk_ess(np.exp(3.0 * draws)) == pytest.approx(bulk_ess(draws), rel=1e-9)
@@ -139,17 +139,17 @@ def test_the_effective_sample_size_knows_ranks_alone_and_sees_a_drift_within_cha
     assert bulk_ess(draws + halves) < 0.02 * bulk_ess(draws)
 
 
-def test_r_hat_sees_chains_apart_in_place_in_width_and_in_time():
+def test_r_hat_detects_chains_that_differ_in_mean_in_spread_and_over_time():
     same = ar1(0.3, draws=500)
     assert rhat(same) < 1.01
-    assert rhat(100 + 7 * same) == pytest.approx(rhat(same), abs=1e-3)  # ranks know no units
+    assert rhat(100 + 7 * same) == pytest.approx(rhat(same), abs=1e-3)  # ranks do not depend on units
     assert rhat(same + np.arange(4)[:, None]) > 1.3
     assert rhat(same * np.array([1, 1, 1, 6])[:, None]) > 1.1
     assert rhat(same + np.linspace(0, 3, 500)) > 1.2
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
-def test_the_noise_sampled_agrees_with_quadrature_where_the_weights_hardly_move(shift: float):
+def test_the_sampled_noise_agrees_with_quadrature_if_the_weights_are_almost_fixed(shift: float):
     task = problem(shift)
     method = GriefMCMC(
         num_eigenfunctions=15, grid_points=6, learn=False, samples=20, warm_up=5, weight_variance=1e-6, per_step=100
@@ -187,7 +187,7 @@ def test_predictions_average_over_the_draws():
     assert float(residual) < 0.3 * float(task.train.y.std())
 
 
-def test_watched_draws_are_a_bounded_evenly_spaced_part(monkeypatch: pytest.MonkeyPatch):
+def test_watched_draws_are_bounded_and_evenly_spaced(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(chains, "MAX_WATCHED", 32)
     task = problem()
     method = GriefMCMC(

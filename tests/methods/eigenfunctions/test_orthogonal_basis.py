@@ -1,4 +1,4 @@
-"""The basis that makes a likelihood and its slopes O(p), against dense algebra in the basis it came from."""
+"""The basis in which likelihood and gradient cost O(p), against dense algebra in the original basis."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def points(r: int, seed: int, count: int = 5) -> torch.Tensor:
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize(("n", "p"), [(60, 15), (10, 30), (60, 36)])
-def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, shift: float):
+def test_the_likelihood_equals_dense_algebra_for_any_weights(n: int, p: int, shift: float):
     task = problem(shift, n=n)
     basis, Phi, _, _ = rotated(task, p)
     z = points(len(basis.e), 1)
@@ -54,7 +54,7 @@ def test_the_likelihood_is_the_dense_one_whatever_the_weights(n: int, p: int, sh
         assert float(value[k]) == pytest.approx(float(dense), rel=1e-8, abs=1e-7)
 
 
-def test_a_chain_alone_is_evaluated_as_it_is_among_many_and_owns_its_slopes():
+def test_one_chain_gives_the_same_numbers_as_several_in_arrays_of_its_own():
     basis, _, _, _ = rotated(problem(7.0))
     given, z = likelihood_terms(basis), points(len(basis.e), 6, 3)
 
@@ -65,7 +65,7 @@ def test_a_chain_alone_is_evaluated_as_it_is_among_many_and_owns_its_slopes():
     torch.testing.assert_close(torch.cat([one.gradient for one in alone]), many.gradient, rtol=1e-12, atol=1e-12)
 
 
-def test_a_move_too_far_has_no_value_and_says_nothing():
+def test_a_proposal_that_overflows_has_no_value_and_no_warning():
     basis, _, _, _ = rotated(problem())
     z = torch.full((1, len(basis.e) + 1), 1e4, dtype=torch.float64)
 
@@ -74,22 +74,22 @@ def test_a_move_too_far_has_no_value_and_says_nothing():
 
 
 @pytest.mark.parametrize("chains", [1, 5])
-def test_every_slope_is_autograds(chains: int):
+def test_every_derivative_equals_autograd(chains: int):
     basis, _, _, _ = rotated(problem(7.0))
     z = points(len(basis.e), 2, chains).requires_grad_(True)
     t = basis.e * z[:, :-1].exp() + z[:, -1:].exp()
     spare = basis.n - len(basis.e)
     value = -0.5 * ((basis.u**2 / t + t.log()).sum(1) + basis.rest / z[:, -1].exp() + spare * z[:, -1])
-    (slope,) = torch.autograd.grad(value.sum(), z)
+    (gradient,) = torch.autograd.grad(value.sum(), z)
 
-    found = likelihood(likelihood_terms(basis), z.detach())
+    result = likelihood(likelihood_terms(basis), z.detach())
 
-    torch.testing.assert_close(found.value, value.detach())
-    torch.testing.assert_close(found.gradient, slope)
+    torch.testing.assert_close(result.value, value.detach())
+    torch.testing.assert_close(result.gradient, gradient)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_with_weights_of_one_mean_and_variance_are_those_before_the_rotation(shift: float):
+def test_with_unit_weights_mean_and_variance_are_those_of_the_original_basis(shift: float):
     task = problem(shift)
     basis, Phi, grid, index = rotated(task)
     X = task.train.X[:7] + 0.03
@@ -117,23 +117,23 @@ def test_any_weights_give_the_dense_mean_and_variance():
     torch.testing.assert_close(at.square() @ v[0], covariance_.diagonal(), rtol=1e-6, atol=1e-9)
 
 
-def test_fisher_is_the_expected_curvature():
+def test_fisher_information_equals_its_trace_formula():
     task = problem()
     basis, Phi, _, _ = rotated(task, 6)
     z = points(6, 4, 1)[0]
     Psi, s2 = Phi @ basis.V, z[-1].exp()
     inverse = torch.linalg.inv(covariance(Psi, z[:-1].exp(), s2))
-    slopes = [z[j].exp() * torch.outer(Psi[:, j], Psi[:, j]) for j in range(6)]
-    slopes.append(s2 * torch.eye(60, dtype=torch.float64))
+    derivatives = [z[j].exp() * torch.outer(Psi[:, j], Psi[:, j]) for j in range(6)]
+    derivatives.append(s2 * torch.eye(60, dtype=torch.float64))
 
-    expected = [0.5 * float(torch.trace(inverse @ D @ inverse @ D)) for D in slopes]
+    expected = [0.5 * float(torch.trace(inverse @ D @ inverse @ D)) for D in derivatives]
 
     torch.testing.assert_close(
         fisher_information(basis, z), torch.tensor(expected, dtype=torch.float64), rtol=1e-7, atol=1e-12
     )
 
 
-def test_moments_of_parts_are_those_of_the_whole_and_predict_as_all_draws_do():
+def test_merged_moments_equal_those_of_all_draws_and_give_the_same_predictions():
     basis, _, _, _ = rotated(problem(2.0))
     z = points(len(basis.e), 5, 40)
     z[:, -1] = -2.0 + 0.1 * z[:, -1]
@@ -147,7 +147,7 @@ def test_moments_of_parts_are_those_of_the_whole_and_predict_as_all_draws_do():
     torch.testing.assert_close(diagonal + direction.square(), v.mean(0) + m.var(0, correction=0))
 
 
-def test_what_the_coefficients_share_is_what_the_noise_does_to_them():
+def test_the_covariance_of_coefficients_through_the_noise_is_one_direction():
     basis, _, _, _ = rotated(problem())
     z = torch.zeros(50, len(basis.e) + 1, dtype=torch.float64)
     z[:, -1] = torch.linspace(-2.01, -1.99, 50, dtype=torch.float64)
@@ -161,7 +161,7 @@ def test_what_the_coefficients_share_is_what_the_noise_does_to_them():
 
 
 @pytest.mark.parametrize(("mode", "variance"), [(1.0, 100.0), (0.05, 0.04), (3.0, 1e-4), (1e-4, 0.04)])
-def test_a_prior_has_the_mode_and_variance_it_is_told(mode: float, variance: float):
+def test_a_prior_has_the_given_mode_and_variance(mode: float, variance: float):
     mu, tau = log_normal(mode, variance)
 
     assert math.exp(mu - tau**2) == pytest.approx(mode, rel=1e-9)

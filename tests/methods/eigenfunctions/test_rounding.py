@@ -1,4 +1,4 @@
-"""Where eigenvalues fall below rounding: they are left out, and what is left is as exact as without them."""
+"""Eigenvalues at the level of rounding error are left out, and the rest stays accurate."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SHIFTS = [0.0, 1000.0]
 
 
 def smooth(shift: float) -> Problem:
-    """Lengthscales of ten times the range: of thirty 1-D eigenvalues, most are rounding, some of it negative."""
+    """Lengthscales of ten times the range: most of the thirty 1-D eigenvalues are rounding error, some negative."""
     task = problem(shift)
     task.theta[1:3] = 3.4
     return task
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_eigenvalues_lost_in_rounding_are_dropped_and_the_kernel_is_there_without_them(shift: float):
+def test_eigenvalues_at_rounding_level_are_dropped_without_loss_of_accuracy(shift: float):
     task = smooth(shift)
     grid = Grid(task.kernel, task.train.X, 30)
 
@@ -40,21 +40,21 @@ def test_eigenvalues_lost_in_rounding_are_dropped_and_the_kernel_is_there_withou
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_slope_stays_that_of_the_likelihood_where_the_kernel_is_nearly_flat(shift: float):
+def test_the_gradient_is_right_for_a_nearly_constant_kernel(shift: float):
     task = smooth(shift)
     grid = Grid(task.kernel, task.train.X, 30)
     choice = Leading(grid, grid.spectrum(task.theta, 1000).axis_indices)
 
-    found = evidence_gradient(choice, task.theta, task.train, regress(choice, task.theta, task.train))
+    result = evidence_gradient(choice, task.theta, task.train, regress(choice, task.theta, task.train))
 
     step = 1e-4 * torch.eye(4, dtype=torch.float64)
     ends = [[regress(choice, task.theta + sign * move, task.train).value for sign in (1, -1)] for move in step]
-    wanted = torch.tensor([(up - down) / 2e-4 for up, down in ends], dtype=torch.float64)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+    expected = torch.tensor([(up - down) / 2e-4 for up, down in ends], dtype=torch.float64)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_functions_that_repeat_others_are_rotated_away(shift: float):
+def test_repeated_functions_are_removed_from_the_orthogonal_basis(shift: float):
     task = problem(shift)
     grid = Grid(task.kernel, task.train.X, 6)
     Phi = grid.features(task.theta, task.train.X, grid.spectrum(task.theta, 8).axis_indices)
@@ -69,7 +69,7 @@ def test_functions_that_repeat_others_are_rotated_away(shift: float):
     assert -float(likelihood(likelihood_terms(basis), z).value) == pytest.approx(float(nlml(Phi, y, s2)), rel=1e-9)
 
 
-def test_a_round_that_finds_nothing_better_moves_nothing():
+def test_a_round_without_improvement_changes_nothing():
     task, method = problem(2.0), Grief(num_eigenfunctions=9, grid_points=6, evaluations=4)
     state = initial_state(task)._replace(phase="learn", round=1, objective=-1e9)
     choice = method.choose(task, task.theta)

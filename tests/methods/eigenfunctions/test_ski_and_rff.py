@@ -1,4 +1,4 @@
-"""Interpolation from the grid and random waves, under the likelihood that the eigenfunctions have."""
+"""Interpolation from the grid and random Fourier features, with the likelihood of the eigenfunctions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def choice_of(kind: str, task: Problem):
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("points", [2, 3, 4, 9])
-def test_interpolation_is_exact_for_polynomials_and_silent_beyond_the_axis(points: int, shift: float):
+def test_interpolation_is_exact_for_cubics_and_zero_outside_the_axis(points: int, shift: float):
     U = shift + torch.linspace(-1.0, 2.0, points, dtype=torch.float64)
     x = shift + torch.linspace(-0.99, 1.99, 57, dtype=torch.float64)
     E = interpolation(U, x)
@@ -39,7 +39,7 @@ def test_interpolation_is_exact_for_polynomials_and_silent_beyond_the_axis(point
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_with_every_eigenvector_it_is_the_interpolated_kernel(shift: float):
+def test_all_functions_together_equal_the_interpolated_kernel(shift: float):
     task = problem(shift)
     grid = Grid(task.kernel, task.train.X, 5)
     choice = Interpolated(grid, grid.spectrum(task.theta, 25).axis_indices)
@@ -53,7 +53,7 @@ def test_with_every_eigenvector_it_is_the_interpolated_kernel(shift: float):
     torch.testing.assert_close(F.T @ F, K, rtol=1e-7, atol=1e-8)
 
 
-def test_on_a_finer_grid_it_comes_close_to_the_kernel():
+def test_interpolation_converges_to_the_kernel_on_finer_grids():
     task = problem(3.0)
     X, errors = task.train.X, []
     for points in (5, 10, 20):
@@ -66,7 +66,7 @@ def test_on_a_finer_grid_it_comes_close_to_the_kernel():
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_waves_make_the_kernel_with_one_lengthscale_an_input(kind: str, shift: float):
+def test_many_random_features_approximate_the_kernel_with_ard_lengthscales(kind: str, shift: float):
     task = problem(shift)
     theta = torch.tensor([0.2, 0.5, -0.6, -1.0], dtype=torch.float64)
     F = Fourier(RandomFourier(2, 3_000, kind, 1).to(theta))(theta)(task.train.X)
@@ -76,7 +76,7 @@ def test_many_waves_make_the_kernel_with_one_lengthscale_an_input(kind: str, shi
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kind", ["ski", "rff"])
-def test_likelihood_and_slope_are_the_dense_ones(kind: str, shift: float):
+def test_likelihood_and_gradient_equal_dense_algebra(kind: str, shift: float):
     task = problem(shift)
     choice = choice_of(kind, task)
 
@@ -84,18 +84,18 @@ def test_likelihood_and_slope_are_the_dense_ones(kind: str, shift: float):
         return nlml(choice(theta)(task.train.X).T, task.train.y, torch.exp(2 * theta[-1]))
 
     now = regress(choice, task.theta, task.train)
-    slope = evidence_gradient(choice, task.theta, task.train, now)
+    gradient = evidence_gradient(choice, task.theta, task.train, now)
 
     assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-8)
     for k in range(len(task.theta)):
         step = torch.zeros_like(task.theta)
         step[k] = 1e-5
         rise = (dense(task.theta + step) - dense(task.theta - step)).item() / 2e-5
-        assert float(slope[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
+        assert float(gradient[k]) == pytest.approx(rise, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["ski", "rff"])
-def test_predictions_are_dense_algebras(kind: str):
+def test_predictions_equal_dense_algebra(kind: str):
     task = problem(4.0)
     small = (
         {"num_features": 14, "frequencies": "paired"} if kind == "rff" else {"num_eigenfunctions": 12, "grid_points": 6}
@@ -108,14 +108,14 @@ def test_predictions_are_dense_algebras(kind: str):
     s2 = float(torch.exp(2 * task.theta[-1]))
 
     mean, var = method.posterior(task, last.state)(X)
-    wanted, covariance = predicted(Phi, at, task.train.y, s2, torch.ones(len(choice), dtype=torch.float64))
+    expected, covariance = predicted(Phi, at, task.train.y, s2, torch.ones(len(choice), dtype=torch.float64))
 
-    torch.testing.assert_close(mean, wanted, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(mean, expected, rtol=1e-7, atol=1e-8)
     left = (task.kernel.diag(task.theta, X) - at.square().sum(1)).clamp_min(0.0)
     torch.testing.assert_close(var, covariance.diagonal() + left, rtol=1e-6, atol=1e-8)
 
 
-def test_what_they_cannot_do_they_say():
+def test_problems_without_features_are_refused_with_a_reason():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
     words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)

@@ -1,4 +1,4 @@
-"""Weights chosen rather than sampled, and the grid as a preconditioner of exact solves."""
+"""Weights that are optimised and not sampled, and the grid as a preconditioner of exact solves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(r: int = 12, n: int = 200) -> OrthogonalBasis:
     return OrthogonalBasis(torch.eye(r, dtype=torch.float64), e, u, 0.5 * (n - r), n)
 
 
-def test_by_likelihood_alone_each_weight_is_what_its_formula_says_and_the_rest_are_floored():
+def test_weights_of_highest_likelihood_equal_their_formula_or_reach_the_lower_bound():
     basis = made()
 
     z = optimise_weights(basis, FLAT, FLAT)
@@ -42,20 +42,20 @@ def test_by_likelihood_alone_each_weight_is_what_its_formula_says_and_the_rest_a
     assert s2 == pytest.approx(lost / (basis.n - int((formula > 0).sum())), rel=1e-2)
 
 
-def test_an_ascent_without_end_is_held_at_the_floor():
-    """Where a density rises for ever as weights vanish, no number is lost to e^-1000."""
+def test_an_unbounded_ascent_stops_at_the_lower_bound():
+    """If a density grows without bound as weights vanish, the weights stay representable."""
 
-    def falling(z: torch.Tensor) -> Density:
+    def decreasing(z: torch.Tensor) -> Density:
         return Density(-z.sum(1), -torch.ones_like(z))
 
-    found = fisher_scoring(falling, torch.zeros(3, dtype=torch.float64), torch.ones_like)
+    result = fisher_scoring(decreasing, torch.zeros(3, dtype=torch.float64), torch.ones_like)
 
-    assert found.tolist() == [SMALLEST_LOG] * 3
+    assert result.tolist() == [SMALLEST_LOG] * 3
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 @pytest.mark.parametrize("weights", ["posterior", "likelihood"])
-def test_chosen_weights_fit_better_and_predict_as_dense_algebra_does(weights: str, shift: float):
+def test_optimised_weights_fit_better_and_predict_as_dense_algebra(weights: str, shift: float):
     task = problem(shift)
     method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, weights=weights)
     *_, before, last = method.steps(task)
@@ -65,15 +65,15 @@ def test_chosen_weights_fit_better_and_predict_as_dense_algebra_does(weights: st
     Phi, at = (part @ basis.V for part in grid_phi)
 
     mean, var = method.posterior(task, last.state)(X)
-    wanted, covariance = predicted(Phi, at, task.train.y, math.exp(float(z[-1])), z[:-1].exp())
+    expected, covariance = predicted(Phi, at, task.train.y, math.exp(float(z[-1])), z[:-1].exp())
 
     assert last.state.objective < before.state.objective - 1
-    torch.testing.assert_close(mean, wanted, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(mean, expected, rtol=1e-6, atol=1e-7)
     left = (task.kernel.diag(task.theta, X) - grid_phi[1].square().sum(1)).clamp_min(0.0)
     torch.testing.assert_close(var, covariance.diagonal() + left, rtol=1e-5, atol=1e-7)
 
 
-def test_resumed_anywhere_it_ends_with_the_same_weights_and_words():
+def test_a_run_resumed_from_any_state_ends_with_the_same_weights_and_message():
     task = problem()
     method = Grief(num_eigenfunctions=9, grid_points=4, subset=20, evaluations=2, max_rounds=2, weights="posterior")
     states, outcome = played(method, task, None)
@@ -99,16 +99,16 @@ def test_the_mode_is_a_mode():
     weights, noise = log_normal(1.0, 100.0), log_normal(0.5, 0.04)
     z = optimise_weights(basis, weights, noise)
 
-    slope = Target(basis, weights, noise).density()(z[None]).gradient[0]
+    gradient = Target(basis, weights, noise).density()(z[None]).gradient[0]
 
-    assert float(slope.abs().max()) < 1e-2
+    assert float(gradient.abs().max()) < 1e-2
     assert float(likelihood(likelihood_terms(basis), z[None]).value) > float(
         likelihood(likelihood_terms(basis), 0 * z[None]).value
     )
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
-def test_as_a_preconditioner_it_saves_most_iterations(shift: float):
+def test_the_grid_as_a_preconditioner_saves_most_iterations(shift: float):
     task = problem(shift, n=150)
     s2 = 1e-3
     A = task.kernel(task.theta, task.train.X, task.train.X) + s2 * torch.eye(150, dtype=torch.float64)
@@ -129,7 +129,7 @@ def test_as_a_preconditioner_it_saves_most_iterations(shift: float):
     assert iterations(apply) < 0.25 * iterations(lambda r: r)
 
 
-def test_a_kernel_that_does_not_factor_makes_no_root():
+def test_a_kernel_that_is_not_a_product_has_no_grid_root():
     task = problem()
     with pytest.raises(KernelError, match="is not a product over its inputs"):
         grid_root(kernels.make("matern52-ard", 2), task.theta, task.train.X, 5)
