@@ -17,6 +17,7 @@ from ..problem import Outcome, Posterior, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
+from .monotone import MonotoneWatch, Rise, rise_sentence
 from .outcomes import FINAL, enough_memory, failed, stopped
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
@@ -87,6 +88,8 @@ class Run:
         Why the run ended, or None while it has not.
     error : Exception or None
         What the method raised, for the log.
+    rises : list of Rise
+        Every rise of a channel that the method declares monotone. It shows that the computation went wrong.
     jitters : dict of str to float
         The largest jitter that each matrix needed since the run was opened, by the matrix's name.
 
@@ -121,6 +124,8 @@ class Run:
         self.outcome, self.closed = outcome, False
         self.error: Exception | None = None
         self.jitters: dict[str, float] = {}
+        self._watch = MonotoneWatch(method.channels, problem.train.y.dtype)
+        self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
         self._counter = Counter(last.cost.entries if last else 0)
@@ -340,7 +345,8 @@ class Run:
             return None
         self._seconds += device_time(self._clock, self.problem.train.y) - begin
         self.outcome = None
-        self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
+        record = self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
+        self.rises += self._watch.check(record)
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
         if score:
             self.scores()
@@ -365,9 +371,10 @@ class Run:
             return enough_memory(index)(in_units(self.method.posterior(self.problem, state), train, noise))
 
     def _end(self, outcome: Outcome) -> None:
-        """Keep why the run ended. Only a used-up budget leaves the generator open, so that the run can continue."""
+        """Keep why the run ended, with a sentence on rises. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
-        self.outcome = outcome
+        message = f"{outcome.message} {rise_sentence(self.rises)}".rstrip()
+        self.outcome = outcome = Outcome(outcome.reason, message)
         if outcome.reason != "budget":
             self._close_method()
         self._write(lambda journal: journal.end(outcome))

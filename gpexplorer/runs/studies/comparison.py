@@ -12,6 +12,8 @@ import pandas as pd
 
 from ...errors import SettingError, StoreError
 from ...methods.base import registry
+from ..monotone import first_rise
+from ..opening import DTYPES
 from ..run import Run
 from ..setting_checks import quoted
 from ..spec import Spec
@@ -196,7 +198,8 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
     runs : mapping
         The runs by name. Runs that do not report the channel are left out.
     channel : str
-        The channel or score of the y axis. Steps without a value are dropped.
+        The channel or score of the y axis. Steps without a value are dropped. If the method declares the channel
+        monotone and it rises, the values from there on are dropped as well, because they are not trustworthy.
     over : {"step", "seconds", "kernel entries"}
         The x axis.
     """
@@ -206,6 +209,8 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
         if channel not in run.steps:
             continue
         frame = pd.DataFrame({"x": run.steps[axis].astype(float), "y": run.steps[channel].astype(float)})
+        if channel in {own.name for own in registry[run.spec.method].channels if own.monotone}:
+            frame = frame[: first_rise(frame["y"], DTYPES[run.spec.dtype])]
         frames[name] = frame[np.isfinite(frame["y"])].reset_index(drop=True)
         frames[name].attrs |= {"xlabel": over, "ylabel": channel}
     return frames

@@ -11,6 +11,7 @@ from ...methods.capabilities import HasMovablePoints
 from ...problem import Outcome
 from ...runs import Record, Run
 from ...runs.counting import jitter_sentence
+from ...runs.monotone import rise_sentence
 
 TERMS = ("fit", "logdet", "trace", "objective")  # fields of a method's info: three terms, and their sum
 TABLE_ROWS = 200  # steps in the table
@@ -47,6 +48,10 @@ class StatusNumbers(NamedTuple):
         How the run ended; None while it goes on.
     jitter
         A sentence on the jitter that factorisations needed; empty where they needed none.
+    rise
+        A sentence on a channel that rose although it is declared monotone; empty where there is none.
+    rose_at
+        The record from which on the objective is not trustworthy, because it rose; None where it did not.
     """
 
     at: int
@@ -64,6 +69,8 @@ class StatusNumbers(NamedTuple):
     terms: Mapping[str, tuple[float, float]]
     outcome: Outcome | None
     jitter: str = ""
+    rise: str = ""
+    rose_at: int | None = None
 
 
 def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) -> StatusNumbers:
@@ -84,6 +91,7 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
     info = record.step.info
     progress = run.progress({} if pause_after is None else {"steps": pause_after})
     objective = run.method.channels[0].name if run.method.channels else ""
+    rises = [rise for rise in run.rises if rise.index <= at]
     return StatusNumbers(
         at=at,
         last=len(run.trace) - 1,
@@ -100,6 +108,8 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
         terms=_terms_and_changes(run, at),
         outcome=run.outcome,
         jitter=jitter_sentence(run.jitters),
+        rise=rise_sentence(rises),
+        rose_at=next((rise.index for rise in rises if rise.channel.name == objective), None),
     )
 
 

@@ -93,6 +93,8 @@ def _status_line(numbers: StatusNumbers, run: RunSummary) -> list[tuple[str, str
     """Label and value of each number in the status line."""
     step = f"{numbers.at}" if numbers.at == numbers.last else f"{numbers.at} of {numbers.last}"
     objective = run.channels[0].label if run.channels else "objective"
+    if numbers.rose_at is not None:
+        objective += f" (not trustworthy from step {numbers.rose_at} on)"
     return [
         ("step", step),
         ("phase", PHASES.get(numbers.phase, numbers.phase or "—")),
@@ -114,8 +116,7 @@ def _cost_line(run: RunSummary, numbers: StatusNumbers, step_seconds: float) -> 
         parts = [f"{span(run.seconds)} per step expected"]
     largest = f" (most in {arrays[0][0]}: {nbytes(arrays[0][1])})" if arrays else ""
     parts += [f"memory {nbytes(run.cost.memory)}{largest}", f"history {nbytes(numbers.memory)}"]
-    if numbers.jitter:
-        parts.append(numbers.jitter)
+    parts += [sentence for sentence in (numbers.rise, numbers.jitter) if sentence]
     if not math.isnan(numbers.eta) and numbers.outcome is None:
         parts.append(f"about {span(numbers.eta)} of work until the pause")
     if step_seconds > LONG_STEP:

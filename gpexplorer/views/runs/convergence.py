@@ -54,7 +54,10 @@ class Convergence(View):
         return True
 
     def data(self, run: Run, at: int) -> Layers:
-        """Return the series of the whole run and its value at record `at`."""
+        """Return the series of the whole run and its value at record `at`.
+
+        Values after a rise of a channel that is declared monotone are a layer of their own: they are not trustworthy.
+        """
         table = run.table()
         channel = next(c for c in (*run.method.channels, *SCORES) if c.name == self.channel)
         column, label = AXES.get(self.against, (EPOCH, "epochs"))
@@ -62,17 +65,25 @@ class Convergence(View):
         values = table[channel.name].to_numpy(float) if is_reported else np.full(len(table), np.nan)
         series = pd.DataFrame({"x": table[column].to_numpy(float), "y": values})
         current = series.iloc[[at]] if len(series) else series
-        series = series[_finite(series) & ((series["y"] > 0) | (not self.log))]
-        series = series.iloc[:: max(1, len(series) // MAX_POINTS)].reset_index(drop=True)
+        rose_at = next((rise.index for rise in run.rises if rise.channel.name == channel.name), len(series))
+        trusted, untrusted = self._drawn(series[:rose_at]), self._drawn(series[rose_at:])
         unit = f" [{channel.unit}]" if channel.unit else ""
-        series.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}"}
-        return {"series": series, "dots": series, "now": current[_finite(current)].reset_index(drop=True)}
+        title = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
+        trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", "title": title}
+        current = current[_finite(current)].reset_index(drop=True)
+        return {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
+
+    def _drawn(self, series: pd.DataFrame) -> pd.DataFrame:
+        """The points of a series that can be drawn, at most MAX_POINTS of them or so."""
+        series = series[_finite(series) & ((series["y"] > 0) | (not self.log))]
+        return series.iloc[:: max(1, len(series) // MAX_POINTS)].reset_index(drop=True)
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw a line, and a dot at the current record."""
+        """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
         parts = [
             layer(hv.Curve(layers["series"], "x", "y"), "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
+            layer(hv.Curve(layers["untrusted"], "x", "y"), "untrusted", color=ROLES["removed"], line_dash="dashed"),
             layer(hv.Scatter(layers["now"], "x", "y"), "now", color=ROLES["inducing"], size=9),
         ]
         return hv.Overlay(parts).opts(
