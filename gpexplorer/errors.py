@@ -1,4 +1,4 @@
-"""Errors a person can act on: each names the object, the number and the way out."""
+"""Errors whose text is a sentence for the user: it names the object, the number and the way out."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import difflib
 from collections.abc import Iterable
 
 
-def closest(name: object, known: Iterable[str]) -> str:
-    """The end of a refusal: what was probably meant, then all there is."""
-    known = sorted(known)
-    near = difflib.get_close_matches(str(name), known, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{meant} Choose one of {', '.join(known)}."
+def closest(name: object, choices: Iterable[str]) -> str:
+    """The end of an error message about an unknown name: the closest choice if there is one, and all choices.
+
+    Examples
+    --------
+    >>> "Method 'cholrq' is not known" + closest("cholrq", ["grief", "cholqr"])
+    "Method 'cholrq' is not known; did you mean 'cholqr'? Choose one of cholqr, grief."
+    """
+    choices = sorted(choices)
+    matches = difflib.get_close_matches(str(name), choices, n=1)
+    suggestion = f"; did you mean {matches[0]!r}?" if matches else "."
+    return f"{suggestion} Choose one of {', '.join(choices)}."
 
 
 class GPExplorerError(Exception):
-    """Base of every error this package raises on purpose; its text is a sentence for the user."""
+    """Base class of all errors that this package raises on purpose. Their text can be shown to the user."""
 
 
 class DataError(GPExplorerError, ValueError):
-    """A data set cannot be read, split or scaled as asked."""
+    """A data set cannot be read, split or scaled in the requested way."""
 
 
 class SettingError(GPExplorerError, ValueError):
-    """A setting is unknown, of the wrong type, or outside its bounds."""
+    """A setting is unknown, has the wrong type, or is outside its bounds."""
 
 
 class KernelError(GPExplorerError, ValueError):
-    """A kernel is unknown, or does not fit the inputs it is given."""
+    """A kernel is unknown, or is not defined for the inputs it is given."""
 
 
 class StoreError(GPExplorerError, OSError):
@@ -35,17 +41,26 @@ class StoreError(GPExplorerError, OSError):
 
 
 class OutOfMemory(GPExplorerError, MemoryError):
-    """There is less memory than the answers asked for need."""
+    """The requested computation needs more memory than there is."""
 
 
 class RecordError(GPExplorerError, IndexError):
-    """A run has no such record."""
+    """A run has no record with this index."""
 
 
 class NotPositiveDefinite(GPExplorerError, ArithmeticError):
-    """A matrix that should be positive definite is not, even after the largest jitter allowed.
+    """A matrix that should be positive definite is not, even with the largest jitter allowed.
 
-    The object's name, its size and the jitter reached are kept as numbers, not only in the text.
+    Parameters
+    ----------
+    name : str
+        The matrix, such as "K_mm".
+    size : int
+        Its number of rows.
+    jitter : float
+        The largest jitter that was tried.
+    hint : str, optional
+        What the user can do; there is a general hint if it is omitted.
     """
 
     def __init__(self, name: str, size: int, jitter: float, hint: str = "") -> None:

@@ -1,13 +1,16 @@
-"""The sparse objectives in named terms, and their gradient in the hyperparameters.
+"""The objectives of sparse and exact GPs as sums of named terms, and their gradients with respect to theta.
 
-    Khat = K_nm K_mm^-1 K_mn = L L'                                        eqs 3, 6
-    fit        E_D = y' (Khat + s2 I)^-1 y                                 eq 7
-    complexity E_C = log |Khat + s2 I|                                     eq 8
-    trace      E_V = tr(K - Khat) / s2                                     eq 9
-    PP = (E_D + E_C) / 2,   VFE = (E_D + E_C + E_V) / 2                    eqs 4, 5
+    K_hat = K_nm K_mm^-1 K_mn = L L',   L = K_nm L_mm^-T [n, m],   K_mm = L_mm L_mm'       eqs 3, 6
+    fit        E_D = y'(K_hat + s2 I)^-1 y                                                 eq 7
+    complexity E_C = log det(K_hat + s2 I)                                                 eq 8
+    trace      E_V = tr(K - K_hat) / s2                                                    eq 9
+    PP  = (E_D + E_C) / 2            projected process                                     eq 4
+    VFE = (E_D + E_C + E_V) / 2      variational free energy                               eq 5
 
 Equations of Cao, Brubaker, Fleet and Hertzmann (2013). The constant n/2 log 2 pi is left out, as in the paper, so
--VFE - n/2 log 2 pi is Titsias' bound on the log evidence.
+-VFE - n/2 log 2 pi is the lower bound of Titsias (2009) on the log evidence.
+
+In code, A = L'L + s2 I [m, m], L_A is its Cholesky factor, and c = L'y [m].
 """
 
 from __future__ import annotations
@@ -25,35 +28,63 @@ from .problem import Dataset, Kernel
 
 
 class Terms(NamedTuple):
-    """The three terms of the objective; `total` adds those the objective has."""
+    """The three terms of the sparse objectives, before they are halved."""
 
     fit: float
     complexity: float
     trace: float
 
     def total(self, objective: str) -> float:
-        """VFE or PP, halved as in eqs 4 and 5."""
+        """Return the objective "vfe" (eq 5) or "pp" (eq 4)."""
         return 0.5 * (self.fit + self.complexity + (self.trace if objective == "vfe" else 0.0))
 
 
 class Nystrom(NamedTuple):
-    """What one pass over the rows leaves behind: all that the objective and the predictions need, in O(m^2)."""
+    """The result of one pass over the rows: all that objective and predictions need, in O(m^2) memory."""
 
     terms: Terms
     L_mm: Tensor  # [m, m] Cholesky factor of K_mm
     L_A: Tensor  # [m, m] Cholesky factor of A = L'L + s2 I
     c: Tensor  # [m] L'y
     s2: float
-    jitter: float
+    jitter: float  # of K_mm
 
 
 def noise_variance(theta: Float[Tensor, " p"]) -> float:
-    """s2: the last entry of theta is the log noise standard deviation."""
+    """Return s2 = exp(2 theta[-1]); the last entry of theta is the log noise standard deviation."""
     return math.exp(2.0 * float(theta[-1]))
 
 
 def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any) -> Nystrom:
-    """Terms and factors at inducing inputs Z [m, d]. 2 n m^2 flops, n m kernel entries, O(m^2 + block) memory."""
+    """Compute the terms and the factors of the sparse objectives at inducing inputs Z.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance function.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    train : Dataset
+        n rows.
+    Z : Tensor [m, d] or sequence
+        Inducing inputs.
+
+    Returns
+    -------
+    Nystrom
+        Terms of the objectives, and the factors from which predictions are made.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If K_mm or A is not positive definite even with jitter.
+
+    Notes
+    -----
+    2 n m^2 flops, n m kernel entries, and O(m^2) memory beside one block of rows. By the matrix inversion lemma,
+
+        E_D = (y'y - c'A^-1 c) / s2,    E_C = (n - m) log s2 + log det A,    E_V = (tr K - tr L'L) / s2
+    """
     m, n, y = len(Z), len(train), train.y
     L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm")
     A, c, s2 = y.new_zeros(m, m), y.new_zeros(m), noise_variance(theta)
@@ -61,70 +92,121 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any) 
         Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X[rows]), upper=False)  # [m, block]
         A.addmm_(Lt, Lt.T)
         c.addmv_(Lt, y[rows])
-    explained = float(A.diagonal().sum())
+    tr_K_hat = float(A.diagonal().sum())
     A.diagonal().add_(s2)
     L_A = cholesky(A, "L'L + s2 I").L
     fit = (float(y @ y) - float(torch.linalg.solve_triangular(L_A, c[:, None], upper=False).square().sum())) / s2
     complexity = (n - m) * math.log(s2) + logdet(L_A)
-    trace = (float(kernel.diag(theta, train.X).sum()) - explained) / s2
+    trace = (float(kernel.diag(theta, train.X).sum()) - tr_K_hat) / s2
     return Nystrom(Terms(fit, complexity, trace), L_mm, L_A, c, s2, jitter)
 
 
 def nystrom_gradient(
     kernel: Any, theta: Float[Tensor, " p"], train: Dataset, Z: Any, objective: str
 ) -> tuple[Nystrom, Float[Tensor, " p"]]:
-    """Objective terms and d total / d theta. About 6 n m^2 flops and 2 n m kernel entries; O(m^2 + block) memory.
+    """Compute a sparse objective and its gradient with respect to theta, at fixed inducing inputs.
 
-    With A = L'L + s2 I, beta = (Khat + s2 I)^-1 y and alpha = K_mm^-1 K_mn beta, the terms marked * being VFE's own:
+    Parameters
+    ----------
+    kernel : Covariance
+        A kernel with `theta_gradient` and `theta_gradient_diag`.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    train : Dataset
+        n rows.
+    Z : Tensor [m, d] or sequence
+        Inducing inputs.
+    objective : {"vfe", "pp"}
+        Which objective.
 
-        dF/dK_nm = -beta alpha' + L (A^-1 - I/s2 *) L_mm^-1
-        dF/dK_mm = (alpha alpha' + L_mm^-T (s2 A^-1 - I + [A/s2 - I] *) L_mm^-1) / 2
-        dF/dk_ii = 1 / (2 s2) *
-        dF/ds2   = (-beta'beta + (n - m)/s2 + tr A^-1 - [E_V/s2] *) / 2,    ds2/dtheta_p = 2 s2
+    Returns
+    -------
+    factors : Nystrom
+        The result of `nystrom`.
+    gradient : Tensor [p]
+        Derivative of `factors.terms.total(objective)`.
+
+    Notes
+    -----
+    About 6 n m^2 flops, 2 n m kernel entries, and O(m^2) memory beside one block of rows. With
+    beta = (K_hat + s2 I)^-1 y and alpha = K_mm^-1 K_mn beta, and with the terms in brackets for VFE only, the
+    derivatives of the objective F are
+
+        dF/dK_nm = -beta alpha' + L (A^-1 [- I/s2]) L_mm^-1
+        dF/dK_mm = (alpha alpha' + L_mm^-T (s2 A^-1 - I [+ A/s2 - I]) L_mm^-1) / 2
+        dF/dk_ii = [1 / (2 s2)]
+        dF/ds2   = (-beta'beta + (n - m)/s2 + tr A^-1 [- E_V/s2]) / 2,    ds2/dtheta_p = 2 s2
     """
-    now = nystrom(kernel, theta, train, Z)
-    y, n, m, s2, vfe = train.y, len(train), len(Z), now.s2, objective == "vfe"
-    A_inv, eye = torch.cholesky_inverse(now.L_A), torch.eye(m).to(now.L_A)  # [m, m]
-    weights = A_inv @ now.c  # [m]: the posterior mean is L weights
-    alpha = _solve_t(now.L_mm, weights[:, None])[:, 0]  # [m]
-    right = torch.linalg.solve_triangular(now.L_mm, A_inv - eye / s2 if vfe else A_inv, upper=False, left=False)
+    factors = nystrom(kernel, theta, train, Z)
+    y, n, m, s2, vfe = train.y, len(train), len(Z), factors.s2, objective == "vfe"
+    A_inv, eye = torch.cholesky_inverse(factors.L_A), torch.eye(m).to(factors.L_A)  # [m, m]
+    weights = A_inv @ factors.c  # [m]: the posterior mean at the training rows is L weights
+    alpha = _solve_t(factors.L_mm, weights[:, None])[:, 0]  # [m]
+    right = torch.linalg.solve_triangular(factors.L_mm, A_inv - eye / s2 if vfe else A_inv, upper=False, left=False)
 
     gradient, beta2 = torch.zeros_like(theta), 0.0
     for rows in row_blocks(n, 3 * y.element_size() * m):
         X = train.X[rows]
-        Lt = torch.linalg.solve_triangular(now.L_mm, kernel(theta, Z, X), upper=False)  # [m, block]
+        Lt = torch.linalg.solve_triangular(factors.L_mm, kernel(theta, Z, X), upper=False)  # [m, block]
         beta = (y[rows] - Lt.T @ weights) / s2  # [block]
         beta2 += float(beta @ beta)
-        gradient += kernel.theta_gradient(theta, Z, X, (right.T @ Lt).addr_(alpha, beta, alpha=-1.0))
+        gradient += kernel.theta_gradient(theta, Z, X, (right.T @ Lt).addr_(alpha, beta, alpha=-1.0))  # dF/dK_mn
 
     middle = s2 * A_inv - eye
     if vfe:
-        middle += now.L_A @ now.L_A.T / s2 - eye
-        gradient += kernel.theta_gradient_diag(theta, train.X, y.new_full((n,), 0.5 / s2))
-    half = torch.outer(alpha, alpha) + _solve_t(now.L_mm, _solve_t(now.L_mm, middle).T)
-    gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * half)
+        middle += factors.L_A @ factors.L_A.T / s2 - eye
+        gradient += kernel.theta_gradient_diag(theta, train.X, y.new_full((n,), 0.5 / s2))  # dF/dk_ii
+    twice_in_K_mm = torch.outer(alpha, alpha) + _solve_t(factors.L_mm, _solve_t(factors.L_mm, middle).T)
+    gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * twice_in_K_mm)
 
-    slope = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum()) - (now.terms.trace / s2 if vfe else 0.0)
-    gradient[-1] += slope * s2
-    return now, gradient
+    twice_in_s2 = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum()) - (factors.terms.trace / s2 if vfe else 0.0)
+    gradient[-1] += twice_in_s2 * s2
+    return factors, gradient
 
 
 def _solve_t(L: Float[Tensor, "m m"], B: Float[Tensor, "m k"]) -> Float[Tensor, "m k"]:
+    """L^-T B for a lower triangular L."""
     return torch.linalg.solve_triangular(L.T, B, upper=True)
 
 
 def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[float, Float[Tensor, " p"]]:
-    """Negative log marginal likelihood of the exact GP without its constant, and its gradient in theta [p].
+    """Compute the negative log marginal likelihood of the exact GP, and its gradient with respect to theta.
 
-    NLML = (y'a + log |A|) / 2 with A = K + s2 I and a = A^-1 y; d/dtheta = tr((A^-1 - a a') dA) / 2
-    (Rasmussen and Williams 2006, eqs 5.8 and 5.9). n^3 flops, 2 n^2 kernel entries, O(n^2) memory.
+    Parameters
+    ----------
+    kernel : Covariance
+        A kernel with `theta_gradient`.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    train : Dataset
+        n rows.
+
+    Returns
+    -------
+    value : float
+        NLML = (y'a + log det A) / 2 without its constant, where A = K + s2 I and a = A^-1 y.
+    gradient : Tensor [p]
+        Its derivative, tr((A^-1 - a a') dA/dtheta) / 2.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        If A is not positive definite even with jitter.
+
+    Notes
+    -----
+    n^3 flops, 2 n^2 kernel entries, O(n^2) memory.
+
+    References
+    ----------
+    Rasmussen and Williams (2006), eqs 5.8 and 5.9.
     """
     s2 = noise_variance(theta)
-    A = kernel(theta, train.X, train.X)
+    A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
     L = cholesky(A, "K + s2 I").L
-    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]
-    W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n]
+    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [n]
+    W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n] dNLML/dA
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
-    gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())
+    gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())  # dA/dtheta_p = 2 s2 I
     return 0.5 * (float(train.y @ a) + logdet(L)), gradient

@@ -1,4 +1,4 @@
-"""The nouns every floor shares: data and problem going in, steps and outcomes coming out."""
+"""Types that all layers share: data and problem as input of a method, steps and outcomes as its output."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 class Kernel(Protocol):
     """A covariance function k(theta, X, Z).
 
-    `theta` [p] holds log-hyperparameters, an argument so that folds, chains and minibatches can each bring
-    their own; its last entry is the log noise standard deviation, which the covariance itself never reads.
+    `theta` [p] contains log-hyperparameters. It is an argument so that folds, chains and minibatches can each use their
+    own. Its last entry is the log noise standard deviation, which the covariance does not use.
     """
 
     key: str
@@ -28,18 +28,21 @@ class Kernel(Protocol):
         """Covariance [n, m] between the rows of X [n, d] and Z [m, d]."""
 
     def diag(self, theta: Tensor, X: Any) -> Tensor:
-        """Prior variance [n] at each row of X, without forming a matrix."""
+        """Prior variance [n] of each row of X, without forming a matrix."""
 
     def start(self, train: Dataset) -> Tensor:
-        """A sensible first theta [p] for this data."""
+        """Initial theta [p] for this data."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How scaled numbers return to the units of the file: x_file = x * x_sd + x_mean, likewise y."""
+    """How standardised numbers return to the units of the file: x_file = x * x_sd + x_mean, and likewise y.
 
-    x_mean: Tensor  # [d]
-    x_sd: Tensor  # [d], 1 where a column is constant
+    `x_mean` and `x_sd` have shape [d]; a standard deviation is 1 where a column is constant.
+    """
+
+    x_mean: Tensor
+    x_sd: Tensor
     y_mean: float
     y_sd: float
 
@@ -48,8 +51,18 @@ class Scale:
 class Dataset:
     """Rows of inputs with one target each.
 
-    X is a tensor [n, d], or a sequence of n objects for discrete kernels; y is a tensor [n].
-    `scale` is None while the numbers are in the units of the file.
+    Parameters
+    ----------
+    X : Tensor [n, d] or sequence
+        Inputs: numbers, or n objects for kernels on strings and molecules.
+    y : Tensor [n]
+        Targets.
+    names : tuple of str
+        Names of the input columns.
+    target : str
+        Name of the target.
+    scale : Scale, optional
+        How to return to the units of the file; None if the numbers are in these units.
     """
 
     X: Any
@@ -59,8 +72,8 @@ class Dataset:
     scale: Scale | None = None
 
     def __repr__(self) -> str:
-        named = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
-        return f"<Dataset of {len(self):,} rows: {self.target} from {named or f'{self.d} inputs'}>"
+        inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
+        return f"<Dataset of {len(self):,} rows: {self.target} from {inputs or f'{self.d} inputs'}>"
 
     def __len__(self) -> int:
         return len(self.y)
@@ -71,18 +84,18 @@ class Dataset:
         return self.X.shape[1] if isinstance(self.X, Tensor) else 1
 
     def rows(self, index: Tensor | Sequence[int]) -> Dataset:
-        """The data set made of these rows, in this order."""
+        """Return the data set made of these rows, in this order."""
         index = torch.as_tensor(index, device=self.y.device)
         return replace(self, X=take(self.X, index), y=self.y[index])
 
     def to(self, device: str | torch.device, dtype: torch.dtype) -> Dataset:
-        """The same rows on another device or in another precision; objects stay where they are."""
+        """Return the same rows on another device or in another precision; objects are not moved."""
         X = self.X.to(device, dtype) if isinstance(self.X, Tensor) else self.X
         return replace(self, X=X, y=self.y.to(device, dtype))
 
 
 def take(X: Any, index: Tensor) -> Any:
-    """Rows `index` of a tensor, or of a sequence of objects."""
+    """Return the rows `index` of a tensor, or of a sequence of objects."""
     if isinstance(X, Tensor):
         return X[index]
     return [X[i] for i in index.tolist()]
@@ -90,15 +103,15 @@ def take(X: Any, index: Tensor) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All a method may see: training rows, a kernel, and where its hyperparameters start. Never the test set."""
+    """All that a method may use: training rows, a kernel, and initial theta [p]. It never contains the test rows."""
 
     train: Dataset
     kernel: Kernel
-    theta: Tensor  # [p]
+    theta: Tensor
 
 
 class Prediction(NamedTuple):
-    """Mean [n] and variance [n] of f, or of y where the caller asked for the noise to be added."""
+    """Mean [n] and variance [n] of f, or of y if the caller asked for the noise to be added."""
 
     mean: Tensor
     var: Tensor
@@ -108,45 +121,69 @@ Posterior = Callable[[Any], Prediction]
 
 
 class Step(NamedTuple):
-    """What a method yields: the state it can go on from, and what it reports (which it never reads back)."""
+    """What a method yields: the state, from which it can continue, and an info, which reports numbers.
+
+    A method never reads its info again.
+    """
 
     state: Any
     info: Any
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Why a method stopped: a word to test, a sentence to read."""
-
-    reason: str  # one of OUTCOMES
-    message: str
 
 
 OUTCOMES = ("converged", "budget", "stopped", "diverged", "failed")
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """Why a method stopped: `reason` is one of OUTCOMES, for programs; `message` is a sentence, for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Channel:
-    """One number a step reports: how an axis or a table column calls it."""
+    """A number that every step reports: a field of the method's Info that becomes a curve and a column of a table.
+
+    Parameters
+    ----------
+    name : str
+        The field of Info.
+    label, unit : str
+        How an axis names it.
+    log : bool, default False
+        Whether its axis is logarithmic.
+    monotone : bool, default False
+        Whether it never rises from one step to the next. A run watches this.
+    """
 
     name: str
     label: str
     unit: str = ""
     log: bool = False
-    monotone: bool = False  # never rises from one step to the next
+    monotone: bool = False
 
 
 def channel(name: str, label: str, unit: str = "", *, log: bool = False, monotone: bool = False) -> Channel:
-    """Declare a channel: `name` is a field of the method's info."""
+    """Declare a channel; see `Channel` for the arguments."""
     return Channel(name, label, unit, log, monotone)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one step is expected to cost: floating-point operations, bytes moved, and bytes held by each array.
+    """The expected cost of one step.
 
-    `calls` is how many tensor operations Python asks for, one after another: each takes a few microseconds however
-    small it is, on top of its arithmetic. Views, which compute nothing, do not count.
+    Parameters
+    ----------
+    flops : float
+        Floating-point operations.
+    bytes : float
+        Bytes read and written.
+    arrays : mapping from str to float
+        Bytes of each array that exists at the same time.
+    calls : float
+        Tensor operations that Python requests one after another. Each takes a few microseconds, however small it is, in
+        addition to its arithmetic. Views compute nothing and do not count.
     """
 
     flops: float
@@ -156,10 +193,9 @@ class Cost:
 
     @property
     def memory(self) -> float:
-        """Bytes held at once."""
+        """Bytes of all arrays together."""
         return float(sum(self.arrays.values()))
 
     def plus(self, flops: float = 0.0, bytes: float = 0.0, calls: float = 0.0, **arrays: float) -> Cost:
-        """This and so much more."""
-        held = {**self.arrays, **arrays}
-        return Cost(self.flops + flops, self.bytes + bytes, held, self.calls + calls)
+        """Return this cost with these amounts added; an array given here replaces one of the same name."""
+        return Cost(self.flops + flops, self.bytes + bytes, {**self.arrays, **arrays}, self.calls + calls)

@@ -1,6 +1,7 @@
 """Kernels by key: `kernels.make("se-ard", d=8)`, `kernels.make("se * periodic + linear", d=1)`.
 
-The package walk registers each class that has a `key`, so adding a kernel is adding a file.
+All modules of this package are imported, and each class that has a `key` registers itself, so a new kernel is one new
+file.
 """
 
 from __future__ import annotations
@@ -16,23 +17,47 @@ from .composites import Product, Sum, parse
 
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 
-LONGEST = 500  # characters of a kernel's text
+MAX_LENGTH = 500  # characters in the text of a kernel
 
-for _found in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
-    importlib.import_module(_found.name)
+for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+    importlib.import_module(_module.name)
 
 
 def available() -> dict[str, str]:
-    """Every kernel key with its title."""
+    """Return the title of every kernel by its key, in alphabetical order."""
     return {key: registry[key].title for key in sorted(registry)}
 
 
 def make(text: str, d: SupportsIndex = 1) -> Covariance:
-    """The kernel named by a key, or by keys joined with + and *, for d inputs. KernelError says what is wrong."""
+    """Make the kernel that a text names.
+
+    Parameters
+    ----------
+    text : str
+        A key, or keys joined by + and * with parentheses, such as "se-ard * (periodic + linear)".
+    d : int, default 1
+        Number of input columns; 1 for objects such as strings.
+
+    Returns
+    -------
+    Covariance
+        A kernel without hyperparameters: it takes them as its first argument, theta.
+
+    Raises
+    ------
+    KernelError
+        If the text cannot be read, or names a kernel that does not exist, or d is not a positive whole number.
+
+    Examples
+    --------
+    >>> kernel = make("se-ard * periodic + linear", d=2)
+    >>> kernel.names[:2]
+    ('se-ard*periodic: se-ard: sd', 'se-ard*periodic: se-ard: lengthscale 1')
+    """
     if not isinstance(text, str) or not text.strip():
         raise KernelError(f"A kernel is named by text such as 'se-ard', not by {text!r}.")
-    if len(text) > LONGEST:
-        raise KernelError(f"A kernel's text may have {LONGEST} characters; this one has {len(text)}.")
+    if len(text) > MAX_LENGTH:
+        raise KernelError(f"The text of a kernel may have {MAX_LENGTH} characters; this one has {len(text)}.")
     if not hasattr(d, "__index__") or isinstance(d, bool):
         raise KernelError(f"Kernel {text!r}: d is {d!r}; give the number of inputs, such as 8.")
 

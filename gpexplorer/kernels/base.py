@@ -1,7 +1,9 @@
-"""What every kernel shares: a layout of theta, gradients by contraction, and the operators + and *.
+"""The base class of kernels: the layout of theta, gradients with respect to theta, and the operators + and *.
 
-theta = [own log-hyperparameters ..., log noise sd]. A kernel reads its own `size` first entries and nothing else, so
-a composite hands each part a slice, and the noise at the end belongs to the model rather than to any covariance.
+    theta = [the kernel's own log-hyperparameters ..., log noise standard deviation]
+
+A kernel reads its first `size` entries of theta and nothing else. A sum or a product gives each part a slice, and the
+noise at the end belongs to the model rather than to any covariance.
 """
 
 from __future__ import annotations
@@ -20,25 +22,64 @@ from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 
-NOISE_START = 0.3  # of the target's standard deviation
+INITIAL_NOISE = 0.3  # initial noise, as a share of the standard deviation of the targets
+INPUT_KINDS = ("real", "counts", "strings")
+NEEDED = ("parameter_names", "__call__", "diag", "initial_values")  # what every kernel defines
+
 registry: dict[str, type[Covariance]] = {}
+operators: dict[str, Callable[[Covariance, Covariance], Covariance]] = {}  # "+" and "*"; `composites` fills it
 
 
 class Covariance(ABC):
-    """A covariance function with named log-hyperparameters. A subclass with a `key` is registered under it."""
+    """A covariance function k(theta, x, x') with named log-hyperparameters.
+
+    Parameters
+    ----------
+    d : int
+        Number of input columns; 1 for objects such as strings.
+
+    Attributes
+    ----------
+    key : str
+        The name by which `kernels.make` finds the class. A subclass with a key registers itself.
+    title, formula : str
+        What the page shows; the formula is in KaTeX.
+    inputs : {"real", "counts", "strings"}
+        What the rows of X must be. Counts are not standardised.
+    stationary : bool
+        Whether k depends on x and x' only through x - x', which a test then checks.
+
+    Notes
+    -----
+    A subclass defines `parameter_names`, `__call__`, `diag` and `initial_values`. Gradients come from autograd unless
+    the subclass has a closed form. The methods of this class compute in blocks of rows, so that no temporary is larger
+    than `linalg.blocks.BLOCK_BYTES`.
+    """
 
     key: str = ""
     title: ClassVar[str] = ""
-    formula: ClassVar[str] = ""  # KaTeX
-    inputs: str = "real"  # "real" | "counts" | "strings": what X must be; only real inputs are standardised
+    formula: ClassVar[str] = ""
+    inputs: str = "real"
+    stationary: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register a class that has a key of its own; refuse one that lacks what the rest of the package needs."""
         super().__init_subclass__(**kwargs)
         key = cls.__dict__.get("key")
         if not key:
             return
         if key in registry:
-            raise TypeError(f"kernel key {key!r} is taken by {registry[key].__qualname__}")
+            raise TypeError(f"kernel key {key!r} is taken by {registry[key].__qualname__}; choose another key")
+        missing = [name for name in NEEDED if getattr(getattr(cls, name), "__isabstractmethod__", False)]
+        if missing:
+            raise TypeError(
+                f"kernel {key!r} ({cls.__qualname__}) does not define {', '.join(missing)}; define it as "
+                "`kernels.base.Covariance` describes it, or leave out the key if the class is abstract"
+            )
+        if not isinstance(key, str) or not cls.title:
+            raise TypeError(f"kernel {key!r} ({cls.__qualname__}) has no title; add title = 'the name people read'")
+        if cls.inputs not in INPUT_KINDS:
+            raise TypeError(f"kernel {key!r} has inputs = {cls.inputs!r}; choose one of {', '.join(INPUT_KINDS)}")
         registry[key] = cls
 
     def __init__(self, d: int) -> None:
@@ -55,17 +96,13 @@ class Covariance(ABC):
     def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z."""
 
-    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
-        """Covariance into `out`, which may be a part of a larger matrix; not differentiable."""
-        out.copy_(self(theta, X, Z))
-
     @abstractmethod
     def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
-        """k(x, x) [n]."""
+        """Prior variance k(x, x) [n] of each row."""
 
     @abstractmethod
     def initial_values(self, train: Dataset) -> list[float]:
-        """First values of the own log-hyperparameters, from the data. O(n d), no randomness."""
+        """Initial values of the kernel's own log-hyperparameters, from the data. O(n d), without randomness."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -74,17 +111,17 @@ class Covariance(ABC):
 
     @property
     def size(self) -> int:
-        """Number of own hyperparameters: theta has one more."""
+        """Number of the kernel's own hyperparameters; theta has one entry more."""
         return len(self.parameter_names)
 
     def start(self, train: Dataset) -> Float[Tensor, " p"]:
-        """A sensible first theta [p] for this data."""
+        """Initial theta [p] for this data, in its precision and on its device."""
         self.check(train.X)
-        noise = math.log(NOISE_START * target_sd(train))
+        noise = math.log(INITIAL_NOISE * target_sd(train))
         return torch.tensor([*self.initial_values(train), noise], dtype=train.y.dtype, device=train.y.device)
 
     def check(self, X: Any) -> None:
-        """Refuse inputs this kernel is not defined for, with a KernelError."""
+        """Raise KernelError if the kernel is not defined for these inputs."""
         if not isinstance(X, Tensor):
             raise KernelError(
                 f"Kernel {self.key!r} needs numeric columns, but the inputs are {type(X[0]).__name__} objects; "
@@ -93,75 +130,91 @@ class Covariance(ABC):
         if X.ndim != 2 or X.shape[1] != self.d:
             raise KernelError(f"Kernel {self.key!r} was made for d = {self.d} inputs, but X is {tuple(X.shape)}.")
 
+    def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
+        """Write the covariance into `out`, which may be part of a larger matrix. The result is not differentiable."""
+        out.copy_(self(theta, X, Z))
+
     def theta_gradient(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Float[Tensor, "n m"]
     ) -> Float[Tensor, " p"]:
-        """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij in theta, by autograd over row blocks."""
+        """Gradient [p] of sum_ij G_ij k(theta, X, Z)_ij with respect to theta.
+
+        Parameters
+        ----------
+        theta : Tensor [p]
+            Log-hyperparameters.
+        X, Z : Tensor [n, d], [m, d], or sequences
+            Inputs.
+        G : Tensor [n, m]
+            Weight of each covariance, usually the derivative of an objective with respect to it.
+        """
         total = torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
-            total += gradient_of(theta, partial(self._weighted, X[rows], Z, G[rows]))
+            total += gradient_of(theta, partial(self._weighted_sum, X[rows], Z, G[rows]))
         return total
 
-    def _weighted(self, X: Any, Z: Any, G: Tensor, at: Tensor) -> Tensor:
-        return (self(at, X, Z) * G).sum()
+    def _weighted_sum(self, X: Any, Z: Any, G: Tensor, theta: Tensor) -> Tensor:
+        return (self(theta, X, Z) * G).sum()
 
     def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Float[Tensor, "n m"]
     ) -> Float[Tensor, " p"] | None:
-        """Gradient [p] of u'K z in theta from K = k(theta, X, Z) alone, sides = (u [n], z [m]).
+        """Gradient [p] of u'K z with respect to theta, where K = k(theta, X, Z) is given; sides = (u [n], z [m]).
 
-        None where the gradient needs more than the covariances; `theta_gradient_bilinear` then computes the rest.
+        None if the gradient needs more than the covariances; `theta_gradient_bilinear` then computes the rest.
         """
         return None
 
     def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
-        """Gradient [p] of u'k(theta, X, Z) z in theta, sides = (u [n], z [m]); no n x m matrix is held."""
+        """Gradient [p] of u'k(theta, X, Z) z with respect to theta, sides = (u [n], z [m]).
+
+        Covariances are computed in blocks of rows, so no n x m matrix is kept.
+        """
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1)):
             total += self.theta_gradient(theta, X[rows], Z, torch.outer(u[rows], z))
         return total
 
     def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
-        """Gradient [p] of sum_i g_i k(theta, x_i, x_i) in theta."""
-        return gradient_of(theta, lambda at: self.diag(at, X) @ g)
+        """Gradient [p] of sum_i g_i k(theta, x_i, x_i) with respect to theta."""
+        return gradient_of(theta, lambda leaf: self.diag(leaf, X) @ g)
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
-        """1-D covariance functions whose product over inputs is this kernel; None where it does not factor."""
+        """One covariance function per input whose product is this kernel, or None if it does not factor.
+
+        Each function maps columns x [n] and z [m] to a matrix [n, m].
+        """
         return None
 
     def __add__(self, other: Covariance) -> Covariance:
-        from .composites import Sum
-
-        return Sum(self, other)
+        return operators["+"](self, other)
 
     def __mul__(self, other: Covariance) -> Covariance:
-        from .composites import Product
-
-        return Product(self, other)
+        return operators["*"](self, other)
 
     def __repr__(self) -> str:
         return f"<kernel {self.key}, d={self.d}, theta: {', '.join(self.names)}>"
 
 
 def gradient_of(theta: Tensor, value: Callable[[Tensor], Tensor]) -> Tensor:
-    """Gradient [p] of a value in theta, by autograd; zero where it depends on none."""
+    """Gradient [p] of value(theta) by autograd; zero if the value does not depend on theta."""
     with torch.enable_grad():
-        at = theta.detach().clone().requires_grad_(True)
-        total = value(at)
+        leaf = theta.detach().clone().requires_grad_(True)
+        total = value(leaf)
         if not total.requires_grad:
             return torch.zeros_like(theta)
-        (slope,) = torch.autograd.grad(total, at, allow_unused=True)
-    return torch.zeros_like(theta) if slope is None else slope
+        (gradient,) = torch.autograd.grad(total, leaf, allow_unused=True)
+    return torch.zeros_like(theta) if gradient is None else gradient
 
 
 def target_sd(train: Dataset) -> float:
-    """Standard deviation of the targets, 1 where they do not vary."""
+    """Standard deviation of the targets, or 1 if they do not vary."""
     sd = float(train.y.std(correction=0)) if len(train) > 1 else 0.0
     return sd if sd > 0.0 and math.isfinite(sd) else 1.0
 
 
 def input_sds(train: Dataset) -> list[float]:
-    """Standard deviation of each input column, 1 where it is constant."""
+    """Standard deviation of each input column, or 1 if it is constant."""
     return [sd if sd > 0.0 else 1.0 for sd in train.X.std(0, correction=0).tolist()]

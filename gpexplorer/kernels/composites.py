@@ -1,4 +1,4 @@
-"""Sums and products of kernels, and the small grammar that names them: "se-ard * periodic + linear"."""
+"""Sums and products of kernels, and the grammar of their names: "se-ard * periodic + linear"."""
 
 from __future__ import annotations
 
@@ -14,15 +14,21 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
-from .base import Covariance, target_sd
-from .exponential import FILL_BYTES
+from .base import Covariance, operators, target_sd
+from .distances import FILL_BYTES
 
 OneInput = Callable[[Tensor, Tensor], Tensor]
-DEEPEST = 20  # nested parentheses in a kernel's text
+MAX_DEPTH = 20  # nested parentheses in the text of a kernel
 
 
 class Composite(Covariance):
-    """Two kernels side by side: theta = [first's own, second's own, log noise sd]."""
+    """Base class of two combined kernels: theta = [first's own, second's own, log noise sd].
+
+    Parameters
+    ----------
+    first, second : Covariance
+        Kernels for the same number of inputs; either may be a composite itself.
+    """
 
     sign = ""
 
@@ -34,6 +40,7 @@ class Composite(Covariance):
         super().__init__(first.d)
         self.parts = (first, second)
         self.inputs = next((part.inputs for part in self.parts if part.inputs != "real"), "real")
+        self.stationary = all(part.stationary for part in self.parts)
         self.key = self.sign.join(self._text(part) for part in self.parts)
 
     def _text(self, part: Covariance) -> str:
@@ -41,7 +48,7 @@ class Composite(Covariance):
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """Each part's names behind its key, numbered where both parts have one key."""
+        """The names of each part behind its key, numbered if both parts have the same key."""
         first, second = self.parts
         tags = (f"{first.key} 1", f"{second.key} 2") if first.key == second.key else (first.key, second.key)
         return tuple(
@@ -49,27 +56,27 @@ class Composite(Covariance):
         )
 
     def check(self, X: Any) -> None:
-        """Both parts must accept the inputs."""
+        """Raise KernelError unless both parts accept the inputs."""
         for part in self.parts:
             part.check(X)
 
-    def _split(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        return theta, theta[self.parts[0].size :]
+    def _with_theta(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
+        """Each part with the theta that begins with its own entries."""
+        first, second = self.parts
+        return [(first, theta), (second, theta[first.size :])]
+
+    def _joined(self, theta: Tensor, gradients: list[Tensor]) -> Tensor:
+        """The gradient [p] in theta, made of the parts' gradients; 0 for the noise."""
+        own = [gradient[: part.size] for part, gradient in zip(self.parts, gradients, strict=True)]
+        return torch.cat([*own, theta.new_zeros(len(theta) - self.size)])
 
     def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
-        """Both matrices [n, m], combined."""
-        return self.combine(*(part(at, X, Z) for part, at in zip(self.parts, self._split(theta), strict=True)))
+        """The two covariance matrices [n, m], combined."""
+        return self.combine(*(part(own, X, Z) for part, own in self._with_theta(theta)))
 
     def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
-        """Both diagonals [n], combined."""
-        return self.combine(*(part.diag(at, X) for part, at in zip(self.parts, self._split(theta), strict=True)))
-
-    def _pairs(self, theta: Tensor) -> list[tuple[Covariance, Tensor]]:
-        return list(zip(self.parts, self._split(theta), strict=True))
-
-    def _place(self, theta: Tensor, slopes: list[Tensor]) -> Tensor:
-        own = [slope[: part.size] for part, slope in zip(self.parts, slopes, strict=True)]
-        return torch.cat([*own, theta.new_zeros(len(theta) - self.size)])
+        """The two diagonals [n], combined."""
+        return self.combine(*(part.diag(own, X) for part, own in self._with_theta(theta)))
 
     @abstractmethod
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
@@ -77,44 +84,46 @@ class Composite(Covariance):
 
 
 class Sum(Composite):
-    """k1 + k2: effects that add."""
+    """k1 + k2: the prior of a sum of two independent functions."""
 
     sign = "+"
 
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         return first + second
 
-    def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
-        """A sum's gradient is its parts' gradients, each by its own closed form."""
-        return self._place(theta, [part.theta_gradient(at, X, Z, G) for part, at in self._pairs(theta)])
-
     def fill(self, theta: Float[Tensor, " p"], X: Any, Z: Any, out: Float[Tensor, "n m"]) -> None:
-        """The first part, and the second block by block on top of it."""
-        (first, at_first), (second, at_second) = self._pairs(theta)
-        first.fill(at_first, X, Z, out)
+        """Write the first part into `out`, then add the second part block by block."""
+        (first, theta_1), (second, theta_2) = self._with_theta(theta)
+        first.fill(theta_1, X, Z, out)
         for rows in row_blocks(len(X), out.element_size() * max(len(Z), 1), FILL_BYTES):
             block = torch.empty_like(out[rows])
-            second.fill(at_second, X[rows], Z, block)
+            second.fill(theta_2, X[rows], Z, block)
             out[rows] += block
+
+    def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
+        """Gradients of the parts, each by its own closed form."""
+        return self._joined(theta, [part.theta_gradient(own, X, Z, G) for part, own in self._with_theta(theta)])
 
     def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
-        """Likewise."""
-        return self._place(theta, [part.theta_gradient_bilinear(at, X, Z, sides) for part, at in self._pairs(theta)])
+        """Gradients of the parts, each by its own closed form."""
+        return self._joined(
+            theta, [part.theta_gradient_bilinear(own, X, Z, sides) for part, own in self._with_theta(theta)]
+        )
 
     def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
-        """Likewise on the diagonal."""
-        return self._place(theta, [part.theta_gradient_diag(at, X, g) for part, at in self._pairs(theta)])
+        """Gradients of the parts, each by its own closed form."""
+        return self._joined(theta, [part.theta_gradient_diag(own, X, g) for part, own in self._with_theta(theta)])
 
     def initial_values(self, train: Dataset) -> list[float]:
-        """Each part starts as if it shared the target's variance evenly."""
-        shared = Dataset(train.X, train.y / (2.0**0.5), train.names, train.target, train.scale)
-        return [value for part in self.parts for value in part.initial_values(shared)]
+        """The values of each part for half of the variance of the targets."""
+        half = Dataset(train.X, train.y / (2.0**0.5), train.names, train.target, train.scale)
+        return [value for part in self.parts for value in part.initial_values(half)]
 
 
 class Product(Composite):
-    """k1 * k2: one effect modulated by another."""
+    """k1 * k2: covariance where both parts are large."""
 
     sign = "*"
 
@@ -124,51 +133,76 @@ class Product(Composite):
     def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor], K: Tensor
     ) -> Float[Tensor, " p"] | None:
-        """Each part's logarithm has a slope of its own, and K is the product of both."""
-        slopes = [part.theta_gradient_from_matrix(at, X, Z, sides, K) for part, at in self._pairs(theta)]
-        told = [slope for slope in slopes if slope is not None]
-        return self._place(theta, told) if len(told) == len(slopes) else None
+        """Gradient [p] of u'K z: log k is the sum of two logarithms, so each part needs only the common K.
+
+        None unless both parts have such a formula.
+        """
+        gradients = [part.theta_gradient_from_matrix(own, X, Z, sides, K) for part, own in self._with_theta(theta)]
+        available = [gradient for gradient in gradients if gradient is not None]
+        return self._joined(theta, available) if len(available) == len(gradients) else None
 
     def initial_values(self, train: Dataset) -> list[float]:
-        """Only the first part carries the target's variance."""
+        """The values of each part; the first part carries the variance of the targets, the second has variance 1."""
         unit = Dataset(train.X, train.y / target_sd(train), train.names, train.target, train.scale)
         return [*self.parts[0].initial_values(train), *self.parts[1].initial_values(unit)]
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
-        """The product of the parts' factors, where both have them."""
-        first, second = (part.by_input(at) for part, at in zip(self.parts, self._split(theta), strict=True))
+        """Products of the factors of both parts, or None if either part does not factor."""
+        first, second = (part.by_input(own) for part, own in self._with_theta(theta))
         if first is None or second is None:
             return None
 
-        def both(f: OneInput, g: OneInput) -> OneInput:
+        def product(f: OneInput, g: OneInput) -> OneInput:
             return lambda x, z: f(x, z) * g(x, z)
 
-        return [both(f, g) for f, g in zip(first, second, strict=True)]
+        return [product(f, g) for f, g in zip(first, second, strict=True)]
+
+
+operators["+"], operators["*"] = Sum, Product
 
 
 def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:
-    """Read `text` as a sum of products of kernel keys, parentheses allowed; `atom` makes a kernel of a key."""
+    """Read a kernel from text, by recursive descent.
+
+    Parameters
+    ----------
+    text : str
+        A sum of products of kernel keys; parentheses are allowed.
+    atom : callable
+        Makes the kernel of one key.
+
+    Returns
+    -------
+    Covariance
+        The kernel, such as Sum(Product(se-ard, periodic), linear) for "se-ard * periodic + linear".
+
+    Raises
+    ------
+    KernelError
+        If the text does not follow the grammar: sum = product (+ product)*, product = factor (* factor)*,
+        factor = key or ( sum ).
+    """
     tokens = re.findall(r"[A-Za-z0-9_-]+|[+*()]|\S", text)
-    place = 0
+    position = 0
 
     def peek() -> str:
-        return tokens[place] if place < len(tokens) else ""
+        return tokens[position] if position < len(tokens) else ""
 
     def advance() -> str:
-        nonlocal place
-        place += 1
-        return tokens[place - 1] if place <= len(tokens) else ""
+        nonlocal position
+        position += 1
+        return tokens[position - 1] if position <= len(tokens) else ""
 
     def factor(depth: int) -> Covariance:
         token = advance()
-        if token == "(" and depth < DEEPEST:
+        if token == "(" and depth < MAX_DEPTH:
             inside = total(depth + 1)
             if advance() != ")":
                 raise KernelError(f"Kernel {text!r} has an opening parenthesis that is never closed.")
             return inside
         if not re.fullmatch(r"[A-Za-z0-9_-]+", token):
-            found = f"{token!r} found" if token else "the text ends"
-            raise KernelError(f"Kernel {text!r} cannot be read: a kernel key was expected, but {found}.")
+            instead = f"{token!r} was found" if token else "the text ends"
+            raise KernelError(f"Kernel {text!r} cannot be read: a kernel key was expected, but {instead}.")
         return atom(token)
 
     def term(depth: int) -> Covariance:

@@ -1,10 +1,10 @@
-"""Kernels on histograms and count fingerprints, where no gradient in the inputs exists.
+"""Kernels on histograms and counts, which have no gradient with respect to the inputs.
 
-    histogram intersection   sd^2 sum_q min(x_q, z_q)                        Lee (2008), Cao et al. (2013) section 4.1
-    Tanimoto                 sd^2 x'z / (x'x + z'z - x'z)                    Ralaivola et al. (2005)
-    MinMax                   sd^2 sum_q min(x_q, z_q) / sum_q max(x_q, z_q)
+    histogram intersection   sd^2 sum_q min(x_q, z_q)                         Lee (2008), Cao et al. (2013) section 4.1
+    Tanimoto                 sd^2 x'z / (x'x + z'z - x'z)                     Ralaivola et al. (2005)
+    MinMax                   sd^2 sum_q min(x_q, z_q) / sum_q max(x_q, z_q)   Ralaivola et al. (2005)
 
-Histograms should sum to one for k(x, x) to be sd^2; two empty fingerprints count as equal.
+If a histogram sums to one, its prior variance under the first kernel is sd^2. Two empty fingerprints count as equal.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .base import Covariance, target_sd
 
 
 class Counts(Covariance):
-    """A kernel on nonnegative rows [n, d], scaled by one standard deviation: theta = [log sd, log noise sd]."""
+    """Base class of kernels on nonnegative rows [n, d]: theta = [log sd, log noise sd]."""
 
     inputs = "counts"
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The standard deviation."""
+        """The standard deviation, the only hyperparameter."""
         return ("sd",)
 
     def check(self, X: Any) -> None:
-        """Negative counts are refused."""
+        """Raise KernelError if a count is negative."""
         super().check(X)
         if len(X) and float(X.min()) < 0.0:
             raise KernelError(
@@ -43,41 +43,41 @@ class Counts(Covariance):
 
     @abstractmethod
     def similarity(self, X: Tensor, Z: Tensor) -> Tensor:
-        """The kernel at sd = 1: [n, m]."""
+        """Covariance [n, m] at sd = 1."""
 
     def self_similarity(self, X: Tensor) -> Tensor:
-        """The kernel of each row with itself at sd = 1: [n]."""
+        """Prior variance [n] of each row at sd = 1."""
         return torch.ones_like(X[:, 0])
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
-        """Covariance [n, m]."""
+        """Covariance [n, m] between the rows of X and Z."""
         return torch.exp(2.0 * theta[0]) * self.similarity(X, Z)
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
-        """k(x, x) [n]."""
+        """Prior variance k(x, x) [n] of each row."""
         return torch.exp(2.0 * theta[0]) * self.self_similarity(X)
 
     def initial_values(self, train: Dataset) -> list[float]:
-        """The target's sd, over the typical size of k(x, x)."""
-        size = float(self.self_similarity(train.X).mean())
-        return [math.log(target_sd(train)) - 0.5 * math.log(size if size > 0.0 else 1.0)]
+        """The value at which the mean prior variance is the variance of the targets."""
+        variance = float(self.self_similarity(train.X).mean())  # at sd = 1
+        return [math.log(target_sd(train)) - 0.5 * math.log(variance if variance > 0.0 else 1.0)]
 
 
 class HistogramIntersection(Counts):
-    """What two histograms share."""
+    """Histogram intersection: the mass that two histograms have in common."""
 
     key, title = "histogram", "histogram intersection"
     formula = r"\sigma_f^2 \sum_q \min(x_q, x_q')"
 
     def similarity(self, X: Tensor, Z: Tensor) -> Tensor:
-        return shared(X, Z)
+        return sum_of_minima(X, Z)
 
     def self_similarity(self, X: Tensor) -> Tensor:
         return X.sum(1)
 
 
 class Tanimoto(Counts):
-    """Jaccard similarity of fingerprints, by inner products."""
+    """Tanimoto kernel: the Jaccard similarity of two sets of bits, computed by inner products."""
 
     key, title = "tanimoto", "Tanimoto"
     formula = r"\sigma_f^2 \frac{x^\top x'}{x^\top x + x'^\top x' - x^\top x'}"
@@ -88,20 +88,21 @@ class Tanimoto(Counts):
 
 
 class MinMax(Counts):
-    """Jaccard similarity of count vectors, by minima and maxima."""
+    """MinMax kernel: the Jaccard similarity of two vectors of counts."""
 
     key, title = "minmax", "MinMax"
     formula = r"\sigma_f^2 \frac{\sum_q \min(x_q, x_q')}{\sum_q \max(x_q, x_q')}"
 
     def similarity(self, X: Tensor, Z: Tensor) -> Tensor:
-        low = shared(X, Z)
-        return _ratio(low, X.sum(1)[:, None] + Z.sum(1) - low)
+        minima = sum_of_minima(X, Z)
+        return _ratio(minima, X.sum(1)[:, None] + Z.sum(1) - minima)  # min + max = x + z
 
 
-def shared(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
-    """sum_q min(x_q, z_q) = (sum_q x_q + sum_q z_q - |x - z|_1) / 2: n m d operations in O(n m) memory.
+def sum_of_minima(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:
+    """Return sum_q min(x_q, z_q) for every pair of rows of nonnegative numbers.
 
-    Inputs that either side lacks cost nothing. Whole counts come out exact.
+    It is computed as (sum_q x_q + sum_q z_q - |x - z|_1) / 2 in n m d operations and O(n m) memory. Columns that are
+    zero on either side cost nothing. The result is exact for whole numbers.
     """
     used = (X != 0).any(0) & (Z != 0).any(0)
     if not bool(used.all()):
@@ -109,6 +110,7 @@ def shared(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Float[Tensor, "n
     return torch.cdist(X, Z, p=1.0).neg_().add_(X.sum(1)[:, None]).add_(Z.sum(1)).mul_(0.5).clamp_min_(0.0)
 
 
-def _ratio(part: Tensor, whole: Tensor) -> Tensor:
-    empty = whole == 0.0
-    return torch.where(empty, 1.0, part / torch.where(empty, 1.0, whole))
+def _ratio(intersection: Tensor, union: Tensor) -> Tensor:
+    """Their ratio, and 1 where the union is empty."""
+    empty = union == 0.0
+    return torch.where(empty, 1.0, intersection / torch.where(empty, 1.0, union))

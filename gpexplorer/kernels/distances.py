@@ -1,10 +1,14 @@
-"""Scaled squared distances as one matrix product, safe far from the origin and differentiable at zero.
+"""Squared distances between scaled rows, computed by one matrix product, and the size of blocks of covariances.
 
-    r2_ij = sum_q (x_iq - z_jq)^2 / l_q^2 = |a_i|^2 + |b_j|^2 - 2 a_i'b_j,   a = (x - c) / l, b = (z - c) / l
+With A = (X - c) / l and B = (Z - c) / l, rows a_i and b_j, the squared distance is
 
-    scale r2_ij + shift = [-2 scale a_i, scale |a_i|^2 + shift, 1]' [b_j, 1, scale |b_j|^2]
+    r2_ij = sum_q (x_iq - z_jq)^2 / l_q^2 = |a_i|^2 + |b_j|^2 - 2 a_i'b_j
 
-The centre c is Z's mean: without it, inputs near 1e4 would lose eight digits to cancellation.
+and an affine function of it is one product of two factors with d + 2 columns:
+
+    scale r2_ij + shift = P_i Q_j',   P_i = [-2 scale a_i, scale |a_i|^2 + shift, 1],   Q_j = [b_j, 1, scale |b_j|^2]
+
+The centre c is the mean of Z. Without it, inputs near 1e4 would lose eight digits to cancellation.
 """
 
 from __future__ import annotations
@@ -16,48 +20,86 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
+FILL_ROWS = 8  # a block has at least this many rows
 
-def squared(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Float[Tensor, "n m"]:
-    """r2 [n, m] for a lengthscale of shape [d] or []. 2 n m d flops; exactly 0 between identical rows of X is Z."""
+
+def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Float[Tensor, "n m"]:
+    """Squared distances r2 between the rows of X and of Z, in units of the lengthscale.
+
+    Parameters
+    ----------
+    X, Z : Tensor [n, d], [m, d]
+        Inputs.
+    lengthscale : Tensor [d] or []
+        One lengthscale per input, or one for all.
+
+    Returns
+    -------
+    Tensor [n, m]
+        Never negative. The diagonal is exactly 0 if X and Z are the same object. Differentiable.
+
+    Notes
+    -----
+    2 n m d flops. One input is subtracted directly, which loses no digits.
+    """
     if X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
     centre = Z.mean(0)
     A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
-    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0)
+    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0)  # [n, m]
     r2 = r2 + A.square().sum(1)[:, None]
     if X is Z:
         r2 = r2 - torch.diag_embed(r2.diagonal())
     return r2.clamp_min(0.0)
 
 
-def affine(
+def affine_distances(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
 ) -> Callable[[slice, Tensor], Tensor]:
-    """What writes scale r2 + shift of some rows of X into a buffer [rows, m]: one product, 2 m (d + 2) flops a row.
+    """Prepare to compute scale r2 + shift by blocks of rows, each with one matrix product.
 
-    Neither differentiable nor clamped: where r2 is 0 it may be a rounding below.
+    Parameters
+    ----------
+    X, Z : Tensor [n, d], [m, d]
+        Inputs.
+    lengthscale : Tensor [d] or []
+        One lengthscale per input, or one for all.
+    scale, shift : float
+        The affine function of the squared distance.
+
+    Returns
+    -------
+    callable
+        `write(rows, out)` writes scale r2 + shift for these rows of X into `out` [rows, m] and returns `out`.
+
+    Notes
+    -----
+    2 m (d + 2) flops per row. The result is not differentiable, and it is not clamped: where r2 is 0 it may be wrong
+    by a rounding error in either direction.
     """
     if X.shape[1] == 1:
         centre, unit = Z.mean(0), lengthscale / math.sqrt(abs(scale))
-        A, B, added = (X - centre) / unit, ((Z - centre) / unit).T.contiguous(), torch.as_tensor(shift).to(X)
+        A, B, offset = (X - centre) / unit, ((Z - centre) / unit).T.contiguous(), torch.as_tensor(shift).to(X)
         sign = math.copysign(1.0, scale)
-        return lambda rows, out: torch.addcmul(added, torch.sub(A[rows], B, out=out), out, value=sign, out=out)
-    P, Q = halves(X, Z, lengthscale, scale, shift)
-    Q = Q.T.contiguous()
+        return lambda rows, out: torch.addcmul(offset, torch.sub(A[rows], B, out=out), out, value=sign, out=out)
+    P, Q = distance_factors(X, Z, lengthscale, scale, shift)
+    Q = Q.T.contiguous()  # [d + 2, m]
     return lambda rows, out: torch.mm(P[rows], Q, out=out)
 
 
-def halves(
+def distance_factors(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
 ) -> tuple[Float[Tensor, "n d+2"], Float[Tensor, "m d+2"]]:
-    """P and Q with P Q' = scale r2 + shift; differentiable."""
+    """Return P and Q of the module docstring, so that P Q' = scale r2 + shift. Both are differentiable."""
     centre = Z.mean(0)
     A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
-    a, b = (scale * side.square().sum(1, keepdim=True) for side in (A, B))
-    return torch.cat([-2.0 * scale * A, a + shift, torch.ones_like(a)], 1), torch.cat([B, torch.ones_like(b), b], 1)
+    a2, b2 = (scale * side.square().sum(1, keepdim=True) for side in (A, B))
+    P = torch.cat([-2.0 * scale * A, a2 + shift, torch.ones_like(a2)], 1)
+    return P, torch.cat([B, torch.ones_like(b2), b2], 1)
 
 
-def root(r2: Tensor) -> Tensor:
-    """sqrt(r2) whose gradient at 0 is 0 instead of infinite."""
+def safe_sqrt(r2: Tensor) -> Tensor:
+    """Return sqrt(r2), with gradient 0 instead of infinity where r2 is 0."""
     zero = r2 == 0.0
     return torch.where(zero, torch.zeros_like(r2), torch.where(zero, torch.ones_like(r2), r2).sqrt())

@@ -1,6 +1,7 @@
-"""Kernels whose logarithm is a product of features: log k(x, z) = a(x)'b(z).
+"""Kernels whose logarithm is an inner product of features, log k(x, z) = a(x)'b(z): SE, periodic, and their products.
 
-A matrix of them is one matrix product and an exponential, and K alone tells the slope of u'K z in theta:
+With feature matrices A [n, t] and B [m, t], the covariance matrix is K = exp(A B'), one matrix product and an
+exponential. The derivative of u'K z needs no other n x m matrix than K:
 
     d(u'K z) = sum_ij u_i K_ij z_j d(a_i'b_j) = sum_i u_i da_i'(K [z b])_i + sum_j z_j db_j'(K'[u a])_j
 """
@@ -15,45 +16,48 @@ from torch import Tensor
 
 from ..linalg.blocks import row_blocks
 from .base import Covariance, gradient_of
-
-FILL_BYTES, FILL_ROWS = 2**20, 8  # a block this small stays in cache while a logarithm becomes a covariance
+from .distances import FILL_BYTES, FILL_ROWS
 
 
 class Exponential(Covariance):
-    """theta[0] is the logarithm of the standard deviation."""
+    """Base class of kernels with log k(x, z) = a(x)'b(z); theta[0] is the log standard deviation."""
 
     @abstractmethod
     def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Float[Tensor, "n t"], Float[Tensor, "m t"]]:
-        """a(X) and b(Z), differentiable in theta."""
+        """Features a(X) [n, t] and b(Z) [m, t], differentiable with respect to theta."""
 
     def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
-        """By row blocks that stay in cache; 2 n m t flops and n m exponentials."""
+        """Write the covariance into `out`, by row blocks that stay in the cache: 2 n m t flops, n m exponentials."""
         A, B = self.features(theta, X, Z)
-        a_row, B = X.element_size() * max(len(Z), 1), B.T.contiguous()
-        for rows in row_blocks(len(X), a_row, max(FILL_BYTES, FILL_ROWS * a_row)):
+        row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
+        for rows in row_blocks(len(X), row_bytes, max(FILL_BYTES, FILL_ROWS * row_bytes)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
     def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Tensor
     ) -> Float[Tensor, " p"]:
-        """4 n m t flops; the features alone are differentiated, O((n + m) t). K may have other factors too."""
+        """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring.
+
+        4 n m t flops, and autograd only through the features, O((n + m) t). K may contain further factors.
+        """
         u, z = (side[:, None] for side in sides)
         A, B = self.features(theta, X, Z)
-        right, left = ((z * B).T @ K.T).T, ((u * A).T @ K).T  # few rows, which are quicker than few columns
+        K_zB = ((z * B).T @ K.T).T  # [n, t]; products with few rows are faster than products with few columns
+        K_uA = ((u * A).T @ K).T  # [m, t]
 
-        def value(at: Tensor) -> Tensor:
-            A, B = self.features(at, X, Z)
-            return (u * A * right).sum() + (z * B * left).sum()
+        def value(leaf: Tensor) -> Tensor:
+            A, B = self.features(leaf, X, Z)
+            return (u * A * K_zB).sum() + (z * B * K_uA).sum()
 
         return gradient_of(theta, value)
 
     def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
-        """By blocks of rows, each computed and told."""
+        """Gradient [p] of u'k(theta, X, Z) z; the covariances are computed in blocks of rows and used at once."""
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1)):
-            K = X.new_empty(rows.stop - rows.start, len(Z))
+            K = X.new_empty(rows.stop - rows.start, len(Z))  # [block, m]
             self.fill(theta, X[rows], Z, K)
             total += self.theta_gradient_from_matrix(theta, X[rows], Z, (u[rows], z), K)
         return total

@@ -1,8 +1,9 @@
-"""Fourteen fingerprints of a molecule by RDKit, which is imported when the first molecule is read.
+"""Fourteen fingerprints of a molecule, computed by RDKit, which is imported when the first molecule is read.
 
-A fingerprint counts substructures of one kind. Counts are written in unary, as the tokens (substructure, 0), ...,
-(substructure, count - 1): two molecules share sum_q min(x_q, z_q) of their sum_q max(x_q, z_q) tokens, so MinMax is the
-Jaccard similarity of two sets, which sparse products compute. Nothing is folded: no two substructures collide.
+A fingerprint counts substructures of one kind. A count c is written as c tokens (substructure, 0), ...,
+(substructure, c - 1). Two molecules then have sum_q min(x_q, z_q) tokens in common, of sum_q max(x_q, z_q) in all, so
+the MinMax kernel is the Jaccard similarity of two sets, which sparse products compute. Substructures are not hashed to
+a fixed length, so no two of them collide.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ KINDS = (
     *(f"torsions {k}" for k in (4, 6)),
     *(f"paths <={k}" for k in (3, 5)),
 )
-MOST = 64  # a count above this is cut: it says "many"
+MAX_COUNT = 64  # larger counts are reduced to this
 
 Fingerprint = tuple[NDArray[np.uint64], ...]  # the distinct tokens of each kind
 
 
 def fingerprint(smiles: str) -> Fingerprint:
-    """The fourteen token sets of one molecule; KernelError where RDKit is missing or cannot read the text."""
+    """Return the fourteen token sets of one molecule; KernelError if RDKit is missing or cannot read the text."""
     read, counters = _rdkit()
     molecule = read(smiles)
     if molecule is None:
@@ -38,16 +39,16 @@ def fingerprint(smiles: str) -> Fingerprint:
 
 
 def tokens(counts: dict[int, int]) -> NDArray[np.uint64]:
-    """Counts in unary: for each substructure as many tokens as it occurs, numbered part * MOST + (0, 1, ...)."""
+    """Return one token per occurrence of each substructure, numbered substructure * MAX_COUNT + (0, 1, ...)."""
     parts = np.fromiter(counts.keys(), np.uint64, len(counts))
-    times = np.fromiter(counts.values(), np.int64, len(counts)).clip(max=MOST)
+    times = np.fromiter(counts.values(), np.int64, len(counts)).clip(max=MAX_COUNT)
     first = np.repeat(np.cumsum(times) - times, times)
-    return np.repeat(parts * np.uint64(MOST), times) + (np.arange(times.sum()) - first).astype(np.uint64)
+    return np.repeat(parts * np.uint64(MAX_COUNT), times) + (np.arange(times.sum()) - first).astype(np.uint64)
 
 
 @cache
 def _rdkit() -> tuple[Callable[[str], Any], tuple[Callable[[Any], Any], ...]]:
-    """RDKit's reader, and its counters in the order of KINDS."""
+    """The function of RDKit that reads a molecule, and those that count, in the order of KINDS."""
     try:
         from rdkit import Chem, rdBase
         from rdkit.Chem import rdFingerprintGenerator as fp
@@ -66,7 +67,7 @@ def _rdkit() -> tuple[Callable[[str], Any], tuple[Callable[[Any], Any], ...]]:
     )
 
     def read(smiles: str) -> Any:
-        with rdBase.BlockLogs():  # the sentence about a molecule that cannot be read is ours
+        with rdBase.BlockLogs():  # our own error message replaces RDKit's
             return Chem.MolFromSmiles(smiles)
 
     return read, tuple(maker.GetSparseCountFingerprint for maker in makers)

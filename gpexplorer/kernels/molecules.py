@@ -1,10 +1,10 @@
-"""Molecules given as SMILES: a weighted sum of fourteen MinMax kernels, one a kind of fingerprint.
+"""A kernel on molecules given as SMILES: a weighted sum of fourteen MinMax kernels, one per kind of fingerprint.
 
-    k(a, b) = sum_v sd_v^2 |A_v n B_v| / |A_v u B_v|         A_v: the tokens of fingerprint v, see `fingerprints`
+    k(a, b) = sum_v sd_v^2 |A_v n B_v| / |A_v u B_v|,    A_v: the tokens of fingerprint v, see `fingerprints`
 
-Fourteen variances and a noise, as in the binding-affinity task of Cao et al. (2013), section 4.1, whose graph kernels
-are Ralaivola et al.'s (2005). Fingerprints are kept for every molecule met; the last similarities are kept too, since
-learning asks for the same rows at one theta after another.
+It has fourteen variances and a noise, as in the binding-affinity task of Cao et al. (2013), section 4.1, which used the
+graph kernels of Ralaivola et al. (2005). Fingerprints of all molecules are cached. The latest similarities are cached
+too, because learning evaluates the same rows at many values of theta.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ..errors import KernelError
 from .fingerprints import KINDS, fingerprint
 from .weighted import Weighted
 
-KEPT_BYTES = 256 * 2**20  # of similarities
-DENSE = 2**21  # entries of a right-hand side that is multiplied as it is
+CACHE_BYTES = 256 * 2**20  # of similarities
+MAX_DENSE = 2**21  # entries of a right-hand side that is multiplied without leaving out empty columns
 Rows = tuple[str, ...]
 
 
 class Table(NamedTuple):
-    """Fingerprints of all molecules met, a sparse 0/1 matrix [molecules, tokens] a kind; replaced, never edited."""
+    """Fingerprints of all molecules so far. A table is replaced by a larger one and never edited."""
 
-    place: dict[str, int]
-    tokens: tuple[dict[int, int], ...]
-    held: tuple[sparse.csr_array, ...]
+    row_of: dict[str, int]  # row of each molecule
+    columns: tuple[dict[int, int], ...]  # column of each token, per kind
+    matrices: tuple[sparse.csr_array, ...]  # 0/1 [molecules, tokens], per kind
 
 
 class Molecules(Weighted):
@@ -43,10 +43,10 @@ class Molecules(Weighted):
 
     def __init__(self, d: int = 1) -> None:
         super().__init__(d)
-        nothing = tuple(sparse.csr_array((0, 0), dtype=np.float32) for _ in KINDS)
-        self._table = Table({}, tuple({} for _ in KINDS), nothing)
-        self._kept: OrderedDict[tuple[Rows, Rows], Tensor] = OrderedDict()
-        self._last: tuple[Rows, tuple[sparse.csr_array, ...]] = ((), nothing)  # the training rows, nearly always
+        empty = tuple(sparse.csr_array((0, 0), dtype=np.float32) for _ in KINDS)
+        self._table = Table({}, tuple({} for _ in KINDS), empty)
+        self._cache: OrderedDict[tuple[Rows, Rows], Tensor] = OrderedDict()  # the oldest first
+        self._latest_rows: tuple[Rows, tuple[sparse.csr_array, ...]] = ((), empty)  # usually the training rows
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -54,87 +54,87 @@ class Molecules(Weighted):
         return KINDS
 
     def check(self, X: Any) -> None:
-        """Text that RDKit reads; a row it cannot read is named."""
-        odd = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
-        if odd is not None:
-            kind = type(X[odd]).__name__
+        """Raise KernelError, naming the row, unless every row is a text that RDKit reads."""
+        wrong = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
+        if wrong is not None:
+            kind = type(X[wrong]).__name__
             raise KernelError(
-                f"Kernel {self.key!r} needs SMILES, but row {odd} is a {kind}: choose the column of text."
+                f"Kernel {self.key!r} needs SMILES, but row {wrong} is a {kind}: choose the column of text."
             )
-        self._with(tuple(X))
+        self._table_with(tuple(X))
 
     def similarities(self, X: Sequence[str], Z: Sequence[str], like: Tensor) -> Tensor:
-        """S [14, n, m]: the tokens of n molecules, m multiply-adds each, unless they are among the last asked for."""
-        asked = (tuple(X), tuple(Z))
-        found = self._kept.pop(asked, None)
-        if found is None:
-            found = self._similarities(*asked)
-        self._keep(asked, found)
-        return found.to(like)
+        """Similarities S [14, n, m], from the cache if possible; otherwise m multiply-adds per token of the n rows."""
+        request = (tuple(X), tuple(Z))
+        S = self._cache.pop(request, None)
+        if S is None:
+            S = self._compute(*request)
+        self._cache[request] = S  # the newest entry is the last one
+        while len(self._cache) > 1 and sum(entry.nbytes for entry in list(self._cache.values())) > CACHE_BYTES:
+            self._cache.popitem(last=False)
+        return S.to(like)
 
     def self_similarities(self, X: Sequence[str], like: Tensor) -> Tensor:
-        """A molecule equals itself."""
+        """The similarity of a molecule with itself is 1."""
         return like.new_ones(len(KINDS), len(X))
 
-    def _similarities(self, X: Rows, Z: Rows) -> Tensor:
+    def _compute(self, X: Rows, Z: Rows) -> Tensor:
+        """S [14, n, m]; the longer side is the sparse left factor."""
         if len(X) < len(Z):
-            return self._similarities(Z, X).transpose(1, 2).contiguous()
-        table = self._with(X + Z)
-        many, few = self._rows(table, X), [table.place[text] for text in Z]
-        return torch.stack([torch.from_numpy(jaccard(x, held[few])) for x, held in zip(many, table.held, strict=True)])
+            return self._compute(Z, X).transpose(1, 2).contiguous()
+        table = self._table_with(X + Z)
+        left, right = self._rows(table, X), [table.row_of[text] for text in Z]
+        pairs = zip(left, table.matrices, strict=True)
+        return torch.stack([torch.from_numpy(jaccard(x, matrix[right])) for x, matrix in pairs])
 
     def _rows(self, table: Table, X: Rows) -> tuple[sparse.csr_array, ...]:
-        """The rows X of the table, which are kept for the next call."""
-        texts, held = self._last
-        if texts != X or held[0].shape[1] != table.held[0].shape[1]:
-            places = [table.place[text] for text in X]
-            held = tuple(one[places] for one in table.held)
-            self._last = (X, held)
-        return held
+        """The rows X of the table, which are cached for the next call."""
+        texts, matrices = self._latest_rows
+        if texts != X or matrices[0].shape[1] != table.matrices[0].shape[1]:
+            rows = [table.row_of[text] for text in X]
+            matrices = tuple(matrix[rows] for matrix in table.matrices)
+            self._latest_rows = (X, matrices)
+        return matrices
 
-    def _keep(self, asked: tuple[Rows, Rows], found: Tensor) -> None:
-        """Put it last; forget the oldest beyond the bytes allowed."""
-        self._kept[asked] = found
-        while len(self._kept) > 1 and sum(kept.nbytes for kept in list(self._kept.values())) > KEPT_BYTES:
-            self._kept.popitem(last=False)
-
-    def _with(self, texts: Rows) -> Table:
-        """The table with these molecules in it."""
+    def _table_with(self, texts: Rows) -> Table:
+        """The table, extended by those of these molecules that are new."""
         table = self._table
-        new = list(dict.fromkeys(text for text in texts if text not in table.place))
+        new = list(dict.fromkeys(text for text in texts if text not in table.row_of))
         if new:
-            self._table = table = _grown(table, new)
+            self._table = table = _extended(table, new)
         return table
 
 
-def _grown(table: Table, new: list[str]) -> Table:
-    """A larger table; the old one stays as it is, so that another thread may go on reading it."""
+def _extended(table: Table, new: list[str]) -> Table:
+    """A larger table; the old one does not change, because another thread may be reading it."""
     prints = [fingerprint(text) for text in new]
-    place = {**table.place, **{text: len(table.place) + i for i, text in enumerate(new)}}
-    tokens = tuple(dict(known) for known in table.tokens)
-    held = tuple(
-        _stacked(old, [one[v] for one in prints], known)
-        for v, (old, known) in enumerate(zip(table.held, tokens, strict=True))
+    row_of = {**table.row_of, **{text: len(table.row_of) + i for i, text in enumerate(new)}}
+    columns = tuple(dict(columns_of_kind) for columns_of_kind in table.columns)
+    matrices = tuple(
+        _with_rows(matrix, [sets[v] for sets in prints], columns[v]) for v, matrix in enumerate(table.matrices)
     )
-    return Table(place, tokens, held)
+    return Table(row_of, columns, matrices)
 
 
-def _stacked(old: sparse.csr_array, sets: Sequence[np.ndarray], known: dict[int, int]) -> sparse.csr_array:
-    """The rows held so far, and one a new set; `known` numbers the tokens and grows."""
-    met, columns = np.unique(np.concatenate(sets), return_inverse=True)
-    numbers = np.array([known.setdefault(token, len(known)) for token in met.tolist()], dtype=np.int32)
-    ends, ones = np.cumsum([0, *map(len, sets)], dtype=np.int32), np.ones(len(columns), dtype=np.float32)
-    rows = sparse.csr_array((ones, numbers[columns] if len(met) else columns, ends), (len(sets), len(known)))
-    old = old.copy()
-    old.resize(old.shape[0], len(known))
-    return sparse.csr_array(sparse.vstack([old, rows]))
+def _with_rows(matrix: sparse.csr_array, sets: Sequence[np.ndarray], columns: dict[int, int]) -> sparse.csr_array:
+    """The matrix with one more row per token set; new tokens are added to `columns`."""
+    distinct, position = np.unique(np.concatenate(sets), return_inverse=True)
+    numbers = np.array([columns.setdefault(token, len(columns)) for token in distinct.tolist()], dtype=np.int32)
+    ends, ones = np.cumsum([0, *map(len, sets)], dtype=np.int32), np.ones(len(position), dtype=np.float32)
+    indices = numbers[position] if len(distinct) else position
+    rows = sparse.csr_array((ones, indices, ends), (len(sets), len(columns)))
+    matrix = matrix.copy()
+    matrix.resize(matrix.shape[0], len(columns))
+    return sparse.csr_array(sparse.vstack([matrix, rows]))
 
 
 def jaccard(x: sparse.csr_array, z: sparse.csr_array) -> np.ndarray:
-    """Shared tokens over all tokens [n, m] of rows of 0 and 1; two empty rows are equal."""
-    if z.shape[0] * z.shape[1] > DENSE:  # leave out tokens that no z has
+    """Jaccard similarity [n, m] of the rows of two 0/1 matrices; two empty rows have similarity 1."""
+    if z.shape[0] * z.shape[1] > MAX_DENSE:  # leave out tokens that no row of z has
         used = np.unique(z.indices)
         x, z = x[:, used], z[:, used]
-    both = (x @ np.ascontiguousarray(z.toarray().T)).astype(np.float64)  # [n, m], whole numbers: exact in float32
-    either = np.diff(x.indptr)[:, None] + np.diff(z.indptr)[None, :] - both
-    return np.divide(both, either, out=np.ones_like(both), where=either > 0)
+    intersection = (x @ np.ascontiguousarray(z.toarray().T)).astype(
+        np.float64
+    )  # [n, m], whole numbers: exact in float32
+    union = np.diff(x.indptr)[:, None] + np.diff(z.indptr)[None, :] - intersection
+    return np.divide(intersection, union, out=np.ones_like(intersection), where=union > 0)

@@ -1,16 +1,18 @@
-"""Kernels on strings: how often two share each run of k letters, exactly or but for a letter.
+"""Kernels on strings: the more substrings of k letters two strings share, the larger their covariance.
 
     k(s, t) = sd^2 phi_s'phi_t / (|phi_s| |phi_t|)
-    spectrum   phi_s = counts of every substring of length k                         Leslie, Eskin and Noble (2002)
-    mismatch   phi_s = counts of every string of length k over an alphabet of A letters that differs from a substring
-               of s in at most one place                                             Leslie et al. (2004)
 
-Two substrings that differ in h places have 1 + k (A - 1), A, 2, 0 neighbours in common for h = 0, 1, 2, more. With W_g
-the number of ways to strike out g places so that what is left agrees, that is
+    spectrum   phi_s = counts of every substring of length k                                 Leslie, Eskin, Noble (2002)
+    mismatch   phi_s = counts of every string of length k over an alphabet of A letters that
+               differs from a substring of s in at most one place                            Leslie et al. (2004)
+
+The mismatch kernel is computed without listing these neighbours. Two substrings that differ in h places have
+1 + k (A - 1), A, 2, 0 neighbours in common for h = 0, 1, 2, more. Let W_g be the number of ways to remove g places so
+that the remaining letters agree. Then the number of common neighbours is
 
     (k - 1)^2 W_0 + (A - 2 (k - 1)) W_1 + 2 W_2
 
-so a mismatch kernel needs 1 + k + k (k - 1) / 2 patterns a substring, however large its alphabet.
+so the kernel needs 1 + k + k (k - 1) / 2 patterns per substring, however large the alphabet.
 """
 
 from __future__ import annotations
@@ -33,101 +35,104 @@ from ..errors import KernelError
 from ..problem import Dataset
 from .base import Covariance, target_sd
 
-LENGTH = 3  # letters
-ALPHABET = 20  # letters that a mismatch may put in: the amino acids
-STRUCK = "\0"
-KEPT = 50_000  # strings whose features are kept
+LENGTH = 3  # letters of a substring, k
+ALPHABET = 20  # letters of the alphabet, A: the amino acids
+REMOVED = "\0"  # stands for a removed letter in a pattern
+CACHED_STRINGS = 50_000  # strings whose features are cached
 WEIGHTS = ((LENGTH - 1.0) ** 2, ALPHABET - 2.0 * (LENGTH - 1), 2.0)  # of W_0, W_1, W_2
 
 Features = dict[str, float]
 
 
 class Substrings(Covariance):
-    """theta = [log sd, log noise sd]; X is a sequence of strings. One pass over the letters and a sparse product."""
+    """Base class of substring kernels: theta = [log sd, log noise sd]; X is a sequence of strings.
+
+    A matrix takes one pass over the letters and one sparse product.
+    """
 
     inputs = "strings"
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
-        """The standard deviation."""
+        """The standard deviation, the only hyperparameter."""
         return ("sd",)
 
     @staticmethod
     @abstractmethod
     def features(text: str) -> Features:
-        """phi of one string, by its nonzero entries."""
+        """Nonzero entries of phi for one string."""
 
     def check(self, X: Any) -> None:
-        """Anything but strings is refused."""
-        odd = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
-        if odd is not None:
-            raise KernelError(f"Kernel {self.key!r} needs strings, but row {odd} is a {type(X[odd]).__name__}.")
+        """Raise KernelError if a row is not a string."""
+        wrong = next((i for i, s in enumerate(X) if not isinstance(s, str)), None)
+        if wrong is not None:
+            raise KernelError(f"Kernel {self.key!r} needs strings, but row {wrong} is a {type(X[wrong]).__name__}.")
 
     def __call__(self, theta: Float[Tensor, " p"], X: Sequence[str], Z: Sequence[str]) -> Float[Tensor, "n m"]:
-        """Covariance [n, m]."""
-        numbers: dict[str, int] = {}
-        left, right = unit_rows(X, self.features, numbers), unit_rows(Z, self.features, numbers)
-        left.resize(left.shape[0], len(numbers))
-        similar = torch.from_numpy((left @ right.T).toarray()).to(theta)
-        return torch.exp(2.0 * theta[0]) * similar
+        """Covariance [n, m] between the strings X and Z."""
+        columns: dict[str, int] = {}  # column of each feature
+        Phi_X, Phi_Z = unit_rows(X, self.features, columns), unit_rows(Z, self.features, columns)
+        Phi_X.resize(Phi_X.shape[0], len(columns))
+        similarity = torch.from_numpy((Phi_X @ Phi_Z.T).toarray()).to(theta)  # [n, m]
+        return torch.exp(2.0 * theta[0]) * similarity
 
     def diag(self, theta: Float[Tensor, " p"], X: Sequence[str]) -> Float[Tensor, " n"]:
-        """The variance, n times; 0 for a string shorter than a substring."""
-        long = torch.tensor([float(len(s) >= LENGTH) for s in X]).to(theta)
-        return torch.exp(2.0 * theta[0]) * long
+        """The variance sd^2 [n], or 0 for a string shorter than a substring."""
+        has_substring = torch.tensor([float(len(s) >= LENGTH) for s in X]).to(theta)
+        return torch.exp(2.0 * theta[0]) * has_substring
 
     def initial_values(self, train: Dataset) -> list[float]:
-        """The target's sd."""
+        """The standard deviation of the targets."""
         return [math.log(target_sd(train))]
 
 
 class Spectrum(Substrings):
-    """Substrings shared exactly."""
+    """Spectrum kernel: compares counts of equal substrings."""
 
     key, title = "spectrum", "spectrum of substrings"
     formula = r"\sigma_f^2 \frac{\phi_s^\top\phi_t}{|\phi_s||\phi_t|}"
 
     @staticmethod
-    @lru_cache(KEPT)
+    @lru_cache(CACHED_STRINGS)
     def features(text: str) -> Features:
         return {part: float(count) for part, count in _substrings(text).items()}
 
 
 class Mismatch(Substrings):
-    """Substrings shared but for a letter."""
+    """Mismatch kernel: compares counts of substrings that differ in at most one letter."""
 
     key, title = "mismatch", "spectrum with one mismatch"
     formula = r"\sigma_f^2 \frac{\phi_s^\top\phi_t}{|\phi_s||\phi_t|},\quad |u - \text{part of } s| \le 1"
 
     @staticmethod
-    @lru_cache(KEPT)
+    @lru_cache(CACHED_STRINGS)
     def features(text: str) -> Features:
-        found: Counter[str] = Counter()
+        patterns: Counter[str] = Counter()
         for part, count in _substrings(text).items():
-            for pattern in _struck(part):
-                found[pattern] += count
-        return {pattern: count * math.sqrt(WEIGHTS[pattern.count(STRUCK)]) for pattern, count in found.items()}
+            for pattern in _patterns(part):
+                patterns[pattern] += count
+        return {pattern: count * math.sqrt(WEIGHTS[pattern.count(REMOVED)]) for pattern, count in patterns.items()}
 
 
 def _substrings(text: str) -> Counter[str]:
-    text = text.replace(STRUCK, " ")
+    text = text.replace(REMOVED, " ")
     return Counter(text[i : i + LENGTH] for i in range(len(text) - LENGTH + 1))
 
 
-def _struck(part: str) -> list[str]:
-    """The substring with none, one and two of its letters struck out."""
-    places = [gone for g in range(3) for gone in combinations(range(LENGTH), g)]
-    return ["".join(STRUCK if i in gone else letter for i, letter in enumerate(part)) for gone in places]
+def _patterns(part: str) -> list[str]:
+    """The substring with none, one and two of its letters removed."""
+    choices = [places for g in range(3) for places in combinations(range(LENGTH), g)]
+    return ["".join(REMOVED if i in places else letter for i, letter in enumerate(part)) for places in choices]
 
 
-def unit_rows(texts: Sequence[str], features: Callable[[str], Features], numbers: dict[str, int]) -> sparse.csr_array:
-    """Features at length one [n, features met so far]; `numbers` grows by the new ones."""
-    columns, values, ends = [], [], [0]
+def unit_rows(texts: Sequence[str], features: Callable[[str], Features], columns: dict[str, int]) -> sparse.csr_array:
+    """Feature vectors of length one, as rows [n, number of features]; new features are added to `columns`."""
+    indices, values, ends = [], [], [0]
     for text in texts:
-        found = features(text)
-        length = math.sqrt(sum(value * value for value in found.values())) or 1.0
-        columns += [numbers.setdefault(part, len(numbers)) for part in found]
-        values += [value / length for value in found.values()]
-        ends.append(len(columns))
-    held = (np.array(values, dtype=float), np.array(columns, dtype=np.int64), np.array(ends, dtype=np.int64))
-    return sparse.csr_array(held, shape=(len(texts), len(numbers)))
+        entries = features(text)
+        length = math.sqrt(sum(value * value for value in entries.values())) or 1.0
+        indices += [columns.setdefault(part, len(columns)) for part in entries]
+        values += [value / length for value in entries.values()]
+        ends.append(len(indices))
+    data = (np.array(values, dtype=float), np.array(indices, dtype=np.int64), np.array(ends, dtype=np.int64))
+    return sparse.csr_array(data, shape=(len(texts), len(columns)))

@@ -1,1 +1,1 @@
-"""Linear algebra that the methods share."""
+"""Linear algebra, random numbers and optimisers that several families of methods use."""

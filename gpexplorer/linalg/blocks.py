@@ -1,14 +1,34 @@
-"""Rows in blocks, so that a reduction over n rows holds only one block of its temporaries."""
+"""Rows in blocks, so that a loop over n rows holds the temporaries of one block only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-BLOCK_BYTES = 24 * 2**20  # fresh buffers above about 32 MB are paid for in page faults
+BLOCK_BYTES = 24 * 2**20  # new buffers above about 32 MB cost page faults
 
 
 def row_blocks(n: int, row_bytes: int, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Slices that cover 0..n, each at most `block_bytes` when a row takes `row_bytes`."""
+    """Cut n rows into slices.
+
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    row_bytes : int
+        Bytes of temporaries that one row takes.
+    block_bytes : int, default BLOCK_BYTES
+        Most bytes of a block; a block has at least one row.
+
+    Yields
+    ------
+    slice
+        Consecutive slices that cover 0 to n.
+
+    Examples
+    --------
+    >>> list(row_blocks(5, row_bytes=8, block_bytes=16))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
     size = max(1, int(block_bytes // max(row_bytes, 1)))
     for begin in range(0, n, size):
         yield slice(begin, min(begin + size, n))

@@ -1,8 +1,9 @@
-"""A large matrix that changes by rank one again and again: changes wait, and are folded in by one product.
+"""A large matrix that receives many low-rank updates, which are collected and applied together.
 
-    M + A' W, with the waiting changes a' w as rows of A [k, n] and W [k, m]
+    M + A' W,    with the pending updates a'w as rows of A [k, n] and W [k, m]
 
-A rank-one change reads and writes all of M for two operations an entry; sixteen at a time cost little more than one.
+A rank-one update reads and writes all of M for two operations per entry. Sixteen updates applied together cost little
+more than one.
 """
 
 from __future__ import annotations
@@ -14,41 +15,49 @@ from torch import Tensor
 from .tall_products import rows_times, times_rows
 
 
-class Updated:
-    """M [n, m] and the changes that wait. Memory n m + most (n + m) numbers."""
+class DeferredUpdates:
+    """A matrix M [n, m] with pending low-rank updates, which all its products include.
 
-    def __init__(self, base: Float[Tensor, "n m"], most: int) -> None:
+    Parameters
+    ----------
+    base : Tensor [n, m]
+        M; it is changed in place when updates are applied.
+    capacity : int
+        Number of rank-one updates after which they are applied. Memory: n m + capacity (n + m) numbers.
+    """
+
+    def __init__(self, base: Float[Tensor, "n m"], capacity: int) -> None:
         n, m = base.shape
-        self.base, self.most, self.waiting = base, most, 0
-        self.A, self.W = base.new_zeros(most, n), base.new_zeros(most, m)
+        self.base, self.capacity, self.pending = base, capacity, 0
+        self.A, self.W = base.new_zeros(capacity, n), base.new_zeros(capacity, m)
 
     def add(self, A: Float[Tensor, "k n"], W: Float[Tensor, "k m"]) -> bool:
-        """M <- M + A' W, sometime; True where the changes that waited are folded in now, M read and written."""
-        end = self.waiting + len(A)
-        self.A[self.waiting : end], self.W[self.waiting : end], self.waiting = A, W, end
-        full = end + len(A) > self.most
+        """Add A' W to M. True if all pending updates were applied now, for which M is read and written once."""
+        end = self.pending + len(A)
+        self.A[self.pending : end], self.W[self.pending : end], self.pending = A, W, end
+        full = end + len(A) > self.capacity
         if full:
-            self.whole()
+            self.applied()
         return full
 
-    def whole(self) -> Float[Tensor, "n m"]:
-        """M with nothing waiting; it changes with what is added later."""
-        if self.waiting:
-            self.base.addmm_(self.A[: self.waiting].T, self.W[: self.waiting])
-            self.waiting = 0
+    def applied(self) -> Float[Tensor, "n m"]:
+        """Apply all pending updates and return M itself, which later updates change."""
+        if self.pending:
+            self.base.addmm_(self.A[: self.pending].T, self.W[: self.pending])
+            self.pending = 0
         return self.base
 
     def rows(self, index: Tensor) -> Float[Tensor, "c m"]:
-        """Rows of M."""
-        k = self.waiting
+        """Return the rows M[index]."""
+        k = self.pending
         return torch.addmm(self.base[index], self.A[:k, index].T, self.W[:k])
 
     def times_rows(self, W: Float[Tensor, "c m"]) -> Float[Tensor, "c n"]:
-        """W M', one read of M."""
-        k = self.waiting
+        """Return W M', with one read of M."""
+        k = self.pending
         return times_rows(self.base, W).addmm_(W @ self.W[:k].T, self.A[:k])
 
     def rows_times(self, R: Float[Tensor, "c n"]) -> Float[Tensor, "c m"]:
-        """R M, one read of M."""
-        k = self.waiting
+        """Return R M, with one read of M."""
+        k = self.pending
         return rows_times(R, self.base).addmm_(R @ self.A[:k].T, self.W[:k])

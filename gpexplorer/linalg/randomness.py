@@ -1,7 +1,7 @@
-"""Random numbers that depend on a seed and a place in the computation, and on nothing else.
+"""Random numbers that depend only on a seed and on the position in the computation.
 
-A generator is made afresh for each place (an epoch, a step), so a method's state need not carry 5 kB of generator
-state, and any step can be replayed alone.
+A new generator is made for each position (an epoch, a step). The state of a method therefore need not contain the 5 kB
+of a generator's state, and any step can be replayed alone.
 """
 
 from __future__ import annotations
@@ -12,27 +12,56 @@ import torch
 from torch import Tensor
 
 
-def generator(seed: int, *place: int | str) -> torch.Generator:
-    """A CPU generator for this seed and place; equal arguments give equal streams in every process."""
-    digest = hashlib.blake2b(repr((seed, *place)).encode(), digest_size=8).digest()
+def generator(seed: int, *position: int | str) -> torch.Generator:
+    """Make a generator on the CPU for a seed and a position in the computation.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the method.
+    *position : int or str
+        What the numbers are for, such as ("epoch", 3).
+
+    Returns
+    -------
+    torch.Generator
+        Equal arguments give equal random numbers in every process.
+    """
+    digest = hashlib.blake2b(repr((seed, *position)).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
-def some(n: int, size: int, source: torch.Generator) -> Tensor:
-    """`size` of n rows, each at most once, in random order; all of them where there are no more. O(size) memory.
+def random_rows(n: int, size: int, source: torch.Generator) -> Tensor:
+    """Draw `size` of n rows without replacement, in random order; all n rows if `size` is larger.
 
-    Rows are drawn until enough of them differ, which keeps every order equally likely; a permutation of all where
-    that is no larger.
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    size : int
+        Number of rows to draw.
+    source : torch.Generator
+        Where the random numbers come from; see `generator`.
+
+    Returns
+    -------
+    Tensor [min(size, n)]
+        Row indices. Every ordered choice is equally likely.
+
+    Notes
+    -----
+    O(size) memory and time. If n is at most 4 times `size`, it is a permutation of all rows, cut off. Otherwise rows
+    are drawn with replacement until enough of them are distinct, and the first `size` distinct ones are kept.
     """
     size = min(size, n)
     if n <= 4 * size:
         return torch.randperm(n, generator=source)[:size]
     drawn = torch.randint(n, (2 * size,), generator=source)
     while True:
-        values, place = torch.unique(drawn, return_inverse=True)
-        if len(values) >= size:
+        distinct, which = torch.unique(drawn, return_inverse=True)
+        if len(distinct) >= size:
             break
         drawn = torch.cat([drawn, torch.randint(n, (size,), generator=source)])
-    at = torch.arange(len(drawn))
-    first = torch.full((len(values),), len(drawn)).scatter_reduce(0, place, at, "amin")
+    positions = torch.arange(len(drawn))
+    first = torch.full((len(distinct),), len(drawn)).scatter_reduce(0, which, positions, "amin")  # first occurrence
     return drawn[first.sort().values[:size]]

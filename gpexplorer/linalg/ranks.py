@@ -1,4 +1,7 @@
-"""Ranks, in NumPy alone: `scipy.stats` has them too, and takes half a second to import."""
+"""Ranks and Spearman's correlation, in NumPy alone.
+
+`scipy.stats` has both as well, but importing it takes half a second.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import numpy as np
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from 1 in the shape of the values; equal ones share the mean of their ranks. O(n log n)."""
-    _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(times) - 0.5 * (times - 1))[place].reshape(values.shape)
+    """Return ranks from 1, in the shape of the values. Equal values share the mean of their ranks. O(n log n)."""
+    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - 0.5 * (counts - 1))[which].reshape(values.shape)
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's correlation of a [n] and b [n]; nan where either is constant."""
-    a, b = (ranks(values) - 0.5 * (len(values) + 1) for values in (a, b))
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / spread if spread > 0 else float("nan")
+    """Return Spearman's correlation coefficient of a [n] and b [n].
+
+    It is the correlation coefficient of their ranks, and nan if a or b is constant.
+    """
+    a, b = (ranks(values) - 0.5 * (len(values) + 1) for values in (a, b))  # ranks minus their mean
+    norm = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / norm if norm > 0 else float("nan")

@@ -1,7 +1,8 @@
-"""A sum over rows of what a function makes of each strip of them, wherever the strips are worked on.
+"""Sums over rows, strip by strip, on this process or on the workers of a cluster.
 
-The map is the builtin one, which takes a strip at a time and holds no other, or a cluster's. A strip of a tensor that
-maps a file is read when it is worked on: rows that do not fit into memory stream through.
+A function maps each strip of rows to its contribution, and the contributions are added. The builtin `map` computes one
+strip at a time and holds no other. A strip of a tensor that maps a file is read when it is computed, so rows that do
+not fit into memory can be used.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 STRIP_ROWS = 2**14
-PANELS, TILE = 5, 8  # of a triangle of products; rows of a panel are a multiple, as a BLAS likes them
+PANELS = 5  # of rows, into which half of a Gram matrix is cut
+TILE = 8  # the number of rows of a panel is a multiple of this, for which a BLAS is fastest
 
 Sums = tuple[Tensor, ...]
 Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
@@ -23,23 +25,44 @@ Map = Callable[[Callable[..., Sums], Iterable[Any]], Iterable[Sums]]
 def sum_over_rows(
     part: Callable[[tuple[Tensor, ...]], Sums], arrays: Sequence[Tensor], apply: Map = map, rows: int = STRIP_ROWS
 ) -> Sums:
-    """Sum of part((array[strip], ...)) over strips of at most `rows`, added in their order. At least one row."""
+    """Add up the contributions of all strips of rows.
+
+    Parameters
+    ----------
+    part : callable
+        Maps a tuple of strips, one per array, to a tuple of tensors whose shapes do not depend on the strip.
+    arrays : sequence of Tensor [n, ...]
+        Arrays with the same number of rows, at least one.
+    apply : callable, default map
+        Computes the contributions, in their order, as the builtin `map` does.
+    rows : int, default STRIP_ROWS
+        Rows of a strip.
+
+    Returns
+    -------
+    tuple of Tensor
+        The sums, always added in the order of the strips.
+    """
     n = len(arrays[0])
     strips = (tuple(array[begin : begin + rows] for array in arrays) for begin in range(0, n, rows))
     total: Sums = ()
-    for found in apply(part, strips):
+    for contribution in apply(part, strips):
         if not total:
-            total = tuple(found)
+            total = tuple(contribution)
             continue
-        for into, term in zip(total, found, strict=True):
-            into.add_(term)
+        for accumulator, term in zip(total, contribution, strict=True):
+            accumulator.add_(term)
     return total
 
 
 def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
-    """Add F F' to A on and below the diagonal, and somewhat above it: 6/5 b p^2 flops, where a product takes 2 b p^2.
+    """Add F F' to the lower triangle of A, in place.
 
-    In panels that end on the diagonal. More of them compute less in vain, in products so thin that they take longer.
+    Notes
+    -----
+    6/5 b p^2 flops, where a whole product takes 2 b p^2. The rows are cut into PANELS panels, each of which ends at the
+    diagonal, so some entries above the diagonal are added to as well. With more panels fewer of these would be computed
+    in vain, but their products would be so thin that they take longer.
     """
     p = len(A)
     width = TILE * -(-p // (PANELS * TILE))
@@ -48,17 +71,17 @@ def add_gram_(A: Float[Tensor, "p p"], F: Float[Tensor, "p b"]) -> None:
         A[begin:end, :end].addmm_(F[begin:end], F[:end].T)
 
 
-def mirrored(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
-    """The symmetric matrix whose lower triangle this is."""
+def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
+    """Return the symmetric matrix whose lower triangle is that of A."""
     return A.tril() + A.tril(-1).T
 
 
 def sum_of_squares(y: Float[Tensor, " n"]) -> float:
-    """y'y, in float64 whatever y is, without a copy of it at once."""
-    (total,) = sum_over_rows(_square, (y,))
+    """Return y'y, added in float64 whatever the precision of y. Only one strip of y is copied at a time."""
+    (total,) = sum_over_rows(_squares, (y,))
     return float(total)
 
 
-def _square(strip: tuple[Tensor, ...]) -> Sums:
+def _squares(strip: tuple[Tensor, ...]) -> Sums:
     y = strip[0].double()
     return (torch.dot(y, y),)

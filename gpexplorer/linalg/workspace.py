@@ -1,4 +1,4 @@
-"""Memory that one large matrix leaves to the next: pages that are there already cost no fault."""
+"""Buffers for large matrices that are used again, because pages that already exist cost no page fault."""
 
 from __future__ import annotations
 
@@ -9,26 +9,46 @@ from torch import Tensor
 
 
 class Workspace:
-    """At most about `budget` bytes a matrix, in buffers that go from owner to owner; a copy sent away is empty."""
+    """A pool of buffers, each of which belongs to one owner at a time and returns when the owner is deleted.
+
+    Parameters
+    ----------
+    budget : float
+        Bytes that one matrix may take; the pool stores this number for its users and does not enforce it.
+
+    Notes
+    -----
+    A pickled copy contains no buffers, so that it can be sent to another process.
+    """
 
     def __init__(self, budget: float) -> None:
         self.budget = budget
         self._free: list[Tensor] = []
 
     def matrix(self, owner: Any, rows: int, columns: int, like: Tensor) -> Tensor:
-        """Uninitialised [rows, columns], for `owner` alone: once it is gone, so is the matrix."""
+        """Return an uninitialised matrix [rows, columns] that `owner` alone uses for as long as it exists.
+
+        Parameters
+        ----------
+        owner : object
+            When it is deleted, the buffer of the matrix is free for others.
+        rows, columns : int
+            Shape of the matrix.
+        like : Tensor
+            Gives precision and device.
+        """
         size, kind = rows * columns, (like.dtype, like.device)
-        fitting = [one for one in self._free if one.numel() >= size and (one.dtype, one.device) == kind]
+        fitting = [free for free in self._free if free.numel() >= size and (free.dtype, free.device) == kind]
         buffer = min(fitting, key=Tensor.numel, default=None)
         if buffer is None:
-            self._free.clear()  # too small, or of another kind
+            self._free.clear()  # these are too small, or of another precision or device
             buffer = like.new_empty(size)
         else:
-            self._free = [one for one in self._free if one is not buffer]
-        weakref.finalize(owner, self._free_again, buffer)
+            self._free = [free for free in self._free if free is not buffer]
+        weakref.finalize(owner, self._return, buffer)
         return buffer[:size].view(rows, columns)
 
-    def _free_again(self, buffer: Tensor) -> None:
+    def _return(self, buffer: Tensor) -> None:
         self._free.append(buffer)
 
     def __reduce__(self) -> tuple[type[Workspace], tuple[float]]:

@@ -1,7 +1,7 @@
 """Every registered method by its key: `gpexplorer.methods["cholqr"]`.
 
-The package walk imports each module below, and a class with a `key` registers itself, so adding a method is adding
-a file. The module is itself the mapping, so that `gpx.methods` is both the package and the table of its contents.
+All modules of this package are imported, and a class with a `key` registers itself, so a new method is one new file.
+The module object is itself a mapping, so that `gpx.methods` is both the package and the table of its contents.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from .base import Method, registry
 
 __all__ = ["Method"]
 
-for _found in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
-    importlib.import_module(_found.name)
+for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+    importlib.import_module(_module.name)
 
 
 class _Catalogue(ModuleType, Mapping[str, type[Method]]):
+    """This package, as a mapping from key to class in alphabetical order."""
+
     def __getitem__(self, key: str) -> type[Method]:
         if key not in self:
             raise SettingError(f"Method {key!r} is not known{closest(key, registry)}")

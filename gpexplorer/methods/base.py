@@ -1,4 +1,4 @@
-"""A method is a family of settings and a generator of steps; naming its key registers it."""
+"""The base class of methods: settings, a generator of steps, and a registry by key."""
 
 from __future__ import annotations
 
@@ -15,33 +15,58 @@ registry: dict[str, type[Method]] = {}
 
 
 class Method(param.ParameterizedABC):
-    """One algorithm: parameters are its settings (bounds are mathematics, softbounds taste, doc a sentence).
+    """One algorithm. Its parameters are its settings, and it generates steps.
 
-    A subclass with a `key` is final and registered. `steps` reads no clock, writes no log and touches no global
-    random state; what it yields is small and owned by the receiver.
+    A subclass with a `key` is registered under it, and is final. Registration raises TypeError if the class lacks
+    something that a run, the store, or the page needs.
+
+    Attributes
+    ----------
+    key, title, family, paper : str
+        The name in a spec, the name that people read, the group in lists, and the reference.
+    equations : dict
+        A formula in KaTeX for a setting or a topic.
+    State, Info : type
+        The named tuples in the steps of the method. A stored run is rebuilt from these classes and no others.
+    channels : tuple of Channel
+        Fields of Info that become curves and columns, the objective first.
+    own_kernel : bool
+        Whether features of the method take the place of the problem's kernel.
+    map : callable
+        Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
+
+    Notes
+    -----
+    The `bounds` of a setting exclude values that the mathematics forbids, its `softbounds` are the range of the slider,
+    and its `doc` is a sentence. `steps` reads no clock, writes no log and does not touch the global random state. What
+    it yields is small, and the method does not change it afterwards.
     """
 
     key: ClassVar[str] = ""
     title: ClassVar[str] = ""
     family: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-    equations: ClassVar[dict[str, str]] = {}  # setting or topic -> KaTeX
-    State: ClassVar[type]  # the named tuples that its steps hold: a stored run is rebuilt from these and no other class
+    equations: ClassVar[dict[str, str]] = {}
+    State: ClassVar[type]
     Info: ClassVar[type]
-    channels: ClassVar[tuple[Channel, ...]] = ()  # fields of info that make a series, the objective first
+    channels: ClassVar[tuple[Channel, ...]] = ()
+    own_kernel: ClassVar[bool] = False
 
-    own_kernel: ClassVar[bool] = False  # whether its features take the place of the problem's kernel
-
-    map: Callable[..., Iterable[Any]] = map  # does independent pieces of work; see `with_mapper` for a cluster
+    map: Callable[..., Iterable[Any]] = map
 
     seed = param.Integer(0, bounds=(0, None), doc="Seed of every random choice; the same seed gives the same steps.")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register a class that has a key; refuse one that lacks what the rest of the package needs."""
         super().__init_subclass__(**kwargs)
         if not cls.key:
             return
         if cls.key in registry:
-            raise TypeError(f"method key {cls.key!r} is taken by {registry[cls.key].__qualname__}")
+            raise TypeError(
+                f"method key {cls.key!r} is taken by {registry[cls.key].__qualname__}; choose another key for "
+                f"{cls.__qualname__}"
+            )
+        _refuse_incomplete(cls)
         registry[cls.key] = cls
 
     def with_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Self:
@@ -64,10 +89,25 @@ class Method(param.ParameterizedABC):
 
     @abstractmethod
     def steps(self, problem: Problem, resume: Any = None) -> Steps:
-        """Yield the start before any work, then one Step after another; return why it ended.
+        """Generate the steps of the algorithm.
 
-        With `resume`, any state yielded before, the first Step yielded is the one that came after it: the trajectory
-        continues as if it had not stopped.
+        Parameters
+        ----------
+        problem : Problem
+            Training rows, kernel, and initial theta.
+        resume : State, optional
+            Any state that was yielded before. The first step is then the one that followed it, and the trajectory
+            continues as if it had not stopped.
+
+        Yields
+        ------
+        Step
+            Without `resume`, the initial state before any work; then one step after another.
+
+        Returns
+        -------
+        Outcome
+            Why the method stopped.
         """
 
     @abstractmethod
@@ -76,4 +116,32 @@ class Method(param.ParameterizedABC):
 
     @abstractmethod
     def cost(self, problem: Problem) -> Cost:
-        """What one step costs on this problem, from the formulas."""
+        """The cost of one step on this problem, from formulas."""
+
+
+def _refuse_incomplete(cls: type[Method]) -> None:
+    """Raise TypeError, with what to add, if a class that wants to be registered lacks something."""
+    name = f"method {cls.key!r} ({cls.__qualname__})"
+    undefined = [
+        each for each in ("steps", "posterior", "cost") if getattr(getattr(cls, each), "__isabstractmethod__", False)
+    ]
+    if undefined:
+        raise TypeError(
+            f"{name} does not define {', '.join(undefined)}; define it as `methods.base.Method` describes it, or leave "
+            "out the key if the class is abstract"
+        )
+    for text in ("title", "family"):
+        if not getattr(cls, text):
+            raise TypeError(f"{name} has no {text}; add the class attribute {text} = '...'")
+    for fields in ("State", "Info"):
+        if not hasattr(getattr(cls, fields, None), "_fields"):
+            raise TypeError(
+                f"{name} has no {fields}: a stored run is rebuilt from it; define a typing.NamedTuple named {fields}, "
+                f"and add the class attribute {fields}: ClassVar[type] = {fields}"
+            )
+    wrong = [channel.name for channel in cls.channels if channel.name not in cls.Info._fields]  # type: ignore[attr-defined]
+    if wrong:
+        raise TypeError(
+            f"{name} has channels that are not fields of its Info: {', '.join(wrong)}; add the fields, or correct the "
+            "names"
+        )

@@ -1,4 +1,4 @@
-"""Hyperparameters by maximum likelihood of an exact GP on a random subset: where methods for many rows begin."""
+"""Hyperparameters by maximum likelihood of an exact GP on a random subset of the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
-from ..linalg.randomness import generator, some
+from ..linalg.randomness import generator, random_rows
 from ..linalg.scipy_descent import Evaluated, descend
 from ..objectives import evidence
 from ..problem import Problem
@@ -24,20 +24,41 @@ class Learned(NamedTuple):
 
 
 def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) -> Generator[Learned, None, None]:
-    """One evaluation at a time, size^3 flops each; the same seed draws the same rows."""
-    train, start = problem.train, problem.theta
-    rows = train.rows(some(len(train), size, generator(seed, "subset")).to(train.y.device))
+    """Minimise the negative log marginal likelihood of a random subset by L-BFGS.
+
+    Parameters
+    ----------
+    problem : Problem
+        The descent begins at its theta.
+    seed : int
+        The same seed draws the same rows.
+    size : int
+        Rows of the subset; all rows if there are fewer.
+    evaluations : int
+        Upper limit on the number of evaluations, each of size^3 flops.
+
+    Yields
+    ------
+    Learned
+        The best theta so far, after each evaluation. Its value never rises.
+
+    Notes
+    -----
+    A theta at which the kernel matrix is not positive definite counts as very bad.
+    """
+    train, theta = problem.train, problem.theta
+    rows = train.rows(random_rows(len(train), size, generator(seed, "subset")).to(train.y.device))
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
         try:
-            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(start), rows)
+            value, gradient = evidence(problem.kernel, torch.as_tensor(point).to(theta), rows)
         except NotPositiveDefinite:
             return None
         return Evaluated(value, gradient.double().cpu().numpy(), None)
 
-    found = descend(evaluate, start.double().cpu().numpy(), "L-BFGS-B", evaluations)
+    iterates = descend(evaluate, theta.double().cpu().numpy(), "L-BFGS-B", evaluations)
     try:
-        for best in found:
-            yield Learned(torch.as_tensor(best.point).to(start), best.value)
+        for best in iterates:
+            yield Learned(torch.as_tensor(best.point).to(theta), best.value)
     finally:
-        found.close()
+        iterates.close()

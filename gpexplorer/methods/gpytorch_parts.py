@@ -1,7 +1,7 @@
-"""Parts of GPyTorch's models, for rivals that are its own: imported when asked for, at a theta of ours.
+"""A kernel and a likelihood of GPyTorch at a given theta, for the baselines that GPyTorch computes.
 
-Every positive parameter is given exp as its transform there, so that its raw parameters are logarithms and gradients
-need no translation but a factor 2 for variances.
+GPyTorch is imported when it is needed. Every positive parameter gets the transform exp, so that GPyTorch's raw
+parameters are logarithms, as in theta. Only the variances differ by a factor: theta holds log sd, GPyTorch log sd^2.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ SMOOTHNESS = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 
 
 class Parts(NamedTuple):
-    """A scaled kernel and a Gaussian likelihood."""
+    """A scaled kernel and a Gaussian likelihood of GPyTorch."""
 
     covariance: Any
     likelihood: Any
 
-    def slopes(self) -> Tensor:
-        """The gradient [p] that a backward pass left, with respect to our theta."""
+    def gradient(self) -> Tensor:
+        """The gradient [p] with respect to theta that a backward pass has left in the raw parameters."""
         raw = (
             self.covariance.raw_outputscale,  # log sd^2
             self.covariance.base_kernel.raw_lengthscale,
             self.likelihood.noise_covar.raw_noise,  # log s2
         )
         variance, scales, noise = (part.grad.reshape(-1) for part in raw)
-        return torch.cat([2.0 * variance, scales, 2.0 * noise])
+        return torch.cat([2.0 * variance, scales, 2.0 * noise])  # d / d log sd = 2 d / d log sd^2
 
 
 def package() -> Any:
-    """GPyTorch, imported without the deprecation warnings of its own imports."""
+    """Import and return GPyTorch, without the deprecation warnings of its own imports."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import gpytorch
@@ -43,7 +43,7 @@ def package() -> Any:
 
 
 def check(kernel: Any, instead: str) -> None:
-    """SettingError where GPyTorch is missing, or has no such kernel here; `instead` is the engine to choose."""
+    """Raise SettingError if GPyTorch is not installed or lacks this kernel; `instead` is the engine to choose."""
     if kernel.key.removesuffix("-ard") not in ("se", *SMOOTHNESS):
         raise SettingError(
             f"GPyTorch's models are set up for the kernels se and matern, not for {kernel.key}; choose engine "
@@ -58,7 +58,15 @@ def check(kernel: Any, instead: str) -> None:
 
 
 def parts(kernel: Any, theta: Tensor) -> Parts:
-    """Its kernel and likelihood at this theta."""
+    """Make GPyTorch's kernel and likelihood at this theta.
+
+    Parameters
+    ----------
+    kernel : Covariance
+        An SE or Matern kernel of this package, with or without ARD.
+    theta : Tensor [p]
+        Log-hyperparameters; they give the precision and the device as well.
+    """
     gpytorch = package()
     exponential = gpytorch.constraints.Positive(transform=torch.exp, inv_transform=torch.log)
     ard = kernel.d if kernel.key.endswith("-ard") else None

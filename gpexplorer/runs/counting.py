@@ -15,16 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..linalg.cholesky import noticed
+from ..linalg.cholesky import record_jitter
 from ..methods.base import Steps
 from ..problem import Dataset, Kernel
 
 # What a kernel may offer beside its values. Each of these computes every entry once:
 #   theta_gradient(theta, X, Z, G [n, m]), theta_gradient_bilinear(theta, X, Z, (u [n], z [m])),
-#   theta_gradient_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), slope(theta, r2 [n, m]).
+#   theta_gradient_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), profile_derivative(theta, r2 [n, m]).
 # by_input(theta) gives one-dimensional covariances, which compute entries when they are called later.
 ARRAYS = ("theta_gradient", "theta_gradient_bilinear", "theta_gradient_diag", "fill")
-SLOPES, FACTORS = "slope", "by_input"
+DERIVATIVE, FACTORS = "profile_derivative", "by_input"
 
 
 class Counter:
@@ -82,7 +82,7 @@ class Counted:
         attribute = getattr(self._kernel, name)
         if name in ARRAYS:
             return lambda theta, *rest: self._metered(partial(attribute, theta), rest[:-1])(*rest)
-        if name == SLOPES:
+        if name == DERIVATIVE:
             return lambda theta, r2: self._metered(partial(attribute, theta), [range(size) for size in r2.shape])(r2)
         if name == FACTORS:
             return lambda theta: [self._factor(k) for k in factors] if (factors := attribute(theta)) else None
@@ -126,7 +126,7 @@ def recording_jitter(steps: Steps, largest: dict[str, float]) -> Steps:
     """
     try:
         while True:
-            with noticed(largest):
+            with record_jitter(largest):
                 try:
                     step = next(steps)
                 except StopIteration as end:

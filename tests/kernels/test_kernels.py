@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import pytest
 import torch
 from sklearn.gaussian_process import kernels as sk
 
 from gpexplorer import kernels
 from gpexplorer.errors import KernelError
+from gpexplorer.kernels.base import Covariance, registry, target_sd
 from gpexplorer.problem import Dataset
-from oracles import covariance
+from oracles import FORMULAS, covariance
 
-REAL = [key for key in kernels.available() if kernels.base.registry[key].inputs == "real"]
-STATIONARY = [key for key in REAL if not key.startswith("linear")]
+REAL = [key for key in kernels.available() if registry[key].inputs == "real"]
+STATIONARY = [key for key in REAL if registry[key].stationary]
 
 
 def case(key: str, d: int = 3, n: int = 7, shift: float = 0.0):
@@ -23,8 +27,13 @@ def case(key: str, d: int = 3, n: int = 7, shift: float = 0.0):
     return kernel, theta, X
 
 
-@pytest.mark.parametrize("key", REAL)
-def test_formula(key: str) -> None:
+def test_every_kernel_of_the_package_has_a_formula_in_plain_floats() -> None:
+    own = {key for key in REAL if registry[key].__module__.startswith("gpexplorer.")}
+    assert own == set(FORMULAS)
+
+
+@pytest.mark.parametrize("key", [key for key in REAL if key in FORMULAS])
+def test_a_covariance_equals_its_formula_in_plain_floats(key: str) -> None:
     kernel, theta, X = case(key)
     K = kernel(theta, X, X[:4])
     for i in range(7):
@@ -35,68 +44,68 @@ def test_formula(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", STATIONARY)
-def test_off_origin_twin(key: str) -> None:
+def test_a_stationary_kernel_does_not_depend_on_the_origin(key: str) -> None:
     kernel, theta, X = case(key)
     shifted = kernel(theta, X + 1024.0, X[:4] + 1024.0)  # a power of two, so X + shift loses bits but no more
     assert torch.allclose(shifted, kernel(theta, X, X[:4]), atol=1e-7)
 
 
 COMPOSITES = ["se+lp", "se-ard*periodic", "se-ard*(periodic+linear)", "se+se"]
-TOLD = ("se", "se-ard", "periodic", "lp", "se-ard*periodic")  # slopes that the covariances themselves tell
+FROM_MATRIX = ("se", "se-ard", "periodic", "lp", "se-ard*periodic")  # their gradient follows from the covariances
 
 
 @pytest.mark.parametrize("shift", [0.0, 1024.0])
 @pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
-def test_a_matrix_is_filled_with_the_same_numbers(key: str, shift: float) -> None:
+def test_fill_writes_the_same_covariances_and_nothing_else(key: str, shift: float) -> None:
     kernel, theta, X = case(key, n=30, shift=shift)
-    room = torch.full((32, 9), torch.nan, dtype=torch.float64)
-    kernel.fill(theta, X, X[:9], room[1:31])
-    torch.testing.assert_close(room[1:31], kernel(theta, X, X[:9]), rtol=1e-8, atol=1e-10)
-    assert room[[0, 31]].isnan().all()
+    out = torch.full((32, 9), torch.nan, dtype=torch.float64)
+    kernel.fill(theta, X, X[:9], out[1:31])
+    torch.testing.assert_close(out[1:31], kernel(theta, X, X[:9]), rtol=1e-8, atol=1e-10)
+    assert out[[0, 31]].isnan().all()
 
 
 @pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
-def test_a_gradient_told_by_the_covariances_alone_is_the_same(key: str) -> None:
+def test_the_gradient_of_a_bilinear_form_is_that_of_its_matrix(key: str) -> None:
     kernel, theta, X = case(key, n=30)
     u, z = torch.randn(2, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    known = kernel.theta_gradient_from_matrix(theta, X, X[:9], (u, z[:9]), kernel(theta, X, X[:9]))
-    outer = kernel.theta_gradient_bilinear(theta, X, X[:9], (u, z[:9]))
+    from_matrix = kernel.theta_gradient_from_matrix(theta, X, X[:9], (u, z[:9]), kernel(theta, X, X[:9]))
+    bilinear = kernel.theta_gradient_bilinear(theta, X, X[:9], (u, z[:9]))
     expected = kernel.theta_gradient(theta, X, X[:9], torch.outer(u, z[:9]))
-    torch.testing.assert_close(outer, expected)
-    assert (known is not None) == (key in TOLD)
-    if known is not None:
-        torch.testing.assert_close(known, expected)
+    torch.testing.assert_close(bilinear, expected)
+    assert (from_matrix is not None) == (key in FROM_MATRIX)
+    if from_matrix is not None:
+        torch.testing.assert_close(from_matrix, expected)
 
 
 @pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
-def test_contract_is_the_gradient(key: str) -> None:
+def test_theta_gradient_equals_finite_differences(key: str) -> None:
     kernel, theta, X = case(key, n=30)
     G = torch.randn(30, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    slope = kernel.theta_gradient(theta, X, X[:9], G)
+    gradient = kernel.theta_gradient(theta, X, X[:9], G)
     step = 1e-6
     for i in range(len(theta)):
         e = torch.zeros_like(theta)
         e[i] = step
-        rise = ((kernel(theta + e, X, X[:9]) - kernel(theta - e, X, X[:9])) * G).sum() / (2 * step)
-        assert float(slope[i]) == pytest.approx(float(rise), abs=2e-6)
+        difference = ((kernel(theta + e, X, X[:9]) - kernel(theta - e, X, X[:9])) * G).sum() / (2 * step)
+        assert float(gradient[i]) == pytest.approx(float(difference), abs=2e-6)
     diagonal = kernel.theta_gradient_diag(theta, X, G[:, 0])
     assert float(diagonal[-1]) == 0.0
-    at = theta.clone().requires_grad_(True)
-    (truth,) = torch.autograd.grad(kernel.diag(at, X) @ G[:, 0], at)
-    assert torch.allclose(diagonal, truth)
+    leaf = theta.clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad(kernel.diag(leaf, X) @ G[:, 0], leaf)
+    assert torch.allclose(diagonal, expected)
 
 
 @pytest.mark.parametrize("key", REAL)
 def test_gradients_at_zero_distance_are_finite(key: str) -> None:
     kernel, theta, X = case(key)
     X = X[:1].repeat(4, 1).requires_grad_(True)
-    at = theta.clone().requires_grad_(True)
-    slopes = torch.autograd.grad(kernel(at, X, X.detach().clone()).sum(), [at, X], allow_unused=True)
-    assert all(torch.isfinite(slope).all() for slope in slopes if slope is not None)
+    leaf = theta.clone().requires_grad_(True)
+    gradients = torch.autograd.grad(kernel(leaf, X, X.detach().clone()).sum(), [leaf, X], allow_unused=True)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients if gradient is not None)
 
 
 @pytest.mark.parametrize("key", [*REAL, "se+lp"])
-def test_positive_semidefinite_and_one_column(key: str) -> None:
+def test_a_matrix_is_positive_semidefinite_and_a_column_of_it_is_the_same_alone(key: str) -> None:
     kernel, theta, X = case(key, n=40)
     K = kernel(theta, X, X)
     assert float(torch.linalg.eigvalsh(K)[0]) > -1e-10 * float(K.diagonal().max())
@@ -113,7 +122,7 @@ def test_by_input_factors_multiply_to_the_kernel(key: str) -> None:
     assert kernels.make("matern52", 3).by_input(theta) is None
 
 
-def test_against_scikit_learn() -> None:
+def test_covariances_equal_those_of_scikit_learn() -> None:
     _, _, X = case("matern52")
     theta = torch.tensor([0.0, 0.4, -1.0], dtype=torch.float64)
     pairs = {
@@ -129,7 +138,7 @@ def test_against_scikit_learn() -> None:
 
 @pytest.mark.parametrize("key", [*REAL, "se+lp", "se*periodic"])
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (50.0, 100.0)])
-def test_start_follows_the_data(key: str, shift: float, scale: float) -> None:
+def test_initial_values_follow_the_data(key: str, shift: float, scale: float) -> None:
     kernel, _, X = case(key, n=60)
     y = scale * torch.sin(X[:, 0]) + shift
     theta = kernel.start(Dataset(X, y))
@@ -138,7 +147,7 @@ def test_start_follows_the_data(key: str, shift: float, scale: float) -> None:
     assert float(theta[-1].exp()) == pytest.approx(0.3 * float(y.std(correction=0)), rel=1e-9)
 
 
-def test_start_finds_the_period_of_a_wave() -> None:
+def test_the_initial_period_is_that_of_the_wave_in_the_data() -> None:
     x = torch.linspace(100.0, 120.0, 400, dtype=torch.float64)[:, None]
     theta = kernels.make("periodic", 1).start(Dataset(x, torch.sin(2 * torch.pi * x[:, 0] / 2.5)))
     assert float(theta[2].exp()) == pytest.approx(2.5, rel=0.02)
@@ -156,9 +165,74 @@ def test_start_finds_the_period_of_a_wave() -> None:
         ("se+" * 300 + "se", "may have 500"),
     ],
 )
-def test_bad_names_are_refused(text: str, says: str) -> None:
+def test_texts_that_name_no_kernel_are_refused(text: str, says: str) -> None:
     with pytest.raises(KernelError, match=says):
         kernels.make(text, 2)
+
+
+@pytest.fixture
+def guests() -> Iterator[None]:
+    """Kernels that a test registers are removed after it."""
+    before = dict(registry)
+    yield
+    registry.clear()
+    registry.update(before)
+
+
+class DotProduct(Covariance):
+    """A kernel that is not stationary; a test gives it a key."""
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        return ("sd",)
+
+    def __call__(self, theta: torch.Tensor, X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
+        return torch.exp(2.0 * theta[0]) * X @ Z.T
+
+    def diag(self, theta: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
+        return torch.exp(2.0 * theta[0]) * X.square().sum(1)
+
+    def initial_values(self, train: Dataset) -> list[float]:
+        return [math.log(target_sd(train))]
+
+
+@pytest.mark.usefixtures("guests")
+def test_a_new_kernel_is_not_taken_for_stationary_and_needs_no_formula_of_ours() -> None:
+    type("Guest", (DotProduct,), {"key": "dot", "title": "dot product"})
+
+    assert not registry["dot"].stationary
+    assert "dot" not in FORMULAS
+    assert kernels.make("dot + se", 2).stationary is False
+    assert kernels.make("se * periodic", 2).stationary is True
+
+
+@pytest.mark.usefixtures("guests")
+@pytest.mark.parametrize(
+    ("base", "fields", "says"),
+    [
+        (
+            Covariance,
+            {"key": "half", "title": "Half"},
+            r"'half' \(Half\) does not define parameter_names, __call__, diag,",
+        ),
+        (DotProduct, {"key": "dot"}, "has no title; add title = "),
+        (
+            DotProduct,
+            {"key": "dot", "title": "Dot", "inputs": "images"},
+            "inputs = 'images'; choose one of real, counts",
+        ),
+        (DotProduct, {"key": "se", "title": "Impostor"}, "key 'se' is taken by SE; choose another key"),
+    ],
+)
+def test_registration_refuses_an_incomplete_kernel_and_says_what_to_add(
+    base: type[Covariance], fields: dict[str, str], says: str
+) -> None:
+    before = dict(registry)
+
+    with pytest.raises(TypeError, match=says):
+        type("Half", (base,), fields)
+
+    assert registry == before
 
 
 def test_wrong_inputs_are_refused() -> None:
@@ -170,7 +244,7 @@ def test_wrong_inputs_are_refused() -> None:
 
 
 @pytest.mark.parametrize("key", ["histogram", "tanimoto", "minmax"])
-def test_counts_by_hand(key: str) -> None:
+def test_kernels_of_counts_equal_their_formulas(key: str) -> None:
     rng = torch.Generator().manual_seed(4)
     X = torch.randint(0, 4, (9, 12), generator=rng).double()
     X[5] = 0.0
@@ -193,7 +267,7 @@ def test_counts_by_hand(key: str) -> None:
         kernel.start(Dataset(X - 1.0, X[:, 0]))
 
 
-def test_spectrum_by_hand() -> None:
+def test_the_spectrum_kernel_counts_common_substrings() -> None:
     texts = ["CCOCC", "CCO", "NNN", "CC", "CCOCCO"]
     kernel, theta = kernels.make("spectrum", 1), torch.tensor([0.0, -1.0], dtype=torch.float64)
     K = kernel(theta, texts, texts)

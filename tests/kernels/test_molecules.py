@@ -78,15 +78,15 @@ def test_molecules_are_a_weighted_sum_with_its_own_gradient() -> None:
     assert torch.allclose(found, at.grad, rtol=1e-12)
 
 
-def test_molecules_met_later_change_nothing_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_molecules_met_later_change_nothing_and_little_is_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = kernels.make("molecules", 1)
     before = kernel(THETA, SMILES[:3], SMILES[:2]).clone()
     kernel(THETA, SMILES[4:], [ANILINE, *SMILES])
     assert torch.equal(kernel(THETA, SMILES[:3], SMILES[:2]), before)
-    assert len(kernel._kept) == 2
-    monkeypatch.setattr("gpexplorer.kernels.molecules.KEPT_BYTES", 1)
+    assert len(kernel._cache) == 2
+    monkeypatch.setattr("gpexplorer.kernels.molecules.CACHE_BYTES", 1)
     kernel(THETA, SMILES[:1], SMILES[:1])
-    assert len(kernel._kept) == 1
+    assert len(kernel._cache) == 1
 
 
 def test_what_is_no_molecule_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.deferred_updates import Updated
+from gpexplorer.linalg.deferred_updates import DeferredUpdates
 
 
 @pytest.mark.parametrize("together", [1, 2])
@@ -13,7 +13,7 @@ def test_waiting_changes_count_at_once_and_are_folded_in_when_the_room_is_full(t
     rng = torch.Generator().manual_seed(1)
     draw = lambda *shape: 50.0 + torch.randn(*shape, generator=rng, dtype=torch.float64)  # noqa: E731
     dense = draw(300, 7)
-    held, folds = Updated(dense.clone(), 4), 0
+    held, folds = DeferredUpdates(dense.clone(), 4), 0
     for _ in range(8 // together):
         A, W = draw(together, 300), draw(together, 7)
         folds += held.add(A, W)
@@ -24,7 +24,7 @@ def test_waiting_changes_count_at_once_and_are_folded_in_when_the_room_is_full(t
         torch.testing.assert_close(held.rows_times(R), R @ dense)
 
     assert folds == 2
-    assert held.waiting == 0
+    assert held.pending == 0
     held.add(draw(1, 300), dense.new_zeros(1, 7))
-    torch.testing.assert_close(held.whole(), dense)
-    assert held.waiting == 0
+    torch.testing.assert_close(held.applied(), dense)
+    assert held.pending == 0

@@ -17,8 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
-from gpexplorer.linalg.randomness import generator, some
-from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, mirrored, sum_of_squares, sum_over_rows
+from gpexplorer.linalg.randomness import generator, random_rows
+from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from gpexplorer.methods.eigenfunctions.evidence import gram_products, strip_products
 from gpexplorer.problem import Dataset
 from gpexplorer.runs.counting import Counted, Counter
@@ -52,7 +52,7 @@ def test_half_of_a_gram_matrix_is_enough(p: int):
     add_gram_(A, F)
     add_gram_(A, F)
 
-    torch.testing.assert_close(mirrored(A), 2 * F @ F.T)
+    torch.testing.assert_close(symmetric_from_lower(A), 2 * F @ F.T)
 
 
 def test_one_strip_is_held_at_a_time_unless_the_map_wants_more():
@@ -135,15 +135,15 @@ def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path
 
 @pytest.mark.parametrize(("n", "size"), [(1000, 10), (100, 24), (10, 20), (10, 3)])
 def test_some_rows_are_drawn_once_each_and_again_by_the_same_source(n: int, size: int):
-    rows = some(n, size, generator(3, "some"))
+    rows = random_rows(n, size, generator(3, "some"))
 
-    assert rows.tolist() == some(n, size, generator(3, "some")).tolist()
+    assert rows.tolist() == random_rows(n, size, generator(3, "some")).tolist()
     assert len(set(rows.tolist())) == len(rows) == min(n, size)
     assert 0 <= int(rows.min()) <= int(rows.max()) < n
 
 
 def test_every_row_and_every_place_is_as_likely():
-    drawn = torch.stack([some(20, 4, generator(k, "some")) for k in range(2000)])
+    drawn = torch.stack([random_rows(20, 4, generator(k, "some")) for k in range(2000)])
 
     for counts in (torch.bincount(drawn.flatten(), minlength=20) / 8000, torch.bincount(drawn[:, 0]) / 2000):
         assert float((counts - 0.05).abs().max()) < 0.025
@@ -151,6 +151,6 @@ def test_every_row_and_every_place_is_as_likely():
 
 def test_a_few_of_many_rows_are_drawn_without_all_of_them():
     with Largest() as seen:
-        some(10**6, 100, generator(0, "some"))
+        random_rows(10**6, 100, generator(0, "some"))
 
     assert seen.bytes < 8000

@@ -45,6 +45,10 @@ def projected_prediction(kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor,
     return mean, kernel.diag(theta, Xs) - explained + (K_ms * torch.linalg.solve(Sigma, K_ms)).sum(0)
 
 
+STATIONARY = ("se", "matern12", "matern32", "matern52", "rq")
+FORMULAS = (*STATIONARY, *(f"{key}-ard" for key in STATIONARY), "linear", "linear-ard", "periodic", "lp")  # below
+
+
 def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> float:
     """One covariance, by the book, in plain floats; theta without the noise."""
     sd2 = math.exp(2 * theta[0])

@@ -87,4 +87,4 @@ def gpytorch_evidence(kernel: Any, theta: Tensor, train: Dataset) -> tuple[float
         if type(error).__name__ == "NotPSDError":  # an error of the linear_operator package
             raise NotPositiveDefinite("GPyTorch's K + s2 I", len(train), math.nan) from error
         raise
-    return value.item(), parts.slopes()
+    return value.item(), parts.gradient()

@@ -21,7 +21,7 @@ from torch import Tensor
 from ...features.basis_choices import Choice
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky, logdet
-from ...linalg.reduction import Map, Sums, add_gram_, mirrored, sum_of_squares, sum_over_rows
+from ...linalg.reduction import Map, Sums, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from ...objectives import noise_variance
 from ...problem import Dataset
 
@@ -77,7 +77,7 @@ def regress(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) ->
 def gram_products(choice: Choice, theta: Tensor, train: Dataset, mapper: Map = map) -> tuple[Tensor, Tensor]:
     """Return Phi'Phi [p, p] and Phi'y [p] from one pass over the rows. n p^2 flops; memory O(p^2 + block)."""
     A, c = sum_over_rows(partial(strip_products, choice, theta.detach()), (train.X, train.y), mapper)
-    return mirrored(A), c
+    return symmetric_from_lower(A), c
 
 
 def strip_products(choice: Choice, theta: Tensor, strip: tuple[Tensor, ...]) -> Sums:

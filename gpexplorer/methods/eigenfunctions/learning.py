@@ -28,7 +28,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
 from ...linalg.blocks import BLOCK_BYTES
-from ...linalg.randomness import generator, some
+from ...linalg.randomness import generator, random_rows
 from ...problem import Channel, Cost, Kernel, Outcome, Problem, Step, channel
 from .descents import Best, Descent, Learner, basis_descent, exact_descent, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
@@ -123,7 +123,7 @@ def _trial_phase(learner: Learner, problem: Problem, state: State, choose: Choos
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
     initial_values = longer_lengthscales(problem.kernel, state.theta_begin, learner.starts)
     candidates = [(theta, spacing) for spacing in spacings for theta in initial_values]
-    sample = some(len(problem.train), learner.subset, generator(learner.seed, "subset"))
+    sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
     rows = problem.train.rows(sample.to(problem.train.y.device))
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]

@@ -87,7 +87,7 @@ def gpytorch_gradient(kernel: Any, theta: Tensor, train: Dataset, Z: Tensor) -> 
         trace = -2.0 * sum(part.loss() for part in model.added_loss_terms()).sum()
         (0.5 * (fit + complexity + trace)).backward()
     sparse = model.covar_module
-    gradient = Gradient(parts.slopes(), sparse.inducing_points.grad)
+    gradient = Gradient(parts.gradient(), sparse.inducing_points.grad)
     empty = theta.new_zeros(0, 0)
     terms = Terms(*(part.item() for part in (fit, complexity, trace)))
     return Nystrom(terms, empty, empty, theta.new_zeros(0), noise_variance(theta), sparse.jitter), gradient

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....kernels.distances import squared
+from ....kernels.distances import squared_distances
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky, logdet
 from ....objectives import Nystrom, Terms, noise_variance
@@ -248,7 +248,9 @@ def add_gradient(
         return
     lengthscale, centre = theta[1:-1].exp(), X.mean(0)
     Z, X = Z - centre, X - centre
-    W = kernel.slope(theta, squared(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))  # [m, k]
+    W = (
+        kernel.profile_derivative(theta, squared_distances(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))
+    )  # [m, k]
     WX, row_sums, column_sums = W @ X, W.sum(1), W.sum(0)
     spread = Z.square().T @ row_sums + X.square().T @ column_sums - 2.0 * (Z * WX).sum(0)  # [d]
     spread = spread / lengthscale.square()
@@ -261,7 +263,7 @@ def add_gradient(
 
 def _is_simple(kernel: Any) -> bool:
     """Return whether theta is [log sd, log lengthscales, log noise] of a stationary kernel, and nothing more."""
-    return hasattr(kernel, "slope") and all(name.startswith("lengthscale") for name in kernel.names[1:-1])
+    return hasattr(kernel, "profile_derivative") and all(name.startswith("lengthscale") for name in kernel.names[1:-1])
 
 
 def _autograd_in_Z(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from ....linalg.cholesky import cholesky, logdet
-from ....linalg.deferred_updates import Updated
+from ....linalg.deferred_updates import DeferredUpdates
 from ....objectives import Terms, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
@@ -67,7 +67,11 @@ class Factor:
         self.c = L.T @ y  # [m]
         self.Pc = P @ self.c  # [m]
         self.D = (self.prior - torch.linalg.vector_norm(L, dim=1).square()).clamp_min_(0.0)  # [n]
-        self.L, self._G, self._P = Updated(L, QUEUE), Updated(G, 2 * QUEUE), Updated(P, 2 * QUEUE)
+        self.L, self._G, self._P = (
+            DeferredUpdates(L, QUEUE),
+            DeferredUpdates(G, 2 * QUEUE),
+            DeferredUpdates(P, 2 * QUEUE),
+        )
         self.terms = self._terms()
 
     @property
@@ -77,12 +81,12 @@ class Factor:
     @property
     def G(self) -> Tensor:
         """L'L + s2 I [m, m]."""
-        return self._G.whole()
+        return self._G.applied()
 
     @property
     def P(self) -> Tensor:
         """Its inverse."""
-        return self._P.whole()
+        return self._P.applied()
 
     @property
     def total(self) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....errors import NotPositiveDefinite
-from ....linalg.randomness import generator, some
+from ....linalg.randomness import generator, random_rows
 from ....problem import Problem
 from ..exact_likelihood import exact
 from ..model import Model
@@ -17,7 +17,7 @@ ROWS = 1000  # learned from, at most
 def few(problem: Problem) -> Problem:
     """The same problem with at most 1000 of its rows, drawn once."""
     n = len(problem.train)
-    rows = some(n, ROWS, generator(0, "study")).sort().values
+    rows = random_rows(n, ROWS, generator(0, "study")).sort().values
     return problem if n <= ROWS else Problem(problem.train.rows(rows), problem.kernel, problem.theta)
 
 
