@@ -55,7 +55,7 @@ class CoarseRows:
     W : Tensor [n, m]
         A_:C L_C^-T.
     L : Tensor [m, m]
-        Cholesky factor of A_CC, in the precision of the data.
+        Cholesky factor of A_CC, computed in float64, in the precision of the data.
 
     Notes
     -----
@@ -70,9 +70,9 @@ class CoarseRows:
         self.W = columns.theta.new_empty(system.n, count)
         self.rows = drawn_root(rows_of_K, system.diag - system.s2, self.W, seed, system.s2)
         X = take(exact.X, self.rows)
-        A_CC = exact.kernel(exact.theta, X, X) if count else system.diag.new_empty(0, 0)  # [m, m]
+        A_CC = exact.kernel(exact.theta, X, X) if count else exact.theta.new_empty(0, 0)  # [m, m]
         A_CC.diagonal().add_(system.s2)
-        self.L = cholesky(A_CC, "A_CC [coarse rows]").L
+        self.L = cholesky(A_CC, "A_CC [coarse rows]").L.to(system.diag.dtype)
         self.W[self.rows] = self.L.to(self.W.dtype)  # A = K + s2 I at these rows: A_CC L_C^-T = L_C
 
 

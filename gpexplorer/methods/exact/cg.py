@@ -110,7 +110,7 @@ class PreconditionedCG(Solver):
 
         if self.root == "grief":
             exact = system.exact
-            root = grid_root(exact.kernel, exact.theta, exact.X, rank)
+            root = grid_root(exact.kernel, exact.theta, exact.X, rank).to(system.y.dtype)
         elif self.root == "drawn":
             root, prior = system.y.new_empty(system.n, rank), system.diag - system.s2
             drawn_root(lambda rows: system.columns(rows).to(root.dtype), prior, root, self.seed, SHIFT * system.s2)

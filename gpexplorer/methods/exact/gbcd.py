@@ -37,10 +37,11 @@ from ...problem import Cost, Problem
 from . import settings
 from .block import Block, CoarseRows
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
+from .reliability import Point
 from .solver import Solver
 from .state import Info as SolverInfo
 from .state import State as SolverState
-from .subspace import Point, combine_steps
+from .subspace import combine_steps
 from .system import Iteration, System
 
 

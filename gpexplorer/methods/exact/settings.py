@@ -65,8 +65,8 @@ def mixed() -> Any:
     return param.Boolean(
         False,
         doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
-        "Keep it off if the signal variance is more than 10^4 times the noise variance: rounding then dominates the "
-        "solution of a block.",
+        "Columns become float64 if rounding decides the steps, as it may where the signal variance is more than 10^4 "
+        "times the noise variance.",
     )
 
 

@@ -1,14 +1,19 @@
 """What all solvers of the exact GP share: learn theta on a subset, iterate on alpha, stop on an exact gradient.
 
-A solver is a generator of iterations (`Solver.iterations`). Whether it may stop is decided here, on a gradient that is
-computed from scratch, so that rounding in the updated gradient cannot end a run too early.
+A solver is a generator of iterations (`Solver.iterations`). Three decisions are made here, for all solvers:
+
+* A run may only stop on a gradient that is computed from scratch in float64.
+* A step whose effect on f is decided by rounding (see `reliability`) is followed by a gradient from scratch, and a step
+  that raises f is rejected and repeated.
+* If that does not help, kernel columns and factors become float64; a run that uses that precision already ends with a
+  sentence.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -16,6 +21,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...errors import NotPositiveDefinite
 from ...problem import Channel, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
@@ -23,6 +29,7 @@ from ..fixed_subset import learn_on_subset
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import exact_posterior
+from .reliability import Point, check_step, name_of, used_up, way_out
 from .state import CHANNELS
 from .state import Info as SolverInfo
 from .state import State as SolverState
@@ -102,53 +109,108 @@ class Solver(Method):
         return (yield from self._solve(problem, state))
 
     def _solve(self, problem: Problem, state: SolverState) -> Steps:
-        """The second phase, from any state of it."""
-        system = System(problem, state.theta, self.cache * settings.GIGABYTE, self.mixed, self.map)
-        empty = problem.train.y.new_zeros(0)
-        outcome = self._outcome(state)
-        if len(state.gradient):
-            system.carry_gradient(state.alpha, state.gradient)
-        iterations = self.iterations(system, state)
-        while outcome is None:
-            iteration = next(iterations, None)
+        """The second phase, from any state of it: with float32 columns if `mixed`, and in float64 once it must be."""
+        while True:
+            mixed = self.mixed and not state.float64_from
+            system = System(problem, state.theta, self.cache * settings.GIGABYTE, mixed, self.map)
+            result = yield from self._iterate(system, state)
+            if isinstance(result, Outcome):
+                return result
+            state = result
+
+    def _iterate(self, system: System, state: SolverState) -> Generator[Step, None, Outcome | SolverState]:
+        """Iterate in one precision. Return the outcome, or the state from which to continue in float64."""
+        gradient = state.gradient if len(state.gradient) else system.gradient(state.alpha)
+        before, iterations = self._restart(system, state, gradient)
+        while (outcome := self._outcome(state)) is None:
+            number = state.position + 1
+            try:
+                iteration = next(iterations, None)
+            except NotPositiveDefinite as error:
+                if system.mixed:
+                    return _in_float64(state, number)
+                if system.y.dtype == torch.float64:
+                    raise
+                raise NotPositiveDefinite(error.name, error.size, error.jitter, way_out(system.y.dtype)) from error
             if iteration is None:
                 return Outcome("converged", f"The system is solved; the largest gradient entry is {state.largest:.2g}.")
-            iteration, drift = self._refreshed(system, iteration, state.position + 1)
-            largest = float(iteration.gradient.abs().max())
-            state = state._replace(
-                step=state.step + 1,
-                position=state.position + 1,
-                alpha=iteration.alpha.clone(),
-                memory=tuple(vector.clone() for vector in iteration.memory),
-                largest=largest,
-                gradient=iteration.gradient.clone() if system.mixed else empty,
-            )
-            yield Step(state, _info(system, iteration, largest, drift))
-            outcome = self._outcome(state)
-            if not math.isnan(drift) and outcome is None:  # the gradient is new: start again from it
-                system.carry_gradient(state.alpha, iteration.gradient)
-                iterations = self.iterations(system, state)
+
+            check = check_step(system, before, Point(iteration.alpha, iteration.gradient))
+            descends = self.channels[0].monotone
+            unreliable = check.unreliable or (check.rises and descends)
+            if unreliable and _repaired_recently(state, iteration, number):  # a gradient from scratch did not help
+                return _in_float64(state, number) if system.mixed else used_up(check, number, system)
+            exact = system.gradient(iteration.alpha) if unreliable else None
+            if exact is not None and descends and _rises(system, before, Point(iteration.alpha, exact)):
+                # reject the step, and repeat it from a gradient from scratch
+                state = state._replace(repaired=number, memory=())
+                before, iterations = self._restart(system, state, system.gradient(state.alpha))
+                continue
+            state, step, exact = self._accepted(system, state, iteration, exact)
+            yield step
+            if system.mixed and state.float64_from:
+                return state
+            if exact is not None:
+                before, iterations = self._restart(system, state, exact)
+            else:
+                before = Point(state.alpha, iteration.gradient.clone())
         return outcome
 
-    def _refreshed(self, system: System, iteration: Iteration, position: int) -> tuple[Iteration, float]:
-        """The iteration with its gradient from scratch, and the drift, if a refresh is due or the run may stop.
+    def _restart(self, system: System, state: SolverState, gradient: Tensor) -> tuple[Point, Iterator[Iteration]]:
+        """The current point, and a new generator of iterations that starts from it with this gradient."""
+        system.carry_gradient(state.alpha, gradient)
+        return Point(state.alpha, gradient), self.iterations(system, state)
 
-        The solver's memory is dropped then, because it belongs to the gradient that has drifted.
+    def _accepted(
+        self, system: System, state: SolverState, iteration: Iteration, exact: Tensor | None
+    ) -> tuple[SolverState, Step, Tensor | None]:
+        """The next state, the step to yield, and the gradient from scratch, if there is one.
+
+        `exact` is that gradient if rounding made it necessary. Otherwise it is computed if a refresh is due or if the
+        run may stop. The solver's memory is dropped then, because it belongs to the gradient that has drifted.
         """
-        due = self.refresh and position % self.refresh == 0
-        if not due and not float(iteration.gradient.abs().max()) <= self.tolerance:
-            return iteration, math.nan
-        exact = system.gradient(iteration.alpha)
-        return iteration._replace(gradient=exact, memory=()), float((exact - iteration.gradient).abs().max())
+        number, drift, repaired = state.position + 1, math.nan, exact is not None
+        within = float(iteration.gradient.abs().max()) <= self.tolerance
+        if exact is None and (within or (self.refresh and number % self.refresh == 0)):
+            exact = system.gradient(iteration.alpha)
+        if exact is not None:
+            drift = float((exact - iteration.gradient).abs().max())
+            iteration = iteration._replace(gradient=exact, memory=())
+        largest = float(iteration.gradient.abs().max())
+        failed = within and not largest <= self.tolerance
+        stalled = failed and largest > 0.5 * state.checked  # iterating after the last check has not even halved it
+        state = state._replace(
+            step=state.step + 1,
+            position=number,
+            alpha=iteration.alpha.clone(),
+            memory=tuple(vector.clone() for vector in iteration.memory),
+            largest=largest,
+            gradient=iteration.gradient.clone() if system.mixed else state.gradient[:0],
+            repaired=number if repaired else state.repaired,
+            checked=largest if failed else state.checked,
+            stalled=stalled and not system.mixed,
+            float64_from=number + 1 if stalled and system.mixed else state.float64_from,
+        )
+        return state, Step(state, _info(system, iteration, largest, drift)), exact
 
     def _outcome(self, state: SolverState) -> Outcome | None:
         """Why the run ends after this state; None if it continues."""
-        if state.position and not math.isfinite(state.largest):
+        if not state.position:
+            return None
+        if not math.isfinite(state.largest):
             return Outcome("diverged", f"The gradient is not finite after {state.position} iterations.")
-        if state.position and state.largest <= self.tolerance:
+        if state.largest <= self.tolerance:
+            precision = f" Kernel columns are float64 from iteration {state.float64_from} on, because float32 was too "
+            note = precision + "inaccurate for this noise." if state.float64_from else ""
             return Outcome(
                 "converged",
-                f"The largest gradient entry is {state.largest:.2g}, within the tolerance {self.tolerance:g}.",
+                f"The largest gradient entry is {state.largest:.2g}, within the tolerance {self.tolerance:g}.{note}",
+            )
+        if state.stalled:
+            return Outcome(
+                "budget",
+                f"The largest gradient entry stays at {state.largest:.2g}, above the tolerance {self.tolerance:g}: "
+                f"{name_of(state.alpha.dtype)} is not accurate enough. {way_out(state.alpha.dtype)}",
             )
         if state.position >= self.max_iterations:
             return Outcome(
@@ -171,6 +233,26 @@ class Solver(Method):
         solved = [state for state in states if state.phase == "solve"]
         alphas = torch.stack([state.alpha for state in solved]) if solved else problem.train.y.new_zeros(0, 0)
         return gradient_correlations(problem, states[-1].theta, alphas, centres, neighbours)
+
+
+def _rises(system: System, before: Point, after: Point) -> bool:
+    """Whether f is not finite, or larger at the second point by more than rounding."""
+    return check_step(system, before, after).rises
+
+
+def _repaired_recently(state: SolverState, iteration: Iteration, number: int) -> bool:
+    """Whether the last gradient from scratch was so recent that iterations in float64 take less time than another.
+
+    A gradient from scratch takes as long as n / (2 rows) iterations, and float64 doubles the time of an iteration.
+    """
+    n = len(iteration.alpha)
+    rows = n if iteration.active is None else max(len(iteration.active), 1)
+    return bool(state.repaired) and number - state.repaired <= n / rows
+
+
+def _in_float64(state: SolverState, number: int) -> SolverState:
+    """The state from which iteration `number` is repeated in float64, with a gradient from scratch."""
+    return state._replace(float64_from=number, memory=(), gradient=state.gradient[:0], repaired=0, checked=math.inf)
 
 
 def _info(system: System, iteration: Iteration, largest: float, drift: float) -> SolverInfo:

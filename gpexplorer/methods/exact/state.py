@@ -34,6 +34,10 @@ class State(NamedTuple):
     memory: tuple[Tensor, ...]  # what a solver needs besides alpha in order to continue, [n] each
     largest: float  # |g|_inf, computed from scratch if it is within the tolerance
     gradient: Tensor  # [n] as the solver updated it if columns are float32; else empty, because it can be recomputed
+    float64_from: int = 0  # iteration from which on columns are float64 although `mixed` is set; 0 if there is none
+    repaired: int = 0  # iteration at which rounding was last repaired by a gradient from scratch; 0 if there is none
+    checked: float = math.inf  # |g|_inf from scratch, when the updated gradient was last within the tolerance
+    stalled: bool = False  # whether |g|_inf cannot reach the tolerance in this precision
 
 
 class Info(NamedTuple):

@@ -9,17 +9,10 @@ With greedy blocks, h = 2 halves the number of iterations, and larger h bring li
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-
-class Point(NamedTuple):
-    """An iterate with its gradient."""
-
-    alpha: Tensor  # [n]
-    gradient: Tensor  # [n] A alpha - y
+from .reliability import Point
 
 
 def combine_steps(
@@ -53,7 +46,10 @@ def combine_steps(
         return after, ()
     P = torch.stack([after.alpha - before.alpha, *memory[0::2]])  # [h, n]
     AP = torch.stack([after.gradient - before.gradient, *memory[1::2]])  # [h, n]
-    c = _least_quadratic(P @ AP.T, P @ after.gradient)
+    H = P @ AP.T
+    if not bool(H.isfinite().all()):  # the step has overflowed; the caller will reject it
+        return after, memory
+    c = _least_quadratic(H, P @ after.gradient)
     point = Point(torch.addmv(after.alpha, P.T, c), torch.addmv(after.gradient, AP.T, c))
     place, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
     return point, (*memory[:place], *step, *memory[place + 2 :])

@@ -19,7 +19,7 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import KernelColumns, Map
 from ...objectives import noise_variance
-from ...problem import Problem
+from ...problem import Problem, take
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class System:
         Bytes of kernel rows that may be kept; 0 keeps none.
     mixed : bool, default False
         Whether kernel rows are computed and kept in float32. A gradient computed from scratch (`gradient`) always uses
-        the precision of the data.
+        float64, also if the data are float32.
     apply : callable, default map
         How independent pieces of a matrix product are computed, for example on the workers of a cluster.
 
@@ -46,7 +46,9 @@ class System:
     columns : KernelColumns
         Kernel rows in the precision in which solvers update their gradients.
     exact : KernelColumns
-        Kernel rows in the precision of the data; the same object as `columns` unless the precision is mixed.
+        Kernel rows in float64; the same object as `columns` if these are float64.
+    mixed : bool
+        Whether kernel rows have a lower precision than the data.
     diag : Tensor [n]
         Diagonal of A.
     """
@@ -56,8 +58,9 @@ class System:
         self.y, self.s2 = problem.train.y, noise_variance(theta)
         self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None, apply)
         self.exact = self.columns
-        if self.columns.theta.dtype != theta.dtype:
-            self.exact = KernelColumns(kernel, theta, X, 0.0, None, apply)
+        if self.columns.theta.dtype != torch.float64:
+            self.exact = KernelColumns(kernel, theta, X, 0.0, torch.float64, apply)
+        self.mixed = self.columns.theta.dtype != theta.dtype
         self.diag = kernel.diag(theta, X) + self.s2  # [n]
         self._built: dict[str, Any] = {}
         self._carried: tuple[Tensor, Tensor] | None = None
@@ -67,11 +70,6 @@ class System:
     def n(self) -> int:
         """Number of training rows."""
         return len(self.y)
-
-    @property
-    def mixed(self) -> bool:
-        """Whether kernel rows have a lower precision than the data."""
-        return self.exact is not self.columns
 
     def once(self, name: str, build: Callable[[], T]) -> T:
         """Return `build()`, called at most once per name: a preconditioner or partition survives a restart."""
@@ -97,7 +95,7 @@ class System:
         return self.rows(index, self._workspace[: len(index)])
 
     def gradient(self, alpha: Tensor) -> Tensor:
-        """Gradient A alpha - y from scratch, in the precision of the data.
+        """Gradient A alpha - y from scratch: computed in float64, returned in the precision of alpha.
 
         Parameters
         ----------
@@ -116,7 +114,8 @@ class System:
         y = self.y if alpha.ndim == 1 else self.y[:, None]
         if not bool(alpha.any()):
             return (-y).expand_as(alpha).clone()
-        return self.exact.product(alpha).add_(alpha, alpha=self.s2).sub_(y)
+        exact = self.exact.product(alpha.to(self.exact.theta.dtype)).add_(alpha, alpha=self.s2).sub_(y)
+        return exact.to(alpha.dtype)
 
     def carry_gradient(self, alpha: Tensor, gradient: Tensor) -> None:
         """Let the next call of `gradient` return this gradient if it asks for this alpha."""
@@ -125,6 +124,11 @@ class System:
     def value(self, alpha: Tensor, gradient: Tensor) -> float:
         """Objective f(alpha) from alpha [n] and its gradient [n]: one dot product, no kernel entry."""
         return 0.5 * float(alpha @ (gradient - self.y))
+
+    def exact_value(self, alpha: Tensor, rows: Tensor) -> float:
+        """Objective f(alpha) in float64 for an alpha [n] that is zero except at these rows; |rows|^2 kernel entries."""
+        a, X = alpha[rows].double(), take(self.exact.X, rows)
+        return float(a @ (0.5 * (self.exact.kernel(self.exact.theta, X, X) @ a + self.s2 * a) - self.y[rows]))
 
 
 class Iteration(NamedTuple):

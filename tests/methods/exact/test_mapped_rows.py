@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,12 +50,15 @@ def test_a_run_on_mapped_rows_continues_from_the_store(tmp_path: Path, monkeypat
     assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns are computed twice
 
 
-def test_a_signal_too_strong_for_float32_raises_and_float64_solves_it():
+def test_a_signal_too_strong_for_float32_columns_is_solved_in_float64_and_refused_in_float32_with_a_way_out():
     task = wavy(n=400)
     strong = Problem(task.train, task.kernel, torch.tensor([5.0, 1.5, 1.5, -2.0], dtype=torch.float64))
     sized = {"coarse": 100, "block": 100, "chunk": 50, "tolerance": 1e-2}
 
-    with pytest.raises(NotPositiveDefinite, match="float32 columns: set mixed=False"):
-        list(quick("gbcd", mixed=True, **sized).steps(strong))
-    *_, last = quick("gbcd", mixed=False, **sized).steps(strong)
-    assert last.info.largest <= 1e-2
+    for mixed in (False, True):
+        *_, last = quick("gbcd", mixed=mixed, **sized).steps(strong)
+        assert last.info.largest <= 1e-2
+        assert last.state.float64_from == mixed  # the first factor of float32 columns does not exist
+    train = replace(task.train, X=task.train.X.float(), y=task.train.y.float())
+    with pytest.raises(NotPositiveDefinite, match="Use dtype float64"):
+        list(quick("gbcd", **sized).steps(Problem(train, strong.kernel, strong.theta.float())))

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gpexplorer.linalg import conjugate_gradients
-from gpexplorer.methods.exact.subspace import Point, combine_steps
+from gpexplorer.methods.exact.reliability import Point
+from gpexplorer.methods.exact.subspace import combine_steps
 from gpexplorer.problem import Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy

@@ -22,9 +22,10 @@ from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
 from ..costs import iteration_cost
+from ..reliability import Point
 from ..solver import Solver
 from ..state import State
-from ..subspace import Point, combine_steps
+from ..subspace import combine_steps
 from ..system import Iteration, System, updated_gradient
 
 
