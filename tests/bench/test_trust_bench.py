@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from gpexplorer import Spec, methods
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.dense_objectives import FORMULAS, dense_objective
-from gpexplorer.bench.trust import Cell, Plan, by_result, markdown, read_cells, red_reasons, run_cells
-from gpexplorer.bench.trust_baselines import BASELINES
-from gpexplorer.bench.trust_problems import SYNTHETIC, problems
+from gpexplorer.bench.trust.baselines import BASELINES
+from gpexplorer.bench.trust.cells import Cell, Plan, read_cells, run_cells
+from gpexplorer.bench.trust.dense_objectives import FORMULAS, dense_objective
+from gpexplorer.bench.trust.problems import SYNTHETIC, problems
+from gpexplorer.bench.trust.report import by_result, markdown, red_reasons
 from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset
@@ -26,7 +27,7 @@ PLAN = Plan(budget={"steps": 60}, dtypes=("float64",), seeds=1, rows=80)
 NARROW, WIDE = (0.92, 0.97), (0.88, 0.99)  # a coverage next to the ends of .90 to .98 may fall on either side
 
 OVERFIT = "60 steps of minibatches on 80 rows: the learned features overfit, and the bands are too narrow"
-POINT_SCORE = "it chooses theta by squared error alone, which says nothing about the width of the bands"
+POINT_SCORE = "it chooses theta by the squared error of points, which says little about the width of the bands"
 STRAW = "its default rate and batch size are those of other methods: after 60 steps it has not begun to learn"
 # Results that are red today, each with its reason. A cure removes a line here; a line that is missing is a new defect.
 KNOWN: dict[tuple[str, str, str], str] = {

@@ -15,12 +15,12 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from .. import kernels
-from ..data import Split
-from ..errors import NotPositiveDefinite
-from ..linalg.cholesky import cholesky
-from ..objectives import evidence
-from ..problem import Dataset
+from ... import kernels
+from ...data import Split
+from ...errors import NotPositiveDefinite
+from ...linalg.cholesky import cholesky
+from ...objectives import evidence
+from ...problem import Dataset
 from .dense_objectives import squared_exponential
 
 GP_ROWS, GP_EVALUATIONS = 500, 60

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .. import data
-from ..data import Split
-from ..errors import SettingError, closest
-from ..linalg.cholesky import cholesky
-from ..linalg.randomness import generator
-from ..problem import Dataset
+from ... import data
+from ...data import Split
+from ...errors import SettingError, closest
+from ...linalg.cholesky import cholesky
+from ...linalg.randomness import generator
+from ...problem import Dataset
 from .dense_objectives import squared_exponential
 
 PUBLIC = (

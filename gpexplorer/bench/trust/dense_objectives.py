@@ -20,9 +20,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..linalg.blocks import row_blocks
-from ..linalg.cholesky import cholesky
-from ..runs import Record, Run
+from ...linalg.blocks import row_blocks
+from ...linalg.cholesky import cholesky
+from ...runs import Record, Run
 
 
 def squared_exponential(theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
