@@ -6,6 +6,7 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.methods.inducing.swapping.factor import Factor
+from gpexplorer.methods.inducing.swapping.pivot_policies import POLICIES
 from gpexplorer.methods.inducing.swapping.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective
@@ -27,8 +28,11 @@ def dense(task: Problem, rows: torch.Tensor, objective: str) -> float:
     return float(dense_objective(task.kernel, task.theta, train.X, train.y, train.X[rows], objective))
 
 
-def swapper(task: Problem, objective: str, m: int = 8, z: int = 6, seed: int = 0) -> Swapper:
+def swapper(
+    task: Problem, objective: str, m: int = 8, z: int = 6, seed: int = 0, proposals: int = 2, policy: str = "random"
+) -> Swapper:
     rows = torch.randperm(len(task.train), generator=torch.Generator().manual_seed(seed))[:m]
-    found = Swapper(Factor(task.kernel, task.theta, task.train, rows, objective), z, 2, seed)
-    found.refresh(0)
-    return found
+    factor = Factor(task.kernel, task.theta, task.train, rows, objective)
+    swapper = Swapper(factor, z, proposals, seed, POLICIES[policy])
+    swapper.refresh(0)
+    return swapper

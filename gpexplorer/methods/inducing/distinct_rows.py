@@ -1,45 +1,73 @@
-"""Where a run starts: random rows, passing over those that the rows before them already explain."""
+"""Rows that a run can start from: in a given order, without those that the rows before them already explain.
+
+    D_j = k_jj - k_j' K_SS^-1 k_j,   S the rows accepted so far
+
+Row j is accepted where D_j exceeds the rounding of k_jj, so that K_mm of the accepted rows has a Cholesky factor.
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ...problem import Dataset, Kernel
+from ...linalg.randomness import generator
+from ...problem import Dataset, Kernel, Problem
+
+
+def random_order(problem: Problem, seed: int) -> Tensor:
+    """Return all rows [n] in the random order from which every method of the family starts, so that runs compare."""
+    order = torch.randperm(len(problem.train), generator=generator(seed, "start"))
+    return order.to(problem.train.y.device)
 
 
 def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, m: int) -> Tensor:
-    """The first m rows of `order` that are not explained by those before them: an inducing set to start from.
+    """Return the first m rows of `order` that are not explained by those before them.
 
-    Duplicates and near-duplicates are passed over, so fewer than m may be left. O(m^3) on [<= 4 m] rows.
+    Parameters
+    ----------
+    kernel : Kernel
+    theta : Tensor [p]
+    train : Dataset
+    order : Tensor [n]
+        Rows of the data.
+    m : int
+
+    Returns
+    -------
+    Tensor [<= m]
+        Fewer where duplicates and near-duplicates leave fewer.
+
+    Notes
+    -----
+    m^3 flops per m rows of `order` that are looked at; without duplicates these are the first m.
     """
-    kept = order[:0]
+    accepted = order[:0]
     for begin in range(0, len(order), m):
-        pool = torch.cat([kept, order[begin : begin + m]])
-        K = kernel(theta, train.rows(pool).X, train.rows(pool).X).double()
-        kept = pool[independent(K, rounding(train.y.dtype))][:m]
-        if len(kept) == m:
+        pool = torch.cat([accepted, order[begin : begin + m]])
+        K = kernel(theta, train.rows(pool).X, train.rows(pool).X).double()  # [<= 2 m, <= 2 m]
+        accepted = pool[independent(K, rounding(train.y.dtype))][:m]
+        if len(accepted) == m:
             break
-    return kept
+    return accepted
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """Share of a row's variance: what is left of it by others is rounding below. 2e-11 in float64, 1e-4 in float32."""
+    """Return the part of a prior variance below which a residual variance is rounding: 2e-11, in float32 1e-4."""
     return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
 
 
 def independent(K: Tensor, least: float) -> Tensor:
-    """Indices of K's [k, k] rows, in order, whose residual after those before exceeds `least` of their variance."""
+    """Return the indices of K [k, k], in order, whose residual after those before exceeds `least` of their variance."""
     size = K.shape[0]
     prior, D = K.diagonal(), K.diagonal().clone()
-    columns = K.new_zeros(size, size)
-    kept: list[int] = []
+    columns = K.new_zeros(size, size)  # of the pivoted Cholesky factor
+    accepted: list[int] = []
     for j in range(size):
         if float(D[j]) <= least * float(prior[j]):
             continue
-        k = len(kept)
+        k = len(accepted)
         column = (K[:, j] - columns[:, :k] @ columns[j, :k]) / D[j].sqrt()
         columns[:, k] = column
         D = D - column.square()
-        kept.append(j)
-    return torch.tensor(kept, dtype=torch.int64, device=K.device)
+        accepted.append(j)
+    return torch.tensor(accepted, dtype=torch.int64, device=K.device)

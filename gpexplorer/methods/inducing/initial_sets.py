@@ -1,4 +1,4 @@
-"""Inducing sets by name: any rival may start where another one ends, at the hyperparameters it starts with."""
+"""Inducing sets by name: a method may start where another one ends, at the hyperparameters that it starts with."""
 
 from __future__ import annotations
 
@@ -10,49 +10,63 @@ from torch import Tensor
 
 from ...errors import SettingError
 from ...problem import Problem
-from .distinct_rows import distinct_rows
-from .lloyd import lloyd, rows_near, spread_rows
-from .selection.greedy_variance import largest_variance
-from .selection.loop import grown, random_order
-from .selection.random_rows import in_order
-from .selection.titsias import best_candidate
+from .distinct_rows import distinct_rows, random_order
+from .lloyd import kmeans_centres, rows_near
+from .selection.loop import grow
+from .selection.titsias import BestCandidate
+from .selection.unsupervised import InOrder, LargestVariance
 
-CANDIDATES, ITERATIONS = 16, 20  # of Titsias' selection, of Lloyd's
+CANDIDATES = 16  # of Titsias' selection
 
 
 def start(default: str) -> Any:
-    """The setting that names one."""
+    """Return the setting that names the initial inducing set."""
     return param.Selector(
         default=default,
         objects=list(STARTS),
-        doc="Where the points start: random rows, k-means, greedy conditional variance, or Titsias' greedy selection.",
+        doc="Initial points: random rows, k-means centres, greedy conditional variance, or Titsias' greedy selection.",
     )
 
 
 def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
-    """Up to m rows of the training data: fewer only where fewer are distinct to rounding. At most O(n m^2)."""
+    """Choose up to m rows of the training data; at most O(n m^2) flops.
+
+    Parameters
+    ----------
+    name : str
+        A key of `STARTS`.
+    problem : Problem
+    m : int
+    seed : int
+    objective : {"vfe", "pp"}
+        What Titsias' selection decreases.
+
+    Returns
+    -------
+    Tensor [<= m]
+        Fewer only where fewer rows are distinct to rounding.
+
+    Raises
+    ------
+    SettingError
+        k-means needs columns of numbers, and the inputs are objects.
+    """
     return STARTS[name](problem, m, seed, objective)
 
 
 def start_inputs(name: str, problem: Problem, m: int, seed: int, objective: str = "vfe") -> Tensor:
-    """Up to m inducing inputs [m, d]: the rows so named, or the centres themselves where they are k-means'."""
+    """Choose up to m inducing inputs [m, d]: rows of the data, except for k-means, which gives its centres."""
     X = _columns(problem)
-    return centres(X, m, seed) if name == "kmeans" else X[start_rows(name, problem, m, seed, objective)].clone()
-
-
-def centres(X: Tensor, m: int, seed: int) -> Tensor:
-    """k-means centres after a few iterations [m, d]: 2 n m d flops each."""
-    Z = X[spread_rows(X, min(m, len(X)), seed)].clone()
-    for _ in range(ITERATIONS):
-        Z, _ = lloyd(X, Z)
-    return Z
+    if name == "kmeans":
+        return kmeans_centres(X, m, seed)
+    return X[start_rows(name, problem, m, seed, objective)].clone()
 
 
 def _columns(problem: Problem) -> Tensor:
     X = problem.train.X
     if not isinstance(X, Tensor):
         raise SettingError(
-            f"Distances between inputs take columns of numbers, but the inputs are {type(X[0]).__name__} objects; "
+            f"k-means needs columns of numbers, but the inputs are {type(X[0]).__name__} objects; "
             'start from "random", "greedy-variance" or "titsias".'
         )
     return X
@@ -63,25 +77,21 @@ def _random(problem: Problem, m: int, seed: int, _: str) -> Tensor:
 
 
 def _kmeans(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
+    """Choose the rows nearest to the centres; random rows take the places of those that are explained."""
     X = _columns(problem)
-    order = rows_near(X, centres(X, m, seed))
-    rest = random_order(problem, seed)
-    return grown(problem, m, objective, in_order(_first(order, rest)))
-
-
-def _first(rows: Tensor, rest: Tensor) -> Tensor:
-    """These rows, then all others."""
-    keep = rest.new_ones(len(rest)).bool()
-    keep[rows] = False
-    return rows.new_tensor([*rows.tolist(), *rest[keep[rest]].tolist()])
+    near, others = rows_near(X, kmeans_centres(X, m, seed)), random_order(problem, seed)
+    is_other = others.new_ones(len(others)).bool()
+    is_other[near] = False
+    order = near.new_tensor([*near.tolist(), *others[is_other[others]].tolist()])  # [n]
+    return grow(problem, m, objective, InOrder(order))
 
 
 def _greedy_variance(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
-    return grown(problem, m, objective, largest_variance(seed))
+    return grow(problem, m, objective, LargestVariance(seed))
 
 
 def _titsias(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
-    return grown(problem, m, objective, best_candidate(CANDIDATES, seed))
+    return grow(problem, m, objective, BestCandidate(CANDIDATES, seed))
 
 
 STARTS: dict[str, Callable[[Problem, int, int, str], Tensor]] = {

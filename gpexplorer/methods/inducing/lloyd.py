@@ -1,9 +1,9 @@
-"""k-means by Lloyd's iterations, on whole columns at a time.
+"""k-means by Lloyd's iterations.
 
-    r2_ij = |x_i - z_j|^2,   label_i = argmin_j r2_ij,   z_j = mean of the rows labelled j
+    r2_ij = |x_i - z_j|^2,   label_i = argmin_j r2_ij,   z_j = mean of the rows with label j
 
-Starts are drawn as in k-means++: each next centre a row, with probability proportional to its squared distance from
-the centres so far (Arthur and Vassilvitskii 2007).
+Initial centres are drawn as in k-means++: each next centre is a row, with probability proportional to its squared
+distance from the nearest centre so far (Arthur and Vassilvitskii 2007).
 """
 
 from __future__ import annotations
@@ -15,40 +15,72 @@ from torch import Tensor
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
 
+ITERATIONS = 20  # of Lloyd's algorithm, where k-means only initialises another method
+
 
 def spread_rows(X: Float[Tensor, "n d"], m: int, seed: int) -> Tensor:
-    """Up to m distinct rows, drawn far from each other: n m d flops. Fewer where fewer rows differ."""
+    """Draw up to m distinct rows far from each other, by k-means++.
+
+    Returns
+    -------
+    Tensor [<= m]
+        Fewer where fewer rows are distinct.
+
+    Notes
+    -----
+    n m d flops.
+    """
     rng = generator(seed, "centres")
     rows = [int(torch.randint(len(X), (1,), generator=rng))]
-    nearest = (X - X[rows[0]]).square().sum(1)  # [n]
+    nearest = (X - X[rows[0]]).square().sum(1)  # [n] squared distance from the nearest centre
     draws = torch.rand(m, generator=rng, dtype=torch.float64).tolist()
     for draw in draws[1:]:
-        reach = nearest.double().cumsum(0)
-        if float(reach[-1]) <= 0.0:
+        cumulative = nearest.double().cumsum(0)  # [n]
+        if float(cumulative[-1]) <= 0.0:
             break
-        row = int(torch.searchsorted(reach, draw * reach[-1], right=True).clamp_max(len(X) - 1))
+        row = int(torch.searchsorted(cumulative, draw * cumulative[-1], right=True).clamp_max(len(X) - 1))
         rows.append(row)
         nearest = torch.minimum(nearest, (X - X[row]).square().sum(1))
     return torch.tensor(rows, dtype=torch.int64, device=X.device)
 
 
 def lloyd(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "m d"], float]:
-    """Centres after one iteration, and the mean squared distance before it. A centre without rows stays. 2 n m d."""
+    """Do one iteration.
+
+    Returns
+    -------
+    centres : Tensor [m, d]
+        The mean of the rows nearest to each centre; a centre without rows stays.
+    spread : float
+        Mean squared distance from the nearest centre, before the iteration.
+
+    Notes
+    -----
+    2 n m d flops.
+    """
     sums, counts, spread = torch.zeros_like(Z), Z.new_zeros(len(Z)), 0.0
     for rows in row_blocks(len(X), X.element_size() * len(Z)):
         near = nearest(X[rows], Z)
         spread += float(near.values.sum())
         sums.index_add_(0, near.indices, X[rows])
         counts.index_add_(0, near.indices, torch.ones_like(X[rows, 0]))
-    moved = torch.where(counts[:, None] > 0, sums / counts.clamp_min(1.0)[:, None], Z)
-    return moved, spread / len(X)
+    centres = torch.where(counts[:, None] > 0, sums / counts.clamp_min(1.0)[:, None], Z)
+    return centres, spread / len(X)
+
+
+def kmeans_centres(X: Float[Tensor, "n d"], m: int, seed: int) -> Float[Tensor, "m d"]:
+    """Return centres after a few iterations from a k-means++ start."""
+    Z = X[spread_rows(X, min(m, len(X)), seed)].clone()
+    for _ in range(ITERATIONS):
+        Z, _ = lloyd(X, Z)
+    return Z
 
 
 def nearest(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> torch.return_types.min:
-    """The nearest of Z for each row of X: squared distances (values) and places (indices) [n]."""
+    """Find the nearest of Z for each row of X: squared distances (`values`) and indices (`indices`), each [n]."""
     centre = Z.mean(0)
     A, B = X - centre, Z - centre
-    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0) + A.square().sum(1)[:, None]
+    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0) + A.square().sum(1)[:, None]  # [n, m]
     return r2.clamp_min_(0.0).min(1)
 
 

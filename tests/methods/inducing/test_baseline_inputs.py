@@ -1,4 +1,4 @@
-"""Rivals whose points are not rows, and the subset of data: against sums over rows, dense algebra and GPyTorch."""
+"""k-means, initial sets and the subset of data, against sums over rows and dense algebra."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def test_an_iteration_moves_each_centre_to_the_mean_of_its_rows(shift: float) ->
         assert torch.equal(nearest(X, Z).indices, labels)
         expected = torch.stack([X[labels == j].mean(0) for j in range(7)])
         spread = float((X - Z[labels]).square().sum(1).mean())
-        Z, said = lloyd(X, Z)
+        Z, reported = lloyd(X, Z)
         assert torch.allclose(Z, expected, rtol=1e-12)
-        assert said == pytest.approx(spread, rel=1e-9)
-        spreads.append(said)
+        assert reported == pytest.approx(spread, rel=1e-9)
+        spreads.append(reported)
     assert all(b <= a * (1 + 1e-12) for a, b in itertools.pairwise(spreads))
     assert spreads[-1] < 0.8 * spreads[0]
 
@@ -41,7 +41,7 @@ def test_centres_start_on_distinct_rows_and_a_centre_without_rows_stays() -> Non
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_kmeans_ends_at_a_fixed_point_and_tells_its_dense_objective(shift: float) -> None:
+def test_kmeans_ends_at_a_fixed_point_and_reports_the_dense_objective(shift: float) -> None:
     task = problem(shift)
     *_, last = trajectory("kmeans", task, num_inducing=6, learn=False, iterations=200)
     again, _ = lloyd(task.train.X, last.state.Z)
@@ -67,7 +67,7 @@ def test_a_subset_of_data_is_the_exact_gp_of_its_rows(shift: float) -> None:
 
 @pytest.mark.parametrize("name", sorted(STARTS))
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_start_by_name_is_distinct_rows_wherever_the_origin_is(name: str, shift: float) -> None:
+def test_every_initial_set_has_distinct_rows_and_does_not_depend_on_the_origin(name: str, shift: float) -> None:
     task = problem(shift, repeats=20)
     rows = start_rows(name, task, 15, seed=2)
     assert len(torch.unique(task.train.X[rows], dim=0)) == 15
@@ -78,7 +78,7 @@ def test_a_start_by_name_is_distinct_rows_wherever_the_origin_is(name: str, shif
     assert torch.equal(Z, task.train.X[rows]) == (name != "kmeans")
 
 
-def test_centres_between_objects_are_refused_with_a_way_out() -> None:
+def test_kmeans_of_objects_is_refused_with_a_sentence() -> None:
     kernel = kernels.make("spectrum", 1)
     train = Dataset(["abcd", "bcda", "aabb"], torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64))
     task = Problem(train, kernel, kernel.start(train))

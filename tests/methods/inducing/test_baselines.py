@@ -1,18 +1,19 @@
-"""The choosing rivals against dense algebra: each picks the row its rule names, and tells the exact objective."""
+"""Methods that choose rows one after another, against dense algebra: the rows, the exact objective, and resuming."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
-from gpexplorer.methods.inducing.distinct_rows import distinct_rows
-from gpexplorer.methods.inducing.selection.growing_gp import Growing
-from gpexplorer.methods.inducing.selection.loop import random_order
+from gpexplorer.methods.inducing.distinct_rows import distinct_rows, random_order
+from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
+from gpexplorer.methods.inducing.selection.loop import RowRule, RowSelection
 from gpexplorer.problem import Dataset, Problem
 from oracles_baselines import conditional_variances, objective_of
 
@@ -21,26 +22,26 @@ CHOOSERS = ["random", "greedy-variance", "titsias", "ivm"]
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_growing_model_knows_its_dense_objective_and_every_candidates(objective: str, shift: float) -> None:
+def test_a_growing_model_has_the_dense_objective_and_exact_reductions(objective: str, shift: float) -> None:
     task = problem(shift)
-    model = Growing(task.kernel, task.theta, task.train, objective, 12)
+    model = GrowingGP(task.kernel, task.theta, task.train, objective, 12)
     assert model.total == pytest.approx(objective_of(task, [], objective), rel=1e-12)
     for row in (3, 17, 44, 9, 60, 31, 2, 50):
         before, rows = model.total, model.rows.tolist()
         candidates = torch.tensor([row, 5, 66])
-        falls = model.reductions(candidates)
-        for candidate, fall in zip(candidates.tolist(), falls.tolist(), strict=True):
+        reductions = model.reductions(candidates)
+        for candidate, reduction in zip(candidates.tolist(), reductions.tolist(), strict=True):
             exact = objective_of(task, rows, objective) - objective_of(task, [*rows, candidate], objective)
-            assert fall == pytest.approx(exact, abs=1e-8)
-        assert model.add(row) == pytest.approx(float(falls[0]), abs=1e-9)
-        assert before - model.total == pytest.approx(float(falls[0]), abs=1e-9)
+            assert reduction == pytest.approx(exact, abs=1e-8)
+        assert model.add(row) == pytest.approx(float(reductions[0]), abs=1e-9)
+        assert before - model.total == pytest.approx(float(reductions[0]), abs=1e-9)
         assert model.total == pytest.approx(objective_of(task, model.rows.tolist(), objective), rel=1e-9)
         assert torch.allclose(model.D, conditional_variances(task, model.rows.tolist(), noise=False), atol=1e-9)
     assert float(model.reductions(torch.tensor([3]))[0]) == -math.inf
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_greedy_variance_takes_the_row_explained_least(shift: float) -> None:
+def test_greedy_variance_takes_the_row_that_is_explained_least(shift: float) -> None:
     task = problem(shift)
     *_, last = trajectory("greedy-variance", task, num_inducing=9, learn=False)
     rows = last.state.inducing.tolist()
@@ -50,14 +51,14 @@ def test_greedy_variance_takes_the_row_explained_least(shift: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.2, 1.5])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_ivm_takes_the_row_whose_noisy_observation_tells_most(shift: float, noise: float) -> None:
+def test_ivm_takes_the_row_of_largest_variance_given_noisy_observations(shift: float, noise: float) -> None:
     task = problem(shift)
     task.theta[-1] = math.log(noise)
     *_, last = trajectory("ivm", task, num_inducing=12, learn=False)
     rows = last.state.inducing.tolist()
     for k in range(1, 12):
-        left = conditional_variances(task, rows[:k], noise=True)
-        assert float(left[rows[k]]) >= float(left.index_fill(0, torch.tensor(rows[:k]), 0.0).max()) * (1.0 - 1e-8)
+        zeta = conditional_variances(task, rows[:k], noise=True)
+        assert float(zeta[rows[k]]) >= float(zeta.index_fill(0, torch.tensor(rows[:k]), 0.0).max()) * (1.0 - 1e-8)
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
@@ -92,7 +93,7 @@ def test_random_rows_are_those_that_cholqr_starts_from() -> None:
 
 @pytest.mark.parametrize("key", CHOOSERS)
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_objective_falls_point_by_point_and_epoch_by_epoch(key: str, shift: float) -> None:
+def test_the_objective_decreases_with_every_point_and_every_epoch(key: str, shift: float) -> None:
     task = problem(shift)
     steps = trajectory(key, task, num_inducing=8, max_epochs=4, evaluations=6)
     values = [step.info.objective for step in steps[1:]]
@@ -104,7 +105,7 @@ def test_the_objective_falls_point_by_point_and_epoch_by_epoch(key: str, shift: 
     assert last.info.objective == pytest.approx(last.info.fit + last.info.logdet + last.info.trace, rel=1e-12)
 
 
-def test_a_new_set_is_taken_whole_and_only_where_it_is_better() -> None:
+def test_a_new_set_replaces_the_old_one_when_it_is_complete_and_better() -> None:
     task = problem(n=120)
     steps = trajectory("titsias", task, num_inducing=6, num_candidates=4, max_epochs=6, evaluations=5)
     later = [step for step in steps if step.state.epoch > 0 and step.info.phase == "choose"]
@@ -118,7 +119,7 @@ def test_a_new_set_is_taken_whole_and_only_where_it_is_better() -> None:
 
 
 @pytest.mark.parametrize("key", CHOOSERS)
-def test_rows_run_out_with_a_sentence(key: str) -> None:
+def test_too_few_distinct_rows_end_the_choice_with_a_sentence(key: str) -> None:
     task = problem(n=20, repeats=8)
     steps = methods[key](num_inducing=500, learn=False).steps(task)
     while True:
@@ -152,3 +153,62 @@ def test_strings_can_be_chosen_too(key: str) -> None:
     mean, _ = methods[key]().posterior(task, last.state)(texts)
     assert len(first.state.inducing) == 0
     assert float((mean - train.y).square().mean()) < 0.8 * float(train.y.square().mean())
+
+
+class CountingRule(RowRule):
+    """Its next row depends on how many rows have joined, which it counts itself."""
+
+    def __init__(self) -> None:
+        self.joined_rows: list[int] = []
+
+    def choose(self, model: GrowingGP, epoch: int) -> int:
+        return (7 * len(self.joined_rows) + 3) % 40
+
+    def joined(self, row: int) -> None:
+        self.joined_rows.append(row)
+
+
+class Forgetful(CountingRule):
+    """Counts its own choices, which a resumed run does not repeat."""
+
+    def __init__(self, count: Callable[[Forgetful], None]) -> None:
+        super().__init__()
+        self.choices, self.counts, self.total = 0, [], torch.zeros(1)
+        self.rng = torch.Generator()
+        self.count = count
+
+    def choose(self, model: GrowingGP, epoch: int) -> int:
+        self.count(self)
+        return super().choose(model, epoch)
+
+
+def selection_by(make: Callable[[], RowRule]) -> RowSelection:
+    class Selection(RowSelection):
+        def rule(self, problem: Problem, theta: torch.Tensor) -> RowRule:
+            return make()
+
+    return Selection(num_inducing=9, learn=False)
+
+
+def test_a_rule_with_memory_continues_alike_from_any_state() -> None:
+    method, task = selection_by(CountingRule), problem()
+    steps = list(method.steps(task))
+    for begin in range(len(steps)):
+        rest = list(method.steps(task, resume=steps[begin].state))
+        assert [step.info.proposed for step in rest] == [step.info.proposed for step in steps[begin + 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "count"),
+    [
+        ("choices", lambda rule: setattr(rule, "choices", rule.choices + 1)),
+        ("counts", lambda rule: rule.counts.append(1)),
+        ("total", lambda rule: rule.total.add_(1.0)),
+        ("rng", lambda rule: torch.rand(1, generator=rule.rng)),
+    ],
+)
+def test_a_rule_that_changes_while_it_chooses_is_refused(attribute: str, count: Callable[[Forgetful], None]) -> None:
+    steps = selection_by(lambda: Forgetful(count)).steps(problem())
+    next(steps)
+    with pytest.raises(TypeError, match=f"Forgetful.choose changed {attribute} of the rule.*`joined`"):
+        next(steps)

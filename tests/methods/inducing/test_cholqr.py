@@ -19,28 +19,28 @@ from swap_problems import SHIFTS, dense, problem, swapper
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_factor_follows_the_dense_objective_through_swaps(objective: str, shift: float) -> None:
+def test_the_factor_follows_the_dense_objective_through_swaps(objective: str, shift: float) -> None:
     task = problem(shift)
     s = swapper(task, objective)
-    before, moved = dense(task, s.factor.inducing, objective), 0
+    before, accepted = dense(task, s.factor.inducing, objective), 0
     for k in range(120):
-        kept = s.factor.inducing.clone()
+        previous = s.factor.inducing.clone()
         tried = s.swap([k % 8, (k + 1) % 8], k)
         after = dense(task, s.factor.inducing, objective)
         assert s.factor.total == pytest.approx(after, rel=1e-9)
         if tried.accepted:
-            moved += 1
+            accepted += 1
             assert tried.exact == pytest.approx(before - after, abs=1e-7 * abs(before))
             assert after < before
             assert int(s.factor.inducing[k % 8]) == tried.proposed
         else:
-            assert torch.equal(s.factor.inducing, kept)
+            assert torch.equal(s.factor.inducing, previous)
         before = after
-    assert moved > 5
+    assert accepted > 5
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_rank_one_updates_keep_pivots_and_the_next_column(shift: float) -> None:
+def test_rank_one_updates_keep_pivots_and_the_next_removal_column_exact(shift: float) -> None:
     task = problem(shift)
     s = swapper(task, "vfe")
     X, k, theta = task.train.X, task.kernel, task.theta
@@ -55,7 +55,8 @@ def test_rank_one_updates_keep_pivots_and_the_next_column(shift: float) -> None:
         assert torch.allclose(pivots.EE, pivots.E @ pivots.E.T, atol=1e-8)
         assert torch.allclose(s.factor.D, residual.diagonal(), atol=1e-8)
         G, T = L.T @ L + s.factor.s2 * torch.eye(8, dtype=torch.float64), s.factor.T
-        (position,), (Lt,), (Gt,), (Pt,) = s.ahead.slots, s.ahead.V, s.ahead.GT, s.ahead.PT
+        ahead = s.removal_columns
+        (position,), (Lt,), (Gt,), (Pt,) = ahead.slots, ahead.V, ahead.GT, ahead.PT
         assert torch.allclose(Lt, L @ T[:, position], atol=1e-8)
         assert torch.allclose(Gt, G @ T[:, position], atol=1e-7)
         assert torch.allclose(G @ Pt, T[:, position], atol=1e-8)
@@ -70,16 +71,16 @@ def test_with_every_row_a_pivot_the_scores_are_exact(objective: str, shift: floa
     method = CholQR(num_inducing=6, num_pivots=len(task.train), objective=objective, learn=False)
     steps = method.steps(task)
     states = [next(steps).state for _ in range(4)]
-    found = method.swap_landscape(task, states[-1])
-    known = torch.isfinite(found.approx) & torch.isfinite(found.exact)
-    assert int(known.sum()) == len(task.train) - 6
-    assert torch.allclose(found.approx[known], found.exact[known], atol=2e-3)
-    assert found.correlation > 0.999
-    best = int(found.exact.nan_to_num(-math.inf).argmax())
+    landscape = method.swap_landscape(task, states[-1])
+    finite = torch.isfinite(landscape.approx) & torch.isfinite(landscape.exact)
+    assert int(finite.sum()) == len(task.train) - 6
+    assert torch.allclose(landscape.approx[finite], landscape.exact[finite], atol=2e-3)
+    assert landscape.correlation > 0.999
+    best = int(landscape.exact.nan_to_num(-math.inf).argmax())
     info = next(steps).info
-    assert info.removed == found.removed
+    assert info.removed == landscape.removed
     assert info.proposed == best
-    assert info.exact == pytest.approx(float(found.exact[best]), abs=1e-6)
+    assert info.exact == pytest.approx(float(landscape.exact[best]), abs=1e-6)
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
@@ -87,18 +88,18 @@ def test_landscape_is_the_difference_of_two_dense_objectives(objective: str) -> 
     task = problem(50.0)
     method = CholQR(num_inducing=6, num_pivots=5, objective=objective, learn=False)
     state = [step.state for step, _ in zip(method.steps(task), range(5), strict=False)][-1]
-    found = method.swap_landscape(task, state)
-    slot = int((state.inducing == found.removed).nonzero()[0])
-    now = dense(task, state.inducing, objective)
+    landscape = method.swap_landscape(task, state)
+    slot = int((state.inducing == landscape.removed).nonzero()[0])
+    current = dense(task, state.inducing, objective)
     for row in (3, 40, 77):
         swapped = state.inducing.clone()
         swapped[slot] = row
         if row not in state.inducing.tolist():
-            assert float(found.exact[row]) == pytest.approx(now - dense(task, swapped, objective), abs=1e-6)
+            assert float(landscape.exact[row]) == pytest.approx(current - dense(task, swapped, objective), abs=1e-6)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_a_run_falls_converges_and_can_be_resumed_anywhere(shift: float) -> None:
+def test_a_run_decreases_converges_and_can_be_resumed_anywhere(shift: float) -> None:
     task = problem(shift)
     method = CholQR(num_inducing=7, max_epochs=4)
     steps, trajectory = method.steps(task), []
@@ -121,8 +122,8 @@ def test_a_run_falls_converges_and_can_be_resumed_anywhere(shift: float) -> None
             assert torch.allclose(state.theta, expected.state.theta, atol=1e-8)
         again.close()
     last = trajectory[-1].state
-    here = Problem(task.train, task.kernel, last.theta)
-    assert last.objective == pytest.approx(dense(here, last.inducing, "vfe"), rel=1e-8)
+    at_last_theta = Problem(task.train, task.kernel, last.theta)
+    assert last.objective == pytest.approx(dense(at_last_theta, last.inducing, "vfe"), rel=1e-8)
 
 
 def test_swaps_beat_the_random_start_and_approach_every_subset() -> None:
@@ -148,7 +149,7 @@ def test_one_point_all_points_and_too_many(m: int) -> None:
 
 
 @pytest.mark.parametrize("repeats", [0, 20])
-def test_start_leaves_out_duplicates(repeats: int) -> None:
+def test_the_initial_set_contains_no_duplicates(repeats: int) -> None:
     task = problem(1000.0, repeats=repeats)
     rows = distinct_rows(task.kernel, task.theta, task.train, torch.arange(90), 30)
     assert len(rows) == 30
@@ -168,15 +169,15 @@ def test_drift_over_two_thousand_swaps_is_small_and_reported() -> None:
     assert s.rebuild() < 1e-6
 
 
-def test_a_rebuild_says_how_far_the_objective_was_off_and_puts_it_right() -> None:
+def test_a_rebuild_reports_the_drift_and_corrects_the_objective() -> None:
     task = problem()
     s = swapper(task, "vfe")
-    right = s.factor.total
-    s.factor.logdet += 0.02 * abs(right)
+    exact = s.factor.total
+    s.factor.logdet += 0.02 * abs(exact)
     s.factor.terms = s.factor._terms()
 
     assert s.rebuild() == pytest.approx(0.01, rel=1e-6)
-    assert s.factor.total == pytest.approx(right, rel=1e-12)
+    assert s.factor.total == pytest.approx(exact, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -185,15 +186,15 @@ def test_both_precisions_reach_the_same_objective(dtype: torch.dtype) -> None:
     task = Problem(task.train.to("cpu", dtype), task.kernel, task.theta.to(dtype))
     *_, last = CholQR(num_inducing=8, max_epochs=6, learn=False).steps(task)
     assert last.state.theta.dtype == dtype
-    assert last.info.objective == pytest.approx(reached(), rel=2e-2)
+    assert last.info.objective == pytest.approx(float64_objective(), rel=2e-2)
 
 
-def reached() -> float:
+def float64_objective() -> float:
     *_, last = CholQR(num_inducing=8, max_epochs=6, learn=False).steps(problem())
     return last.info.objective
 
 
-def test_an_asked_optimiser_finds_the_minimum_and_unwinds_when_closed() -> None:
+def test_an_optimiser_run_step_by_step_finds_the_minimum_and_ends_its_thread_when_closed() -> None:
     target = torch.tensor([3.0, -1.0], dtype=torch.float64).numpy()
     asked = evaluations(lambda fun: optimize.minimize(fun, [100.0, 50.0], jac=True, method="CG"))
     point, ended = next(asked), None
@@ -211,7 +212,7 @@ def test_an_asked_optimiser_finds_the_minimum_and_unwinds_when_closed() -> None:
     assert threading.active_count() == before
 
 
-def test_an_error_of_the_optimiser_is_raised_to_who_asks() -> None:
+def test_an_error_of_the_optimiser_is_raised_in_the_caller() -> None:
     asked = evaluations(lambda fun: fun(torch.ones(2).numpy()) / 0)
     next(asked)
     with pytest.raises(TypeError):

@@ -76,7 +76,7 @@ def test_the_targets_are_looked_at_where_they_have_weight() -> None:
     near = {
         weight: sum(
             int(row) < 60
-            for row in methods["csi"](num_inducing=10, weight=weight)._chosen(task, task.theta, torch.arange(120))
+            for row in methods["csi"](num_inducing=10, weight=weight)._choose(task, task.theta, torch.arange(120))
         )
         for weight in (0.0, 1.0)
     }
@@ -109,7 +109,7 @@ def test_rows_held_out_have_no_say_in_what_judges_them() -> None:
     other[held] += 3.0
     twin = Problem(Dataset(task.train.X, other), task.kernel, task.theta)
 
-    (rows, error), (again, worse) = (method._judged(at, task.theta) for at in (task, twin))
+    (rows, error), (again, worse) = (method._validate(at, task.theta) for at in (task, twin))
 
     assert rows.tolist() == again.tolist()
     assert set(rows.tolist()) <= set(fitting.tolist())

@@ -1,4 +1,4 @@
-"""Pivot policies: the trace-norm choice against a slow one, growth without losing a column, correlation, regret."""
+"""Pivot policies: the trace-norm choice against a slow search, growth with exact columns, rank correlation, regret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_optimised_pivots_are_those_of_a_slow_greedy_search(shift: float) ->
     R = k(theta, X, X) - k(theta, X, X[:5]) @ torch.linalg.solve(k(theta, X[:5], X[:5]), k(theta, X[:5], X))
     pool = torch.arange(8, 28)
 
-    found = best_of_pool(R[pool], pool, 6)
+    chosen = best_of_pool(R[pool], pool, 6)
 
     expected: list[int] = []
     for _ in range(6):
@@ -30,19 +30,17 @@ def test_the_optimised_pivots_are_those_of_a_slow_greedy_search(shift: float) ->
         for j in set(pool.tolist()) - set(expected):
             J = [*expected, j]
             # |E' C^-1/2|^2, the trace norm of the squared residual explained by J beyond those before
-            left = R - R[:, expected] @ torch.linalg.pinv(R[expected][:, expected]) @ R[expected] if expected else R
-            traces[J[-1]] = float(left[:, j].square().sum() / left[j, j])
+            residual = R - R[:, expected] @ torch.linalg.pinv(R[expected][:, expected]) @ R[expected] if expected else R
+            traces[J[-1]] = float(residual[:, j].square().sum() / residual[j, j])
         expected.append(max(traces, key=traces.__getitem__))
-    assert found.tolist() == expected
+    assert chosen.tolist() == expected
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_the_adaptive_policy_grows_and_its_columns_stay_exact(shift: float) -> None:
     rough = torch.tensor([0.1, -1.6, -1.6, -1.5], dtype=torch.float64)  # a slow spectrum, which few pivots rank badly
     task = replace(problem(shift), theta=rough)
-    s = swapper(task, "vfe")
-    s.policy, s.num_pivots, s.pivots = "adaptive", 20, None
-    s.refresh(0)
+    s = swapper(task, "vfe", z=20, policy="adaptive")
     X, k, theta = task.train.X, task.kernel, task.theta
     assert len(s.pivots.rows) == min(FIRST, 20)
 
@@ -61,7 +59,7 @@ def test_the_adaptive_policy_grows_and_its_columns_stay_exact(shift: float) -> N
     assert FIRST < sizes[-1] <= 20
 
 
-def test_the_correlation_is_spearmans() -> None:
+def test_the_rank_correlation_is_spearmans() -> None:
     tested = torch.randn(20, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 1e3
 
     assert rank_correlation(tested) == pytest.approx(stats.spearmanr(*tested.T.numpy()).statistic, abs=1e-12)
@@ -86,6 +84,6 @@ def test_every_policy_and_start_lowers_the_objective_and_replays(policy: str, st
     assert again.objective == pytest.approx(last.objective, rel=1e-9)
 
 
-def test_an_epoch_is_sixty_swaps_or_one_for_each_point():
+def test_an_epoch_has_sixty_swaps_or_one_per_point():
     assert [CholQR()._limit(m) for m in (7, 60, 512)] == [7, 60, 60]
     assert CholQR(swaps_per_epoch=90)._limit(512) == 90

@@ -1,4 +1,4 @@
-"""Pivots as the only candidates: chosen by rank, tested exactly, with the removals of least loss, and no read of L."""
+"""Pivots as the only candidates: chosen by score, tested exactly, offered for removals of least loss; L is not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.pivot_policies import by_variance, missed
+from gpexplorer.methods.inducing.swapping.pivot_policies import by_variance, missed_reduction
 from gpexplorer.methods.inducing.swapping.removal_order import least_loss
 from gpexplorer.methods.inducing.swapping.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
@@ -22,55 +22,53 @@ POOL = {"num_proposals": 0, "pivot_policy": "scored", "removal": "least loss", "
 
 
 def pooled(task: Problem, objective: str) -> Swapper:
-    s = swapper(task, objective)
-    s.num_proposals, s.policy, s.num_pivots = 0, "scored", 6
-    return s
+    return swapper(task, objective, proposals=0, policy="scored")
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_losses_are_what_the_objective_rises_by_without_each_point(shift: float, objective: str) -> None:
+def test_losses_are_the_increase_of_the_objective_without_each_point(shift: float, objective: str) -> None:
     task = problem(shift)
     factor = swapper(task, objective).factor
-    found = factor.losses()
+    losses = factor.losses()
 
     rows = factor.inducing
     for i in range(factor.m):
         without = dense(task, torch.cat([rows[:i], rows[i + 1 :]]), objective)
-        assert float(found[i]) == pytest.approx(without - factor.total, rel=1e-6, abs=1e-8)
-    assert least_loss(factor, 3) == found.argsort()[:3].tolist()
+        assert float(losses[i]) == pytest.approx(without - factor.total, rel=1e-6, abs=1e-8)
+    assert least_loss(factor, 3) == losses.argsort()[:3].tolist()
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_best_pivot_is_taken_and_the_columns_ahead_stay_exact(shift: float, objective: str) -> None:
+def test_the_best_pivot_is_accepted_and_the_removal_columns_stay_exact(shift: float, objective: str) -> None:
     task = problem(shift)
-    s, moved = pooled(task, objective), 0
+    s, accepted = pooled(task, objective), 0
     for step in range(6):
         if step % 3 == 0:
             s.refresh(step)
             order = least_loss(s.factor, 3) if step else [5, 3, 5]
-        slots, kept, before = order[step % 3 :], s.factor.inducing.clone(), s.factor.total
+        slots, previous, before = order[step % 3 :], s.factor.inducing.clone(), s.factor.total
         pivots = s.pivots.rows.tolist()
 
         tried = s.swap(slots, step)
 
         trials = []
-        for row in set(pivots) - set(kept.tolist()):
-            trial = kept.clone()
+        for row in set(pivots) - set(previous.tolist()):
+            trial = previous.clone()
             trial[slots[0]] = row
             trials.append(before - dense(task, trial, objective))
         assert tried.exact == pytest.approx(max(trials), rel=1e-6, abs=1e-7)
         assert tried.accepted == (max(trials) > 1e-9)
-        moved += tried.accepted
+        accepted += tried.accepted
         fresh = Factor(task.kernel, task.theta, task.train, s.factor.inducing, objective)
         assert s.factor.total == pytest.approx(fresh.total, rel=1e-9)
-        assert s.ahead.slots == slots[1:]
+        assert s.removal_columns.slots == slots[1:]
         if len(slots) > 1:
             # w depends on the root chosen, and v = L w does up to its sign: compare v v'
             V = fresh.times(fresh.T[:, slots[1:]].T)
-            assert torch.allclose(s.ahead.V, V, atol=1e-7)
-    assert moved > 1
+            assert torch.allclose(s.removal_columns.V, V, atol=1e-7)
+    assert accepted > 1
 
 
 def test_a_swap_reads_no_factor_between_two_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +99,7 @@ def test_the_pool_lowers_the_objective_and_replays_from_any_state(shift: float, 
         assert again[-1].state.objective == pytest.approx(totals[-1], rel=1e-9)
 
 
-def test_it_ends_where_every_row_is_explained() -> None:
+def test_a_run_ends_when_every_row_is_explained() -> None:
     task = problem(0.0)
     few = replace(task, train=task.train.rows(torch.arange(9)))
     outcome = None
@@ -131,7 +129,7 @@ def test_a_row_far_from_all_others_is_soon_among_the_pivots() -> None:
     task = problem(0.0, n=300)
     X, y = task.train.X.clone(), task.train.y.clone()
     X[[40, 200]] += torch.tensor([[60.0, 0.0], [0.0, 60.0]], dtype=torch.float64)
-    y[[40, 200]] = 8.0  # worth a point each, and in no other row's column
+    y[[40, 200]] = 8.0  # each is worth an inducing point, and is in the column of no other row
     smooth = torch.tensor([1.0, 1.0, -0.4, -1.5], dtype=torch.float64)  # the others explain each other
     task = replace(task, train=replace(task.train, X=X, y=y), theta=smooth)
     method = CholQR(num_inducing=10, num_pivots=16, pivot_refresh=4, swaps_per_epoch=24, max_epochs=1, **POOL)
@@ -139,17 +137,17 @@ def test_a_row_far_from_all_others_is_soon_among_the_pivots() -> None:
     assert {40, 200} <= set(last.state.inducing.tolist())
 
 
-def test_a_swap_says_what_the_best_score_alone_would_have_missed() -> None:
+def test_a_swap_reports_the_reduction_that_the_best_score_alone_would_have_missed() -> None:
     task = problem(0.0)
     method = CholQR(num_inducing=7, num_pivots=12, pivot_refresh=4, **POOL)
     steps = list(islice(method.steps(task), 20))
-    told = [step.info for step in steps if step.info.phase == "swap" and step.state.step >= 4]
+    infos = [step.info for step in steps if step.info.phase == "swap" and step.state.step >= 4]
 
-    assert all(info.regret >= 0.0 for info in told if math.isfinite(info.regret))
-    assert sum(math.isfinite(info.regret) for info in told) > len(told) // 2
-    assert all(math.isnan(info.approx) for info in told)  # nothing is predicted where everything is tested
-    assert missed(torch.tensor([3.0, 5.0, 1.0]), torch.tensor([9.0, -math.inf, 2.0])) == 2.0
-    assert math.isnan(missed(torch.tensor([3.0]), torch.tensor([-math.inf])))
+    assert all(info.regret >= 0.0 for info in infos if math.isfinite(info.regret))
+    assert sum(math.isfinite(info.regret) for info in infos) > len(infos) // 2
+    assert all(math.isnan(info.approx) for info in infos)  # nothing is predicted where everything is tested
+    assert missed_reduction(torch.tensor([3.0, 5.0, 1.0]), torch.tensor([9.0, -math.inf, 2.0])) == 2.0
+    assert math.isnan(missed_reduction(torch.tensor([3.0]), torch.tensor([-math.inf])))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -161,4 +159,4 @@ def test_rows_explained_to_rounding_end_the_swaps_with_a_sentence(dtype: torch.d
     next(steps)
     with pytest.raises(StopIteration) as end:
         next(steps)
-    assert f"explain each to the rounding of {str(dtype)[6:]}" in end.value.value.message
+    assert f"explain each row to the rounding of {str(dtype)[6:]}" in end.value.value.message

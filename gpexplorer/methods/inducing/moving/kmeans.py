@@ -7,7 +7,6 @@ The hyperparameters are learned afterwards, on the objective of the family, with
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from typing import ClassVar
 
@@ -19,9 +18,9 @@ from ....posteriors import nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ...base import Method, Steps
 from .. import settings
-from ..learning import descend
+from ..learning import learn_hyperparameters
 from ..lloyd import lloyd, spread_rows
-from ..selection.loop import EVALUATION, converged, entry_flops
+from ..reporting import EVALUATION_CALLS, UNKNOWN_TERMS, converged_message, entry_flops
 from .loop import move_point
 from .state import CHANNELS, START, initial_state, prior, report
 from .state import Info as MovingInfo
@@ -29,7 +28,6 @@ from .state import State as MovingState
 
 Phase = Generator[Step, None, MovingState]
 LLOYD = 35.0  # calls per iteration of Lloyd's algorithm
-UNKNOWN = Terms(math.nan, math.nan, math.nan)
 
 
 class KMeans(Method):
@@ -76,7 +74,7 @@ class KMeans(Method):
             objective = state.terms.total(self.objective)
             decrease = state.epoch_begin - objective
             if decrease <= self.tolerance * max(abs(objective), 1.0):
-                return Outcome("converged", converged(state.epoch, decrease, objective, self.tolerance))
+                return Outcome("converged", converged_message(state.epoch, decrease, objective, self.tolerance))
             state = state._replace(
                 epoch=state.epoch + 1, position=0, theta_begin=state.theta.clone(), epoch_begin=objective
             )
@@ -93,7 +91,7 @@ class KMeans(Method):
             if k and bool((Z == state.Z).all()):
                 break
             before = state.Z
-            terms = UNKNOWN if k else nystrom(problem.kernel, state.theta, problem.train, Z).terms
+            terms = UNKNOWN_TERMS if k else nystrom(problem.kernel, state.theta, problem.train, Z).terms
             state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
             yield Step(state, report(state, self.objective, before, 0.0))
 
@@ -110,15 +108,12 @@ class KMeans(Method):
 
     def _learn_theta(self, problem: Problem, state: MovingState) -> Phase:
         """Descend over theta; a state in the middle is resumed by repeating its evaluations."""
-        limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
-        evaluations = descend(
-            problem.kernel, state.theta_begin, problem.train, state.Z, self.objective, self.optimiser, limit
+        evaluations = learn_hyperparameters(
+            problem.kernel, problem.train, state.Z, self.objective, state.theta_begin, self, state.position
         )
-        done = state.position
-        for k, (theta, terms, jitter) in enumerate(evaluations):
-            if k >= done:
-                state = state._replace(step=state.step + 1, position=k + 1, phase="learn", theta=theta, terms=terms)
-                yield Step(state, report(state, self.objective, state.Z, jitter))
+        for position, theta, terms, jitter in evaluations:
+            state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
+            yield Step(state, report(state, self.objective, state.Z, jitter))
         return state
 
     def posterior(self, problem: Problem, state: MovingState) -> Posterior:
@@ -140,4 +135,4 @@ class KMeans(Method):
         if not self.learn:
             return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays, LLOYD)
         flops = 6.0 * n * m * m + 3.0 * n * m * entry_flops(problem) + 2.0 * m**3  # of learning, the dearer phase
-        return Cost(flops, s * (12.0 * n * m + n * d), arrays, EVALUATION)
+        return Cost(flops, s * (12.0 * n * m + n * d), arrays, EVALUATION_CALLS)

@@ -23,7 +23,7 @@ from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ...base import Method, Steps
 from .. import settings
 from ..initial_sets import start_inputs
-from ..selection.loop import EVALUATION, converged, entry_flops
+from ..reporting import EVALUATION_CALLS, converged_message, entry_flops
 from .sparse_objectives import BLOCK, Gradient, sparse_model, total_objective
 from .state import CHANNELS, START, State, initial_state, prior, report
 from .state import Info as MovingInfo
@@ -126,7 +126,7 @@ def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, d
         objective = total_objective(state.terms, descent.likelihood)
         decrease = state.epoch_begin - objective
         if decrease <= method.tolerance * max(abs(objective), 1.0):
-            return Outcome("converged", converged(state.epoch, decrease, objective, method.tolerance))
+            return Outcome("converged", converged_message(state.epoch, decrease, objective, method.tolerance))
         state = state._replace(
             epoch=state.epoch + 1,
             position=0,
@@ -214,4 +214,4 @@ def moving_cost(problem: Problem, m: int) -> Cost:
     block = min(1.0 * s * n * m, BLOCK / 3)
     memory = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
     memory["m x m factors"] = 8.0 * s * m * m
-    return Cost(flops, 16.0 * s * n * m, memory, EVALUATION + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)
+    return Cost(flops, 16.0 * s * n * m, memory, EVALUATION_CALLS + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)

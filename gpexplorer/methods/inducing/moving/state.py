@@ -10,15 +10,14 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import Terms
 from ....problem import Channel, Posterior, Prediction, Problem, channel
-from ..selection.loop import random_order
+from ..distinct_rows import random_order
+from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat"),
-    channel("fit", "data fit, E_D / 2", "nat"),
-    channel("logdet", "complexity, E_C / 2", "nat"),
-    channel("trace", "trace, E_V / 2", "nat"),
+    *TERM_CHANNELS,
     channel("moved", "how far the points moved, rms", "sd of x", log=True),
-    channel("jitter", "jitter on K_mm", log=True),
+    JITTER_CHANNEL,
 )
 
 
@@ -71,7 +70,7 @@ def initial_state(problem: Problem, m: int, seed: int, title: str) -> State:
         theta=theta,
         Z_begin=Z.clone(),
         theta_begin=theta.clone(),
-        terms=Terms(math.nan, math.nan, math.nan),
+        terms=UNKNOWN_TERMS,
         epoch_begin=math.inf,
     )
 
@@ -97,14 +96,14 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
 
 def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:
     """Report a step that moved the points from `before` to those of the state."""
-    fit, complexity, trace = state.terms
+    fit, logdet, trace = halves(state.terms)
     moved = float((state.Z - before).square().sum(1).mean().sqrt()) if before.shape == state.Z.shape else math.nan
     return Info(
         phase=state.phase,
         objective=state.terms.total(objective),
-        fit=fit / 2,
-        logdet=complexity / 2,
-        trace=trace / 2,
+        fit=fit,
+        logdet=logdet,
+        trace=trace,
         moved=moved,
         jitter=jitter,
     )

@@ -1,8 +1,9 @@
 """CSI kernel ridge: a low-rank kernel by Cholesky with side information, its hyperparameters by grid search.
 
-Each step tries one point of the grid: the factor's pivots are chosen on four fifths of the rows, ridge regression on
-the factor's columns is judged on the last fifth, and at the end the best setting is fitted to all rows. There is no
-likelihood to follow, which is what makes it slow (Bach and Jordan 2005; Cao et al. 2013, figure 3c).
+Each step evaluates one point of the grid: pivots of the factor are chosen on four fifths of the rows, and ridge
+regression on the columns of the factor is evaluated on the last fifth. At the end the best setting is fitted to all
+rows. CSI has no likelihood whose gradient could be followed, and the grid makes it slow (Bach and Jordan 2005; Cao et
+al. 2013, figure 3c).
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from ....posteriors import nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
 from ...base import Method, Steps
 from .. import settings
+from ..reporting import entry_flops
 from .csi_lookahead import Lookahead
-from .greedy_variance import largest
-from .loop import entry_flops
+from .unsupervised import argmax_of_ties
 
-HELD_OUT = 0.2  # share of the rows that judge
-A_POINT, AHEAD = 125.0, 45.0  # calls: a point joins and the look-ahead follows; a row is looked ahead at
+HELD_OUT = 0.2  # part of the rows on which a grid point is evaluated
+POINT_CALLS, LOOKAHEAD_CALLS = 125.0, 45.0  # tensor operations per point of the factor, and per look-ahead pivot
 
 
 class Trial(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    tried: int  # points of the grid
+    tried: int  # grid points evaluated
     inducing: Tensor  # [m] rows of the best trial
     theta: Tensor  # [p] of the best trial
-    error: float  # its SMSE on the rows held out
+    error: float  # its SMSE on the held-out rows
 
 
 class Tried(NamedTuple):
@@ -50,7 +51,25 @@ class Tried(NamedTuple):
 
 
 class CSI(Method):
-    """Kernel ridge regression on a partial Cholesky factor that looks at the targets, tuned by validation."""
+    """Kernel ridge regression on a partial Cholesky factor whose pivots depend on the targets, tuned by validation.
+
+    Parameters
+    ----------
+    num_inducing, num_ahead, weight
+        Size of the factor, and how its pivots are chosen; see csi_lookahead.py.
+    grid_size, grid_factor
+        The grid of lengthscales and noise levels.
+    seed
+        Seed of the held-out rows and of ties.
+
+    Notes
+    -----
+    Per grid point n m a (m + 12 a) flops with a look-ahead pivots, besides 2 n m^2 for ridge regression.
+
+    References
+    ----------
+    Bach and Jordan (2005). Predictive low-rank decomposition for kernel methods. ICML.
+    """
 
     key: ClassVar[str] = "csi"
     title: ClassVar[str] = "CSI kernel ridge"
@@ -65,23 +84,30 @@ class CSI(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("objective", "validation SMSE, the best so far", monotone=True),
-        channel("tried", "validation SMSE of this trial"),
-        channel("scale", "lengthscales, times their start", log=True),
-        channel("noise", "noise sd, times its start", log=True),
+        channel("tried", "validation SMSE of this grid point"),
+        channel("scale", "lengthscales, relative to their initial values", log=True),
+        channel("noise", "noise sd, relative to its initial value", log=True),
     )
 
     num_inducing = settings.num_inducing()
     num_ahead = param.Integer(
-        40, bounds=(1, None), softbounds=(5, 100), doc="Look-ahead pivots: more see the gains better, at their square."
+        40,
+        bounds=(1, None),
+        softbounds=(5, 100),
+        doc="Look-ahead pivots a. More estimate the gains better; costs grow with a^2.",
     )
     weight = param.Number(
-        0.99, bounds=(0.0, 1.0), doc="Weight of the targets in choosing pivots; 0 looks at the inputs alone."
+        0.99, bounds=(0.0, 1.0), doc="Weight of the targets when pivots are chosen; with 0 only the inputs count."
     )
     grid_size = param.Integer(
-        5, bounds=(1, 99), softbounds=(1, 9), doc="Values tried for the noise, and as many for the lengthscales."
+        5, bounds=(1, 99), softbounds=(1, 9), doc="Number of noise levels on the grid, and number of lengthscales."
     )
     grid_factor = param.Number(
-        2.0, bounds=(1.0, 1e6), inclusive_bounds=(False, True), softbounds=(1.2, 4.0), doc="Ratio of neighbours."
+        2.0,
+        bounds=(1.0, 1e6),
+        inclusive_bounds=(False, True),
+        softbounds=(1.2, 4.0),
+        doc="Ratio of neighbouring grid values.",
     )
 
     def steps(self, problem: Problem, resume: Trial | None = None) -> Steps:
@@ -93,58 +119,60 @@ class CSI(Method):
         grid = self._grid(problem)
 
         for scale, noise in grid[state.tried :]:
-            theta = self._moved(problem, scale, noise)
-            rows, error = self._judged(problem, theta)
+            theta = self._theta(problem, scale, noise)
+            rows, error = self._validate(problem, theta)
             state = state._replace(step=state.step + 1, tried=state.tried + 1)
             if error < state.error:
                 state = state._replace(inducing=rows, theta=theta, error=error)
             yield Step(state, Tried("grid", state.error, error, scale, noise))
 
         if state.step == len(grid):
-            every = torch.arange(len(problem.train), device=problem.train.y.device)
-            state = state._replace(step=state.step + 1, inducing=self._chosen(problem, state.theta, every))
+            all_rows = torch.arange(len(problem.train), device=problem.train.y.device)
+            state = state._replace(step=state.step + 1, inducing=self._choose(problem, state.theta, all_rows))
             yield Step(state, Tried("fit", state.error))
         message = (
-            f"All {len(grid)} settings are tried; the best, with SMSE {state.error:.4g} on held-out rows, is fitted."
+            f"All {len(grid)} grid points were evaluated. The best, with SMSE {state.error:.4g} on held-out rows, is "
+            "fitted to all rows."
         )
         return Outcome("converged", message)
 
     def _grid(self, problem: Problem) -> list[tuple[float, float]]:
-        """Factors of the lengthscales (where the kernel has any) and of the noise, the middle being the start."""
+        """Return factors of the lengthscales (where the kernel has any) and of the noise; 1 is in the middle."""
         values = [self.grid_factor ** (k - self.grid_size // 2) for k in range(self.grid_size)]
         return list(product(values if _lengthscales(problem) else [1.0], values))
 
-    def _moved(self, problem: Problem, scale: float, noise: float) -> Tensor:
+    def _theta(self, problem: Problem, scale: float, noise: float) -> Tensor:
         theta = problem.theta.clone()
         theta[_lengthscales(problem)] += math.log(scale)
         theta[-1] += math.log(noise)
         return theta
 
-    def _judged(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
-        """Rows chosen on the fitting part, and the SMSE of their ridge regression on the part held out."""
+    def _validate(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
+        """Choose rows of the fitting part; return them and the SMSE of their ridge regression on the held-out part."""
         n, train = len(problem.train), problem.train
         order = torch.randperm(n, generator=generator(self.seed, "held out")).to(train.y.device)
-        held = max(1, round(HELD_OUT * n))
-        test, fitting = order[:held], order[held:]
-        rows = self._chosen(problem, theta, fitting)
+        size = max(1, round(HELD_OUT * n))
+        test, fitting = order[:size], order[size:]
+        rows = self._choose(problem, theta, fitting)
         predict = self._ridge(problem, theta, rows, fitting)
         y = train.y[test]
-        spread = float((y - train.y[fitting].mean()).square().mean())
-        return rows, float((y - predict(train.rows(test).X).mean).square().mean()) / max(spread, 1e-300)
+        variance = float((y - train.y[fitting].mean()).square().mean())
+        error = float((y - predict(train.rows(test).X).mean).square().mean())
+        return rows, error / max(variance, 1e-300)
 
-    def _chosen(self, problem: Problem, theta: Tensor, among: Tensor) -> Tensor:
-        """Up to m rows, by looking ahead."""
+    def _choose(self, problem: Problem, theta: Tensor, among: Tensor) -> Tensor:
+        """Choose up to m of the rows `among` by their gain."""
         m = min(self.num_inducing, len(among))
         factor = Lookahead(problem.kernel, theta, problem.train.rows(among), m, self.num_ahead)
         while len(factor.rows) < m:
             gains = factor.gains(self.weight)
             if float(gains.max()) == -math.inf:
                 break
-            factor.add(largest(gains, self.seed, len(factor.rows)))
+            factor.add(argmax_of_ties(gains, self.seed, len(factor.rows)))
         return among[factor.rows]
 
     def _ridge(self, problem: Problem, theta: Tensor, rows: Tensor, on: Tensor) -> Posterior:
-        """Ridge regression on the factor's columns: the mean of projected process, its noise the ridge."""
+        """Fit ridge regression on the columns of the factor to rows `on`: the mean of projected process."""
         Z = problem.train.rows(rows).X
         return nystrom_posterior(problem.kernel, theta, Z, nystrom(problem.kernel, theta, problem.train.rows(on), Z))
 
@@ -152,18 +180,18 @@ class CSI(Method):
         if len(state.inducing) == 0:
             y = problem.train.y
             return lambda X: Prediction(y.new_zeros(len(X)), problem.kernel.diag(state.theta, X))
-        every = torch.arange(len(problem.train), device=problem.train.y.device)
-        return self._ridge(problem, state.theta, state.inducing, every)
+        all_rows = torch.arange(len(problem.train), device=problem.train.y.device)
+        return self._ridge(problem, state.theta, state.inducing, all_rows)
 
     def cost(self, problem: Problem) -> Cost:
         n, s = (1.0 - HELD_OUT) * len(problem.train), problem.train.y.element_size()
         m, a = min(self.num_inducing, int(n)), min(self.num_ahead, int(n))
-        a_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m + 2.0 * n * entry_flops(problem)
+        per_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m + 2.0 * n * entry_flops(problem)
         arrays = {"factors L and Q": 2.0 * s * n * m, "look-ahead W": 3.0 * s * n * a}
-        calls = A_POINT * m + AHEAD * a
-        return Cost(m * a_point + 2.0 * n * m * m, 8.0 * s * n * (m + a) * m, arrays, calls)
+        calls = POINT_CALLS * m + LOOKAHEAD_CALLS * a
+        return Cost(m * per_point + 2.0 * n * m * m, 8.0 * s * n * (m + a) * m, arrays, calls)
 
 
 def _lengthscales(problem: Problem) -> list[int]:
-    """Where theta holds lengthscales."""
+    """Return the indices of the lengthscales in theta."""
     return [i for i, name in enumerate(problem.kernel.names) if "lengthscale" in name]

@@ -1,43 +1,39 @@
-"""What the choosing rivals share: choose one more point, and one more, then learn the hyperparameters; again.
+"""What the methods share that choose rows one after another: choose m points, then learn hyperparameters, and repeat.
 
-A rival is the rule that names the next row, given the sparse GP grown so far. An epoch chooses m points, then spends
-evaluations on the hyperparameters with the points fixed (Cao et al. 2013, section 4.1). Where a rival chooses anew
-after learning, the model keeps its old points until the new set is whole, and for good unless the new set is better:
-without that, restarts can raise the objective, as the paper notes of Titsias' greedy selection (section 1.1).
+A method is a rule that names the next row, given the sparse GP grown so far. An epoch chooses m points, and then spends
+evaluations on the hyperparameters with the points fixed (Cao et al. 2013, section 4.1). Where points are chosen again
+after learning, the model keeps its old points until the new set is complete, and for good unless the new set is better.
+Without that, choosing again can increase the objective, as the paper notes of Titsias' greedy selection (section 1.1).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ....linalg.blocks import BLOCK_BYTES
-from ....linalg.randomness import generator
 from ....objectives import Terms, nystrom
 from ....posteriors import nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
-from ...base import Steps
-from ..learning import descend
-from .growing_gp import Growing
+from ...base import Method, Steps
+from .. import settings
+from ..learning import learn_hyperparameters
+from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, converged_message, entry_flops, halves
+from .growing_gp import GrowingGP
 
-Chooser = Callable[[Growing, int], int]  # the model grown so far, the epoch -> the next row, -1 where none is left
-Beginning = Callable[[Problem, Tensor], Chooser]  # a rule made ready for these rows and this theta
-
-ENTRY = 150.0  # flops of a product that take as long as a kernel entry's exponential and its passes over memory
-CHOICE, TRIALS = 85.0, 60.0  # calls: a point joins two factors; a block of candidates is tried before
-EVALUATION = 230.0  # calls: a sparse objective with its gradient
+CHOICE_CALLS = 85.0  # tensor operations when a point joins the factors
+TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated before
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat"),
-    channel("fit", "data fit, E_D / 2", "nat"),
-    channel("logdet", "complexity, E_C / 2", "nat"),
-    channel("trace", "trace, E_V / 2", "nat"),
+    *TERM_CHANNELS,
     channel("exact", "exact reduction", "nat"),
     channel("growing", "objective of the set being chosen", "nat"),
-    channel("jitter", "jitter on K_mm", log=True),
+    JITTER_CHANNEL,
 )
 
 
@@ -49,11 +45,11 @@ class State(NamedTuple):
     phase: str  # "choose" | "learn": what the step was part of
     position: int  # evaluations done in this learning phase
     inducing: Tensor  # [k] rows of the training data: the model's inducing points
-    growing: Tensor  # [k] rows chosen so far in this epoch; the model's own while it has no others
+    growing: Tensor  # [k] rows chosen so far in this epoch; in the first epoch they are the model's own
     theta: Tensor  # [p]
-    theta_begin: Tensor  # [p] where this epoch's learning began
+    theta_begin: Tensor  # [p] at the beginning of this epoch's learning
     terms: Terms  # of the model
-    epoch_begin: float  # F when the epoch began
+    epoch_begin: float  # F at the beginning of the epoch
 
 
 class Info(NamedTuple):
@@ -70,108 +66,191 @@ class Info(NamedTuple):
     proposed: int = -1
 
 
-class Plan(NamedTuple):
-    """The settings that the common loop reads."""
-
-    num_inducing: int
-    objective: str
-    learn: bool
-    optimiser: str
-    evaluations: int
-    max_epochs: int
-    tolerance: float
-    again: bool
+SelectionState = State  # the name of the type within a class that has an attribute State
+SelectionInfo = Info
+START = Info("start", math.nan, math.nan, math.nan, math.nan)
 
 
-def plan(method: Any) -> Plan:
-    """The plan in a method's settings; a method without `again` keeps its first points."""
-    held = {name: getattr(method, name) for name in Plan._fields if name != "again"}
-    return Plan(**held, again=getattr(method, "again", False))
+class RowRule(ABC):
+    """Names the next inducing point. A rule is made for one round of choosing, at one theta.
+
+    A resumed run makes a new rule and calls `joined` for the rows that were chosen before. The rule then has to
+    continue as if it had not stopped. So `choose` must not change the rule: what it returns depends on its arguments
+    and on what `joined` has received. `chosen_rows` checks this at every choice and raises TypeError. Random numbers
+    come from `generator(seed, name, epoch, len(model.rows))`.
+    """
+
+    @abstractmethod
+    def choose(self, model: GrowingGP, epoch: int) -> int:
+        """Return the next row of the data; -1 where no row is left."""
+
+    def joined(self, row: int) -> None:  # noqa: B027 (most rules depend on the model alone)
+        """Take note of a row that has joined the model; called once per row, in their order."""
 
 
-def choose_and_learn(problem: Problem, resume: State | None, settings: Plan, begin: Beginning) -> Steps:
-    """Steps of a rival: each chooses one point, or evaluates the objective once to learn."""
-    state = resume
-    if state is None:
-        none, theta = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device), problem.theta.clone()
-        unknown = Terms(math.nan, math.nan, math.nan)
-        state = State(0, 0, "choose", 0, none, none.clone(), theta, theta.clone(), unknown, math.inf)
-        yield Step(state, Info("start", *(math.nan,) * 4))
+def chosen_rows(rule: RowRule, model: GrowingGP, epoch: int) -> Iterator[int]:
+    """Yield the next row again and again; the caller adds it to the model before it asks for another one.
 
-    while state.epoch < settings.max_epochs:
-        if state.phase == "choose":
-            state = yield from _choosing(problem, state, settings, begin)
-        if not settings.learn:
-            return Outcome("converged", f"All {len(state.inducing)} points are chosen; the hyperparameters stay fixed.")
-        state = yield from _learning(problem, state, settings)
-
-        objective = state.terms.total(settings.objective)
-        gain = state.epoch_begin - objective
-        if gain <= settings.tolerance * max(abs(objective), 1.0):
-            return Outcome("converged", converged(state.epoch, gain, objective, settings.tolerance))
-        state = state._replace(
-            epoch=state.epoch + 1,
-            phase="choose" if settings.again else "learn",
-            position=0,
-            growing=state.growing[:0].clone(),
-            theta_begin=state.theta.clone(),
-            epoch_begin=objective,
-        )
-    return Outcome("budget", f"All {settings.max_epochs} epochs are done; raise max_epochs to go on.")
+    Raises
+    ------
+    TypeError
+        The rule changed while it chose, so that a resumed run would not continue as this one does.
+    """
+    noted = 0
+    while len(model.rows) < model.most:
+        for row in model.rows[noted:].tolist():
+            rule.joined(row)
+        noted = len(model.rows)
+        before = _snapshot(rule)
+        row = rule.choose(model, epoch)
+        changed = [name for name, value in _snapshot(rule).items() if before.get(name) != value]
+        if changed:
+            raise TypeError(
+                f"{type(rule).__name__}.choose changed {', '.join(changed)} of the rule. A resumed run starts with a "
+                "new rule and would choose other rows: change the rule in `joined`, which is called again on resuming."
+            )
+        if row < 0:
+            return
+        yield row
 
 
-def _choosing(problem: Problem, state: State, settings: Plan, begin: Beginning) -> Generator[Step, None, State]:
-    """The discrete phase, point by point; taken up by growing the points again that were chosen before."""
-    m, first = min(settings.num_inducing, len(problem.train)), state.epoch == 0
-    model = Growing(problem.kernel, state.theta, problem.train, settings.objective, m)
-    choose = begin(problem, state.theta)
-    for row in state.growing.tolist():
+def _snapshot(rule: RowRule) -> dict[str, tuple[Any, ...]]:
+    """Identify every attribute of a rule, with the version of tensors, the size of containers, and random states."""
+    return {name: (id(value), _version(value)) for name, value in getattr(rule, "__dict__", {}).items()}
+
+
+def _version(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return 0 if value.is_inference() else value._version
+    if isinstance(value, torch.Generator):
+        return value.get_state().numpy().tobytes()
+    return len(value) if isinstance(value, list | dict | set) else 0
+
+
+def grow(problem: Problem, m: int, objective: str, rule: RowRule) -> Tensor:
+    """Choose up to m rows by one rule at the problem's theta: an inducing set that another method starts from."""
+    model = GrowingGP(problem.kernel, problem.theta, problem.train, objective, min(m, len(problem.train)))
+    for row in chosen_rows(rule, model, 0):
         model.add(row)
+    return model.rows
 
-    while len(model.rows) < m and (row := choose(model, state.epoch)) >= 0:
-        fall = model.add(row)
-        state = state._replace(step=state.step + 1, growing=model.rows.clone())
-        if first:
+
+class RowSelection(Method):
+    """Settings and steps of a method that chooses rows one after another; a subclass says which row comes next.
+
+    A subclass may declare the setting `again` of settings.py: then points are chosen again after each learning phase.
+    """
+
+    family: ClassVar[str] = "inducing"
+    State: ClassVar[type] = SelectionState
+    Info: ClassVar[type] = SelectionInfo
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+
+    again: Any = False
+
+    num_inducing = settings.num_inducing()
+    objective = settings.objective()
+    learn = settings.learn()
+    optimiser = settings.optimiser()
+    evaluations = settings.evaluations()
+    max_epochs = settings.max_epochs()
+    tolerance = settings.tolerance()
+
+    @abstractmethod
+    def rule(self, problem: Problem, theta: Tensor) -> RowRule:
+        """Make the rule of one round of choosing, at this theta."""
+
+    def steps(self, problem: Problem, resume: SelectionState | None = None) -> Steps:
+        """Yield one step per chosen point and per evaluation of the objective."""
+        state = resume
+        if state is None:
+            state = initial_state(problem)
+            yield Step(state, START)
+
+        while state.epoch < self.max_epochs:
+            if state.phase == "choose":
+                state = yield from self._choosing_phase(problem, state)
+            if not self.learn:
+                return Outcome(
+                    "converged", f"All {len(state.inducing)} points are chosen; the hyperparameters stay fixed."
+                )
+            state = yield from self._learning_phase(problem, state)
+
+            objective = state.terms.total(self.objective)
+            decrease = state.epoch_begin - objective
+            if decrease <= self.tolerance * max(abs(objective), 1.0):
+                return Outcome("converged", converged_message(state.epoch, decrease, objective, self.tolerance))
+            state = state._replace(
+                epoch=state.epoch + 1,
+                phase="choose" if self.again else "learn",
+                position=0,
+                growing=state.growing[:0].clone(),
+                theta_begin=state.theta.clone(),
+                epoch_begin=objective,
+            )
+        return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
+
+    def _choosing_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
+        """The discrete phase, point by point. It is resumed by adding the points that were chosen before."""
+        m, is_first = min(self.num_inducing, len(problem.train)), state.epoch == 0
+        model = GrowingGP(problem.kernel, state.theta, problem.train, self.objective, m)
+        rule = self.rule(problem, state.theta)
+        for row in state.growing.tolist():
+            model.add(row)
+
+        for row in chosen_rows(rule, model, state.epoch):
+            reduction = model.add(row)
+            state = state._replace(step=state.step + 1, growing=model.rows.clone())
+            if is_first:
+                state = state._replace(inducing=model.rows.clone(), terms=model.terms)
+            info = self._info("choose", state.terms)
+            yield Step(state, info._replace(exact=reduction, growing=model.total, proposed=row))
+
+        if is_first or model.total < state.terms.total(self.objective):
             state = state._replace(inducing=model.rows.clone(), terms=model.terms)
-        yield Step(
-            state, _info("choose", state.terms, settings)._replace(exact=fall, growing=model.total, proposed=row)
+        epoch_begin = model.total if is_first else state.epoch_begin
+        return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), epoch_begin=epoch_begin)
+
+    def _learning_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
+        """The continuous phase, one evaluation of the objective per step."""
+        Z = problem.train.rows(state.inducing).X
+        evaluations = learn_hyperparameters(
+            problem.kernel, problem.train, Z, self.objective, state.theta_begin, self, state.position
         )
+        for position, theta, terms, jitter in evaluations:
+            state = state._replace(step=state.step + 1, phase="learn", position=position, theta=theta, terms=terms)
+            yield Step(state, self._info("learn", terms)._replace(jitter=jitter))
+        return state
 
-    if first or model.total < state.terms.total(settings.objective):
-        state = state._replace(inducing=model.rows.clone(), terms=model.terms)
-    begin_at = model.total if first else state.epoch_begin
-    return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), epoch_begin=begin_at)
+    def _info(self, phase: str, terms: Terms) -> SelectionInfo:
+        return SelectionInfo(phase, terms.total(self.objective), *halves(terms))
 
+    def posterior(self, problem: Problem, state: SelectionState) -> Posterior:
+        return subset_posterior(problem, state)
 
-def _learning(problem: Problem, state: State, settings: Plan) -> Generator[Step, None, State]:
-    """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
-    Z = problem.train.rows(state.inducing).X
-    limit = settings.evaluations or min(20, max(15, 2 * len(state.theta)))
-    found = descend(problem.kernel, state.theta_begin, problem.train, Z, settings.objective, settings.optimiser, limit)
-    done = state.position
-    for k, (theta, terms, jitter) in enumerate(found):
-        if k < done:
-            continue
-        state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, terms=terms)
-        yield Step(state, _info("learn", terms, settings)._replace(jitter=jitter))
-    return state
+    def cost(self, problem: Problem) -> Cost:
+        return choosing_cost(problem, self.num_inducing, 0)
 
 
-def _info(phase: str, terms: Terms, settings: Plan) -> Info:
-    halves = (terms.fit / 2, terms.complexity / 2, terms.trace / 2)
-    return Info(phase, terms.total(settings.objective), *halves)
-
-
-def converged(epoch: int, gain: float, objective: float, tolerance: float) -> str:
-    """Why an epoch was the last, as a sentence."""
-    return (
-        f"Epoch {epoch + 1} improved the objective by {max(gain, 0.0):.2g}, less than the tolerance "
-        f"{tolerance:g} of {abs(objective):.4g}."
+def initial_state(problem: Problem) -> State:
+    """Return the state before any work: no inducing points, F unknown."""
+    no_rows, theta = torch.zeros(0, dtype=torch.int64, device=problem.train.y.device), problem.theta.clone()
+    return State(
+        step=0,
+        epoch=0,
+        phase="choose",
+        position=0,
+        inducing=no_rows,
+        growing=no_rows.clone(),
+        theta=theta,
+        theta_begin=theta.clone(),
+        terms=UNKNOWN_TERMS,
+        epoch_begin=math.inf,
     )
 
 
-def set_posterior(problem: Problem, state: State) -> Posterior:
-    """The posterior of f given the inducing rows of a state: the prior while there are none."""
+def subset_posterior(problem: Problem, state: State) -> Posterior:
+    """Return the posterior of f given the inducing rows of a state; it is the prior while there are none."""
     kernel, theta, train = problem.kernel, state.theta, problem.train
     if len(state.inducing) == 0:
         return lambda X: Prediction(train.y.new_zeros(len(X)), kernel.diag(theta, X))
@@ -179,31 +258,14 @@ def set_posterior(problem: Problem, state: State) -> Posterior:
     return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, train, Z))
 
 
-def choosing_cost(problem: Problem, m: int, tests: float) -> Cost:
-    """The mean cost of choosing one of m points when `tests` candidates are tried exactly for it."""
+def choosing_cost(problem: Problem, m: int, trials: float) -> Cost:
+    """Predict the mean cost of choosing one of m points, if `trials` candidates are evaluated exactly for it."""
     n, s = len(problem.train), problem.train.y.element_size()
     m = min(m, n)
-    flops = (tests + 1.0) * n * (2.0 * m + entry_flops(problem)) + (tests + 1.0) * m * m / 3
-    moved = s * n * (m + 8.0 * (tests + 1.0)) + 12.0 * s * n
-    tried = 3.0 * min(s * n * tests, 1.0 * BLOCK_BYTES)
-    arrays = {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n, "candidates' columns": tried}
-    return Cost(flops, moved, arrays, CHOICE + (TRIALS * (1.0 + s * n * tests / BLOCK_BYTES) if tests else 0.0))
-
-
-def entry_flops(problem: Problem) -> float:
-    """What a kernel entry takes beside a product's flops: 2 d, an exponential, and passes that no product makes."""
-    return ENTRY + 2.0 * problem.train.d
-
-
-def random_order(problem: Problem, seed: int) -> Tensor:
-    """Every row in the random order that CholQR starts from too, so that runs of one seed share their start."""
-    order = torch.randperm(len(problem.train), generator=generator(seed, "start"))
-    return order.to(problem.train.y.device)
-
-
-def grown(problem: Problem, m: int, objective: str, choose: Chooser) -> Tensor:
-    """Up to m rows, chosen by one rule at the problem's theta: an inducing set for another method to start from."""
-    model = Growing(problem.kernel, problem.theta, problem.train, objective, min(m, len(problem.train)))
-    while len(model.rows) < len(model.Lt) and (row := choose(model, 0)) >= 0:
-        model.add(row)
-    return model.rows
+    flops = (trials + 1.0) * n * (2.0 * m + entry_flops(problem)) + (trials + 1.0) * m * m / 3
+    moved = s * n * (m + 8.0 * (trials + 1.0)) + 12.0 * s * n
+    candidates = 3.0 * min(s * n * trials, 1.0 * BLOCK_BYTES)
+    arrays = {"factor L": s * n * m, "m x m factor": s * m * m, "columns": 3.0 * s * n}
+    arrays["candidates' columns"] = candidates
+    blocks = 1.0 + s * n * trials / BLOCK_BYTES
+    return Cost(flops, moved, arrays, CHOICE_CALLS + (TRIAL_CALLS * blocks if trials else 0.0))

@@ -1,7 +1,9 @@
-"""Titsias' greedy selection: of k random candidates, the one that lowers the objective most, exactly evaluated.
+"""Titsias' greedy selection: of k random candidates, the one that decreases the exact objective most.
 
-A candidate costs 4 n m flops, so k = 512 is slow and k = 16 sees little of the data (Titsias 2009; Cao et al. 2013,
-section 1.1). k = 0 tries every row that is left.
+    j = argmax over k candidates of (dE_D + dE_C + dE_V) / 2                     eqs 14-16 of Cao et al. 2013
+
+A candidate costs 4 n m flops, so that k = 512 is slow, while k = 16 looks at a small part of the data (Titsias 2009;
+Cao et al. 2013, section 1.1). With k = 0 every row that is left is a candidate.
 """
 
 from __future__ import annotations
@@ -15,13 +17,30 @@ from torch import Tensor
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
-from .greedy import Choosing
-from .growing_gp import Growing
-from .loop import Chooser, choosing_cost
+from .growing_gp import GrowingGP
+from .loop import RowRule, RowSelection, choosing_cost
 
 
-class Titsias(Choosing):
-    """Points added one at a time, each the best of k random candidates by the exact objective."""
+class Titsias(RowSelection):
+    """Points added one at a time, each the best of k random candidates by the exact objective.
+
+    Parameters
+    ----------
+    num_candidates
+        k.
+    again
+        Whether points are chosen again after each learning phase.
+    num_inducing, objective, learn, optimiser, evaluations, max_epochs, tolerance, seed
+        Settings of all methods that choose rows one after another.
+
+    Notes
+    -----
+    4 n m k flops per point.
+
+    References
+    ----------
+    Titsias (2009). Variational learning of inducing variables in sparse Gaussian processes. AISTATS. Section 3.1.
+    """
 
     key: ClassVar[str] = "titsias"
     title: ClassVar[str] = "Titsias' greedy selection"
@@ -35,29 +54,30 @@ class Titsias(Choosing):
         16,
         bounds=(0, None),
         softbounds=(0, 512),
-        doc="Candidates tried exactly for each point; 0 tries every row that is left, at n^2 m.",
+        doc="Candidates evaluated exactly for each point; 0 evaluates every row that is left, at n^2 m.",
     )
     again = settings.again()
 
-    def rule(self, problem: Problem, theta: Tensor) -> Chooser:
-        return best_candidate(self.num_candidates, self.seed)
+    def rule(self, problem: Problem, theta: Tensor) -> RowRule:
+        return BestCandidate(self.num_candidates, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
         return choosing_cost(problem, self.num_inducing, self.num_candidates or len(problem.train))
 
 
-def best_candidate(count: int, seed: int) -> Chooser:
-    """The rule that takes the best of `count` random candidates, or of all where `count` is 0."""
+class BestCandidate(RowRule):
+    """Takes the best of `count` random candidates, or of all rows if `count` is 0."""
 
-    def choose(model: Growing, epoch: int) -> int:
-        pool = torch.nonzero(model.eligible)[:, 0]
+    def __init__(self, count: int, seed: int) -> None:
+        self.count, self.seed = count, seed
+
+    def choose(self, model: GrowingGP, epoch: int) -> int:
+        pool = torch.nonzero(model.is_eligible)[:, 0]
         if len(pool) == 0:
             return -1
-        if 0 < count < len(pool):
-            order = torch.randperm(len(pool), generator=generator(seed, "candidates", epoch, len(model.rows)))
-            pool = pool[order[:count].to(pool.device)]
-        falls = model.reductions(pool)
-        best = int(falls.argmax())
-        return int(pool[best]) if float(falls[best]) > -torch.inf else -1
-
-    return choose
+        if 0 < self.count < len(pool):
+            order = torch.randperm(len(pool), generator=generator(self.seed, "candidates", epoch, len(model.rows)))
+            pool = pool[order[: self.count].to(pool.device)]
+        reduction = model.reductions(pool)  # [k]
+        best = int(reduction.argmax())
+        return int(pool[best]) if float(reduction[best]) > -torch.inf else -1

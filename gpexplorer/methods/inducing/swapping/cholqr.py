@@ -1,7 +1,10 @@
 """CholQR: inducing points chosen from the data by swapping, one at a time, on the objective itself.
 
-One epoch (Cao et al. 2013, section 3.4): up to min(60, m) swaps in random order, then nonlinear conjugate gradients
-on the hyperparameters; until an epoch improves the objective by less than a tolerance.
+    F = (E_D + E_C + E_V) / 2        eq 5, variational free energy; without E_V eq 4, projected process
+
+One epoch (Cao et al. 2013, section 3.4) is up to min(60, m) swaps, see swap.py, and then nonlinear conjugate gradients
+on the hyperparameters with min(20, max(15, 2 p)) evaluations. Epochs are repeated until one decreases F by less than a
+tolerance.
 """
 
 from __future__ import annotations
@@ -17,103 +20,131 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import Terms, nystrom
 from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
+from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ...base import Method, Steps
 from ...capabilities import Landscape
 from .. import settings
+from ..distinct_rows import random_order
 from ..initial_sets import start, start_rows
-from ..learning import descend
+from ..learning import learn_hyperparameters
 from ..moving.sparse_objectives import sparse_model
-from ..moving.state import continuous_inputs
-from ..selection.loop import random_order
-from .costs import swap_cost
+from ..moving.state import continuous_inputs, points_can_move
+from ..reporting import converged_message, halves
 from .factor import Factor
 from .pivot_policies import POLICIES
-from .polish import polished
-from .removal_order import ORDERS, least_loss, removal_order
-from .settled import settled
-from .state import Info as Report
-from .state import State as At
-from .state import begun, halves, swap_info
-from .swap import Swapper
+from .polish import polish
+from .removal_order import ORDERS, Turn
+from .state import CHANNELS, START, initial_state, swap_info
+from .state import Info as SwapInfo
+from .state import State as SwapState
+from .swap import Swapper, swap_cost
 from .swap_landscape import force_swap, swap_landscape
 
-Phase = Generator[Step, None, At]
+Phase = Generator[Step, None, SwapState]
 
 
 class CholQR(Method):
-    """Inducing points swapped on the variational free energy or the projected-process likelihood.
+    """Inducing points chosen by swaps on the variational free energy or the projected-process likelihood.
 
-    By default every candidate is tested exactly (policy "scored", no proposals); `CholQR(**CholQR.published)` is the
-    paper's, which tests the one with the best score.
+    Parameters
+    ----------
+    num_inducing, objective, start
+        Size of the inducing set, what it minimises, and how it is initialised.
+    num_pivots, num_proposals, pivot_refresh, pivot_policy, removal, swaps_per_epoch, rebuild
+        The swaps; each setting has a sentence in `doc`.
+    learn, optimiser, evaluations, max_epochs, tolerance
+        Learning of hyperparameters, and when a run ends.
+    polish
+        Evaluations for moving the points off their rows at the end.
+    seed
+        Seed of every random choice.
+
+    Notes
+    -----
+    A swap costs O(n z + m^2) flops with the default settings; pivots are drawn again every `pivot_refresh` swaps, at
+    2 n m z. Learning costs about 6 n m^2 per evaluation. Memory is n m numbers.
+
+    By default all candidates are information pivots and every one is tested exactly (policy "scored", no proposals).
+    `CholQR(**CholQR.published)` is the algorithm of the paper, which tests the candidate with the best score.
+
+    References
+    ----------
+    Cao, Brubaker, Fleet and Hertzmann (2013). Efficient optimization for sparse Gaussian process regression. NIPS.
+
+    Examples
+    --------
+    >>> import gpexplorer as gpx
+    >>> run = gpx.Spec(method="cholqr", settings={"num_inducing": 32}, data="friedman1", kernel="se-ard").open()
+    >>> run.finish(seconds=5)                                                                       # doctest: +SKIP
     """
 
     key: ClassVar[str] = "cholqr"
     title: ClassVar[str] = "CholQR swaps"
     family: ClassVar[str] = "inducing"
     paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
-    published: ClassVar[dict[str, Any]] = settings.PUBLISHED
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    # The settings of the paper, which does not say how often its pivots were drawn again.
+    published: ClassVar[dict[str, Any]] = {
+        "start": "random",
+        "num_pivots": 16,
+        "num_proposals": 1,
+        "pivot_policy": "random",
+        "pivot_refresh": 8,
+        "removal": "random",
+        "polish": 0,
+    }
+    State: ClassVar[type] = SwapState
+    Info: ClassVar[type] = SwapInfo
     equations: ClassVar[dict[str, str]] = {
         "num_inducing": r"\hat K = K_{nm} K_{mm}^{-1} K_{mn}",
         "objective": r"F = \tfrac12\left[y^\top(\hat K+\sigma^2 I)^{-1}y + \log|\hat K+\sigma^2 I|"
         r" + \sigma^{-2}\operatorname{tr}(K-\hat K)\right]",
         "num_pivots": r"K - \hat K \approx L_z L_z^\top",
-        "polish": r"\min_{\theta, Z} F(\theta, Z),\quad Z \text{ no longer rows: what no subset has to reach}",
+        "polish": r"\min_{\theta, Z} F(\theta, Z),\quad Z \text{ no longer restricted to rows}",
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
-    channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "objective F", "nat", monotone=True),
-        channel("fit", "data fit, E_D / 2", "nat"),
-        channel("logdet", "complexity, E_C / 2", "nat"),
-        channel("trace", "trace, E_V / 2", "nat"),
-        channel("approx", "predicted reduction", "nat"),
-        channel("exact", "exact reduction", "nat"),
-        channel("correlation", "rank correlation of scores and exact falls"),
-        channel("regret", "missed by the best score alone", "nat"),
-        channel("acceptance", "accepted this epoch"),
-        channel("drift", "drift of the carried objective", log=True),
-        channel("moved", "how far the points moved, rms", "sd of x", log=True),
-        channel("reads", "passes over the n x m factor"),
-        channel("jitter", "jitter on K_mm", log=True),
-    )
+    channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
     num_inducing = param.Integer(
         64,
         bounds=(1, None),
         softbounds=(4, 512),
-        doc="Inducing points m: more fit better and cost m times as much a swap.",
+        doc="Inducing points m. More of them fit better; a swap costs m per row, learning m^2 per row.",
     )
     objective = settings.objective()
     num_pivots = param.Integer(
         64,
         bounds=(1, None),
         softbounds=(4, 128),
-        doc="Information pivots z: more rank the candidates better, at n z^2 a swap.",
+        doc="Information pivots z. More of them rank the candidates better, at n z^2 flops per ranking.",
     )
     num_proposals = param.Integer(
         0,
         bounds=(0, None),
         softbounds=(0, 8),
-        doc="Candidates tested exactly beside the pivots, half by score, half drawn evenly; the paper has 1.",
+        doc="Candidates tested exactly beside the pivots: half by score, half drawn uniformly; the paper has 1.",
     )
-    pivot_refresh = param.Integer(16, bounds=(1, None), softbounds=(4, 100), doc="Swaps before pivots are drawn anew.")
+    pivot_refresh = param.Integer(
+        16, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which the pivots are drawn again."
+    )
     pivot_policy: Any = param.Selector(
         default="scored",
         objects=list(POLICIES),
-        doc="scored: by rank and variance; random: the paper's; optimised: trace norm; adaptive: grown where it fails.",
+        doc="How pivots are chosen. scored: by score and variance; random: the paper's; optimised: by trace norm; "
+        "adaptive: their number grows while scores rank badly.",
     )
     removal: Any = param.Selector(
         default="least loss",
         objects=list(ORDERS),
-        doc="Which point is offered next: every one in turn, or those the objective would miss least, ranked exactly.",
+        doc="Which point is offered for removal: each in turn (random), or those the objective needs least.",
     )
     start: Any = start("random")
     swaps_per_epoch = param.Integer(
-        0, bounds=(0, None), softbounds=(0, 200), doc="Swaps tried before the hyperparameters move; 0 means min(60, m)."
+        0,
+        bounds=(0, None),
+        softbounds=(0, 200),
+        doc="Swaps tried in an epoch, before hyperparameters are learned; 0 means min(60, m).",
     )
-    learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps them where they start.")
+    learn = param.Boolean(True, doc="Learn the hyperparameters between swaps; off keeps their initial values.")
     optimiser = settings.optimiser()
     evaluations = settings.evaluations()
     max_epochs = settings.max_epochs()
@@ -122,93 +153,63 @@ class CholQR(Method):
         0,
         bounds=(0, None),
         softbounds=(0, 300),
-        doc="Evaluations spent, once swaps end, on moving the points off their rows by gradient; 0 leaves them there.",
+        doc="Evaluations for moving the points off their rows by gradient once swaps end; 0 leaves them at rows.",
     )
     rebuild = param.Integer(
         1000,
         bounds=(1, None),
         softbounds=(50, 2000),
-        doc="Swaps after which the factor is recomputed, its drift reported.",
+        doc="Swaps after which the factor is computed from scratch and its drift is reported.",
     )
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    # -- the algorithm ---------------------------------------------------------------------------------------------
+
+    def steps(self, problem: Problem, resume: SwapState | None = None) -> Steps:
         if self.polish:
             continuous_inputs(problem, "Setting polish")
         state = resume
         if state is None:
             order = random_order(problem, self.seed)
-            state = begun(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
-            yield Step(state, Report("start", math.nan, math.nan, math.nan, math.nan))
+            state = initial_state(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
+            yield Step(state, START)
         if state.phase != "polish":
             state, outcome = yield from self._epochs(problem, state)
             if not self.polish:
                 return outcome
-        return (yield from polished(problem, state, self.objective, self.learn, self.polish))
+        return (yield from polish(problem, state, self.objective, self.learn, self.polish))
 
-    def _epochs(self, problem: Problem, state: At) -> Generator[Step, None, tuple[At, Outcome]]:
+    def _epochs(self, problem: Problem, state: SwapState) -> Generator[Step, None, tuple[SwapState, Outcome]]:
+        """Alternate discrete and continuous phases (section 3.4)."""
         swapper = None
         while state.epoch < self.max_epochs:
             if state.phase == "swap":
                 swapper = swapper or self._swapper(problem, state)
-                state = yield from self._swaps(swapper, state)
+                state = yield from self._swap_phase(swapper, state)
             if self.learn:
-                state, swapper = (yield from self._learning(problem, state)), None
+                state = yield from self._learning_phase(problem, state)
+                swapper = None
 
-            gain = state.epoch_begin - state.objective
-            if gain <= self.tolerance * max(abs(state.objective), 1.0):
-                return state, Outcome("converged", settled(self, problem, state, gain))
+            decrease = state.epoch_begin - state.objective
+            if decrease <= self.tolerance * max(abs(state.objective), 1.0):
+                return state, Outcome("converged", self._converged_message(problem, state, decrease))
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
-        return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to go on.")
+        return state, Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
 
-    @torch.inference_mode()  # no autograd in swaps: torch's records of versions are a tenth of a small one
-    def _swapper(self, problem: Problem, state: At) -> Swapper:
-        """The factor at this state, with its pivots if it has any."""
-        inducing = state.inducing
-        if state.step == 0:
-            inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
-        factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
-        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, self.pivot_policy)
-        swapper.recall(state.tested.clone())
-        if len(state.pivots):
-            swapper.choose(state.pivots, state.oldest, ranked=state.ranked.clone())
-        return swapper
-
-    @torch.inference_mode()
-    def prepare(self, problem: Problem, state: At) -> tuple[Swapper, int]:
-        """The swapper as the next swap would find it, and the slot it would offer for removal."""
-        swapper = self._swapper(problem, state)
-        turn, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
-        slots = self._offers(swapper.factor, state, turn, min(position, self._limit(swapper.factor.m)))
-        if swapper.pivots is None or position % self.pivot_refresh == 0:
-            swapper.refresh(state.step + 1, slots)
-        return swapper, slots[0]
-
-    def _limit(self, m: int) -> int:
-        return self.swaps_per_epoch or min(60, m)
-
-    def _offers(self, factor: Factor, state: At, epoch: int, position: int) -> list[int]:
-        """The slots to offer for removal from here on until the pivots are drawn anew, and the one after."""
-        ahead = self.pivot_refresh - position % self.pivot_refresh
-        if self.removal == "least loss":
-            return state.slots.tolist() or least_loss(factor, ahead)
-        order = removal_order(factor.m, epoch, self._limit(factor.m), self.seed)
-        return order[position : position + ahead + 1]
-
-    def _swaps(self, swapper: Swapper, state: At) -> Phase:
-        """The discrete phase: each inducing point in turn is offered for removal, in random order."""
+    def _swap_phase(self, swapper: Swapper, state: SwapState) -> Phase:
+        """The discrete phase: inducing points are offered for removal one after another."""
         factor = swapper.factor
         objective = factor.total
-        begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
-        state = state._replace(objective=objective, epoch_begin=begin, inducing=factor.inducing.clone())
+        epoch_begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
+        state = state._replace(objective=objective, epoch_begin=epoch_begin, inducing=factor.inducing.clone())
         for k in range(state.position, self._limit(factor.m)):
             step, factor.reads = state.step + 1, 0
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
-                slots = self._offers(factor, state, state.epoch, k)
+                slots = self._slots(factor, state, state.epoch, k)
                 if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step, slots):
-                    break  # every row is explained, or is inducing
+                    break  # every row is an inducing point or explained by them
                 tried = swapper.swap(slots, step)
 
             assert swapper.pivots is not None
@@ -222,38 +223,90 @@ class CholQR(Method):
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
                 tested=swapper.tested.clone(),
-                slots=torch.tensor(slots[1:] if self.removal == "least loss" else []).to(state.inducing),
+                slots=torch.tensor(ORDERS[self.removal].to_carry(slots)).to(state.inducing),
             )
             yield Step(state, swap_info(swapper, tried, state, drift))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), slots=state.slots[:0])
 
-    def _learning(self, problem: Problem, state: At) -> Phase:
-        """The continuous phase; resumed by replaying its evaluations, since SciPy's memory is not part of the state."""
+    def _learning_phase(self, problem: Problem, state: SwapState) -> Phase:
+        """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed."""
         Z = problem.train.rows(state.inducing).X
-        limit = self.evaluations or min(20, max(15, 2 * len(state.theta)))
-        found = descend(problem.kernel, state.theta_begin, problem.train, Z, self.objective, self.optimiser, limit)
-        done = state.position
-        for k, (theta, terms, jitter) in enumerate(found):
-            if k < done:
-                continue
-            objective = terms.total(self.objective)
-            state = state._replace(step=state.step + 1, phase="learn", position=k + 1, theta=theta, objective=objective)
-            yield Step(state, Report("learn", objective, *halves(terms), jitter=jitter))
+        evaluations = learn_hyperparameters(
+            problem.kernel, problem.train, Z, self.objective, state.theta_begin, self, state.position
+        )
+        for evaluation in evaluations:
+            objective = evaluation.terms.total(self.objective)
+            state = state._replace(
+                step=state.step + 1,
+                phase="learn",
+                position=evaluation.position,
+                theta=evaluation.theta,
+                objective=objective,
+            )
+            yield Step(state, SwapInfo("learn", objective, *halves(evaluation.terms), jitter=evaluation.jitter))
         return state
 
-    # What pictures and the page ask for: `HasSwapLandscape` and `HasMovablePoints` of methods/capabilities.py.
+    @torch.inference_mode()  # without it, the version counters of autograd take a tenth of a small swap
+    def _swapper(self, problem: Problem, state: SwapState) -> Swapper:
+        """Build the factor of a state, with its pivots if it has any."""
+        inducing = state.inducing
+        if state.step == 0:
+            inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
+        factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
+        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, POLICIES[self.pivot_policy])
+        swapper.set_tested(state.tested.clone())
+        if len(state.pivots):
+            swapper.set_pivots(state.pivots, state.oldest, ranked=state.ranked.clone())
+        return swapper
+
+    @torch.inference_mode()
+    def prepare(self, problem: Problem, state: SwapState) -> tuple[Swapper, int]:
+        """Return the swapper as the next swap would find it, and the slot that it would offer for removal."""
+        swapper = self._swapper(problem, state)
+        epoch, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
+        slots = self._slots(swapper.factor, state, epoch, min(position, self._limit(swapper.factor.m)))
+        if swapper.pivots is None or position % self.pivot_refresh == 0:
+            swapper.refresh(state.step + 1, slots)
+        return swapper, slots[0]
+
+    def _limit(self, m: int) -> int:
+        """Return the number of swaps per epoch."""
+        return self.swaps_per_epoch or min(60, m)
+
+    def _slots(self, factor: Factor, state: SwapState, epoch: int, position: int) -> list[int]:
+        """Return the slots to offer for removal from here on until the pivots are drawn again."""
+        turn = Turn(
+            epoch=epoch,
+            position=position,
+            per_epoch=self._limit(factor.m),
+            swaps=self.pivot_refresh - position % self.pivot_refresh,
+            seed=self.seed,
+        )
+        return ORDERS[self.removal].slots(factor, turn, state.slots.tolist())
+
+    def _converged_message(self, problem: Problem, state: SwapState, decrease: float) -> str:
+        """Say why no further epoch follows, and what could decrease the objective further."""
+        message = converged_message(state.epoch, decrease, state.objective, self.tolerance)
+        if not len(state.pivots):
+            precision = str(problem.train.y.dtype).removeprefix("torch.")
+            message = f"No row is left to swap in: the inducing points explain each row to the rounding of {precision}."
+        if self.polish or not points_can_move(problem):
+            return message
+        return message + " Points between the rows may fit better than any choice of rows: set polish to move them."
+
+    # -- what pictures and the page ask for: HasSwapLandscape and HasMovablePoints of methods/capabilities.py --------
 
     def landscape_entries(self, problem: Problem) -> float:
         return 1.0 * len(problem.train) * self.num_inducing
 
-    def swap_landscape(self, problem: Problem, state: At, slot: int | None = None) -> Landscape | None:
-        """Evaluate every row for one inducing point's place: 2 n m^2 flops, and 2 n m per exact evaluation."""
+    def swap_landscape(self, problem: Problem, state: SwapState, slot: int | None = None) -> Landscape | None:
+        """Evaluate every row in the place of one inducing point: 2 n m^2 flops, and 2 n m per exact evaluation."""
         if state.Z is not None:
             return None
         swapper, offered = self.prepare(problem, state)
         return swap_landscape(swapper, offered if slot is None else slot, self.seed, state.step)
 
-    def force_swap(self, problem: Problem, state: At, row: int, slot: int | None = None) -> Step:
+    def force_swap(self, problem: Problem, state: SwapState, row: int, slot: int | None = None) -> Step:
         """Return the step in which data row `row` takes the place of the point in `slot`: 4 n m^2 flops.
 
         The run continues from its state as from any other.
@@ -287,23 +340,30 @@ class CholQR(Method):
             slots=state.slots[1:].clone(),
             epoch_begin=max(before, factor.total),
         )
-        info = Report("forced", factor.total, *halves(factor.terms), exact=before - factor.total, jitter=factor.jitter)
+        info = SwapInfo(
+            "forced", factor.total, *halves(factor.terms), exact=before - factor.total, jitter=factor.jitter
+        )
         return Step(forced, info._replace(removed=removed, proposed=row, accepted=True))
 
-    def move_point(self, problem: Problem, state: At, slot: int, position: Tensor) -> Step:
+    def move_point(self, problem: Problem, state: SwapState, slot: int, position: Tensor) -> Step:
         """Swap the point in `slot` for the row nearest to `position` [d] that is not an inducing point yet."""
         distance = (problem.train.X - position).square().sum(1)  # [n]
         distance[state.inducing] = torch.inf
         return self.force_swap(problem, state, int(distance.argmin()), slot)
 
-    def bound_terms(self, problem: Problem, state: At) -> Terms:
-        Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z
+    def bound_terms(self, problem: Problem, state: SwapState) -> Terms:
+        Z = self._inducing_inputs(problem, state)
         return sparse_model(problem.kernel, state.theta, problem.train, Z, self.objective).terms
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
-        Z = problem.train.rows(state.inducing).X if state.Z is None else state.Z
-        now = nystrom(problem.kernel, state.theta, problem.train, Z)
-        return nystrom_posterior(problem.kernel, state.theta, Z, now)
+    # -- predictions and cost --------------------------------------------------------------------------------------
+
+    def posterior(self, problem: Problem, state: SwapState) -> Posterior:
+        Z = self._inducing_inputs(problem, state)
+        model = nystrom(problem.kernel, state.theta, problem.train, Z)
+        return nystrom_posterior(problem.kernel, state.theta, Z, model)
+
+    def _inducing_inputs(self, problem: Problem, state: SwapState) -> Any:
+        return problem.train.rows(state.inducing).X if state.Z is None else state.Z
 
     def cost(self, problem: Problem) -> Cost:
-        return swap_cost(self, problem)
+        return swap_cost(problem, self.num_inducing, self.num_pivots, self.num_proposals, self.pivot_refresh)

@@ -1,22 +1,23 @@
-"""The factored sparse GP that swaps one inducing point for another without rotating anything.
+"""The factored sparse GP, in which one inducing point replaces another without rotating any column.
 
-Rows I of the data are the inducing points; L [n, m] is any root of the Nystrom matrix, Khat = L L', and L_Z its rows I.
+Rows I of the data are the inducing points. L [n, m] is a root of the Nystrom matrix, K_hat = L L'. L_Z are its rows I.
 
-    removing i    w = L_Z^-1 e_i / |L_Z^-1 e_i|,   v = L w        Khat - v v' is the model without i
-    adding j      u = (k_j - Khat_j + v v_j) / sqrt(D_j)          D = diag(K - Khat)
+    removing i    w = L_Z^-1 e_i / |L_Z^-1 e_i|,   v = L w        K_hat - v v' is the model without i
+    adding j      u = (k_j - K_hat_j + v v_j) / sqrt(D_j)         D_j is entry j of the numerator          eq 13
     both          L <- L + (u - v) w'
 
-since L_Z w is a multiple of e_i: v vanishes at every other inducing point. The paper (Cao et al. 2013, section 3.2)
-permutes columns by Givens sweeps and downdates a QR factor; here no column moves. Its Q and R are not kept either:
-with P = (L'L + s2 I)^-1, q = P w, kappa = w'q,
+This holds since L_Z w is a multiple of e_i, so that v vanishes at every other inducing point. The paper (Cao et al.
+2013, section 3.2) permutes columns by Givens rotations and downdates a QR factor; here no column moves. Q and R are
+not stored either. With c = L'y, P = (L'L + s2 I)^-1, q = P w and kappa = w'q,
 
-    N = P - q q' / kappa                       inverse of the model without i
-    log |.| falls by log(1 / kappa)
-    adding u: with b = L'u, s = u'u + s2 - b'N b, e = y'u - c'N b, c = L'y
-        dE_D = e^2 / (s2 s),  dE_C = log s2 - log s,  dE_V = u'u / s2          eqs 14-16, as reductions
+    N = P - q q' / kappa                          the inverse for the model without i
+    log |L'L + s2 I| changes by log(kappa)        when i is removed
+    adding u: with b = L'u, s = u'u + s2 - b'N b, e = y'u - c'N b,
+        dE_D = e^2 / (s2 s),  dE_C = log s2 - log s,  dE_V = u'u / s2             eqs 14-16, as reductions
 
-A swap reads L in two sweeps: one multiplies it by the proposals' rows and by the next removal's w together, the
-other by the proposals' residuals. Rank-one changes of L, G = L'L + s2 I and P wait and are folded in together.
+A swap with proposals reads L twice: once for the rows of the proposals together with the w of the next removal, and
+once for the residuals of the proposals. Rank-one changes of L, of G = L'L + s2 I and of P wait, and several are applied
+together.
 """
 
 from __future__ import annotations
@@ -33,49 +34,82 @@ from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
 from .swap_effects import Addition, Change, Column, Proposals, Removal, reductions
 
-QUEUE = 16  # swaps whose changes wait before they are folded into L, G and P
+QUEUE = 16  # swaps whose changes wait before they are applied to L, G and P
 
 
 class Factor:
-    """L and the few [m] and [m, m] quantities that follow it through swaps. Memory n m numbers + O(m^2)."""
+    """L and the [m] and [m, m] quantities that follow it through swaps.
+
+    Parameters
+    ----------
+    kernel, theta, train
+        The model: covariance function, log-hyperparameters [p] and training rows.
+    inducing : Tensor [m]
+        Rows of the data, no two of them equal to rounding.
+    objective : {"vfe", "pp"}
+
+    Attributes
+    ----------
+    inducing : Tensor [m]
+        The inducing rows, by slot.
+    is_inducing : Tensor [n]
+    terms : Terms
+        Terms of the objective, carried through swaps.
+    T : Tensor [m, m]
+        L_Z^-1; its columns are the directions w, except for their lengths.
+    TPT, TGT : Tensor [m]
+        Diagonals of T'P T and T'G T.
+    c, Pc : Tensor [m]
+        L'y and P L'y.
+    D : Tensor [n]
+        diag(K - K_hat).
+    least : Tensor [n]
+        A residual variance below this is rounding.
+    reads : int
+        Passes over L since the caller set it to 0; a write counts as one more.
+    jitter : float
+        What was added to the diagonal of K_mm.
+
+    Notes
+    -----
+    Memory is n m numbers and O(m^2).
+    """
 
     def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, inducing: Tensor, objective: str) -> None:
         self.kernel, self.theta, self.train, self.objective = kernel, theta, train, objective
         self.s2, self.yy = noise_variance(theta), float(train.y @ train.y)
         self.prior = kernel.diag(theta, train.X)  # [n]
-        self.reads = 0  # passes over L since it was last set to nothing, a write counted as one
-        self.least = rounding(train.y.dtype) * self.prior  # [n] below it a residual is rounding
+        self.reads = 0
+        self.least = rounding(train.y.dtype) * self.prior  # [n]
         self.build(inducing)
 
     def build(self, inducing: Tensor) -> None:
-        """Everything from scratch: 2 n m^2 flops, n m kernel entries."""
+        """Compute everything from scratch for these inducing rows [m]: 2 n m^2 flops and n m kernel entries."""
         n, m, y = len(self.train), len(inducing), self.train.y
         Z = self.train.rows(inducing).X
-        L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm")
+        L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm")  # [m, m]
         K_mn = self.kernel(self.theta, Z, self.train.X)
-        L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], rows in one piece
+        L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], each row in one piece
         self.inducing = inducing.clone()
         self.is_inducing = torch.zeros(n, dtype=torch.bool, device=y.device)
         self.is_inducing[inducing] = True
-        G = L.T @ L  # [m, m] = L'L + s2 I
-        self.trace = float(self.prior.sum()) - float(G.diagonal().sum())
+        G = L.T @ L  # [m, m]; L'L + s2 I after the next two lines
+        self.trace = float(self.prior.sum()) - float(G.diagonal().sum())  # tr(K - K_hat)
         G.diagonal().add_(self.s2)
-        L_A = cholesky(G, "L'L + s2 I").L
-        P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)
-        self.T = T = torch.linalg.solve_triangular(L[inducing], torch.eye(m).to(y), upper=False)  # L_Z^-1
-        self.TPT, self.TGT = (torch.linalg.vecdot(T, M @ T, dim=0) for M in (P, G))  # [m] diagonals of T'P T, T'G T
+        L_A = cholesky(G, "L'L + s2 I").L  # [m, m]
+        P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)  # [m, m]
+        self.T = T = torch.linalg.solve_triangular(L[inducing], torch.eye(m).to(y), upper=False)  # [m, m]
+        self.TPT, self.TGT = (torch.linalg.vecdot(T, M @ T, dim=0) for M in (P, G))  # [m] each
         self.c = L.T @ y  # [m]
         self.Pc = P @ self.c  # [m]
         self.D = (self.prior - torch.linalg.vector_norm(L, dim=1).square()).clamp_min_(0.0)  # [n]
-        self.L, self._G, self._P = (
-            DeferredUpdates(L, QUEUE),
-            DeferredUpdates(G, 2 * QUEUE),
-            DeferredUpdates(P, 2 * QUEUE),
-        )
+        self.L = DeferredUpdates(L, QUEUE)
+        self._G, self._P = DeferredUpdates(G, 2 * QUEUE), DeferredUpdates(P, 2 * QUEUE)
         self.terms = self._terms()
 
     @property
     def m(self) -> int:
+        """Number of inducing points."""
         return len(self.inducing)
 
     @property
@@ -85,7 +119,7 @@ class Factor:
 
     @property
     def P(self) -> Tensor:
-        """Its inverse."""
+        """(L'L + s2 I)^-1 [m, m]."""
         return self._P.applied()
 
     @property
@@ -94,12 +128,12 @@ class Factor:
         return self.terms.total(self.objective)
 
     def _terms(self) -> Terms:
-        """Eqs 7-9 from the carried factors."""
+        """Eqs 7 to 9 from the carried quantities."""
         fit = (self.yy - float(self.c @ self.Pc)) / self.s2
         complexity = (len(self.train) - self.m) * math.log(self.s2) + self.logdet
         return Terms(fit, complexity, self.trace / self.s2)
 
-    # -- sweeps over L ---------------------------------------------------------------------------------------------
+    # -- products with L -------------------------------------------------------------------------------------------
 
     def rows(self, index: Tensor) -> Tensor:
         """Rows of L [c, m]."""
@@ -115,81 +149,145 @@ class Factor:
         self.reads += 1
         return self.L.rows_times(R).T
 
-    # -- the swap --------------------------------------------------------------------------------------------------
+    # -- removing a point ------------------------------------------------------------------------------------------
 
     def direction(self, position: int) -> Tensor:
-        """w [m]: the direction of L that only inducing point `position` uses."""
+        """w [m]: the direction of L that only the inducing point in slot `position` uses."""
         t = self.T[:, position]
         return t / t.norm()
 
+    def losses(self) -> Tensor:
+        """By how much the objective would increase without each of the points [m]. O(m^2)."""
+        lengths = torch.linalg.vecdot(self.T, self.T, dim=0)  # |t|^2 for the columns t of T, which are |t| w
+        kappa, vv = self.TPT / lengths, self.TGT / lengths - self.s2
+        increase = (self.Pc @ self.T).square() / (self.TPT * self.s2) + math.log(self.s2) + kappa.log()
+        return 0.5 * (increase + vv / self.s2 if self.objective == "vfe" else increase)
+
     def remove(self, position: int, v: Tensor, products: tuple[Tensor, Tensor] | None = None) -> Removal:
-        """The model without the inducing point at `position`, given v = L w [n], and G w and P w [m] if at hand."""
+        """Describe the model without the inducing point in slot `position`.
+
+        Parameters
+        ----------
+        position : int
+        v : Tensor [n]
+            L w.
+        products : tuple of two Tensors [m], optional
+            G w and P w, if they are known.
+        """
         w = self.direction(position)
         Gw, q = products or (self.G @ w, self.P @ w)
         Lv = Gw - self.s2 * w
         vv = float(w @ Lv)
-        kappa, qc, kept = float(w @ q), float(q @ self.c), self.terms
+        kappa, qc, current = float(w @ q), float(q @ self.c), self.terms
         terms = Terms(
-            kept.fit + qc**2 / (kappa * self.s2),
-            kept.complexity + math.log(self.s2) + math.log(kappa),
-            kept.trace + vv / self.s2,
+            current.fit + qc**2 / (kappa * self.s2),
+            current.complexity + math.log(self.s2) + math.log(kappa),
+            current.trace + vv / self.s2,
         )
-        return Removal(position, w, v, Lv, vv, float(self.train.y @ v), q, kappa, float(w @ self.c), qc, terms)
+        return Removal(
+            position=position,
+            w=w,
+            v=v,
+            Lv=Lv,
+            vv=vv,
+            yv=float(self.train.y @ v),
+            q=q,
+            kappa=kappa,
+            wc=float(w @ self.c),
+            qc=qc,
+            terms=terms,
+        )
+
+    def no_removal(self) -> Removal:
+        """The model as it is, in the form of a removal that removes nothing."""
+        zero_m, zero_n = torch.zeros_like(self.c), torch.zeros_like(self.D)
+        return Removal(
+            position=-1,
+            w=zero_m,
+            v=zero_n,
+            Lv=zero_m,
+            vv=0.0,
+            yv=0.0,
+            q=zero_m,
+            kappa=1.0,
+            wc=0.0,
+            qc=0.0,
+            terms=self.terms,
+        )
+
+    # -- evaluating candidates -------------------------------------------------------------------------------------
 
     def residual_columns(
         self, index: Tensor, slots: list[int], removal: Removal | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Residual columns [c, n] of rows `index`, also without the removed point, and L T [k, n] at `slots`.
+        """Compute columns of the residual, and the columns by which the next points are removed.
 
-        One read of L.
+        Parameters
+        ----------
+        index : Tensor [c]
+            Rows of the data.
+        slots : list of int
+            Slots whose columns L t are computed in the same product, t being a column of T.
+        removal : Removal, optional
+            Without it, the residual of the model as it is.
+
+        Returns
+        -------
+        R : Tensor [c, n]
+            Rows `index` of K - K_hat, without the removed point.
+        V : Tensor [k, n]
+            L t for the slots.
+
+        Notes
+        -----
+        One read of L, and c n kernel entries.
         """
         K = self.kernel(self.theta, self.train.rows(index).X, self.train.X)  # [c, n]
         W = self.rows(index)  # [c, m]
         if removal is not None:
             W.addr_(removal.v[index], removal.w, alpha=-1.0)
-        product = self.times(torch.cat([W, self.T[:, slots].T]))
+        product = self.times(torch.cat([W, self.T[:, slots].T]))  # [c + k, n]
         return K.sub_(product[: len(index)]), product[len(index) :]
 
     def propose(self, removal: Removal, rows: Tensor, R: Tensor) -> Proposals:
-        """What adding each of c `rows` would do, their residual columns R [c, n] given: one read of L."""
-        B = self.transposed_times(R)
-        NB = removal.solve(self.P, B)
+        """Compute the effect of adding each of c `rows`, whose residual columns are R [c, n]: one read of L."""
+        B = self.transposed_times(R)  # [m, c]
+        NB = removal.solve(self.P, B)  # [m, c]
         products = torch.linalg.vecdot(R, R), R @ self.train.y, torch.linalg.vecdot(B, NB, dim=0), self.c @ NB
         return Proposals(rows, R, B, NB, self.exact(rows, R.gather(1, rows[:, None])[:, 0], *products))
 
     def exact(self, rows: Tensor, D: Tensor, *products: Tensor) -> Addition:
-        """Exact effect of c candidates by their unnormalised columns r: D and r'r, y'r, b'N b, c'N b [c], b = L'r."""
+        """Compute the exact effect of c candidates from products with their residual columns r.
+
+        Parameters
+        ----------
+        rows : Tensor [c]
+        D : Tensor [c]
+            Entry of r at its own row: u = r / sqrt(D).
+        *products : four Tensors [c]
+            r'r, y'r, b'N b and c'N b with b = L'r.
+        """
         explained = self.is_inducing[rows] | (D <= self.least[rows])
         D = D.masked_fill(explained, 1.0)
-        (uu, yu, bNb, cNb), root = products, D.sqrt()
-        uu, s = uu / D, (uu - bNb) / D + self.s2
-        reduction = reductions((yu - cNb) / root, s, uu, self.s2, self.objective)
-        return Addition(D, uu, yu / root, s, reduction.masked_fill_(explained, -math.inf))
+        (rr, yr, bNb, cNb), root = products, D.sqrt()
+        uu, s = rr / D, (rr - bNb) / D + self.s2
+        reduction = reductions((yr - cNb) / root, s, uu, self.s2, self.objective)
+        return Addition(D, uu, yr / root, s, reduction.masked_fill_(explained, -math.inf))
 
-    def nothing(self) -> Removal:
-        """The model as it is, in the form of one that lacks a point."""
-        w, v = torch.zeros_like(self.c), torch.zeros_like(self.D)
-        return Removal(-1, w, v, w, 0.0, 0.0, w, 1.0, 0.0, 0.0, self.terms)
-
-    def losses(self) -> Tensor:
-        """What the objective would rise by without each of the points [m]. O(m^2)."""
-        lengths = torch.linalg.vecdot(self.T, self.T, dim=0)  # a column of T is a direction, but for its length
-        kappa, vv = self.TPT / lengths, self.TGT / lengths - self.s2
-        rise = (self.Pc @ self.T).square() / (self.TPT * self.s2) + math.log(self.s2) + kappa.log()
-        return 0.5 * (rise + vv / self.s2 if self.objective == "vfe" else rise)
+    # -- accepting a swap ------------------------------------------------------------------------------------------
 
     def accept(self, removal: Removal, row: int, new: Column) -> Change:
-        """Put data row `row` in the removed point's place. O(m^2) and a few passes over [n]."""
+        """Put data row `row` in the place of the removed point. O(m^2) and a few passes over [n]."""
         u, v, w, i = new.u, removal.v, removal.w, removal.position
-        a = u - v
+        a = u - v  # [n]: L <- L + a w'
         change = self._change(removal, a, row, new)
 
-        root, kept = removal.q / math.sqrt(removal.kappa), change.g / math.sqrt(new.s)
+        down, up = removal.q / math.sqrt(removal.kappa), change.g / math.sqrt(new.s)  # P <- P - down down' + up up'
         self._G.add(torch.stack([change.half, w]), torch.stack([w, change.half]))
-        self._P.add(torch.stack([-root, kept]), torch.stack([root, kept]))
+        self._P.add(torch.stack([-down, up]), torch.stack([down, up]))
         self.logdet += math.log(removal.kappa) + math.log(new.s)
         self.c += (new.yu - removal.yv) * w
-        self.Pc += float(kept @ self.c) * kept - (removal.qc / removal.kappa) * removal.q
+        self.Pc += float(up @ self.c) * up - (removal.qc / removal.kappa) * removal.q
         self.D.addcmul_(v, v).addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.trace += removal.vv - new.uu
         self.is_inducing[self.inducing[i]], self.is_inducing[row] = False, True
@@ -199,9 +297,9 @@ class Factor:
         return change
 
     def _change(self, removal: Removal, a: Tensor, row: int, new: Column) -> Change:
-        """What the swap does to L, G, P and T; T and the diagonals of T'P T and T'G T follow it, T read once."""
+        """Compute the changes of L, G, P and T; update T and the diagonals of T'P T and T'G T. T is read once."""
         w, i, s2 = removal.w, removal.position, self.s2
-        aa = new.uu - 2.0 * new.uv + removal.vv
+        aa = new.uu - 2.0 * new.uv + removal.vv  # a'a
         half, g = new.b - removal.Lv + (0.5 * aa) * w, new.Nb - w
         swapped = self.rows(torch.stack([self.inducing.new_tensor(row), self.inducing[i]]))  # [2, m]
         tail = a[row] * w + swapped[0] - swapped[1]
@@ -213,7 +311,7 @@ class Factor:
         self.TPT.addcmul_(qT, qT, value=-1.0 / removal.kappa)
 
         self.T.addr_(w, beta, alpha=-1.0)
-        products[:3].addr_(vectors[:3] @ w, beta, alpha=-1.0)
+        products[:3].addr_(vectors[:3] @ w, beta, alpha=-1.0)  # w, half and g times the new T
         self.TGT.addcmul_(halfT, wT, value=2.0)
         self.TPT.addcmul_(gT, gT, value=1.0 / new.s)
-        return Change(a, half, g, new.s, beta, qT, wT, halfT, gT)
+        return Change(a=a, half=half, g=g, s=new.s, beta=beta, qT=qT, wT=wT, halfT=halfT, gT=gT)

@@ -1,66 +1,218 @@
-"""Which rows are the information pivots: drawn evenly, chosen for the trace norm, or grown as guesses fail.
+"""Which rows are the information pivots: four policies, each an object that draws them.
 
-"random"     the paper's own choice: every few swaps all z are drawn anew (section 3.3.2)
-"optimised"  greedy on the trace norm of the residual, as CSI's look-ahead chooses (Bach and Jordan 2005): of a pool
-             four times as large, the row whose residual column e, deflated by those taken, explains most, |e|^2 / e_j
-"adaptive"   begin with a few; while the scores rank badly, a rejected proposal's column is added, not exchanged
-"scored"     half are the rows that the last pivots ranked best, a quarter is drawn in proportion to D = diag(K - Khat)
-             (Chen et al. 2022, randomly pivoted Cholesky), the rest evenly: candidates to swap in, all of them tested
-             exactly in every swap until they are chosen anew. A row far from all others is in no pivot's column, so no
-             score finds it, and even draws seldom do; its D does.
+"random"     Every few swaps all z are drawn again from the rows; this is the paper's choice (section 3.3.2).
+"optimised"  Greedy on the trace norm of the residual, as in the look-ahead of CSI (Bach and Jordan 2005). Among four
+             times as many candidates, the row whose residual column e, after deflation by the rows chosen before,
+             explains most: the largest |e|^2 / e_j.
+"adaptive"   It begins with a few. While the scores rank candidates badly, the column of a rejected proposal is added
+             instead of replacing another one.
+"scored"     Half of the pivots are the rows that the previous pivots scored best, a quarter is drawn in proportion to
+             D = diag(K - K_hat) (Chen et al. 2022, randomly pivoted Cholesky), the rest uniformly. They are the
+             candidates to swap in, and every swap tests all of them exactly until they are drawn again. A row far from
+             all others is in no pivot's column, so that no score finds it and uniform draws find it rarely; its D does.
 """
 
 from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ....linalg import ranks
+from ....linalg.randomness import generator
+from .factor import Factor
+from .pivots import Pivots
 
-POLICIES = ("random", "optimised", "adaptive", "scored")
-POOL = 4  # candidates to each pivot of the optimised policy
+POOL = 4  # candidates per pivot of the optimised policy
 FIRST = 8  # pivots that the adaptive policy begins with
-TRUSTED = 0.8  # rank correlation from which the adaptive policy grows no further
-WINDOW = 32  # newest exact tests that the correlation is taken over
+TRUSTED = 0.8  # rank correlation from which on the adaptive policy adds no pivots
+WINDOW = 32  # newest exact tests from which the rank correlation is computed
+
+
+class Candidates(NamedTuple):
+    """What a policy draws pivots from.
+
+    Attributes
+    ----------
+    factor : Factor
+    rows : Tensor [k]
+        Rows that are neither inducing points nor explained by them; k is at least 1.
+    shuffled : Tensor [k]
+        The same rows in random order.
+    pivots : Pivots or None
+        The present pivots.
+    num_pivots : int
+        z, the number of pivots wanted.
+    seed, step : int
+        They determine further random draws.
+    """
+
+    factor: Factor
+    rows: Tensor
+    shuffled: Tensor
+    pivots: Pivots | None
+    num_pivots: int
+    seed: int
+    step: int
+
+
+class Drawn(NamedTuple):
+    """New pivots.
+
+    Attributes
+    ----------
+    rows : Tensor [<= z]
+    ranked : Tensor, optional
+        Those that were chosen by their score, the best first.
+    scores : Tensor [n], optional
+        The scores from which they were chosen.
+    """
+
+    rows: Tensor
+    ranked: Tensor | None = None
+    scores: Tensor | None = None
+
+
+class PivotPolicy(ABC):
+    """Draws the information pivots. It has no memory: all it depends on are the candidates."""
+
+    keeps_pivots: ClassVar[bool] = False  # whether pivots stay, once drawn, instead of being drawn again
+
+    @abstractmethod
+    def draw(self, candidates: Candidates) -> Drawn:
+        """Return new pivots."""
+
+    def room(self, count: int, present: int, correlation: float) -> int:
+        """Return the number of pivots that a rejected swap may add to the `present` ones, `count` being wanted."""
+        return 0
+
+
+class RandomPivots(PivotPolicy):
+    """z rows, drawn uniformly."""
+
+    def draw(self, candidates: Candidates) -> Drawn:
+        return Drawn(candidates.shuffled[: candidates.num_pivots])
+
+
+class OptimisedPivots(PivotPolicy):
+    """z rows of a random pool, chosen greedily by the trace norm of the residual that they explain."""
+
+    def draw(self, candidates: Candidates) -> Drawn:
+        pool = candidates.shuffled[: POOL * candidates.num_pivots]
+        E, _ = candidates.factor.residual_columns(pool, [])  # [pool, n]
+        return Drawn(best_of_pool(E, pool, candidates.num_pivots))
+
+
+class AdaptivePivots(PivotPolicy):
+    """A few random rows, to which rejected proposals are added until the scores rank candidates well."""
+
+    keeps_pivots: ClassVar[bool] = True
+
+    def draw(self, candidates: Candidates) -> Drawn:
+        return Drawn(candidates.shuffled[: min(FIRST, candidates.num_pivots)])
+
+    def room(self, count: int, present: int, correlation: float) -> int:
+        is_trusted = correlation >= TRUSTED  # False where the correlation is nan
+        return 0 if is_trusted else count - present
+
+
+class ScoredPivots(PivotPolicy):
+    """Half by the score of the present pivots, a quarter in proportion to the residual variance, the rest uniformly."""
+
+    def draw(self, candidates: Candidates) -> Drawn:
+        factor, z = candidates.factor, candidates.num_pivots
+        scores = torch.full_like(factor.D, -math.inf)  # [n]
+        if candidates.pivots is not None:
+            scores = candidates.pivots.without(factor.no_removal()).approximate()
+        uniform = candidates.shuffled[:z]
+        best = scores.topk(min(z // 2, len(uniform))).indices
+        best = best[scores[best] > -math.inf]
+        rng = generator(candidates.seed, "variance", candidates.step)
+        far = candidates.rows[by_variance(factor.D[candidates.rows], z // 4, rng)]
+        pool = dict.fromkeys([*best.tolist(), *far.tolist(), *uniform.tolist()])  # distinct rows, in this order
+        rows = torch.tensor(list(pool), device=uniform.device)
+        return Drawn(rows[:z], ranked=best, scores=scores)
+
+
+POLICIES: dict[str, PivotPolicy] = {
+    "random": RandomPivots(),
+    "optimised": OptimisedPivots(),
+    "adaptive": AdaptivePivots(),
+    "scored": ScoredPivots(),
+}
 
 
 def best_of_pool(E: Float[Tensor, "k n"], pool: Tensor, z: int) -> Tensor:
-    """z of the pool's rows, chosen greedily by the trace norm of what their residual columns E explain: [<= z].
+    """Choose rows greedily by the trace norm of the residual that their columns explain.
 
-    With G = E E' and C = E[:, pool], taking k deflates both by rank one; n k^2 flops once, k^2 a choice.
+    Parameters
+    ----------
+    E : Tensor [k, n]
+        Residual columns of the pool.
+    pool : Tensor [k]
+        Rows of the data.
+    z : int
+
+    Returns
+    -------
+    Tensor [<= z]
+        Rows of the pool; fewer where the others are explained by them.
+
+    Notes
+    -----
+    With G = E E' and C = E[:, pool], choosing row k deflates both by rank one. n k^2 flops once, k^2 per choice.
     """
-    G, C = (E @ E.T).double(), E[:, pool].double()
+    G, C = (E @ E.T).double(), E[:, pool].double()  # [k, k] each
     least = 1e2 * torch.finfo(E.dtype).eps * float(C.diagonal().max())
-    taken: list[int] = []
+    chosen: list[int] = []
     for _ in range(min(z, len(pool))):
         d = C.diagonal()
         gain = torch.where(d > least, G.diagonal() / d, -torch.inf)
         k = int(gain.argmax())
         if not torch.isfinite(gain[k]):
             break
-        taken.append(k)
+        chosen.append(k)
         c, g = C[:, k] / C[k, k], G[:, k].clone()
         G = G - torch.outer(c, g) - torch.outer(g, c) + torch.outer(c, c) * g[k]
         C = C - torch.outer(c, C[k])
-    return pool[taken]
+    return pool[chosen]
 
 
-def by_variance(D: Float[Tensor, " k"], many: int, rng: torch.Generator) -> Int[Tensor, " c"]:
-    """Up to `many` of k indices, drawn without repetition in proportion to D; the rates of a race win as often."""
+def by_variance(D: Float[Tensor, " k"], count: int, rng: torch.Generator) -> Int[Tensor, " c"]:
+    """Draw up to `count` of k indices without repetition, each in proportion to D among those that are left.
+
+    Each index gets an exponential arrival time with rate D; the first to arrive are drawn.
+    """
     arrivals = torch.empty(len(D), dtype=torch.float64).exponential_(generator=rng).to(D)
-    return (D / arrivals).topk(min(many, len(D))).indices
+    return (D / arrivals).topk(min(count, len(D))).indices
 
 
-def missed(exact: Float[Tensor, " c"], guesses: Float[Tensor, " c"]) -> float:
-    """By how much the best candidate beats the one guessed best, -inf where unknown; nan if none was guessed."""
-    known = guesses.masked_fill(exact == -torch.inf, -torch.inf)
-    guessed = int(known.argmax())
-    return float(exact.max() - exact[guessed]) if float(known[guessed]) > -torch.inf else float("nan")
+def missed_reduction(exact: Float[Tensor, " c"], scores: Float[Tensor, " c"]) -> float:
+    """Return by how much the best candidate is better than the one with the best score.
+
+    Parameters
+    ----------
+    exact : Tensor [c]
+        Exact reductions; -inf where a candidate is explained.
+    scores : Tensor [c]
+        -inf where a candidate has no score.
+
+    Returns
+    -------
+    float
+        In nat; nan if no candidate has a score.
+    """
+    scores = scores.masked_fill(exact == -torch.inf, -torch.inf)
+    best_score = int(scores.argmax())
+    return float(exact.max() - exact[best_score]) if float(scores[best_score]) > -torch.inf else float("nan")
 
 
 def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:
-    """Spearman's, between the approximate and the exact falls of the candidates tested; nan for fewer than four."""
+    """Return Spearman's correlation of approximate and exact reductions [w, 2]; nan for fewer than four."""
     if len(tested) < WINDOW // 8:
         return float("nan")
     return ranks.rank_correlation(*tested.cpu().numpy().T)

@@ -7,8 +7,23 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ....objectives import Terms
+from ....problem import Channel, channel
+from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, halves
 from .swap import Swapper, Tried
+
+CHANNELS: tuple[Channel, ...] = (
+    channel("objective", "objective F", "nat", monotone=True),
+    *TERM_CHANNELS,
+    channel("approx", "predicted reduction", "nat"),
+    channel("exact", "exact reduction", "nat"),
+    channel("correlation", "rank correlation of scores and exact reductions"),
+    channel("regret", "reduction missed by the best score alone", "nat"),
+    channel("acceptance", "accepted this epoch"),
+    channel("drift", "drift of the carried objective", log=True),
+    channel("moved", "how far the points moved, rms", "sd of x", log=True),
+    channel("reads", "passes over the n x m factor"),
+    JITTER_CHANNEL,
+)
 
 
 class State(NamedTuple):
@@ -18,19 +33,19 @@ class State(NamedTuple):
     epoch: int
     phase: str  # "swap" | "learn" | "polish": what the step was part of
     position: int  # steps done in this phase
-    inducing: Tensor  # [m] rows of the training data, in slots that the removal order refers to
-    pivots: Tensor  # [z] rows, in slots
-    oldest: int  # the pivot slot to be replaced next
+    inducing: Tensor  # [m] rows of the training data, by slot
+    pivots: Tensor  # [z] rows, by slot
+    oldest: int  # slot of the pivot that is replaced next
     theta: Tensor  # [p]
-    theta_begin: Tensor  # [p] where this epoch's learning began
+    theta_begin: Tensor  # [p] at the beginning of this epoch's learning
     accepted: int  # swaps accepted in this epoch
     objective: float  # F at this state
-    epoch_begin: float  # F when the epoch began
-    tested: Tensor  # [<= 32, 2] approximate and exact falls of the newest candidates tested
-    slots: Tensor  # slots chosen for removal that are yet to be offered; empty where the order is drawn
-    ranked: Tensor  # the pivots that a score chose, the best first
-    Z: Tensor | None = None  # [m, d] where polishing moved the points; None while they are at their rows
-    Z_begin: Tensor | None = None  # [m, d] where it found them
+    epoch_begin: float  # F at the beginning of the epoch
+    tested: Tensor  # [<= 32, 2] approximate and exact reductions of the newest candidates tested
+    slots: Tensor  # slots chosen for removal that are still to be offered; empty where the order is random
+    ranked: Tensor  # pivots that were chosen by their score, the best first
+    Z: Tensor | None = None  # [m, d] points that polishing has moved; None while they are rows of the data
+    Z_begin: Tensor | None = None  # [m, d] at the beginning of polishing
 
 
 class Info(NamedTuple):
@@ -55,43 +70,47 @@ class Info(NamedTuple):
     accepted: bool = False
 
 
-def begun(inducing: Tensor, theta: Tensor, untested: Tensor) -> State:
-    """Where a run starts: nothing done, no pivots chosen, F unknown."""
-    none = inducing[:0]
-    counts, at = (0, 0, "swap", 0), (theta.clone(), theta.clone())
+START = Info("start", math.nan, math.nan, math.nan, math.nan)
+
+
+def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
+    """Return the state before any work: no pivots, F unknown."""
+    no_rows = inducing[:0]
     return State(
-        *counts,
-        inducing,
-        none.clone(),
-        0,
-        *at,
-        0,
-        math.inf,
-        math.inf,
-        untested,
-        slots=none.clone(),
-        ranked=none.clone(),
+        step=0,
+        epoch=0,
+        phase="swap",
+        position=0,
+        inducing=inducing,
+        pivots=no_rows.clone(),
+        oldest=0,
+        theta=theta.clone(),
+        theta_begin=theta.clone(),
+        accepted=0,
+        objective=math.inf,
+        epoch_begin=math.inf,
+        tested=tested,
+        slots=no_rows.clone(),
+        ranked=no_rows.clone(),
     )
 
 
-def halves(terms: Terms) -> tuple[float, float, float]:
-    """The terms as they add up to the objective."""
-    return terms.fit / 2, terms.complexity / 2, terms.trace / 2
-
-
 def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Info:
-    """The report of one swap."""
+    """Return the report of one swap."""
     factor = swapper.factor
+    fit, logdet, trace = halves(factor.terms)
     return Info(
-        "swap",
-        state.objective,
-        *halves(factor.terms),
-        tried.approx,
-        tried.exact,
-        swapper.correlation,
-        tried.regret,
-        state.accepted / state.position,
-        drift,
+        phase="swap",
+        objective=state.objective,
+        fit=fit,
+        logdet=logdet,
+        trace=trace,
+        approx=tried.approx,
+        exact=tried.exact,
+        correlation=swapper.correlation,
+        regret=tried.regret,
+        acceptance=state.accepted / state.position,
+        drift=drift,
         reads=factor.reads,
         jitter=factor.jitter,
         removed=tried.removed,

@@ -1,10 +1,19 @@
-"""One swap: remove a point, score every row, test the best few exactly, keep the best or put the point back.
+"""One swap: remove a point, score the candidates, test the best exactly, accept the best or put the point back.
 
-Steps I to VI of Cao et al. 2013, section 3.4. Differing from the paper: the pivots' own exact scores, which cost
-nothing, compete with the proposals; rejected proposals become pivots, since their columns are already paid for; and
-the column needed to remove the *next* point rides along with the proposals, so a swap reads L twice, not three times.
-Without proposals the pivots alone compete: a swap then reads L not at all, and only drawing pivots anew does, for all
-of them and for the removals to come at once, in products that a BLAS does well.
+The steps are those of Cao et al. 2013, section 3.4, and stand in `Swapper.swap`:
+
+    I    remove point i from the factors                                            section 3.2
+    II   evaluate the objective F_{m-1} without it                                  eqs 9, 11, 12
+    III  select a candidate by its approximate reduction                            section 3.3.1
+    IV   evaluate the exact reduction by the candidate                              eqs 14, 15, 16
+    V    accept the candidate if the objective decreases, otherwise put i back      section 3.2
+    VI   update the information pivots where needed                                 sections 3.3.1, 3.3.2
+
+Differences from the paper: the exact reductions by the pivots, which cost nothing in n, compete with the proposals;
+rejected proposals become pivots, since their columns are known; and the column that removes the *next* point is
+computed together with the proposals, so that a swap reads L twice instead of three times. Without proposals (the
+default) only pivots are candidates. Then a swap does not read L at all; only drawing pivots again does, for all pivots
+and for the removals until the next draw together, in matrix products that a BLAS does well.
 """
 
 from __future__ import annotations
@@ -17,20 +26,33 @@ import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from .factor import Factor
-from .pivot_policies import FIRST, POOL, TRUSTED, WINDOW, best_of_pool, by_variance, missed, rank_correlation
-from .pivots import Pivots, View
-from .removal_columns import Ahead, Taken
-from .swap_effects import Addition, Column, Proposals, Removal
+from ....problem import Cost, Problem
+from .factor import QUEUE, Factor
+from .pivot_policies import WINDOW, Candidates, PivotPolicy, missed_reduction, rank_correlation
+from .pivots import Pivots
+from .removal_columns import RemovalColumn, RemovalColumns
+from .swap_effects import Addition, Proposals, Removal
 
-LEAST_GAIN = 1e-12  # of the objective: smaller gains are rounding
+LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
+SWAP_CALLS = 260.0  # tensor operations of a swap in which pivots are updated
+PROPOSAL_CALLS = 100.0  # further ones where proposals are tested
 
 
 class Tried(NamedTuple):
-    """What one swap did. `approx` and `exact` are falls of the objective, the removal's loss counted.
+    """What one swap did.
 
-    `regret` is by how much the best candidate tested beats the one with the best score, which the paper tests alone.
-    Without proposals nothing is predicted, since all are tested: `approx` is nan, and scores are the last draw's.
+    Attributes
+    ----------
+    removed : int
+        Data row that was offered for removal.
+    proposed : int
+        The best candidate; -1 if there was none.
+    accepted : bool
+    approx, exact : float
+        Approximate and exact decrease of the objective by the swap, in nat. Without proposals `approx` is nan, since
+        all candidates are tested and none is predicted.
+    regret : float
+        By how much the best candidate is better than the one with the best score, which alone is tested in the paper.
     """
 
     removed: int
@@ -42,175 +64,263 @@ class Tried(NamedTuple):
 
 
 class Swapper:
-    """A factor, its pivots, and the column that removes the next point."""
+    """A factor, its pivots, and the columns that remove the next points.
 
-    def __init__(self, factor: Factor, num_pivots: int, num_proposals: int, seed: int, policy: str = "random") -> None:
+    Parameters
+    ----------
+    factor : Factor
+    num_pivots : int
+        z, the number of information pivots.
+    num_proposals : int
+        Candidates beside the pivots that each swap tests exactly.
+    seed : int
+    policy : PivotPolicy
+
+    Attributes
+    ----------
+    pivots : Pivots or None
+        None before the first `refresh`.
+    removal_columns : RemovalColumns or None
+    tested : Tensor [<= WINDOW, 2]
+        Approximate and exact reductions of the newest candidates tested.
+    correlation : float
+        Their rank correlation.
+    """
+
+    def __init__(self, factor: Factor, num_pivots: int, num_proposals: int, seed: int, policy: PivotPolicy) -> None:
         self.factor, self.num_pivots, self.num_proposals, self.seed = factor, num_pivots, num_proposals, seed
         self.policy = policy
         self.pivots: Pivots | None = None
-        self.ahead: Ahead | None = None
-        self.recall(factor.D.new_zeros(0, 2))
+        self.removal_columns: RemovalColumns | None = None
+        self.set_tested(factor.D.new_zeros(0, 2))
 
-    def recall(self, tested: Tensor) -> None:
-        """Approximate and exact falls [<= WINDOW, 2] of the newest candidates tested, and how well they rank alike."""
+    def set_tested(self, tested: Tensor) -> None:
+        """Set the newest tests [<= WINDOW, 2], and compute their rank correlation."""
         self.tested, self.correlation = tested, rank_correlation(tested)
 
+    # -- pivots ----------------------------------------------------------------------------------------------------
+
     def refresh(self, step: int, slots: Sequence[int] = ()) -> bool:
-        """Choose every pivot anew from the rows not yet explained; False when no such row is left.
+        """Draw the pivots again from the rows that are not yet explained (step VI, section 3.3.2).
 
-        The adaptive policy keeps those it has grown. `slots` are those offered for removal until the next time.
+        Parameters
+        ----------
+        step : int
+            It determines the random draws.
+        slots : sequence of int
+            Slots that are offered for removal until the next refresh; their columns are computed together.
+
+        Returns
+        -------
+        bool
+            False if no row is left that could become an inducing point.
         """
-        if self.policy == "adaptive" and self.pivots is not None:
+        if self.policy.keeps_pivots and self.pivots is not None:
             return True
-        eligible = torch.nonzero(self._eligible())[:, 0]
-        order = torch.randperm(len(eligible), generator=generator(self.seed, "pivots", step)).to(eligible.device)
-        if self.policy == "scored" and len(eligible):
-            self._rescore(eligible, eligible[order[: self.num_pivots]], step, slots)
-            return True
-        wide = {"optimised": POOL * self.num_pivots, "adaptive": min(FIRST, self.num_pivots)}
-        rows = eligible[order[: wide.get(self.policy, self.num_pivots)]]
-        if self.policy == "optimised" and len(rows):
-            rows = best_of_pool(self.factor.residual_columns(rows, [])[0], rows, self.num_pivots)
-        self.pivots = None
-        if len(rows):
-            self.choose(rows, 0, slots)
-        return self.pivots is not None
+        rows = torch.nonzero(self._is_eligible())[:, 0]  # [k]
+        order = torch.randperm(len(rows), generator=generator(self.seed, "pivots", step)).to(rows.device)
+        if not len(rows):
+            self.pivots = None
+            return False
+        drawn = self.policy.draw(
+            Candidates(
+                factor=self.factor,
+                rows=rows,
+                shuffled=rows[order],
+                pivots=self.pivots,
+                num_pivots=self.num_pivots,
+                seed=self.seed,
+                step=step,
+            )
+        )
+        if not len(drawn.rows):
+            self.pivots = None
+            return False
+        pivots = self.set_pivots(drawn.rows, 0, slots, ranked=drawn.ranked)
+        if drawn.scores is not None:  # compare these scores with the exact reductions, which cost nothing in n
+            exact = pivots.without(self.factor.no_removal()).exact().reduction
+            self._add_tested(drawn.scores[pivots.rows], exact)
+        return True
 
-    def choose(self, rows: Tensor, oldest: int, slots: Sequence[int] = (), ranked: Tensor | None = None) -> None:
-        """These rows become the pivots; in the same product come the columns that remove the next points."""
-        f, wanted = self.factor, self._wanted(slots)
-        E, V = f.residual_columns(rows, wanted)
-        self.pivots = Pivots(f, rows, E, oldest, ranked)
+    def set_pivots(self, rows: Tensor, oldest: int, slots: Sequence[int] = (), ranked: Tensor | None = None) -> Pivots:
+        """Make these rows [z] the pivots, and compute the columns that remove the next points in the same product."""
+        wanted = self._slots_to_compute(slots)
+        E, V = self.factor.residual_columns(rows, wanted)  # [z, n], [k, n]
+        self.pivots = Pivots(self.factor, rows, E, oldest, ranked)
         if wanted:
-            self.ahead = Ahead(f, wanted, V)
+            self.removal_columns = RemovalColumns(self.factor, wanted, V)
+        return self.pivots
 
-    def _wanted(self, slots: Sequence[int]) -> list[int]:
-        """Those of these slots whose columns are not at hand; proposals bring along the next one in every swap."""
+    def _slots_to_compute(self, slots: Sequence[int]) -> list[int]:
+        """Return the slots whose columns are not yet known. With proposals every swap computes the next one."""
         if not self.num_proposals:
             return list(slots)
-        held = self.ahead is not None and self.ahead.slots[:1] == slots[:1]
-        return [] if held else list(slots[:1])
+        is_known = self.removal_columns is not None and self.removal_columns.slots[:1] == slots[:1]
+        return [] if is_known else list(slots[:1])
 
-    def _rescore(self, eligible: Tensor, drawn: Tensor, step: int, slots: Sequence[int]) -> None:
-        """Half the rows that the present pivots rank best, a quarter by residual variance, the rest of those drawn."""
-        f, z = self.factor, self.num_pivots
-        scores = torch.full_like(f.D, -math.inf)
-        if self.pivots is not None:
-            scores = self.pivots.without(f.nothing()).approximate()
-        best = scores.topk(min(z // 2, len(drawn))).indices
-        best = best[scores[best] > -math.inf]
-        apart = by_variance(f.D[eligible], z // 4, generator(self.seed, "variance", step))
-        pool = [*best.tolist(), *eligible[apart].tolist(), *drawn.tolist()]
-        rows = torch.tensor(list(dict.fromkeys(pool)), device=drawn.device)
-        self.choose(rows[:z], 0, slots, ranked=best)
-        assert self.pivots is not None
-        exact = self.pivots.without(f.nothing()).exact().reduction
-        self._remember(scores[self.pivots.rows], exact)
-
-    def rebuild(self) -> float:
-        """Recompute the factor; return how far the carried objective had drifted, relative."""
-        f = self.factor
-        carried = f.total
-        f.build(f.inducing)
-        self.ahead = None
-        if self.pivots is not None:
-            self.choose(self.pivots.rows, self.pivots.oldest, ranked=self.pivots.ranked)
-        exact = f.total
-        return abs(carried - exact) / max(abs(exact), 1e-300)
-
-    def swap(self, slots: list[int], step: int) -> Tried:
-        """Offer the point in the first of these slots for removal; the others are those that follow."""
-        f, pivots, position = self.factor, self.pivots, slots[0]
-        assert pivots is not None, "refresh() before swap()"
-        removed = int(f.inducing[position])
-        removal = f.remove(position, *self._taken(slots))
-        view = pivots.without(removal)
-        at_pivots = view.exact()  # [z]
-        scores = view.approximate() if self.num_proposals else f.D.new_empty(0)  # [n]
-
-        rows = self._proposals(scores, step) if self.num_proposals else pivots.rows[:0]
-        tested = self._tested(removal, rows, slots[1:])
-
-        reduction = torch.cat([at_pivots.reduction, tested.found.reduction])
-        best, guesses = int(reduction.argmax()), self._guesses(scores, rows)
-        row = int(torch.cat([pivots.rows, rows])[best])
-        kept = f.total
-        loss = removal.terms.total(f.objective) - kept
-        exact = float(reduction[best]) - loss
-        accepted = exact > LEAST_GAIN * abs(kept)
-
-        if accepted:
-            z = len(pivots.rows)
-            self._accept(view, row, view.pivot(best, at_pivots) if best < z else view.proposal(best - z, tested))
-        elif len(rows):
-            pivots.recycle(removal, tested, room=self._room())
-        if len(rows):
-            self._remember(scores[rows], tested.found.reduction)
-        if not math.isfinite(exact):
-            return Tried(removed, -1, False, math.nan, math.nan, math.nan)
-        approx = float(scores[row]) - loss if len(rows) else math.nan
-        return Tried(removed, row, accepted, approx, exact, missed(reduction, guesses))
-
-    def _guesses(self, scores: Tensor, rows: Tensor) -> Tensor:
-        """What ranks the candidates tested, pivots first, -inf where no score is known: [z + c]."""
-        assert self.pivots is not None
-        return scores[torch.cat([self.pivots.rows, rows])] if self.num_proposals else self.pivots.guesses()
-
-    def _tested(self, removal: Removal, rows: Tensor, following: list[int]) -> Proposals:
-        """The exact effects of the proposals; the next removal's column comes along with theirs."""
-        f, held = self.factor, self.ahead is not None and bool(self.ahead.slots)
-        if not len(rows):
-            none, empty = f.D.new_empty(0), f.c.new_empty(f.m, 0)
-            return Proposals(rows, f.D.new_empty(0, len(f.D)), empty, empty, Addition(*(none,) * 5))
-        also = [] if held else following[:1]
-        R, V = f.residual_columns(rows, also, removal)
-        if also:
-            self.ahead = Ahead(f, also, V)
-        return f.propose(removal, rows, R)
-
-    def _room(self) -> int:
-        """By how many pivots a rejected swap may enlarge the set."""
-        assert self.pivots is not None
-        grows = self.policy == "adaptive" and not self.correlation >= TRUSTED
-        return self.num_pivots - len(self.pivots.rows) if grows else 0
-
-    def _remember(self, approx: Tensor, exact: Tensor) -> None:
-        pairs = torch.stack([approx, exact], 1)
-        self.recall(torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:])
-
-    def _eligible(self) -> Tensor:
+    def _is_eligible(self) -> Tensor:
+        """Which rows [n] could become inducing points."""
         return ~self.factor.is_inducing & (self.factor.D > self.factor.least)
 
-    def _taken(self, slots: list[int]) -> Taken:
-        """The columns of the first slot; where they are not at hand, those that follow come along in one product."""
-        found = self.ahead.take(slots[0]) if self.ahead is not None else None
-        if found is None:
-            wanted = self._wanted(slots)
-            self.ahead = Ahead(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
-            found = self.ahead.take(slots[0])
-        assert found is not None
-        return found
+    def _add_tested(self, approx: Tensor, exact: Tensor) -> None:
+        pairs = torch.stack([approx, exact], 1)  # [c, 2]
+        self.set_tested(torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:])
 
-    def _proposals(self, scores: Tensor, step: int) -> Tensor:
-        """Rows to test exactly: the best by score and as many drawn evenly, none of them a pivot."""
+    # -- swaps -----------------------------------------------------------------------------------------------------
+
+    def swap(self, slots: list[int], step: int) -> Tried:
+        """Offer one point for removal, and replace it by the best candidate if the objective decreases.
+
+        Parameters
+        ----------
+        slots : list of int
+            The slot of the point, and the slots that are offered after it.
+        step : int
+            It determines the random draw of proposals.
+
+        Returns
+        -------
+        Tried
+
+        Notes
+        -----
+        Without proposals O(n z + m^2) flops; with c proposals 4 n m c more, and n z^2 for the scores.
+        """
+        f, pivots = self.factor, self.pivots
+        assert pivots is not None, "refresh() comes before swap()"
+
+        # (I) remove the point, and (II) evaluate the objective without it
+        position = slots[0]
+        removed = int(f.inducing[position])
+        removal = f.remove(position, *self._removal_column(slots))
+        current = f.total
+        loss = removal.terms.total(f.objective) - current
+
+        # (III) select candidates: all pivots, and proposals by their approximate reduction
+        scores_without = pivots.without(removal)
+        scores = scores_without.approximate() if self.num_proposals else f.D.new_empty(0)  # [n]
+        # (IV) evaluate the exact reduction by each
+        by_pivots = scores_without.exact()  # [z]
+        rows = self._proposed_rows(scores, step) if self.num_proposals else pivots.rows[:0]
+        proposals = self._test(removal, rows, slots[1:])
+
+        reduction = torch.cat([by_pivots.reduction, proposals.addition.reduction])  # [z + c]
+        candidates = torch.cat([pivots.rows, rows])  # [z + c]
+        candidate_scores = scores[candidates] if self.num_proposals else pivots.ranks_by_score()
+        best = int(reduction.argmax())
+        row, z = int(candidates[best]), len(pivots.rows)
+        exact = float(reduction[best]) - loss
+        accepted = exact > LEAST_GAIN * abs(current)
+
+        # (V) accept the best candidate, or leave the factor as it is; (VI) update the pivots
+        if accepted:
+            if best < z:
+                new = scores_without.pivot_column(best, by_pivots)
+            else:
+                new = scores_without.proposal_column(best - z, proposals)
+            change = f.accept(removal, row, new)
+            pivots.accepted(scores_without, new, row, removed)
+            assert self.removal_columns is not None
+            self.removal_columns.follow(removal, change)
+        elif len(rows):
+            pivots.recycle(removal, proposals, room=self.policy.room(self.num_pivots, z, self.correlation))
+        if len(rows):
+            self._add_tested(scores[rows], proposals.addition.reduction)
+        if not math.isfinite(exact):
+            return Tried(removed, -1, False, math.nan, math.nan, math.nan)
+        return Tried(
+            removed=removed,
+            proposed=row,
+            accepted=accepted,
+            approx=float(scores[row]) - loss if len(rows) else math.nan,
+            exact=exact,
+            regret=missed_reduction(reduction, candidate_scores),
+        )
+
+    def _removal_column(self, slots: list[int]) -> RemovalColumn:
+        """Return v, G w and P w of the first slot; if they are not known, compute them for the next slots as well."""
+        column = self.removal_columns.take(slots[0]) if self.removal_columns is not None else None
+        if column is None:
+            wanted = self._slots_to_compute(slots)
+            self.removal_columns = RemovalColumns(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
+            column = self.removal_columns.take(slots[0])
+        assert column is not None
+        return column
+
+    def _proposed_rows(self, scores: Tensor, step: int) -> Tensor:
+        """Return rows to test exactly: the best by score and as many drawn uniformly, none of them a pivot."""
         assert self.pivots is not None
-        open_rows = scores.index_fill(0, self.pivots.rows, -math.inf)
+        open_scores = scores.index_fill(0, self.pivots.rows, -math.inf)  # [n]
         by_score = (self.num_proposals + 1) // 2
-        top = open_rows.topk(min(by_score, len(scores)))
+        top = open_scores.topk(min(by_score, len(scores)))
         rows = top.indices[top.values > -math.inf]
         draws = torch.randint(
             len(scores), (4 * (self.num_proposals - by_score),), generator=generator(self.seed, "proposals", step)
         ).to(rows.device)
-        draws = draws[open_rows[draws] > -math.inf]
-        pool = torch.cat([rows, draws]).tolist()
-        return torch.tensor(list(dict.fromkeys(pool))[: self.num_proposals], dtype=torch.int64, device=rows.device)
+        draws = draws[open_scores[draws] > -math.inf]
+        distinct = list(dict.fromkeys(torch.cat([rows, draws]).tolist()))
+        return torch.tensor(distinct[: self.num_proposals], dtype=torch.int64, device=rows.device)
 
-    def _accept(self, view: View, row: int, new: Column) -> None:
-        """Make the swap; pivots and the next removals' columns follow it."""
-        f, removal, ahead = self.factor, view.removal, self.ahead
-        assert ahead is not None
-        removed = int(f.inducing[removal.position])
+    def _test(self, removal: Removal, rows: Tensor, following: list[int]) -> Proposals:
+        """Compute the exact effects of the proposals, and in the same product the column of the next removal."""
+        f = self.factor
+        if not len(rows):
+            no_rows = f.D.new_empty(0)
+            nothing = Addition(D=no_rows, uu=no_rows, yu=no_rows, s=no_rows, reduction=no_rows)
+            no_columns = f.c.new_empty(f.m, 0)
+            return Proposals(rows, f.D.new_empty(0, len(f.D)), no_columns, no_columns, nothing)
+        has_next = self.removal_columns is not None and bool(self.removal_columns.slots)
+        next_slots = [] if has_next else following[:1]
+        R, V = f.residual_columns(rows, next_slots, removal)  # [c, n], [<= 1, n]
+        if next_slots:
+            self.removal_columns = RemovalColumns(f, next_slots, V)
+        return f.propose(removal, rows, R)
 
-        change = f.accept(removal, row, new)
-        view.pivots.accepted(view, new, row, removed)
-        ahead.follow(removal, change)
+    def rebuild(self) -> float:
+        """Compute the factor again from scratch: 2 n m^2 flops.
+
+        Returns
+        -------
+        float
+            The drift: by how much the carried objective was wrong, relative to its value.
+        """
+        f = self.factor
+        carried = f.total
+        f.build(f.inducing)
+        self.removal_columns = None
+        if self.pivots is not None:
+            self.set_pivots(self.pivots.rows, self.pivots.oldest, ranked=self.pivots.ranked)
+        exact = f.total
+        return abs(carried - exact) / max(abs(exact), 1e-300)
+
+
+def swap_cost(problem: Problem, num_inducing: int, num_pivots: int, num_proposals: int, pivot_refresh: int) -> Cost:
+    """Predict the mean cost of one swap.
+
+    Parameters
+    ----------
+    problem : Problem
+    num_inducing, num_pivots, num_proposals, pivot_refresh : int
+        m, z, c, and the number of swaps after which pivots are drawn again.
+
+    Notes
+    -----
+    Proposals read L twice. Pivots are drawn by two products with L, one of them with the columns of the next removals.
+    Waiting changes are applied once in `QUEUE` swaps.
+    """
+    z, c = num_pivots, num_proposals
+    n, s = len(problem.train), problem.train.y.element_size()
+    m, z = min(num_inducing, n), min(z, n)
+    share = 1.0 / pivot_refresh
+    scoring = 8.0 * n * z * z * (1.0 if c else share)
+    flops = 2.0 * n * m * ((2 * c + 1 if c else 1) + 2 * z * share + 1) + scoring
+    flops += 2.0 * m * m * (z * share + c + 12)
+    moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))
+    arrays = {
+        "factor L": s * n * m,
+        "waiting changes": s * n * QUEUE,
+        "pivot columns": 3 * s * n * z,
+        "m x m factors": 4 * s * m * m,
+        "K_mn while L is built": s * n * m,
+    }
+    return Cost(flops, moved, arrays, SWAP_CALLS + (PROPOSAL_CALLS if c else 0.0))

@@ -1,7 +1,7 @@
-"""What removing a point and adding another does to the model: the quantities of one swap, in the letters of factor.py.
+"""What removing an inducing point and adding another one does to the model: the quantities of one swap.
 
-With N = P - q q' / kappa, N w = 0 and L'v = P^-1 w - s2 w, so that what the removed column adds to a product with N is
-known without one:
+The letters are those of factor.py. With N = P - q q' / kappa, N w = 0 and L'v = P^-1 w - s2 w. Therefore the products
+of N with L'v, which the removed column adds, need no product with N:
 
     N L'v = w - q / kappa,   v'L N L'v = v'v + s2 - 1 / kappa
 """
@@ -17,80 +17,151 @@ from ....objectives import Terms
 
 
 class Removal(NamedTuple):
-    """The model without one inducing point, beside the model with it."""
+    """The model without one inducing point, in terms of the model with it.
+
+    Attributes
+    ----------
+    position : int
+        Slot of the point.
+    w : Tensor [m]
+        The direction of L that only this point uses, of length 1.
+    v : Tensor [n]
+        L w, the column that is removed.
+    Lv : Tensor [m]
+        L'v.
+    vv, yv : float
+        v'v and y'v.
+    q : Tensor [m]
+        P w.
+    kappa : float
+        w'q.
+    wc, qc : float
+        w'c and q'c.
+    terms : Terms
+        Terms of the objective without the point.
+    """
 
     position: int
-    w: Tensor  # [m]
-    v: Tensor  # [n]
-    Lv: Tensor  # [m]
+    w: Tensor
+    v: Tensor
+    Lv: Tensor
     vv: float
     yv: float
-    q: Tensor  # [m]
+    q: Tensor
     kappa: float
     wc: float
     qc: float
-    terms: Terms  # of the model without it
+    terms: Terms
 
     def NLv(self) -> Tensor:
         """N L'v [m]."""
         return self.w - self.q / self.kappa
 
     def solve(self, P: Tensor, B: Tensor) -> Tensor:
-        """N B [m, k], the inverse of the model without the point."""
-        NB = (B.T @ P).T  # P is symmetric, and this order reads it once
+        """N B [m, k], where N is the inverse of L'L + s2 I without the point."""
+        NB = (B.T @ P).T  # P is symmetric; this order reads it once
         return NB.addr_(self.q, self.q @ B, alpha=-1.0 / self.kappa)
 
 
+class Addition(NamedTuple):
+    """Exact effect of adding each of c candidates, as columns u, to the model without the removed point.
+
+    Attributes
+    ----------
+    D : Tensor [c]
+        Residual variance of the candidate; 1 where it is already explained.
+    uu, yu, s : Tensor [c]
+        u'u, y'u and u'u + s2 - b'N b with b = L'u.
+    reduction : Tensor [c]
+        Decrease of the objective; -inf where the candidate is already explained.
+    """
+
+    D: Tensor
+    uu: Tensor
+    yu: Tensor
+    s: Tensor
+    reduction: Tensor
+
+
+class Proposals(NamedTuple):
+    """Candidates that are not pivots, and the effect of adding each.
+
+    Attributes
+    ----------
+    rows : Tensor [c]
+    R : Tensor [c, n]
+        Residual columns of the model without the removed point.
+    B, NB : Tensor [m, c]
+        L'R' and N L'R'.
+    addition : Addition
+    """
+
+    rows: Tensor
+    R: Tensor
+    B: Tensor
+    NB: Tensor
+    addition: Addition
+
+
+class Column(NamedTuple):
+    """A candidate as the new column u of L.
+
+    Attributes
+    ----------
+    u : Tensor [n]
+    b, Nb : Tensor [m]
+        L'u and N L'u.
+    uu, uv, yu, s : float
+        u'u, u'v, y'u and u'u + s2 - b'N b.
+    Eu : Tensor [z]
+        Products of u with the columns of the pivots.
+    """
+
+    u: Tensor
+    b: Tensor
+    Nb: Tensor
+    uu: float
+    uv: float
+    yu: float
+    s: float
+    Eu: Tensor
+
+
 class Change(NamedTuple):
-    """What an accepted swap did: L + a w', T - w beta', G + half w' + w half', P - q q' / kappa + g g' / s."""
+    """What an accepted swap changed.
+
+    L gained a w', T lost w beta', G gained half w' + w half', and P changed by -q q' / kappa + g g' / s. `qT` is q'T
+    with T before the swap; `wT`, `halfT` and `gT` are products with T after it.
+    """
 
     a: Tensor  # [n]
     half: Tensor  # [m]
     g: Tensor  # [m]
     s: float
     beta: Tensor  # [m]
-    qT: Tensor  # [m] q'T with the old T
-    wT: Tensor  # [m] the others with the new one
+    qT: Tensor  # [m]
+    wT: Tensor  # [m]
     halfT: Tensor  # [m]
     gT: Tensor  # [m]
 
 
-class Addition(NamedTuple):
-    """Exact effect of adding each of c candidates, as columns u, to the model without the removed point."""
-
-    D: Tensor  # [c] residual variance of the candidate
-    uu: Tensor  # [c] u'u
-    yu: Tensor  # [c] y'u
-    s: Tensor  # [c]
-    reduction: Tensor  # [c] fall of the objective, -inf where the candidate is already explained
-
-
-class Proposals(NamedTuple):
-    """Candidates with columns of their own, and what adding each would do."""
-
-    rows: Tensor  # [c]
-    R: Tensor  # [c, n] residual columns without the removed point
-    B: Tensor  # [m, c] L'R'
-    NB: Tensor  # [m, c]
-    found: Addition
-
-
-class Column(NamedTuple):
-    """A candidate ready to be added."""
-
-    u: Tensor  # [n]
-    b: Tensor  # [m] L'u
-    Nb: Tensor  # [m]
-    uu: float
-    uv: float
-    yu: float
-    s: float
-    Eu: Tensor  # [z] the pivots' columns E u
-
-
 def reductions(e: Tensor, s: Tensor, uu: Tensor, s2: float, objective: str) -> Tensor:
-    """Half the fall of the objective, eqs 14-16: [c]."""
-    fall = e.square() / (s2 * s) + math.log(s2) - s.log()
+    """Decrease of the objective by each of c columns u, half the sum of eqs 14 to 16.
+
+    Parameters
+    ----------
+    e, s, uu : Tensor [c]
+        y'u - c'N b, u'u + s2 - b'N b, and u'u, with b = L'u.
+    s2 : float
+        Noise variance.
+    objective : {"vfe", "pp"}
+
+    Returns
+    -------
+    Tensor [c]
+        In nat; -inf where it is not a number.
+    """
+    reduction = e.square() / (s2 * s) + math.log(s2) - s.log()  # dE_D + dE_C                            eqs 14, 15
     if objective == "vfe":
-        fall = fall + uu / s2
-    return 0.5 * fall.nan_to_num(nan=-math.inf)
+        reduction = reduction + uu / s2  # dE_V                                                              eq 16
+    return 0.5 * reduction.nan_to_num(nan=-math.inf)

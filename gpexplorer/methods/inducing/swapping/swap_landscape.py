@@ -102,5 +102,5 @@ def _sample(candidates: Tensor, pivots: Tensor, seed: int, step: int) -> Tensor:
 def _exact(factor: Factor, removal: Removal, rows: Tensor) -> Tensor:
     """Return the exact decrease of the objective [c] by each candidate, without the loss by the removal."""
     R, _ = factor.residual_columns(rows, [], removal)  # [c, n]
-    reduction = factor.propose(removal, rows, R).found.reduction
+    reduction = factor.propose(removal, rows, R).addition.reduction
     return reduction.where(reduction > -math.inf, math.nan)

@@ -1,0 +1,39 @@
+"""What the methods of the family report alike: terms of the objective, the end of a run, and parts of their costs.
+
+F = (E_D + E_C + E_V) / 2        eqs 4 and 5 of Cao et al. 2013; the letters are those of gpexplorer/objectives.py
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...objectives import Terms
+from ...problem import Channel, Problem, channel
+
+TERM_CHANNELS: tuple[Channel, ...] = (
+    channel("fit", "data fit, E_D / 2", "nat"),
+    channel("logdet", "complexity, E_C / 2", "nat"),
+    channel("trace", "trace, E_V / 2", "nat"),
+)
+JITTER_CHANNEL = channel("jitter", "jitter on K_mm", log=True)
+UNKNOWN_TERMS = Terms(math.nan, math.nan, math.nan)
+EVALUATION_CALLS = 230.0  # tensor operations of one evaluation of a sparse objective with its gradient
+ENTRY_FLOPS = 150.0  # flops of a matrix product that take as long as the exponential of a kernel entry
+
+
+def halves(terms: Terms) -> tuple[float, float, float]:
+    """Return half of each term: these add up to the objective."""
+    return terms.fit / 2, terms.complexity / 2, terms.trace / 2
+
+
+def converged_message(epoch: int, decrease: float, objective: float, tolerance: float) -> str:
+    """Say why epoch number `epoch`, counted from 0, was the last one."""
+    return (
+        f"Epoch {epoch + 1} improved the objective by {max(decrease, 0.0):.2g}, less than the tolerance "
+        f"{tolerance:g} of {abs(objective):.4g}."
+    )
+
+
+def entry_flops(problem: Problem) -> float:
+    """Return the time of one kernel entry in flops of a matrix product: 2 d, an exponential and passes over memory."""
+    return ENTRY_FLOPS + 2.0 * problem.train.d
