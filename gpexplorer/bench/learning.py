@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..methods.minibatches.loop import Minibatches
-from ..methods.minibatches.studies.rate_search import trying
+from ..methods.minibatches.studies.rate_search import search_settings
 from ..runs.run import Run
 from ..runs.spec import Spec
 from ..runs.store import Store
@@ -45,7 +45,7 @@ def _chosen(spec: Spec, store: Store | None) -> Generator[str, None, float]:
     """Choose the rate by validation, with one line per rate. Trials that the store holds are not repeated."""
     plain = spec.open()
     assert isinstance(plain.method, Minibatches)
-    settings = trying(plain.method, len(plain.problem.train))
+    settings = search_settings(plain.method, len(plain.problem.train))
     run = _with(spec, settings).open(store)
     while not len(run.trace) or run.trace[-1].step.state.trial < settings["search"]:
         if run.advance() is None and run.error:

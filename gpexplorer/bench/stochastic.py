@@ -115,7 +115,7 @@ def _minibatch(learner: Learner) -> Callable[[], object]:
 
 def _parts(learner: Learner) -> dict[str, Callable[[], object]]:
     """A minibatch's pieces, each on its own, but for the head: averages, factor, inverse."""
-    model, point, index = learner.model, learner.point, learner.rows(0)
+    model, point, index = learner.model, learner.parameters, learner.rows(0)
     X, _ = model.rows(index)
     G, still = torch.ones_like(model.features(point.parts, X).Phi), point.x.clone()
     averages = tuple(held.clone() for held in learner.averages)

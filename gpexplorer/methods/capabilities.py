@@ -122,3 +122,25 @@ class HasMovablePoints(Protocol):
 
     def bound_terms(self, problem: Problem, state: Any) -> Terms:
         """Compute the terms of the objective at a state; the report of the start has none."""
+
+
+@runtime_checkable
+class EstimatesLikelihoodGradient(Protocol):
+    """A minibatch method that estimates the gradient of the exact marginal likelihood."""
+
+    def stationary_matrices(self, model: Any, exact: Any) -> tuple[Tensor, ...]:
+        """Return the running matrices at which the method would stay if theta did not move.
+
+        Parameters
+        ----------
+        model : the `minibatches.model.Model` of the method.
+        exact : the `ExactLikelihood` at the theta in question.
+        """
+
+
+@runtime_checkable
+class KeepsGramMatrix(Protocol):
+    """A minibatch method that keeps a matrix in place of the exact Gram matrix and reports its distance (`gap`)."""
+
+    def multiplier_norm(self, state: Any) -> float:
+        """Return the Frobenius norm of the multiplier that ties the matrix to the exact one; nan if there is none."""

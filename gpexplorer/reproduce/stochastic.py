@@ -22,7 +22,7 @@ import torch
 from .. import data, kernels
 from ..linalg.randomness import generator
 from ..methods.base import registry
-from ..methods.minibatches.studies.rate_search import by_validation
+from ..methods.minibatches.studies.rate_search import best_validation_rate
 from ..problem import Problem
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE
@@ -72,7 +72,7 @@ def work(unit: Unit) -> Rows:
     problem = Problem(split.train, kernel, kernel.start(split.train))
     method: Any = registry[key](kernel=unit["kernel"], batch_size=unit["batch"], **settings)
     if full:
-        method.rate = by_validation(method, problem)
+        method.rate = best_validation_rate(method, problem)
     run = Run(method, problem, split)
     outcome = run.finish(seconds=math.inf if full else SECONDS)
     n, scale = len(split.train), split.train.scale

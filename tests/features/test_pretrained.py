@@ -13,7 +13,7 @@ from torch import Tensor
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.features.deep import Network, views
 from gpexplorer.features.pretrained import Module, load, save
-from gpexplorer.methods.minibatches.exact_likelihood import exact, exact_gradient
+from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.model import Model
 from oracles_minibatches import dense, method, problem
 
@@ -72,7 +72,7 @@ def test_methods_learn_on_a_module(kernel: str, learned: bool):
     mean, var = small.posterior(at, state)(at.train.X)
 
     with torch.no_grad():
-        got = exact_gradient(model, theta, exact(model, theta))
+        got = exact_gradient(model, theta, exact_likelihood(model, theta))
     torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
     assert state.theta.shape == theta.shape
     assert mean.isfinite().all()
@@ -87,7 +87,7 @@ class Deep(torch.nn.Module):
 WRONG: list[tuple[Any, str]] = [
     (torch.nn.Linear(4, 2), "does not take rows of 3 inputs"),
     (Deep(), r"shape \(2, 3, 1\) for 2 rows; features are \[2, width\]"),
-    ("net.pt", "features are a str; give a torch module, or what features.pretrained.load gives"),
+    ("net.pt", "features are a str; give a torch module, or the result of features.pretrained.load"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_weights_come_back_from_a_file_and_begin_the_learning(tmp_path: Path):
     small = method("minimax")
     small.features = again
     assert torch.equal(next(small.steps(problem())).state.theta[: again.size], alpha)
-    with pytest.raises(SettingError, match="for 3 inputs, but there are 2"):
+    with pytest.raises(SettingError, match="with 3 inputs, but the data have 2"):
         next(small.steps(problem(d=2)))
 
 

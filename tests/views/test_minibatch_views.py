@@ -13,10 +13,10 @@ from bokeh.models import ColumnDataSource
 
 import gpexplorer as gpx
 from gpexplorer import views
-from gpexplorer.methods.minibatches.exact_likelihood import exact
+from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.model import Model
-from gpexplorer.methods.minibatches.studies.gradient_spread import look
-from gpexplorer.methods.minibatches.studies.gradient_study import course
+from gpexplorer.methods.minibatches.studies.gradient_spread import gradient_spread
+from gpexplorer.methods.minibatches.studies.gradient_study import likelihood_course
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from oracles_minibatches import method, problem
@@ -59,7 +59,7 @@ def test_exact_points_are_the_likelihood_of_their_records():
     record = next(one for one in run.trace if one.step.info.phase == "learn")
 
     with torch.no_grad():
-        value = exact(Model(run.method, run.problem), record.step.state.theta).value
+        value = exact_likelihood(Model(run.method, run.problem), record.step.state.theta).value
 
     assert layers["exact"]["y"].iloc[0] == pytest.approx(value)
     assert len(layers["estimate"]) >= len(layers["exact"]) > 1
@@ -88,7 +88,7 @@ def test_the_multiplier_is_drawn_where_the_gap_is_known():
     assert max(sizes) <= 1.0 + 1e-12
     run = played("scgd")
     assert view(run, "stochastic-gap").data(run, 3)["multiplier"].empty
-    assert "take a step" in view(run, "stochastic-gap").data(run, 0)["gap"].attrs["title"]
+    assert "press Play" in view(run, "stochastic-gap").data(run, 0)["gap"].attrs["title"]
 
 
 def test_colours_follow_the_rows_that_are_shown():
@@ -108,7 +108,7 @@ def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: p
     shown.minibatches = 12
     before, after = shown.data(run, 0), shown.data(run, 5)
 
-    assert "take a step" in before["minimax"].attrs["title"]
+    assert "press Play" in before["minimax"].attrs["title"]
     assert before["panels"]["size"].tolist() == [8, 32]
     for key in ("minimax", "scgd", "bsgd"):
         assert before[key].empty
@@ -117,14 +117,14 @@ def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: p
     np.testing.assert_allclose(starts["scgd"], starts["bsgd"])
     assert starts["scgd"].nunique() == 1
     assert after["scgd"]["y"].iloc[1] != after["bsgd"]["y"].iloc[1]
-    monkeypatch.setattr(views.minibatches.batch_sizes, "course", lambda *_: pytest.fail("studied again"))
+    monkeypatch.setattr(views.minibatches.batch_sizes, "likelihood_course", lambda *_: pytest.fail("studied again"))
     assert shown.data(run, 8) is after
 
 
 def test_a_course_that_diverges_ends_there():
     wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4)
 
-    found = course(wild, problem(), 12, 4)
+    found = likelihood_course(wild, problem(), 12, 4)
 
     assert [done for done, value in found if value is not None] == [0]
 
@@ -142,7 +142,7 @@ def test_a_study_can_be_left_after_any_minibatch_and_says_how_long_the_rest_take
 
     assert calls == 3 * 2 * 7 + 1  # each method in each panel: the start and six minibatches
     assert titles[0].startswith("0% of the minibatches done, about ")
-    assert re.match(r"50% of the minibatches done, about \d+ s to go", titles[calls // 2])
+    assert re.match(r"50% of the minibatches done, about \d+ s remaining", titles[calls // 2])
     assert titles[-1] == wanted["minimax"].attrs["title"]
     for key in ("minimax", "scgd", "bsgd"):
         pd.testing.assert_frame_equal(found[key], wanted[key])
@@ -153,15 +153,15 @@ def test_the_microscope_finds_bias_only_where_it_is():
     at = problem(n=120, noise=0.5)
     theta = Model(method("scgd"), at).matched(Model(method("scgd"), at).start())
 
-    seen = {key: look(method(key, batch_size=8), at, theta, 300) for key in ("minimax", "scgd", "bsgd")}
+    seen = {key: gradient_spread(method(key, batch_size=8), at, theta, 300) for key in ("minimax", "scgd", "bsgd")}
 
     assert seen["minimax"].bias < 0.1 * seen["minimax"].sd
     assert seen["bsgd"].bias > 3.0 * seen["minimax"].bias
     assert float(seen["minimax"].along.mean()) == pytest.approx(1.0, abs=0.3)
-    all_rows = look(method("bsgd", batch_size=120), at, theta, 2)
+    all_rows = gradient_spread(method("bsgd", batch_size=120), at, theta, 2)
     assert all_rows.bias < 1e-6
     assert all_rows.sd < 1e-6
-    assert look(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
+    assert gradient_spread(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
 
 
 @pytest.mark.parametrize("channel", ["rmse", "snlp", "objective"])

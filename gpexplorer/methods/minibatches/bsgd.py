@@ -1,14 +1,14 @@
-"""BSGD: steepest descent on the likelihood of the minibatch alone, as if there were no other rows.
+"""BSGD: gradient descent on the likelihood of the minibatch alone, as if there were no other rows.
 
     l(theta; S) = y_S' (K_SS + s2 I)^-1 y_S + log |K_SS + s2 I|                              section 4.2
     dl/dPhi_S / 2 = (A^-1 - a a') Phi_S,   A = Phi_S Phi_S' + s2 I,   a = A^-1 y_S           appendix A.3
 
-Its mean over minibatches is not the gradient of l: with few rows the log determinant weighs too little.
+The mean of this gradient over minibatches is not the gradient of l: with few rows the log determinant has too little
+weight.
 """
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -17,9 +17,9 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost, factored
-from .exact_likelihood import Exact
-from .gradients import Point
+from .costs import factorisation_flops, step_cost
+from .exact_likelihood import ExactLikelihood
+from .gradients import Parameters
 from .learner import Learner
 from .loop import Minibatches
 from .model import Model
@@ -27,7 +27,12 @@ from .state import State
 
 
 class BSGD(Minibatches):
-    """Biased stochastic gradients: each minibatch is taken for the whole."""
+    """Biased stochastic gradient descent: each minibatch is treated as if it were all rows.
+
+    Notes
+    -----
+    A minibatch of b rows with D features costs b^3 + 4 b^2 D flops and the network's forward and backward pass.
+    """
 
     key: ClassVar[str] = "bsgd"
     title: ClassVar[str] = "BSGD"
@@ -38,38 +43,39 @@ class BSGD(Minibatches):
     batch_size = settings.batch_size()
 
     def learner(self, model: Model, state: State) -> Learner:
-        return _Learner(self, model, state)
+        return BSGDLearner(self, model, state, self.batch_size)
+
+    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
+        """Return no matrices: the method keeps none between minibatches."""
+        return ()
 
     def cost(self, problem: Problem) -> Cost:
         model, b = Model(self, problem, self.validation), min(self.batch_size, len(problem.train))
-        return cost(self, model, factored(b) + 4.0 * b * b * model.D, matrices=0, calls=41.0)
+        algebra = factorisation_flops(b) + 4.0 * b * b * model.D
+        return step_cost(self, model, self.batch_size, algebra=algebra, matrices=0, calls=41.0)
 
 
-class _Learner(Learner):
-    def begin(self, state: State) -> Point:
+class BSGDLearner(Learner):
+    """One minibatch of BSGD."""
+
+    def begin(self, state: State) -> Parameters:
         theta = state.theta if state.batches else self.model.matched(state.theta)
-        return Point(self.model, state.w, theta)
-
-    def matrices(self) -> tuple[Tensor, ...]:
-        return ()
-
-    def gap(self, now: Exact) -> tuple[float, float]:
-        return math.nan, math.nan
+        return Parameters(self.model, state.w, theta)
 
     def gradient(self, index: Tensor, t: int) -> float:
-        point = self.point
+        parameters = self.parameters
         X, y = self.model.rows(index)
-        at, b = self.model.features(point.parts, X), len(y)
+        tape, b = self.model.features(parameters.parts, X), len(y)
 
-        A = torch.mm(at.Phi, at.Phi.T)
-        A.diagonal().add_(point.s2())
+        A = torch.mm(tape.Phi, tape.Phi.T)  # [b, b] K_SS
+        A.diagonal().add_(parameters.s2())
         L, info = torch.linalg.cholesky_ex(A)
         if int(info):
             L = cholesky(A, "K_SS + s2 I").L
         a = torch.cholesky_solve(y[:, None], L)[:, 0]  # [b]
-        value = (torch.dot(y, a).item() + 2.0 * L.diagonal().log().sum().item()) / b
+        value = (torch.dot(y, a).item() + 2.0 * L.diagonal().log().sum().item()) / b  # section 4.2
 
-        W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0)  # [b, b]
-        self.model.pullback(point.parts, at, torch.mm(W, at.Phi).mul_(1.0 / b), point.into)
-        point.into[-1].fill_(point.s2() * W.trace().item() / b)
+        W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0)  # [b, b] A^-1 - a a'
+        self.model.pullback(parameters.parts, tape, torch.mm(W, tape.Phi).mul_(1.0 / b), parameters.into)
+        parameters.into[-1].fill_(parameters.s2() * W.trace().item() / b)
         return value

@@ -1,20 +1,20 @@
-"""The exact gradient of the likelihood on the same features: what the minibatches are measured against.
+"""Gradient descent on the exact likelihood of the same features: the benchmark for the minibatch methods.
 
-One move takes two passes over the rows: Phi'Phi and w, then the gradient. It counts as an epoch.
+One move takes two passes over the rows: the first computes Phi'Phi and w, the second the gradient. It counts as one
+epoch.
 """
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 from torch import Tensor
 
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost, factored, forward
-from .exact_likelihood import Exact, exact, exact_gradient
-from .gradients import Point
+from .costs import factorisation_flops, feature_flops, step_cost
+from .exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
+from .gradients import Parameters
 from .learner import Learner
 from .loop import Minibatches
 from .model import Model
@@ -22,7 +22,12 @@ from .state import State
 
 
 class FullBatch(Minibatches):
-    """Maximum likelihood of a finite kernel by its exact gradient, all rows at a time."""
+    """Maximum likelihood of a finite-dimensional kernel by its exact gradient on all rows.
+
+    Notes
+    -----
+    A move costs 4 n D^2 + D^3 flops and two passes of all rows through the network.
+    """
 
     key: ClassVar[str] = "full-batch"
     title: ClassVar[str] = "Full batch"
@@ -31,28 +36,28 @@ class FullBatch(Minibatches):
     rate = settings.rate(1e-2)
 
     def learner(self, model: Model, state: State) -> Learner:
-        return _Learner(self, model, state)
+        return FullBatchLearner(self, model, state)
+
+    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
+        """Return no matrices: the method keeps none between minibatches."""
+        return ()
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        passes = model.n * (4.0 * model.D**2 + forward(model)) + factored(model.D)
-        return cost(self, model, passes, matrices=4, calls=90.0)
+        algebra = model.n * (4.0 * model.D**2 + feature_flops(model)) + factorisation_flops(model.D)
+        return step_cost(self, model, 0, algebra=algebra, matrices=4, calls=90.0)
 
 
-class _Learner(Learner):
-    def begin(self, state: State) -> Point:
+class FullBatchLearner(Learner):
+    """One move by the exact gradient."""
+
+    def begin(self, state: State) -> Parameters:
         theta = state.theta if state.batches else self.model.matched(state.theta)
-        return Point(self.model, state.w, theta)
-
-    def matrices(self) -> tuple[Tensor, ...]:
-        return ()
-
-    def gap(self, now: Exact) -> tuple[float, float]:
-        return math.nan, math.nan
+        return Parameters(self.model, state.w, theta)
 
     def gradient(self, index: Tensor, t: int) -> float:
-        model, point = self.model, self.point
-        now = exact(model, point.theta)
-        point.w.copy_(now.w)  # the gradient in w is zero there, so that no average of it moves w
-        point.g[model.D :].copy_(exact_gradient(model, point.theta, now) / model.n)
-        return 2.0 * now.value / model.n
+        model, parameters = self.model, self.parameters
+        exact = exact_likelihood(model, parameters.theta)
+        parameters.w.copy_(exact.w)  # its gradient is zero there, so the optimiser's averages do not move w
+        parameters.g[model.D :].copy_(exact_gradient(model, parameters.theta, exact) / model.n)
+        return 2.0 * exact.value / model.n

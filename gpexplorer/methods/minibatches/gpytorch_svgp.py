@@ -1,6 +1,6 @@
-"""GPyTorch's own variational strategy on the kernel of a Model, all of its parameters views of one vector.
+"""GPyTorch's variational strategy on the kernel of a Model, with all parameters as views of one vector.
 
-GPyTorch is imported when it is asked for.
+GPyTorch is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .model import Model
 
 
 def _gpytorch() -> tuple[Any, Any]:
-    """The package, and its way to say that a matrix needs no check."""
+    """The package, and the function that wraps a matrix without checking it."""
     try:
         gpytorch = gpytorch_parts.package()
         from linear_operator import to_linear_operator
     except ImportError:
-        raise SettingError('SVGP is GPyTorch\'s, which is not installed: pip install "gpexplorer[race]".') from None
+        raise SettingError('SVGP needs GPyTorch, which is not installed: pip install "gpexplorer[race]".') from None
     return gpytorch, to_linear_operator
 
 
 def covariance(model: Model, theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
-    """k(X, Z) [n, m]: of the features where the kernel is linear, Gaussian in the learned inputs otherwise.
+    """Return k(X, Z) [n, m]: phi'phi for the linear kernel, otherwise a Gaussian kernel of the learned features.
 
-    Where Z is X itself, the map is gone through once.
+    If Z is the same object as X, the network is evaluated only once.
     """
     parts = model.parts(theta)
     if model.waves is None:
@@ -36,24 +36,30 @@ def covariance(model: Model, theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
         return Phi @ (Phi if Z is X else model.features(parts, Z).Phi).T
     x = model.map.layers(parts[:-2], X)[-1] * (-theta[-3]).exp()
     z = x if Z is X else model.map.layers(parts[:-2], Z)[-1] * (-theta[-3]).exp()
-    far = x.square().sum(1)[:, None] + z.square().sum(1) - 2.0 * x @ z.T
-    return (2.0 * theta[-2] - 0.5 * far.clamp_min(0.0)).exp()
+    squared_distance = x.square().sum(1)[:, None] + z.square().sum(1) - 2.0 * x @ z.T  # [n, m]
+    return (2.0 * theta[-2] - 0.5 * squared_distance.clamp_min(0.0)).exp()
 
 
 def variance(model: Model, theta: Tensor, X: Tensor) -> Tensor:
-    """k(x, x) [n]."""
+    """Return k(x, x) [n]."""
     if model.waves is None:
         return model.features(model.parts(theta), X).Phi.square().sum(1)
     return (2.0 * theta[-2]).exp().expand(len(X))
 
 
-class Engine:
-    """The evidence lower bound of a minibatch and its gradient, on parameters that live in `theta` and `w`."""
+class VariationalBound:
+    """The evidence lower bound of a minibatch and its gradient.
+
+    Parameters
+    ----------
+    model : the feature map.
+    theta : parameters of the kernel [p]; GPyTorch's parameters become views of it.
+    parts : inducing inputs Z [m, d], whitened mean [m] and factor [m, m] of the variational normal, likewise.
+    """
 
     def __init__(self, model: Model, theta: Tensor, parts: list[Tensor]) -> None:
-        """`parts`: inducing inputs Z [m, d], the whitened mean [m] and the factor [m, m] of the variational normal."""
-        (gpytorch, lazily), Z = _gpytorch(), parts[0]
-        with torch.random.fork_rng(devices=[]):  # GPyTorch draws a start, which is replaced below
+        (gpytorch, wrap), Z = _gpytorch(), parts[0]
+        with torch.random.fork_rng(devices=[]):  # GPyTorch draws initial values, which are replaced below
             normal = gpytorch.variational.CholeskyVariationalDistribution(len(Z)).to(theta)
 
             class Deep(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
@@ -63,21 +69,21 @@ class Engine:
 
                 def forward(self, X: Tensor) -> Any:
                     K = covariance(model, self.theta, X, X)
-                    return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), lazily(K))
+                    return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), wrap(K))
 
             self.gp = Deep().train()
         self.gp.variational_strategy.variational_params_initialized.fill_(1)
         own = [self.gp.variational_strategy.inducing_points, normal.variational_mean, normal.chol_variational_covar]
         for parameter, part in zip([*own, self.gp.theta], [*parts, theta], strict=True):
-            parameter.data = part  # shared: what moves the vector moves GPyTorch
+            parameter.data = part  # shared memory: the optimiser moves the vector, and with it GPyTorch's parameters
         self.parameters, self.n = [*own, self.gp.theta], model.n
 
-    def bound(self, X: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """-2 ELBO / n without the constant, and the gradient of half of it in Z, mean, factor and theta."""
+    def __call__(self, X: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Return -2 ELBO / n without its constant, and the gradient of half of it in Z, mean, factor and theta."""
         with torch.enable_grad():
             f = self.gp(X)
             s2 = (2.0 * self.gp.theta[-1]).exp()
             fit = ((y - f.mean).square() + f.variance).mean() / s2 + 2.0 * self.gp.theta[-1]
             loss = 0.5 * fit + self.gp.variational_strategy.kl_divergence() / self.n
-            slopes = torch.autograd.grad(loss, self.parameters)
-        return 2.0 * loss.detach(), list(slopes)
+            gradients = torch.autograd.grad(loss, self.parameters)
+        return 2.0 * loss.detach(), list(gradients)

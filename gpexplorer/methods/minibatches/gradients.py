@@ -1,13 +1,14 @@
-"""Gradients, closed form, of what MINIMAX and SCGD share: [g(theta) + <M, F(theta)>] / (2n), from a minibatch.
+"""Closed-form minibatch gradients of the terms that MINIMAX and SCGD share: [g(theta) + <M, F(theta)>] / (2n).
 
-    r = Phi w - y,   F(theta) = Phi'Phi + s2 I,   sums over s rows stand for n / s times as many
+    r = Phi w - y,   F(theta) = Phi'Phi + s2 I,   a sum over s rows is multiplied by n / s
     d / dPhi  = (r w' / s2 + Phi M) / s
     d / dw    = Phi'r / (s s2) + w / n
     d / dlog sd = -r'r / (s s2) + (n - D) / n + s2 tr(M) / n
 
-SCGD takes M = F^-1 with a running F; MINIMAX takes M = -mu B / |A|. A gradient is of nats a row.
+SCGD uses M = F^-1 with a running F; MINIMAX uses M = -mu B / |A|. Gradients are in nat per row.
 
-Sums that end in one number are read as numbers: on a processor that is free and spares a row of tiny operations.
+Sums that end in a single number are read as Python numbers. On a CPU this costs nothing and saves several small
+operations.
 """
 
 from __future__ import annotations
@@ -19,54 +20,70 @@ from torch import Tensor
 
 from .model import Model, Tape
 
-LARGEST = 700.0  # log of nearly the largest number there is
+MAX_LOG = 700.0  # close to the logarithm of the largest float64
 
 
-class Point:
-    """The parameters [w, theta] in one vector, with their gradient: views into both, none of them copies."""
+class Parameters:
+    """The parameters [w, theta] in one vector x, and their gradient g; the attributes are views of these two.
+
+    Parameters
+    ----------
+    model : the feature map.
+    w : weights of the features [D].
+    theta : parameters of the kernel [p].
+    extra : further parameters, flat, that the same optimiser moves; they follow theta in the vector.
+    """
 
     def __init__(self, model: Model, w: Tensor, theta: Tensor, extra: Tensor | None = None) -> None:
-        """`extra`, flat, joins the vector after theta: what else the same optimiser moves."""
         self.model, D, p = model, len(w), model.size
         self.size = D + p
-        self.x = torch.cat([w, theta] if extra is None else [w, theta, extra])  # owned
+        self.x = torch.cat([w, theta] if extra is None else [w, theta, extra])  # a copy that belongs to this object
         self.g = torch.zeros_like(self.x)
         self.w, self.theta, self.extra = self.x[:D], self.x[D : D + p], self.x[D + p :]
         self.g_w, g_theta, self.g_extra = self.g[:D], self.g[D : D + p], self.g[D + p :]
         self.parts, self.into = model.parts(self.theta), model.parts(g_theta)
-        self._log_sd, self._moving = self.theta[-1], self.x[: D + p]
+        self._log_sd, self._bounded = self.theta[-1], self.x[: D + p]
 
     def log_s2(self) -> float:
-        """Log noise variance."""
+        """Return the log noise variance."""
         return 2.0 * self._log_sd.item()
 
     def s2(self) -> float:
-        """Noise variance; finite even where theta has diverged, for `hold` and the loop to see to."""
-        return math.exp(min(self.log_s2(), LARGEST))
+        """Return the noise variance, finite even if theta has diverged; the loop checks for divergence."""
+        return math.exp(min(self.log_s2(), MAX_LOG))
 
-    def gradient(self, at: Tape, y: Tensor, M: Tensor, times: float = 1.0, solved: bool = False) -> float:
-        """Write the gradient into g; return r'r / s2 over these rows. 2 b D^2 flops and a pullback.
+    def write_gradient(self, tape: Tape, y: Tensor, M: Tensor, scale: float = 1.0, solved: bool = False) -> float:
+        """Write the gradient of a minibatch into g, by the formulas above. 2 b D^2 flops and a backward pass.
 
-        M, in float64 or as wide as the features, counts so many `times`. Where w is `solved` for, its gradient stays
-        zero.
+        Parameters
+        ----------
+        tape : features of the rows of the minibatch.
+        y : their targets [b].
+        M : matrix [D, D], in float64 or in the precision of the features.
+        scale : factor of M.
+        solved : whether w is solved for; its gradient then stays zero.
+
+        Returns
+        -------
+        r'r / s2 over these rows.
         """
         b, n, s2 = len(y), self.model.n, self.s2()
-        r = torch.addmv(y, at.Phi, self.w, beta=-1.0)  # [b]
+        r = torch.addmv(y, tape.Phi, self.w, beta=-1.0)  # [b]
         fit = torch.dot(r, r).item() / s2
         r.mul_(1.0 / (b * s2))
         if not solved:
-            torch.mv(at.Phi.T, r, out=self.g_w).add_(self.w, alpha=1.0 / n)
-        G = torch.outer(r, self.w)
+            torch.mv(tape.Phi.T, r, out=self.g_w).add_(self.w, alpha=1.0 / n)
+        G = torch.outer(r, self.w)  # [b, D]
         if M.dtype == G.dtype:
-            G.addmm_(at.Phi, M, alpha=times / b)
+            G.addmm_(tape.Phi, M, alpha=scale / b)
         else:
-            G.add_(torch.mm(at.Phi.to(M.dtype), M), alpha=times / b)
-        self.model.pullback(self.parts, at, G, self.into)
-        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * times * M.trace().item()) / n)
+            G.add_(torch.mm(tape.Phi.to(M.dtype), M), alpha=scale / b)
+        self.model.pullback(self.parts, tape, G, self.into)
+        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * scale * M.trace().item()) / n)
         return fit
 
-    def hold(self, log_floor: float, largest: float) -> None:
-        """Project onto sd >= sd_min and the box |zeta| <= zeta_max."""
-        self._moving.clamp_(-largest, largest)
+    def project(self, log_floor: float, largest: float) -> None:
+        """Project w and theta onto the box |x| <= largest, and the log noise sd onto log_floor and above."""
+        self._bounded.clamp_(-largest, largest)
         if self._log_sd.item() < log_floor:
             self._log_sd.fill_(log_floor)

@@ -1,24 +1,46 @@
-"""What a method brings to the shared loop: one minibatch after another on buffers of its own."""
+"""The interface between a minibatch method and the shared loop: a learner takes one minibatch after another."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
-from .exact_likelihood import Exact
-from .gradients import Point
+from .exact_likelihood import ExactLikelihood
+from .gradients import Parameters
 from .model import Model
 from .optimisers import OPTIMISERS
 from .state import State
 
 
-class Rows:
-    """Minibatches without replacement: an epoch is a fresh order of the rows; what is left over is left out."""
+class LearningSettings(Protocol):
+    """The settings of a method that every learner needs."""
+
+    seed: Any  # int
+    optimiser: Any  # key of OPTIMISERS
+    noise_floor: Any  # float, smallest noise sd
+    largest: Any  # float, bound of all parameters
+    rate_decay: Any  # float
+    epochs: Any  # int
+    schedule: Any  # "power" | "cosine"
+
+
+class MinibatchRows:
+    """The rows of each minibatch, drawn without replacement.
+
+    An epoch is a new random order of the rows. Rows that do not fill a minibatch at the end of an epoch are left out.
+
+    Parameters
+    ----------
+    seed : seed of the method.
+    n : number of rows.
+    size : rows per minibatch; n if n is smaller.
+    stream : name of the random stream, so that several streams of one method are independent.
+    """
 
     def __init__(self, seed: int, n: int, size: int, stream: str) -> None:
         self.seed, self.n, self.stream, self.size = seed, n, stream, min(size, n)
@@ -26,7 +48,7 @@ class Rows:
         self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
 
     def __call__(self, t: int) -> Tensor:
-        """Rows [b] of minibatch t, counted from the first epoch on."""
+        """Return the row indices [b] of minibatch t, counted from the first epoch."""
         epoch, k = divmod(t, self.per_epoch)
         if epoch != self._epoch:
             place = generator(self.seed, self.stream, epoch)
@@ -35,80 +57,88 @@ class Rows:
 
 
 class Learner(ABC):
-    """Parameters, averages and matrices in buffers that move in place; `state` copies them out."""
+    """Parameters, running averages and matrices, updated in place; `state` returns copies of them.
 
-    closed: ClassVar[bool] = True  # no part of a minibatch is left to autograd, but for the model's map
+    Parameters
+    ----------
+    method : the settings.
+    model : the feature map and the rows.
+    state : the state to continue from.
+    batch_size : rows per minibatch; None for all rows.
+    """
 
-    def __init__(self, method: Any, model: Model, state: State) -> None:
-        self.method, self.model, self.rate = method, model, state.rate
-        self.rows = Rows(method.seed, model.n, getattr(method, "batch_size", model.n), "rows")
+    closed: ClassVar[bool] = True  # all gradients are in closed form, except those of the model's feature map
+
+    def __init__(self, method: LearningSettings, model: Model, state: State, batch_size: int | None = None) -> None:
+        self.model, self.rate, self.seed = model, state.rate, method.seed
+        self.rows = MinibatchRows(method.seed, model.n, model.n if batch_size is None else batch_size, "rows")
         self.optimiser = OPTIMISERS[method.optimiser]
-        self.point = self.begin(state)
-        x = self.point.x
-        self.averages = tuple(held.clone() for held in state.averages) or tuple(
+        self.parameters = self.begin(state)
+        x = self.parameters.x
+        self.averages = tuple(average.clone() for average in state.averages) or tuple(
             torch.zeros_like(x) for _ in range(self.optimiser.averages)
         )
         self.log_floor, self.largest = math.log(method.noise_floor), method.largest
         self.decay, self.last = method.rate_decay, method.epochs * self.rows.per_epoch
         self.cosine = method.schedule == "cosine"
-        self.seen, self.count = 0.0, 0  # sum of estimates of 2 NLML / n, how many
+        self._estimates, self._count = 0.0, 0  # sum and number of the minibatches' estimates of 2 NLML / n
 
     @abstractmethod
-    def begin(self, state: State) -> Point:
-        """Own copies of the state's parameters and matrices, or the first ones where it has none."""
+    def begin(self, state: State) -> Parameters:
+        """Return copies of the parameters and set up the matrices, from the state or, at the start, from all rows."""
 
     @abstractmethod
     def gradient(self, index: Tensor, t: int) -> float:
-        """Write these rows' gradient of NLML / n into the point; return their estimate of 2 NLML / n."""
+        """Write the gradient of NLML / n on these rows into the parameters; return their estimate of 2 NLML / n."""
 
-    @abstractmethod
     def matrices(self) -> tuple[Tensor, ...]:
-        """Copies of what the state keeps beside the parameters."""
+        """Return copies of the matrices that the state keeps beside the parameters."""
+        return ()
 
-    @abstractmethod
-    def gap(self, now: Exact) -> tuple[float, float]:
-        """Relative error of the matrix that stands for F, and the penalty; nan where there is none."""
+    def gap(self, exact: ExactLikelihood) -> tuple[float, float]:
+        """Return the relative error of the matrix that approximates F, and the penalty; nan if there is none."""
+        return math.nan, math.nan
 
     def move(self, t: int) -> None:
-        """Minibatch t at the rate its schedule gives it: parameters move, and back to where the constraints hold.
+        """Take minibatch t at the learning rate of the schedule, then project the parameters onto their bounds.
 
-        Torch keeps no record for autograd where there is none to come: that is a tenth of a minibatch.
+        If no gradient needs autograd, it is disabled, which saves a tenth of the time per minibatch.
         """
         with torch.inference_mode(self.closed and self.model.map.closed):
             self.before(t)
-            self.seen += self.gradient(self.rows(t), t)
-            self.count += 1
-            self.optimiser.move(self.point.x, self.point.g, self.averages, t, self.scheduled(t))
-            self.point.hold(self.log_floor, self.largest)
+            self._estimates += self.gradient(self.rows(t), t)
+            self._count += 1
+            self.optimiser.move(self.parameters.x, self.parameters.g, self.averages, t, self.scheduled_rate(t))
+            self.parameters.project(self.log_floor, self.largest)
             self.after(t)
 
-    def scheduled(self, t: int) -> float:
-        """The rate a_t of minibatch t."""
+    def scheduled_rate(self, t: int) -> float:
+        """Return the learning rate a_t of minibatch t."""
         if self.cosine:
             return float(self.rate * 0.5 * (1.0 + math.cos(math.pi * min(t / self.last, 1.0))))
         return float(self.rate * (1.0 + t / self.rows.per_epoch) ** -self.decay)
 
-    def before(self, t: int) -> None:  # noqa: B027 - most methods have nothing to do
-        """What comes before minibatch t."""
+    def before(self, t: int) -> None:  # noqa: B027 - most methods do nothing here
+        """Prepare for minibatch t."""
 
     def after(self, t: int) -> None:  # noqa: B027
-        """What comes after minibatch t moved the parameters."""
+        """Update the matrices after minibatch t has moved the parameters."""
 
     def estimate(self) -> float:
-        """NLML as the minibatches since the last call saw it, on average."""
-        value = 0.5 * self.model.n * self.seen / max(self.count, 1)
-        self.seen, self.count = 0.0, 0
+        """Return the mean estimate of the NLML by the minibatches since the last call."""
+        value = 0.5 * self.model.n * self._estimates / max(self._count, 1)
+        self._estimates, self._count = 0.0, 0
         return value
 
-    def inside(self) -> bool:
-        """Whether all parameters are numbers within the box, not on its walls: a clamp must not hide divergence."""
-        return float(torch.cat([self.point.w, self.point.theta]).abs().max()) < self.method.largest
+    def within_bounds(self) -> bool:
+        """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence."""
+        return float(torch.cat([self.parameters.w, self.parameters.theta]).abs().max()) < self.largest
 
     def state(self, state: State) -> State:
-        """The state with copies of what moved."""
+        """Return `state` with copies of everything that has changed."""
         return state._replace(
-            theta=self.point.theta.clone(),
-            w=self.point.w.clone(),
-            averages=tuple(held.clone() for held in self.averages),
+            theta=self.parameters.theta.clone(),
+            w=self.parameters.w.clone(),
+            averages=tuple(average.clone() for average in self.averages),
             matrices=self.matrices(),
         )

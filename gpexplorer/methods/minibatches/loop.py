@@ -1,7 +1,8 @@
-"""The loop that these methods share: rates are tried, minibatches taken, and the best theta found is the answer.
+"""The loop that the minibatch methods share: try learning rates, take minibatches, return the best theta found.
 
-A step is several minibatches, an epoch at most. Every so many epochs one is followed by a pass over all rows for the
-exact likelihood, by which (or by the error on rows set aside) the best theta is known, as in the paper's experiments.
+A step of a run is several minibatches, at most one epoch. Every few epochs a pass over all rows computes the exact
+likelihood. The best theta is the one with the lowest NLML, or with the lowest error on the validation rows if there are
+any, as in the experiments of Shoham and Avron (2025).
 """
 
 from __future__ import annotations
@@ -9,36 +10,40 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Generator
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import param
 from torch import Tensor
 from torch.nn import Module
 
 from ...errors import NotPositiveDefinite
+from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
+from ...features.random_fourier import KINDS
 from ...problem import Channel, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .exact_likelihood import Exact, exact, exact_posterior
+from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior
 from .learner import Learner
 from .model import Model
+from .optimisers import OPTIMISERS
 from .state import CHANNELS
-from .state import Info as Report
-from .state import State as At
+from .state import Info as MinibatchInfo
+from .state import State as MinibatchState
 
-SPACING = 10.0**0.5  # of the learning rates tried
+RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
 
 class Minibatches(Method):
-    """Settings and steps; a subclass says what one minibatch does."""
+    """Base class of the minibatch methods: their common settings and steps. A subclass defines one minibatch."""
 
     family: ClassVar[str] = "minibatches"
     own_kernel: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Shoham and Avron (2025). Unbiased stochastic optimization for Gaussian processes on finite dimensional RKHS."
     )
-    State: ClassVar[type] = At
-    Info: ClassVar[type] = Report
+    State: ClassVar[type] = MinibatchState
+    Info: ClassVar[type] = MinibatchInfo
     equations: ClassVar[dict[str, str]] = {
         "kernel": r"k(x,x') = \phi(x)^\top\phi(x')",
         "epochs": r"l = \textstyle\sum_i g_i + \log|\sum_i F_i|,\quad F_i = \phi_i\phi_i^\top + \sigma^2 I/n",
@@ -46,38 +51,90 @@ class Minibatches(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    features: Pretrained | Module | None = None  # in the place of layers, width and activation; given in Python alone
+    features: Pretrained | Module | None = None  # replaces layers, width and activation; can be given in Python only
 
-    kernel = settings.kernel()
-    layers = settings.layers()
-    width = settings.width()
-    activation = settings.activation()
-    num_features = settings.num_features()
-    frequencies = settings.frequencies()
-    optimiser = settings.optimiser()
+    kernel: Any = param.Selector(
+        default="linear",
+        objects=["linear", "gaussian"],
+        doc="Kernel of the learned features z: linear is exact; gaussian uses random Fourier features of z.",
+    )
+    layers = param.Integer(
+        2,
+        bounds=(0, 20),
+        softbounds=(0, 4),
+        doc="Layers of the network; with 0 the features are the inputs, with one scale per input.",
+    )
+    width = param.Integer(128, bounds=(1, None), softbounds=(8, 256), doc="Outputs of each layer of the network.")
+    activation: Any = param.Selector(
+        default="relu", objects=[*ACTIVATIONS], doc="Function applied to each layer's outputs."
+    )
+    num_features = param.Integer(
+        1000,
+        bounds=(2, None),
+        softbounds=(50, 2000),
+        doc="Random Fourier features D of the gaussian kernel; a minibatch costs D^3.",
+    )
+    frequencies: Any = param.Selector(
+        default="orthogonal",
+        objects=[*KINDS],
+        doc="How the frequencies of the gaussian kernel are drawn: orthogonal ones have the smallest error.",
+    )
+    optimiser: Any = param.Selector(default="adam", objects=[*OPTIMISERS], doc="Optimiser; the paper uses adadelta.")
     rate = settings.rate()
-    schedule = settings.schedule()
-    rate_decay = settings.rate_decay()
-    epochs = settings.epochs()
+    schedule: Any = param.Selector(
+        default="power",
+        objects=["power", "cosine"],
+        doc="How the learning rate decreases: by a power of the epochs, or along half a cosine to zero at the end.",
+    )
+    rate_decay = param.Number(
+        0.0,
+        bounds=(0.0, 1.0),
+        doc="Power p of the power schedule: minibatch t has rate (1 + t / epoch)^-p; convergence is proved for 3/4.",
+    )
+    epochs = param.Integer(100, bounds=(1, None), softbounds=(10, 200), doc="Maximum number of passes over the rows.")
     minibatches = settings.minibatches()
-    evaluate_every = settings.evaluate_every()
-    validation = settings.validation()
-    patience = settings.patience()
-    search = settings.search()
-    trial = settings.trial()
-    noise_floor = settings.noise_floor()
-    largest = settings.largest()
+    evaluate_every = param.Integer(
+        1,
+        bounds=(1, None),
+        softbounds=(1, 20),
+        doc="Epochs between evaluations of the exact likelihood, from which the best theta is chosen.",
+    )
+    validation = param.Number(
+        0.0,
+        bounds=(0.0, 0.5),
+        doc="Fraction of the rows set aside; the best theta is then chosen by their error instead of the likelihood.",
+    )
+    patience = param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 50),
+        doc="Stop after this many evaluations without improvement; 0 uses all epochs.",
+    )
+    search = param.Integer(
+        0,
+        bounds=(0, 9),
+        doc="Learning rates tried first, half a decade apart around the rate; 0 or 1 tries none.",
+    )
+    trial = param.Integer(
+        500, bounds=(1, None), softbounds=(100, 5000), doc="Minibatches for which each learning rate is tried."
+    )
+    noise_floor = param.Number(
+        1e-3, bounds=(1e-6, 1.0), doc="Smallest noise standard deviation sigma_min, relative to that of the targets."
+    )
+    largest = param.Number(
+        1e3, bounds=(1.0, None), doc="Bound on the size of all parameters; a run that reaches it has diverged."
+    )
 
     @abstractmethod
-    def learner(self, model: Model, state: At) -> Learner:
-        """What takes minibatches from this state on."""
+    def learner(self, model: Model, state: MinibatchState) -> Learner:
+        """Return a learner that continues from this state."""
 
-    def steps(self, problem: Problem, resume: At | None = None) -> Steps:
+    def steps(self, problem: Problem, resume: MinibatchState | None = None) -> Steps:
         model, state = Model(self, problem, self.validation), resume
         if state is None:
             theta = model.start()
-            state = At(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
-            yield Step(state, Report("start"))
+            state = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
+            yield Step(state, MinibatchInfo("start"))
         if state.phase in ("start", "search"):
             state = yield from self._search(model, state)
 
@@ -87,27 +144,31 @@ class Minibatches(Method):
             until = min(state.batches + min(self.minibatches, learner.rows.per_epoch), last)
             state = yield from self._step(model, learner, state, until, until == last)
             if state.phase == "diverged":
-                return Outcome("diverged", f"Parameters left the box; lower the rate {state.rate:.2g}.")
+                return Outcome(
+                    "diverged", f"A parameter reached its bound {self.largest:g}. Lower the rate {state.rate:.2g}."
+                )
         if state.phase != "best":
-            state = _best(state)._replace(step=state.step + 1, phase="best")
-            yield Step(state, Report("best", state.best_value, noise=math.exp(float(state.theta[-1]))))
+            state = _at_best_theta(state)._replace(step=state.step + 1, phase="best")
+            yield Step(state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))))
         if state.batches < last:
-            return Outcome("converged", f"No better theta in {self.patience} evaluations; the best one is the answer.")
-        return Outcome("budget", f"All {self.epochs} epochs are done; the best theta of them is the answer.")
+            return Outcome("converged", f"No improvement in {self.patience} evaluations. The best theta is returned.")
+        return Outcome("budget", f"All {self.epochs} epochs are done. The best theta is returned.")
 
-    def _step(self, model: Model, learner: Learner, state: At, until: int, last: bool) -> Generator[Step, None, At]:
-        """Minibatches up to `until`, and the exact likelihood where it is due."""
+    def _step(
+        self, model: Model, learner: Learner, state: MinibatchState, until: int, last: bool
+    ) -> Generator[Step, None, MinibatchState]:
+        """Take the minibatches up to `until`, and compute the exact likelihood if it is due."""
         try:
             for t in range(state.batches, until):
                 learner.move(t)
         except NotPositiveDefinite:
-            if learner.inside():
+            if learner.within_bounds():
                 raise
-        if not learner.inside():
+        if not learner.within_bounds():
             return state._replace(phase="diverged")
-        due = last or self._passed(state.batches, until, learner.rows.per_epoch)
+        due = last or self._is_due(state.batches, until, learner.rows.per_epoch)
         state = learner.state(state)._replace(step=state.step + 1, phase="learn", batches=until)
-        info = Report(
+        info = MinibatchInfo(
             "learn",
             estimate=learner.estimate(),
             noise=math.exp(float(state.theta[-1])),
@@ -115,73 +176,73 @@ class Minibatches(Method):
             epoch=until / learner.rows.per_epoch,
         )
         if due:
-            now = exact(model, state.theta)
-            error = validation_error(model, state.theta, now)
-            gap, penalty = learner.gap(now)
-            state = _judged(state, error if len(model.held) else now.value)
-            info = info._replace(objective=now.value, error=error, gap=gap, penalty=penalty)
+            exact = exact_likelihood(model, state.theta)
+            error = validation_error(model, state.theta, exact)
+            gap, penalty = learner.gap(exact)
+            state = _update_best(state, error if len(model.held) else exact.value)
+            info = info._replace(objective=exact.value, error=error, gap=gap, penalty=penalty)
         yield Step(state, info)
         return state
 
-    def _passed(self, before: int, until: int, per_epoch: int) -> bool:
-        """Whether these minibatches were the first, or came to the end of the epochs between two evaluations."""
+    def _is_due(self, before: int, until: int, per_epoch: int) -> bool:
+        """Whether the exact likelihood is evaluated after these minibatches: the first ones, and every few epochs."""
         period = self.evaluate_every * per_epoch
         return before == 0 or until // period > before // period
 
-    def _search(self, model: Model, state: At) -> Generator[Step, None, At]:
-        """Try learning rates, each from the start; the best is left in a state as before any minibatch."""
+    def _search(self, model: Model, state: MinibatchState) -> Generator[Step, None, MinibatchState]:
+        """Try learning rates, each from the initial theta; return the initial state with the best rate."""
         while 1 < self.search and state.trial < self.search:
-            rate = self.rate * SPACING ** (state.trial - (self.search - 1) / 2)
-            fresh = At(state.step, "search", 0, model.start(), model.start().new_zeros(model.D), (), (), rate)
-            value, tried = self._tried(model, fresh)
-            better = value < state.best_value or state.trial == 0
+            rate = self.rate * RATE_SPACING ** (state.trial - (self.search - 1) / 2)
+            start, w = model.start(), model.start().new_zeros(model.D)
+            value, tried = self._try_rate(model, MinibatchState(state.step, "search", 0, start, w, (), (), rate))
+            is_better = value < state.best_value or state.trial == 0
             state = tried._replace(
                 step=state.step + 1,
                 trial=state.trial + 1,
-                best_value=value if better else state.best_value,
-                best_rate=rate if better else state.best_rate,
+                best_value=value if is_better else state.best_value,
+                best_rate=rate if is_better else state.best_rate,
             )
-            yield Step(state, Report("search", value if math.isfinite(value) else math.nan, rate=rate))
+            yield Step(state, MinibatchInfo("search", value if math.isfinite(value) else math.nan, rate=rate))
         theta, rate = model.start(), state.best_rate if self.search > 1 else float(self.rate)
-        return At(state.step, "learn", 0, theta, theta.new_zeros(model.D), (), (), rate, state.trial)
+        return MinibatchState(state.step, "learn", 0, theta, theta.new_zeros(model.D), (), (), rate, state.trial)
 
-    def _tried(self, model: Model, state: At) -> tuple[float, At]:
-        """What `trial` minibatches at this rate lead to; infinite where they diverge."""
+    def _try_rate(self, model: Model, state: MinibatchState) -> tuple[float, MinibatchState]:
+        """The score after `trial` minibatches at the rate of this state, infinite if they diverge, and the state."""
         try:
             learner = self.learner(model, state)
             for t in range(self.trial):
                 learner.move(t)
-            theta = learner.point.theta.clone()
-            now = exact(model, theta)
+            theta = learner.parameters.theta.clone()
+            exact = exact_likelihood(model, theta)
         except NotPositiveDefinite:
             return math.inf, state
-        value = validation_error(model, theta, now) if len(model.held) else now.value
+        value = validation_error(model, theta, exact) if len(model.held) else exact.value
         if not math.isfinite(value):
             return math.inf, state
-        return value, state._replace(theta=theta, w=learner.point.w.clone(), batches=self.trial)
+        return value, state._replace(theta=theta, w=learner.parameters.w.clone(), batches=self.trial)
 
-    def posterior(self, problem: Problem, state: At) -> Posterior:
+    def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
         return exact_posterior(Model(self, problem), state.theta)
 
 
-def validation_error(model: Model, theta: Tensor, now: Exact) -> float:
-    """Root mean squared error of the posterior mean on the rows set aside; nan where there are none."""
+def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> float:
+    """Return the root mean squared error of the posterior mean on the validation rows; nan if there are none."""
     if not len(model.held):
         return math.nan
     X, y = model.validation()
-    r = model.features(model.parts(theta), X).Phi @ now.w - y
+    r = model.features(model.parts(theta), X).Phi @ exact.w - y
     return float(r.square().mean().sqrt())
 
 
-def _judged(state: At, score: float) -> At:
-    """The state with the best theta so far brought up to date."""
+def _update_best(state: MinibatchState, score: float) -> MinibatchState:
+    """The state with its best theta replaced if this score is lower."""
     if score < state.best_value or state.best_theta is None:
         return state._replace(best_value=score, best_theta=state.theta, best_w=state.w, waited=0)
     return state._replace(waited=state.waited + 1)
 
 
-def _best(state: At) -> At:
-    """The state at the best theta it knows of."""
+def _at_best_theta(state: MinibatchState) -> MinibatchState:
+    """The state with theta and w replaced by the best ones."""
     if state.best_theta is None or state.best_w is None:
         return state
     return state._replace(theta=state.best_theta, w=state.best_w)

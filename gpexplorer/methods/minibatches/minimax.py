@@ -1,22 +1,25 @@
-"""MINIMAX: the Gram matrix as a variable of its own, held to the real one by a penalty whose gradient has no bias.
+"""MINIMAX: the Gram matrix is a variable of its own, and a penalty with an unbiased gradient ties it to the true one.
 
     Psi = g(theta) + log |A| + mu <B, A - F(theta)> / |A|,   min over (theta, A), max over |B| <= 1        eq 3.2
     1. (theta, A) <- proj(. - a grad Psi)        A >= s2 I, sd >= sd_min, and the box
-    2. B <- proj(B + b grad Psi), on a minibatch of its own
+    2. B <- proj(B + b grad Psi), on another minibatch
 
-F is linear in the rows, so its minibatches are unbiased. A and F are kept per row (A / n): the penalty is the same.
+F is linear in the rows, so its minibatch estimates are unbiased. A and F are stored per row (A / n), which leaves the
+penalty unchanged.
 
-Published, A and B move by the optimiser of theta (`metric="flat"`); A then leaves the cone at almost every step when F
-is ill-conditioned, and mu = 1 is too small for A = F: that takes mu >= |F| |F^-1|. With `metric="affine"` their steps
-are preconditioned so as to fit every eigenvalue, and A is pulled towards F, as the saddle alone would spiral outwards:
+In the paper, A and B are moved by the optimiser of theta (`metric="flat"`). If F is ill-conditioned, A then leaves the
+cone A >= s2 I at almost every step, and mu = 1 is too small for A = F, which requires mu >= |F| |F^-1|. With
+`metric="affine"` the steps of A and B are preconditioned so that they fit every eigenvalue, and a damping term draws A
+towards F, because the iteration for the saddle point alone would spiral outwards:
 
     M = -mu B / |A|                          the multiplier of A = F, which tends to F^-1
     A <- A - a (2 (A^-1 + M)^-1 - A) - a kappa (A - F),    since 2 (A^-1 + M)^-1 - A = (A^-1 + M)^-1 (A^-1 - M) A
     B <- B + b (|A| / mu) A^-1 (A - F) A^-1,          A^-1 F A^-1 = (Phi A^-1)'(Phi A^-1) / s + s2 A^-2 / n
 
-A^-1 - M is the gradient in A, but for the derivative of 1 / |A|, which vanishes where A = F. These matrices are kept in
-float64 whatever the features are: M is nearly the inverse of A, and float32 does not hold both ends of either. M is
-noisy: where that takes A^-1 + M out of the cone, M is held to M >= -A^-1 / 2, by which A loses at most 3 a A in a step.
+A^-1 - M is the gradient with respect to A, except for the derivative of 1 / |A|, which vanishes at A = F. These
+matrices are float64 whatever the precision of the features: M is close to the inverse of A, and float32 cannot
+represent both ends of either spectrum. M is noisy. When the noise makes A^-1 + M indefinite, M is restricted to
+M >= -A^-1 / 2, so that A loses at most 3 a A in one step.
 """
 
 from __future__ import annotations
@@ -32,20 +35,29 @@ from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import cholesky
 from ...problem import Cost, Problem
 from . import settings
-from .costs import cost, factored, forward
-from .exact_likelihood import Exact, exact
-from .gradients import Point
-from .learner import Learner, Rows
+from .costs import factorisation_flops, feature_flops, step_cost
+from .exact_likelihood import ExactLikelihood, exact_likelihood
+from .gradients import Parameters
+from .learner import Learner, MinibatchRows
 from .loop import Minibatches
 from .model import Model
-from .positive_definite import above, inverted, lifted, squarings, within_ball
+from .positive_definite import inverse_and_logdet, lift_above, num_squarings, project_above, project_to_unit_ball
 from .state import State
 
-LEAST = -0.5  # of A^-1, to which M is held
+MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1
 
 
 class Minimax(Minibatches):
-    """Unbiased stochastic descent and ascent on a saddle whose value is the marginal likelihood."""
+    """Stochastic descent and ascent on a saddle-point problem whose value is the marginal likelihood.
+
+    Notes
+    -----
+    A minibatch of b rows with D features costs about 13 D^3 + 8 b D^2 flops and two forward passes of the network.
+
+    References
+    ----------
+    Shoham and Avron (2025), section 3.1, equation 3.2.
+    """
 
     key: ClassVar[str] = "minimax"
     title: ClassVar[str] = "MINIMAX"
@@ -60,168 +72,200 @@ class Minimax(Minibatches):
     metric: str = param.Selector(  # type: ignore[assignment]
         default="affine",
         objects=["affine", "flat"],
-        doc="Geometry of the steps of A and B: that of positive definite matrices, or the flat one of the paper.",
+        doc="Geometry of the steps of A and B: affine is that of positive definite matrices, flat is the paper's.",
     )
     mu = param.Number(
         1e10,
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
-        doc="Penalty on A - F: 1 in the paper; A = F takes mu above the condition number of F.",
+        doc="Penalty on A - F: 1 in the paper. A = F requires mu larger than the condition number of F.",
     )
     mu_growth = param.Number(
-        1.0, bounds=(1.0, None), softbounds=(1.0, 10.0), doc="Factor by which mu grows with each epoch."
+        1.0, bounds=(1.0, None), softbounds=(1.0, 10.0), doc="Factor by which mu is multiplied after each epoch."
     )
     rate_matrix = param.Number(
-        0.05, bounds=(0.0, None), inclusive_bounds=(False, True), softbounds=(1e-3, 1.0), doc="Rate a of A (affine)."
+        0.05,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        softbounds=(1e-3, 1.0),
+        doc="Learning rate a of A, in the affine metric.",
     )
     rate_ascent = param.Number(
-        0.02, bounds=(0.0, None), inclusive_bounds=(False, True), softbounds=(1e-3, 1.0), doc="Rate b of B."
+        0.02,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        softbounds=(1e-3, 1.0),
+        doc="Learning rate b of B.",
     )
     damping = param.Number(
-        2.0, bounds=(0.0, None), softbounds=(0.0, 10.0), doc="Pull kappa of A towards F (affine); 0 is undamped."
+        2.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 10.0),
+        doc="Damping kappa, which draws A towards F in the affine metric; 0 is undamped.",
     )
     refresh = settings.refresh()
 
     def learner(self, model: Model, state: State) -> Learner:
-        return _Learner(self, model, state)
+        return MinimaxLearner(self, model, state)
+
+    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
+        """Return A / n and B at which the method would stay if theta did not move."""
+        A = gram_per_row(model, exact)
+        B = torch.cholesky_inverse(exact.L) * (-model.n * A.norm() / self.mu)
+        return A, B / B.norm().clamp_min(1.0)
+
+    def multiplier_norm(self, state: State) -> float:
+        """Return |B|, at most 1; nan before the first minibatch."""
+        return float(state.matrices[1].norm()) if len(state.matrices) > 1 else math.nan
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
         D, b = model.D, min(self.batch_size, model.n)
-        cubes, squares, products, wide = 25.0 / 3.0, 1.0, 6.0, 1.0  # A leaves the flat cone
+        cubes, squares, products, width = 25.0 / 3.0, 1.0, 6.0, 1.0  # flat: A leaves the cone at most steps
         if self.metric == "affine":
-            cubes, squares, products = 3.0, 1.0 + squarings(self.rate_matrix), 8.0
-            wide = 8.0 / model.like.element_size()
-        algebra = cubes * factored(D) + 2.0 * squares * D**3 + products * b * D**2
-        algebra += b * forward(model)  # again for the ascent
-        return cost(self, model, algebra, matrices=6.0 * wide, calls=76.0)
+            cubes, squares, products = 3.0, 1.0 + num_squarings(self.rate_matrix), 8.0
+            width = 8.0 / model.like.element_size()
+        algebra = cubes * factorisation_flops(D) + 2.0 * squares * D**3 + products * b * D**2
+        algebra += b * feature_flops(model)  # the ascent computes features once more
+        return step_cost(self, model, self.batch_size, algebra=algebra, matrices=6.0 * width, calls=76.0)
 
 
-class _Learner(Learner):
-    A: Tensor  # [D, D] stands for F / n
-    B: Tensor  # [D, D]
-    held: tuple[Tensor, ...]  # averages of B, in the flat metric
-    off: Tensor  # [D, D] A - F / n as the minibatch of theta saw it
-    s2_before: float  # noise variance at that minibatch
+class MinimaxLearner(Learner):
+    """One minibatch of MINIMAX: the descent of theta and A, then the ascent of B on other rows."""
 
-    def begin(self, state: State) -> Point:
-        method, model = self.method, self.model
+    A: Tensor  # [D, D] variable that approximates F / n
+    B: Tensor  # [D, D] multiplier, |B| <= 1
+    ascent_averages: tuple[Tensor, ...]  # the optimiser's averages of B, in the flat metric
+    A_minus_F: Tensor  # [D, D] A - F / n, estimated by the minibatch of theta
+    s2_before: float  # the noise variance at that minibatch
+
+    def __init__(self, method: Minimax, model: Model, state: State) -> None:
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b, self.kappa, self.mu = method.rate_matrix, method.rate_ascent, method.damping, method.mu
-        self.wide = model.like.dtype if self.flat else torch.float64
-        self.other = Rows(method.seed, model.n, method.batch_size, "ascent")
+        self.matrix_dtype = model.like.dtype if self.flat else torch.float64
+        self.ascent_rows = MinibatchRows(method.seed, model.n, method.batch_size, "ascent")
+        super().__init__(method, model, state, method.batch_size)
+
+    def begin(self, state: State) -> Parameters:
+        model = self.model
         if state.matrices:
-            self.A, self.B, *rest = (part.clone() for part in state.matrices)
-            theta, w, self.held = state.theta, state.w, tuple(rest)
+            self.A, self.B, *averages = (matrix.clone() for matrix in state.matrices)
+            theta, w, self.ascent_averages = state.theta, state.w, tuple(averages)
         else:
             theta = model.matched(state.theta)
-            now = exact(model, theta)
-            self.A, w = self._of(now), now.w
-        point = Point(model, w, theta, self.A.flatten() if self.flat else None)
+            exact = exact_likelihood(model, theta)
+            self.A, w = gram_per_row(model, exact).to(self.matrix_dtype), exact.w
+        parameters = Parameters(model, w, theta, self.A.flatten() if self.flat else None)
         if self.flat:
-            self.A = point.extra.view(model.D, model.D)
-        self._factored(point)
+            self.A = parameters.extra.view(model.D, model.D)
+        self._project_and_invert(parameters)
         if not state.matrices:
-            self.B = within_ball(self.inverse * (-self.norm / self.mu))
-            self.held = tuple(torch.zeros_like(self.B) for _ in range(self.optimiser.averages if self.flat else 0))
-        return point
-
-    def _of(self, now: Exact) -> Tensor:
-        """F / n."""
-        A = now.gram / self.model.n
-        A.diagonal().add_(now.s2 / self.model.n)
-        return A.to(self.wide)
-
-    def _factored(self, point: Point) -> None:
-        """Bring A back above s2 I, then its inverse, log determinant and norm up to date."""
-        above(self.A, point.s2() / self.model.n)
-        self._inverted()
-
-    def _inverted(self) -> None:
-        self.inverse, self.logdet = inverted(self.A, "A")
-        self.norm = self.A.norm().item()
+            self.B = project_to_unit_ball(self.A_inverse * (-self.A_norm / self.mu))
+            count = self.optimiser.averages if self.flat else 0
+            self.ascent_averages = tuple(torch.zeros_like(self.B) for _ in range(count))
+        return parameters
 
     def matrices(self) -> tuple[Tensor, ...]:
-        return (self.A.clone(), self.B.clone(), *(part.clone() for part in self.held))
+        return (self.A.clone(), self.B.clone(), *(average.clone() for average in self.ascent_averages))
 
-    def gap(self, now: Exact) -> tuple[float, float]:
-        off = (self.A - self._of(now)).norm()
-        return float(off / self._of(now).norm()), float(self.mu * off / self.A.norm())
+    def gap(self, exact: ExactLikelihood) -> tuple[float, float]:
+        F = gram_per_row(self.model, exact).to(self.matrix_dtype)
+        distance = (self.A - F).norm()
+        return float(distance / F.norm()), float(self.mu * distance / self.A.norm())
 
     def before(self, t: int) -> None:
         if self.refresh and t and t % self.refresh == 0:
-            self.A.copy_(self._of(exact(self.model, self.point.theta)))
-            self._factored(self.point)
+            exact = exact_likelihood(self.model, self.parameters.theta)
+            self.A.copy_(gram_per_row(self.model, exact).to(self.matrix_dtype))
+            self._project_and_invert(self.parameters)
 
     def gradient(self, index: Tensor, t: int) -> float:
-        model, point, mu = self.model, self.point, self._mu(t)
+        """Line 1, for theta (and for A in the flat metric)."""
+        model, parameters, mu = self.model, self.parameters, self._mu(t)
         X, y = model.rows(index)
-        at, size = model.features(point.parts, X), self.norm
-        self.off, self.s2_before = self._off(at.Phi.to(self.wide)), point.s2()
+        tape, A_norm = model.features(parameters.parts, X), self.A_norm
+        self.A_minus_F, self.s2_before = self._estimate_difference(tape.Phi.to(self.matrix_dtype)), parameters.s2()
 
-        fit = point.gradient(at, y, self.B, -mu / (model.n * size))
-        inner = mu * torch.dot(self.B.flatten(), self.off.flatten()).item() / size
+        fit = parameters.write_gradient(tape, y, self.B, -mu / (model.n * A_norm))
+        penalty = mu * torch.dot(self.B.flatten(), self.A_minus_F.flatten()).item() / A_norm
         if self.flat:
-            slope = self.inverse + self.B * (mu / size) - self.A * (inner / size**2)
-            torch.mul(slope, 0.5 / model.n, out=point.g_extra.view_as(self.A))
-        ridge = torch.dot(point.w, point.w).item() + (model.n - model.D) * point.log_s2()
-        logdet = self.logdet + model.D * math.log(model.n)
-        return fit / len(y) + (ridge + logdet + inner) / model.n
+            A_gradient = self.A_inverse + self.B * (mu / A_norm) - self.A * (penalty / A_norm**2)
+            torch.mul(A_gradient, 0.5 / model.n, out=parameters.g_extra.view_as(self.A))
+        ridge = torch.dot(parameters.w, parameters.w).item() + (model.n - model.D) * parameters.log_s2()
+        logdet = self.A_logdet + model.D * math.log(model.n)
+        return fit / len(y) + (ridge + logdet + penalty) / model.n
 
     def after(self, t: int) -> None:
+        """Line 1 for A (in the affine metric) with its projection, then line 2 for B on other rows."""
         if self.flat:
-            self._factored(self.point)
+            self._project_and_invert(self.parameters)
         else:
-            self._stepped(self._mu(t))
-        X, _ = self.model.rows(self.other(t))
-        Phi, size = self.model.features(self.point.parts, X).Phi, self.norm
+            self._descend_A(self._mu(t))
+        X, _ = self.model.rows(self.ascent_rows(t))
+        Phi, A_norm = self.model.features(self.parameters.parts, X).Phi, self.A_norm
         if self.flat:
-            slope = self._off(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * size))
-            self.optimiser.move(self.B, slope, self.held, t, self.b)
+            B_gradient = self._estimate_difference(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * A_norm))
+            self.optimiser.move(self.B, B_gradient, self.ascent_averages, t, self.b)
         else:
-            self._ascended(Phi.to(self.wide), self.b * size / self._mu(t))
-        within_ball(self.B)
+            self._ascend_B(Phi.to(self.matrix_dtype), self.b * A_norm / self._mu(t))
+        project_to_unit_ball(self.B)
 
-    def _stepped(self, mu: float) -> None:
-        """A by its affine step, and by what the noise moved.
+    def _project_and_invert(self, parameters: Parameters) -> None:
+        """Project A onto A >= s2 I, then update its inverse, log determinant and norm."""
+        project_above(self.A, parameters.s2() / self.model.n)
+        self.A_inverse, self.A_logdet = inverse_and_logdet(self.A, "A")
+        self.A_norm = self.A.norm().item()
 
-        From A >= s2 I and a (1 + kappa) <= 1, the step leads to A >= (1 - a) s2 I; features that hardly vary all come
-        to rest near s2.
+    def _descend_A(self, mu: float) -> None:
+        """Move A by its affine step and by the change of the noise.
+
+        If A >= s2 I and a (1 + kappa) <= 1, the step gives A >= (1 - a) s2 I. The eigenvalues of features that hardly
+        vary all settle near s2.
         """
-        now = self.point.s2() / self.model.n
-        mean = self._mean(mu / self.norm)
-        self.A.mul_(1.0 + self.a).sub_(mean, alpha=2.0 * self.a).sub_(self.off, alpha=self.a * self.kappa)
-        self.A.diagonal().add_(now - self.s2_before / self.model.n)
-        self.inverse, self.logdet = lifted(self.A, now, self.a)
-        self.norm = self.A.norm().item()
+        s2 = self.parameters.s2() / self.model.n
+        half_mean = self._half_harmonic_mean(mu / self.A_norm)
+        self.A.mul_(1.0 + self.a).sub_(half_mean, alpha=2.0 * self.a)
+        self.A.sub_(self.A_minus_F, alpha=self.a * self.kappa)
+        self.A.diagonal().add_(s2 - self.s2_before / self.model.n)
+        self.A_inverse, self.A_logdet = lift_above(self.A, s2, self.a)
+        self.A_norm = self.A.norm().item()
 
-    def _ascended(self, Phi: Tensor, rate: float) -> None:
-        """B by its affine step."""
-        G, inverse = torch.mm(Phi, self.inverse), self.inverse
+    def _ascend_B(self, Phi: Tensor, rate: float) -> None:
+        """Move B by its affine step on the features of other rows."""
+        G, inverse = torch.mm(Phi, self.A_inverse), self.A_inverse
         self.B.add_(inverse, alpha=rate).addmm_(G.T, G, alpha=-rate / len(Phi))
-        self.B.addmm_(inverse, inverse, alpha=-rate * self.point.s2() / self.model.n)
+        self.B.addmm_(inverse, inverse, alpha=-rate * self.parameters.s2() / self.model.n)
 
     def _mu(self, t: int) -> float:
         return float(self.mu * self.mu_growth ** (t // self.rows.per_epoch))
 
-    def _mean(self, scale: float) -> Tensor:
-        """(A^-1 + M)^-1, half the harmonic mean of A and M^-1."""
-        L, info = torch.linalg.cholesky_ex(torch.sub(self.inverse, self.B, alpha=scale).mT)
-        return self._held_mean(scale) if int(info) else torch.cholesky_inverse(L).mT
+    def _half_harmonic_mean(self, scale: float) -> Tensor:
+        """(A^-1 + M)^-1 with M = -scale B: half the harmonic mean of A and M^-1."""
+        L, info = torch.linalg.cholesky_ex(torch.sub(self.A_inverse, self.B, alpha=scale).mT)
+        return self._restricted_harmonic_mean(scale) if int(info) else torch.cholesky_inverse(L).mT
 
-    def _held_mean(self, scale: float) -> Tensor:
-        """The same where minibatches have turned M beyond -A^-1: first M >= LEAST A^-1, in B too."""
+    def _restricted_harmonic_mean(self, scale: float) -> Tensor:
+        """The same when noise has made A^-1 + M indefinite: M, and with it B, is first restricted from below."""
         if not bool(torch.isfinite(self.B).all()):
-            raise NotPositiveDefinite("A^-1 + M", len(self.B), 0.0, "It holds values that are not finite: lower rates.")
+            raise NotPositiveDefinite(
+                "A^-1 + M", len(self.B), 0.0, "It has entries that are not finite: lower the rates."
+            )
         L = cholesky(self.A, "A").L
-        turned, Q = torch.linalg.eigh(L.T @ self.B @ L * -scale)  # A^-1/2 M A^-1/2, but for a rotation
-        held, W = turned.clamp_min(LEAST), torch.linalg.solve_triangular(L.T, Q, upper=True)
-        self.B.addmm_(W * ((turned - held) / scale), W.T)
+        relative, Q = torch.linalg.eigh(L.T @ self.B @ L * -scale)  # eigenvalues of A^1/2 M A^1/2
+        restricted, W = relative.clamp_min(MIN_RELATIVE_M), torch.linalg.solve_triangular(L.T, Q, upper=True)
+        self.B.addmm_(W * ((relative - restricted) / scale), W.T)
         V = L @ Q
-        return (V / (1.0 + held)) @ V.T
+        return (V / (1.0 + restricted)) @ V.T
 
-    def _off(self, Phi: Tensor) -> Tensor:
-        """A - F / n, as this minibatch sees it."""
-        off = torch.addmm(self.A, Phi.T, Phi, alpha=-1.0 / len(Phi))
-        off.diagonal().sub_(self.point.s2() / self.model.n)
-        return off
+    def _estimate_difference(self, Phi: Tensor) -> Tensor:
+        """A - F / n, with F estimated from the features of one minibatch."""
+        difference = torch.addmm(self.A, Phi.T, Phi, alpha=-1.0 / len(Phi))
+        difference.diagonal().sub_(self.parameters.s2() / self.model.n)
+        return difference
+
+
+def gram_per_row(model: Model, exact: ExactLikelihood) -> Tensor:
+    """Return F / n [D, D] in float64."""
+    F = exact.gram / model.n
+    F.diagonal().add_(exact.s2 / model.n)
+    return F

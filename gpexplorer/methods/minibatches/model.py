@@ -1,16 +1,16 @@
-"""The kernel these methods learn: k(x, x') = phi(x)'phi(x') with D features, all of whose parameters are in theta.
+"""The kernel that the minibatch methods learn: k(x, x') = phi(x)'phi(x') with D features, all parameters in theta.
 
-    theta = [map, (log lengthscale), log magnitude m, log noise sd],   s2 = exp(2 theta_last)
-    linear      phi = e^m z(x)                       z: a network, or the inputs, each with its own scale
-    gaussian    phi = random Fourier features of z(x), D of them
+    theta = [feature map, (log lengthscale), log magnitude m, log noise sd],   s2 = exp(2 theta_last)
+    linear      phi = e^m z(x)                       z: a network, or the inputs with one scale per input
+    gaussian    phi = D random Fourier features of z(x)
 
-The problem's own kernel is asked once, for the prior variance to begin with; its theta gives the first noise.
+The kernel of the problem is used once, for the initial prior variance; its theta gives the initial noise.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -23,11 +23,25 @@ from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
 from ...problem import Problem
 
-ROWS = 500  # whose prior variance the start is matched on
+MATCHED_ROWS = 500  # the initial prior variance is matched on this many rows
+
+
+class FeatureSettings(Protocol):
+    """The settings of a method that determine its features."""
+
+    title: ClassVar[Any]  # str, for error messages
+    seed: Any  # int
+    kernel: Any  # "linear" | "gaussian"
+    layers: Any  # int
+    width: Any  # int
+    activation: Any  # key of ACTIVATIONS
+    num_features: Any  # int, of the Gaussian kernel
+    frequencies: Any  # kind of random Fourier features
+    features: Any  # Pretrained | torch.nn.Module | None
 
 
 class Tape(NamedTuple):
-    """Features of some rows, with what their gradient needs."""
+    """The features of some rows, with the intermediate values that their gradient needs."""
 
     Phi: Tensor  # [b, D]
     H: list[Tensor]  # outputs of the layers
@@ -36,23 +50,38 @@ class Tape(NamedTuple):
 
 
 class Model:
-    """phi, the layout of theta, and the rows to learn from: `held` out of n are set aside for validation.
+    """The feature map phi, the layout of theta, and the rows from which theta is learned.
 
-    Raises SettingError where the inputs are no numbers.
+    Parameters
+    ----------
+    method : settings of the features.
+    problem : the training rows, and the initial noise and prior variance.
+    validation : fraction of the rows that is set aside for validation, in [0, 1).
+
+    Attributes
+    ----------
+    n : number of rows for learning.
+    D : number of features.
+    size : number of entries of theta.
+    held : indices of the validation rows.
+
+    Raises
+    ------
+    SettingError : if the inputs are not numbers, or if a given feature map does not fit them.
     """
 
-    def __init__(self, method: Any, problem: Problem, validation: float = 0.0) -> None:
+    def __init__(self, method: FeatureSettings, problem: Problem, validation: float = 0.0) -> None:
         train = problem.train
         if not isinstance(train.X, Tensor):
-            raise SettingError(f"{method.title} needs columns of numbers, but these inputs are objects.")
+            raise SettingError(f"{method.title} needs numeric columns, but these inputs are objects.")
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
         self.kept: Tensor | None = None
         self.held = torch.zeros(0, dtype=torch.int64)
-        if held := min(math.ceil(validation * self.n), self.n - 1):
+        if num_held := min(math.ceil(validation * self.n), self.n - 1):
             order = torch.randperm(self.n, generator=generator(self.seed, "validation"))
-            self.held, self.kept, self.n = order[:held], order[held:], self.n - held
+            self.held, self.kept, self.n = order[:num_held], order[num_held:], self.n - num_held
         linear = method.kernel == "linear"
-        self.map = _map(method, train.d, self.like)
+        self.map = _feature_map(method, train.d, self.like)
         self.waves = None
         if not linear:
             waves = RandomFourier(self.map.width, method.num_features, method.frequencies, method.seed)
@@ -62,7 +91,7 @@ class Model:
         self.size = sum(math.prod(shape) for shape in self.shapes)
 
     def start(self) -> Float[Tensor, " p"]:
-        """Theta before any row was seen: lengthscale the size of z, magnitude one, the problem's noise."""
+        """Return the initial theta: lengthscale of the size of z, magnitude one, and the noise of the problem."""
         theta = torch.zeros(self.size, dtype=torch.float64)
         theta[: self.map.size] = self.map.start(self.seed)
         if self.waves:
@@ -71,50 +100,58 @@ class Model:
         return theta.to(self.like)
 
     def matched(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
-        """The same theta with the prior variance of the problem's own kernel, on average over its first rows."""
-        X = self.problem.train.X[:ROWS].to(self.like)
-        ours = float(self.features(self.parts(theta), X).Phi.square().sum(1).mean())
-        theirs = float(self.problem.kernel.diag(self.problem.theta, X).mean())
+        """Return theta with the mean prior variance of the problem's own kernel on the first rows."""
+        X = self.problem.train.X[:MATCHED_ROWS].to(self.like)
+        own = float(self.features(self.parts(theta), X).Phi.square().sum(1).mean())
+        wanted = float(self.problem.kernel.diag(self.problem.theta, X).mean())
         theta = theta.clone()
-        theta[-2] += 0.5 * math.log(theirs / ours) if ours > 0.0 else 0.0
+        theta[-2] += 0.5 * math.log(wanted / own) if own > 0.0 else 0.0
         return theta
 
     def parts(self, theta: Float[Tensor, " p"]) -> Parts:
-        """Views of theta: the map's, the kernel's, the noise."""
+        """Return views of theta: the parameters of the feature map, of the kernel, and the noise."""
         return views(theta, self.shapes)
 
     def features(self, parts: Parts, X: Float[Tensor, "b d"]) -> Tape:
-        """phi of these rows [b, D]."""
+        """Compute phi of these rows [b, D]."""
         H, scale = self.map.layers(parts[:-2], X), parts[-2][-1:].exp()
         if self.waves is None:
             return Tape(H[-1] * scale, H, scale, None)
         waves = self.waves.waves(parts[-2], H[-1])
         return Tape(waves.Phi, H, scale, waves)
 
-    def pullback(self, parts: Parts, at: Tape, G: Float[Tensor, "b D"], into: Parts) -> None:
-        """Write the gradient in all but the noise into `into`, given that in Phi; G is used up."""
-        if self.waves is None or at.waves is None:
-            into[-2].copy_(torch.dot(G.flatten(), at.Phi.flatten()))
-            G.mul_(at.scale)
+    def pullback(self, parts: Parts, tape: Tape, G: Float[Tensor, "b D"], into: Parts) -> None:
+        """Write the gradient with respect to all parameters except the noise.
+
+        Parameters
+        ----------
+        parts : the parameters at which `tape` was computed.
+        tape : result of `features`.
+        G : gradient with respect to Phi; it is overwritten.
+        into : views of the gradient vector, laid out like `parts`.
+        """
+        if self.waves is None or tape.waves is None:
+            into[-2].copy_(torch.dot(G.flatten(), tape.Phi.flatten()))
+            G.mul_(tape.scale)
         else:
-            G = self.waves.pullback(parts[-2], at.waves, G, into[-2])
-        self.map.pullback(parts[:-2], at.H, G, into[:-2])
+            G = self.waves.pullback(parts[-2], tape.waves, G, into[-2])
+        self.map.pullback(parts[:-2], tape.H, G, into[:-2])
 
     def rows(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs [b, d] and targets [b] of rows 0..n to learn from, where theta lives: X may be a file."""
-        return self._taken(index if self.kept is None else self.kept[index])
+        """Return inputs [b, d] and targets [b] of these learning rows, on the device of theta; X may be a file."""
+        return self._select(index if self.kept is None else self.kept[index])
 
     def validation(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of the rows set aside."""
-        return self._taken(self.held)
+        """Return inputs and targets of the validation rows."""
+        return self._select(self.held)
 
-    def _taken(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
+    def _select(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
-        return sent(train.X, index, self.like.device, self.like.dtype), taken(train.y, index)
+        return send_rows(train.X, index, self.like.device, self.like.dtype), select_rows(train.y, index)
 
 
-def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
-    """What makes z of x: `method.features` where it was given any, else as the settings say."""
+def _feature_map(method: FeatureSettings, d: int, like: Tensor) -> Network | Scaled | Module:
+    """The map from x to z: `method.features` if it is given, otherwise the network of the settings."""
     given = method.features
     if given is None:
         sizes, constant = [d, *[method.width] * method.layers], method.kernel == "linear"
@@ -122,21 +159,21 @@ def _map(method: Any, d: int, like: Tensor) -> Network | Scaled | Module:
     if isinstance(given, torch.nn.Module):
         return Module(given, d, like)
     if not isinstance(given, Pretrained):
-        wanted = "a torch module, or what features.pretrained.load gives"
+        wanted = "a torch module, or the result of features.pretrained.load"
         raise SettingError(f"{method.title}'s features are a {type(given).__name__}; give {wanted}.")
     if given.sizes[0] != d:
-        raise SettingError(f"The weights are of a network for {given.sizes[0]} inputs, but there are {d}.")
+        raise SettingError(f"The weights belong to a network with {given.sizes[0]} inputs, but the data have {d}.")
     return given
 
 
-def taken(X: Tensor, index: slice | Tensor) -> Tensor:
-    """These rows, where X lives."""
+def select_rows(X: Tensor, index: slice | Tensor) -> Tensor:
+    """Return these rows of X, on the device of X."""
     return X[index] if isinstance(index, slice) else X.index_select(0, index.to(X.device))
 
 
-def sent(X: Tensor, index: slice | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Rows of X, which may be a file, on a device: to a GPU by page-locked memory, without waiting for it."""
-    here = taken(X, index)
+def send_rows(X: Tensor, index: slice | Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return these rows of X on a device; rows go to a GPU through page-locked memory, without waiting for the copy."""
+    selected = select_rows(X, index)
     if device.type == "cuda" and X.device.type == "cpu":
-        return here.pin_memory().to(device, non_blocking=True).to(dtype)
-    return here.to(device, dtype)
+        return selected.pin_memory().to(device, non_blocking=True).to(dtype)
+    return selected.to(device, dtype)

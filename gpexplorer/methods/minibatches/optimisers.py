@@ -1,7 +1,7 @@
-"""Optimisers as functions of one flat vector, updated in place with the averages it is given.
+"""Optimisers as functions of one flat parameter vector. They update the vector and their running averages in place.
 
-adadelta   v <- rho v + (1 - rho) g^2,  dx = sqrt(u + e) / sqrt(v + e) g,  u <- rho u + (1 - rho) dx^2   Zeiler
-adam       m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  dx = mhat / (sqrt(vhat) + e)      Kingma and Ba
+adadelta   v <- rho v + (1 - rho) g^2,  dx = sqrt(u + e) / sqrt(v + e) g,  u <- rho u + (1 - rho) dx^2   Zeiler (2012)
+adam       m <- b1 m + (1 - b1) g,  v <- b2 v + (1 - b2) g^2,  dx = mhat / (sqrt(vhat) + e)      Kingma and Ba (2015)
 sgd        m <- b m + g,  dx = m
 """
 
@@ -20,42 +20,44 @@ ADAM: dict[str, Any] = {
     "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0, "amsgrad": False, "maximize": False,
 }  # fmt: skip
 MOMENTUM = 0.9
-FUSED = getattr(torch, "_fused_adam_", None)
+FUSED_ADAM = getattr(torch, "_fused_adam_", None)
 
 
 class Optimiser(NamedTuple):
-    """How a vector moves against its gradient, and how many averages of its size it carries."""
+    """An update rule and the number of running averages it needs, each of the size of the parameter vector."""
 
-    move: Callable[[Tensor, Tensor, Averages, int, float], None]  # x, gradient, averages, moves before, rate
+    move: Callable[[Tensor, Tensor, Averages, int, float], None]  # x, gradient, averages, number of earlier moves, rate
     averages: int
 
 
-def adadelta(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
-    """Steps of the size of past steps; the rate is a factor, 1 in the paper."""
-    squares, steps = held
-    squares.mul_(RHO).addcmul_(g, g, value=1.0 - RHO)
-    step = (steps + ADADELTA_EPS).div_(squares + ADADELTA_EPS).sqrt_().mul_(g)
+def adadelta(x: Tensor, gradient: Tensor, averages: Averages, t: int, rate: float) -> None:
+    """Move x by steps of the size of earlier steps; `rate` is a factor, 1 in the paper."""
+    squares, steps = averages
+    squares.mul_(RHO).addcmul_(gradient, gradient, value=1.0 - RHO)
+    step = (steps + ADADELTA_EPS).div_(squares + ADADELTA_EPS).sqrt_().mul_(gradient)
     steps.mul_(RHO).addcmul_(step, step, value=1.0 - RHO)
     x.sub_(step, alpha=rate)
 
 
-def adam(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
-    """Steps of about `rate` an entry, in one pass over memory.
+def adam(x: Tensor, gradient: Tensor, averages: Averages, t: int, rate: float) -> None:
+    """Move every entry of x by about `rate`, in one pass over memory.
 
-    The pass is torch's own and not promised: without it, its public function, which takes some 8 % longer a minibatch.
+    The one-pass kernel is a private function of torch. If it is missing, torch's public function is used, with which a
+    minibatch takes about 8 % longer.
     """
-    (mean, squares), factors = held, {**ADAM, "lr": rate}
-    if FUSED is None:
-        before = x.new_full((), float(t), dtype=torch.float32)
-        public_adam([x], [g], [mean], [squares], [], [before], fused=True, **factors)
+    (mean, squares), factors = averages, {**ADAM, "lr": rate}
+    if FUSED_ADAM is None:
+        earlier_moves = x.new_full((), float(t), dtype=torch.float32)
+        public_adam([x], [gradient], [mean], [squares], [], [earlier_moves], fused=True, **factors)
     else:
-        FUSED([x], [g], [mean], [squares], [], [x.new_full((), t + 1.0, dtype=torch.float32)], **factors)
+        moves = x.new_full((), t + 1.0, dtype=torch.float32)
+        FUSED_ADAM([x], [gradient], [mean], [squares], [], [moves], **factors)
 
 
-def sgd(x: Tensor, g: Tensor, held: Averages, t: int, rate: float) -> None:
-    """Steepest descent with heavy-ball momentum."""
-    held[0].mul_(MOMENTUM).add_(g)
-    x.sub_(held[0], alpha=rate)
+def sgd(x: Tensor, gradient: Tensor, averages: Averages, t: int, rate: float) -> None:
+    """Move x against the gradient with heavy-ball momentum."""
+    averages[0].mul_(MOMENTUM).add_(gradient)
+    x.sub_(averages[0], alpha=rate)
 
 
 OPTIMISERS = {"adam": Optimiser(adam, 2), "adadelta": Optimiser(adadelta, 2), "sgd": Optimiser(sgd, 1)}

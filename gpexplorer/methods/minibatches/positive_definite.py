@@ -1,4 +1,4 @@
-"""Positive definite matrices: their inverses, and the projections that keep MINIMAX's where they belong."""
+"""Positive definite matrices: inverses, and the projections that keep the matrices of MINIMAX admissible."""
 
 from __future__ import annotations
 
@@ -10,80 +10,99 @@ from torch import Tensor
 
 from ...linalg.cholesky import cholesky
 
-SLACK = 1e-6  # by which lifted eigenvalues clear the floor, so that rounding does not ask for the next lift
-CLEAR = 0.5  # floors over eigenvalues, their sum: less, and none is near the floor
-FALLEN = 4.0  # (floor / eigenvalue)^k, its root mean square: less where all fell by a rate below 1/2
-STEEPEST = 6  # squarings: k is 64 at most
+SLACK = 1e-6  # lifted eigenvalues exceed the floor by this fraction, so that rounding does not cause the next lift
+CLEAR = 0.5  # if the sum of floor / eigenvalue is below this, no eigenvalue is near the floor
+MAX_RATIO = 4.0  # root mean square of (floor / eigenvalue)^k up to which the smooth lift is used
+MAX_SQUARINGS = 6  # so that k is at most 64
 
 
-def above(A: Float[Tensor, "D D"], floor: float) -> Float[Tensor, "D D"]:
-    """The nearest symmetric matrix with A >= floor I, in place: A itself, by one factor, wherever it is one.
+def project_above(A: Float[Tensor, "D D"], floor: float) -> Float[Tensor, "D D"]:
+    """Replace A in place by the nearest symmetric matrix with A >= floor I.
 
-    D^3 / 3 flops where it is, 9 D^3 more where eigenvalues have to be lifted.
+    Cost: D^3 / 3 flops if A satisfies the bound already, 9 D^3 more if eigenvalues have to be raised.
     """
-    floor = max(floor, 4.0 * _blur(A))
-    return A if _is_above(A, floor) else _projected(A, floor)
+    floor = max(floor, 4.0 * _rounding(A))
+    return A if _is_above(A, floor) else _project(A, floor)
 
 
-def lifted(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Float[Tensor, "D D"], float]:
-    """A >= floor I, in place, where a step has taken eigenvalues below it by the fraction `rate`; A's inverse, log |A|.
+def lift_above(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Float[Tensor, "D D"], float]:
+    """Raise the eigenvalues of A that a step has taken below `floor`, in place, by a smooth function.
 
-    In floors, f(x) = x + c x^-k with c = k^k / (k + 1)^(k + 1) is no less than 1 for any x > 0. With k about 1 / rate,
-    eigenvalues at the floor are lifted by 1 / (e k) of it, and larger ones by next to nothing: 3e-7 of two floors where
-    k = 16. That takes products with an inverse that is at hand; the nearest matrix would take all eigenvalues, and is
-    left for what has fallen farther. 2 D^3 flops and log2 k products; 10 D^3 more where eigenvalues are computed.
+    With x = eigenvalue / floor, f(x) = x + c x^-k with c = k^k / (k + 1)^(k + 1) is at least 1 for every x > 0. For k
+    about 1 / rate, eigenvalues at the floor are raised by 1 / (e k) of it, and larger ones hardly: by 3e-7 at twice the
+    floor for k = 16. The function needs only products with the inverse, which is known; the nearest matrix would need
+    all eigenvalues, and is used only if eigenvalues are far below the floor.
+
+    Parameters
+    ----------
+    A : symmetric matrix [D, D], changed in place.
+    floor : lower bound of the eigenvalues.
+    rate : the fraction by which the last step may have decreased an eigenvalue.
+
+    Returns
+    -------
+    The inverse of A [D, D] and log |A|, after the lift.
+
+    Notes
+    -----
+    Cost: 2 D^3 flops and log2 k matrix products; 10 D^3 more if eigenvalues are computed.
     """
-    floor = max(floor, 4.0 * _blur(A))
+    floor = max(floor, 4.0 * _rounding(A))
     L, info = torch.linalg.cholesky_ex(A.mT)
     if int(info):
-        return inverted(_projected(A, floor), "A")
-    inverse, logdet = _by_factor(L)
-    least, squares = (1.0 + SLACK) * floor, squarings(rate)
-    Y, k = inverse * least, 2**squares
+        return inverse_and_logdet(_project(A, floor), "A")
+    inverse, logdet = _from_factor(L)
+    least, squarings = (1.0 + SLACK) * floor, num_squarings(rate)
+    Y, k = inverse * least, 2**squarings
     if Y.trace().item() < CLEAR:
         return inverse, logdet
-    for _ in range(squares):
+    for _ in range(squarings):
         Y = torch.mm(Y, Y)
-    if Y.norm().item() > FALLEN * math.sqrt(len(A)):
-        return inverted(_projected(A, floor), "A")
-    return inverted(A.add_(Y, alpha=least * (k / (k + 1)) ** k / (k + 1)), "A")
+    if Y.norm().item() > MAX_RATIO * math.sqrt(len(A)):
+        return inverse_and_logdet(_project(A, floor), "A")
+    return inverse_and_logdet(A.add_(Y, alpha=least * (k / (k + 1)) ** k / (k + 1)), "A")
 
 
-def squarings(rate: float) -> int:
-    """log2 k, for the largest power of two k that is no more than 1 / rate."""
-    return min(max(math.floor(-math.log2(rate)), 0), STEEPEST)
+def num_squarings(rate: float) -> int:
+    """Return log2 k for the largest power of two k that is at most 1 / rate, limited to `MAX_SQUARINGS`."""
+    return min(max(math.floor(-math.log2(rate)), 0), MAX_SQUARINGS)
 
 
-def _blur(A: Tensor) -> float:
-    """What rounding makes of an eigenvalue: four times that, and A's precision can tell it from zero."""
+def inverse_and_logdet(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], float]:
+    """Return A^-1 and log |A|, with jitter only if rounding has made A indefinite. D^3 flops.
+
+    Raises
+    ------
+    NotPositiveDefinite : if the jitter does not help; `name` is the name of the matrix in the message.
+    """
+    L, info = torch.linalg.cholesky_ex(A.mT)  # A is symmetric; its transpose has the memory layout of LAPACK
+    if int(info):
+        L = cholesky(A, name).L
+    return _from_factor(L)
+
+
+def project_to_unit_ball(B: Float[Tensor, "D D"]) -> Float[Tensor, "D D"]:
+    """Replace B in place by the nearest matrix whose Frobenius norm is at most 1."""
+    size = B.norm().item()
+    return B.div_(size) if size > 1.0 else B
+
+
+def _rounding(A: Tensor) -> float:
+    """The rounding error of an eigenvalue; A's precision can distinguish four times this value from zero."""
     return torch.finfo(A.dtype).eps * A.trace().item()
 
 
-def _projected(A: Tensor, floor: float) -> Tensor:
+def _project(A: Tensor, floor: float) -> Tensor:
     values, Q = torch.linalg.eigh(A)
     return A.copy_((Q * values.clamp_min((1.0 + SLACK) * floor)) @ Q.T)
 
 
 def _is_above(A: Tensor, floor: float) -> bool:
-    shifted = A.mT.clone()  # symmetric: column by column, as LAPACK has it
+    shifted = A.mT.clone()  # A is symmetric; its transpose has the memory layout of LAPACK
     shifted.diagonal().sub_(floor)
     return not int(torch.linalg.cholesky_ex(shifted).info)
 
 
-def inverted(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], float]:
-    """A^-1 and log |A|. D^3 flops; jitter only where rounding made A indefinite, NotPositiveDefinite beyond that."""
-    L, info = torch.linalg.cholesky_ex(A.mT)  # symmetric: column by column, as LAPACK has it
-    if int(info):
-        L = cholesky(A, name).L
-    return _by_factor(L)
-
-
-def _by_factor(L: Tensor) -> tuple[Tensor, float]:
-    """The inverse, which lies row by row like all that it is added to, and the log determinant."""
+def _from_factor(L: Tensor) -> tuple[Tensor, float]:
+    """The inverse, stored row by row like the matrices it is added to, and the log determinant."""
     return torch.cholesky_inverse(L).mT, 2.0 * L.diagonal().log().sum().item()
-
-
-def within_ball(B: Float[Tensor, "D D"]) -> Float[Tensor, "D D"]:
-    """The nearest matrix with Frobenius norm at most 1, in place."""
-    size = B.norm().item()
-    return B.div_(size) if size > 1.0 else B

@@ -1,4 +1,4 @@
-"""What a step of these methods leaves behind, and what it reports."""
+"""State and report of the minibatch methods."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...problem import Channel, channel
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "NLML", "nat"),
-    channel("estimate", "NLML as the minibatches see it", "nat"),
+    channel("estimate", "NLML estimated from the minibatches", "nat"),
     channel("noise", "noise sd", log=True),
-    channel("error", "RMSE on the rows set aside"),
+    channel("error", "RMSE on the validation rows"),
     channel("gap", "relative error of the Gram matrix", log=True),
     channel("penalty", "penalty mu |A - F| / |A|", log=True),
     channel("rate", "learning rate", log=True),
@@ -22,26 +22,26 @@ CHANNELS: tuple[Channel, ...] = (
 
 
 class State(NamedTuple):
-    """All that the trajectory depends on. Matrices are of rows, not sums over them: F / n."""
+    """Everything that the next step depends on. Gram matrices are divided by the number of rows: F / n."""
 
     step: int
-    phase: str  # "start" | "search" | "learn" | "best": what the step was part of
-    batches: int  # minibatches done in this phase
-    theta: Tensor  # [p] map, kernel, log noise sd
-    w: Tensor  # [D] weights of the features; SVGP: its variational parameters, flat
-    averages: tuple[Tensor, ...]  # of the optimiser
+    phase: str  # "start" | "search" | "learn" | "best": the phase to which the step belongs
+    batches: int  # minibatches taken in this phase
+    theta: Tensor  # [p] parameters of the feature map and the kernel, log noise sd
+    w: Tensor  # [D] weights of the features; for SVGP its variational parameters as one vector
+    averages: tuple[Tensor, ...]  # running averages of the optimiser
     matrices: tuple[Tensor, ...]  # SCGD: Phi'Phi / n, Phi'y / n; MINIMAX: A / n, B and the averages of B
-    rate: float
-    trial: int = 0  # learning rates tried
-    best_value: float = math.inf
+    rate: float  # learning rate
+    trial: int = 0  # learning rates tried so far
+    best_value: float = math.inf  # the lowest NLML, or the lowest validation error
     best_rate: float = math.nan
     best_theta: Tensor | None = None  # [p]
-    best_w: Tensor | None = None
-    waited: int = 0  # evaluations without improvement
+    best_w: Tensor | None = None  # [D]
+    waited: int = 0  # evaluations since the last improvement
 
 
 class Info(NamedTuple):
-    """What a step reports. Channels are nan where they do not apply."""
+    """The report of a step. A channel is nan when it does not apply."""
 
     phase: str
     objective: float = math.nan

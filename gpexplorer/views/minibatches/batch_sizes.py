@@ -1,4 +1,4 @@
-"""What becomes of each method as its minibatches shrink: one small panel a size, all on the same axes."""
+"""The exact likelihood over the first minibatches of each method, one small panel per batch size."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ import pandas as pd
 import param
 
 from ...methods.base import registry
-from ...methods.minibatches.studies.gradient_study import course, few
+from ...methods.capabilities import EstimatesLikelihoodGradient
+from ...methods.minibatches.studies.gradient_study import likelihood_course, study_problem
 from ...problem import Problem
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
-from .gradient_bias import DASHES, METHODS, alike
+from .gradient_bias import DASHES, METHODS, same_features
 
-SIZES = (8, 32, 128)
-POINTS, WIDTH = 6, 0.86  # values a line; the share of a panel's unit that its lines take
-LARGEST = 256  # features: a minibatch costs their cube
+SIZES = (8, 32, 128)  # rows per minibatch
+POINTS, WIDTH = 6, 0.86  # evaluations per line; fraction of a panel that its lines take
+MAX_FEATURES = 256  # with more features the study would take too long: a minibatch costs their cube
 
 
 class Batches(View):
-    """The exact likelihood against minibatches, by batch size and method, from the run's own start."""
+    """The exact likelihood against minibatches, by batch size and method, from the initial values of the run."""
 
     key: ClassVar[str] = "stochastic-batches"
-    title: ClassVar[str] = "Smaller and smaller batches"
-    help: ClassVar[str] = "From right to left batches shrink: which lines still fall, and which end higher than before?"
+    title: ClassVar[str] = "Smaller and smaller minibatches"
+    help: ClassVar[str] = "Minibatches become smaller from right to left. Which methods still decrease the objective?"
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 45
 
     minibatches = param.Integer(
-        100, bounds=(POINTS, 5000), softbounds=(30, 500), doc="Minibatches that each method takes in each panel."
+        100, bounds=(POINTS, 5000), softbounds=(30, 500), doc="Minibatches per method and panel."
     )
 
     def __init__(self, **params: Any) -> None:
@@ -43,57 +44,57 @@ class Batches(View):
         self._studied: WeakKeyDictionary[Run, dict[int, Study]] = WeakKeyDictionary()
 
     def applies(self, run: Run) -> bool:
-        """Methods of the family, SVGP apart, with features few enough for a study beside the run."""
+        """Return whether the method estimates the gradient of the exact likelihood, with few enough features."""
         method: Any = run.method
-        if not super().applies(run) or method.key not in (*METHODS, "full-batch"):
+        if not super().applies(run) or not isinstance(method, EstimatesLikelihoodGradient):
             return False
-        return (method.num_features if method.kernel == "gaussian" else method.width) <= LARGEST
+        return (method.num_features if method.kernel == "gaussian" else method.width) <= MAX_FEATURES
 
     def data(self, run: Run, at: int) -> Layers:
-        """A line a method, broken between panels; none at the start, so that opening a page costs nothing.
+        """Return one line per method, with gaps between panels; empty at the start, so that opening a page is fast.
 
-        The study does not depend on the record: it is made once, in parts where `patience` is short.
+        The study does not depend on the record. It is computed once, in parts if `patience` is short.
         """
         sizes = _sizes(len(run.problem.train))
-        walls = pd.DataFrame({"x": [float(k) for k in range(1, len(sizes))]})
+        borders = pd.DataFrame({"x": [float(k) for k in range(1, len(sizes))]})
         panels = pd.DataFrame({"x": [k + 0.5 * WIDTH for k in range(len(sizes))], "size": sizes})
         if not at:
             empty = pd.DataFrame({"x": np.empty(0), "y": np.empty(0)})
-            return self._titled({**{key: empty.copy() for key in METHODS}, "walls": walls, "panels": panels}, "")
-        held = self._studied.setdefault(run, {})
-        if self.minibatches not in held:
-            held[self.minibatches] = Study(run.method, few(run.problem), sizes, self.minibatches)
-        study = held[self.minibatches]
-        if study.layers is None or study.left:
-            study.go_on(self.patience)
-            study.layers = self._titled({**study.frames(), "walls": walls, "panels": panels}, study.title)
+            return self._titled({**{key: empty.copy() for key in METHODS}, "borders": borders, "panels": panels}, "")
+        studies = self._studied.setdefault(run, {})
+        if self.minibatches not in studies:
+            studies[self.minibatches] = Study(run.method, study_problem(run.problem), sizes, self.minibatches)
+        study = studies[self.minibatches]
+        if study.layers is None or study.remaining:
+            study.advance(self.patience)
+            study.layers = self._titled({**study.frames(), "borders": borders, "panels": panels}, study.title)
         return study.layers
 
     def unfinished(self, run: Run, at: int) -> bool:
-        """While minibatches are left."""
+        """Return whether minibatches of the study remain."""
         study = self._studied.get(run, {}).get(self.minibatches)
-        return at > 0 and study is not None and study.left > 0
+        return at > 0 and study is not None and study.remaining > 0
 
     def _titled(self, layers: Layers, title: str) -> Layers:
         layers["minimax"].attrs |= {
             "xlabel": "minibatches, from left to right in each panel",
-            "ylabel": "NLML a row [nat]",
-            "title": title or "nothing to compare yet: take a step",
+            "ylabel": "NLML per row [nat]",
+            "title": title or "nothing to compare yet: press Play",
         }
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Three lines in every panel, walls between."""
-        walls = hv.VLines(layers["walls"], "x")
+        """Draw one line per method in every panel, with borders between the panels."""
+        borders = hv.VLines(layers["borders"], "x")
         lines = [
             layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, **DASHES[key])
             for key, colour in METHODS.items()
         ]
         panels = layers["panels"]
         ticks = [(x, f"{size} rows") for x, size in zip(panels["x"], panels["size"], strict=True)]
-        walls = layer(walls, "walls", color=ROLES["reference"], line_width=1, line_dash="dotted")
+        borders = layer(borders, "borders", color=ROLES["reference"], line_width=1, line_dash="dotted")
         return (
-            hv.Overlay([walls, *lines])
+            hv.Overlay([borders, *lines])
             .opts(
                 hv.opts.Overlay(legend_position="top", legend_cols=3, responsive=True, xticks=ticks),
             )
@@ -102,50 +103,60 @@ class Batches(View):
 
 
 class Study:
-    """Every method in every panel, from left to right; it can be left after any minibatch and gone on with."""
+    """The computation for all methods and panels; it can pause after any minibatch.
+
+    Parameters
+    ----------
+    method : the method of the run, whose features all methods use.
+    problem : the rows.
+    sizes : rows per minibatch in each panel.
+    minibatches : minibatches per line.
+    """
 
     def __init__(self, method: Any, problem: Problem, sizes: list[int], minibatches: int) -> None:
         self.layers: Layers | None = None
         self._lines: dict[str, list[tuple[float, float]]] = {key: [] for key in METHODS}
         self._rows, self._minibatches, self._seconds = len(problem.train), minibatches, 0.0
-        self.total = self.left = len(METHODS) * len(sizes) * minibatches
+        self.total = self.remaining = len(METHODS) * len(sizes) * minibatches
         self._work = self._steps(method, problem, sizes)
 
-    def go_on(self, seconds: float) -> None:
-        """Minibatches for so many seconds, one at least."""
+    def advance(self, seconds: float) -> None:
+        """Take minibatches for this many seconds, at least one."""
         begin = time.perf_counter()
-        for left in self._work:
-            self.left = left
+        for remaining in self._work:
+            self.remaining = remaining
             if time.perf_counter() - begin >= seconds:
                 break
         self._seconds += time.perf_counter() - begin
 
     def frames(self) -> Layers:
-        """The lines so far."""
+        """Return the lines computed so far."""
         return {key: pd.DataFrame(rows, columns=["x", "y"], dtype=float) for key, rows in self._lines.items()}
 
     @property
     def title(self) -> str:
-        """What was studied, or how far the study is and how long the rest should take."""
-        if not self.left:
-            return f"{self._minibatches} minibatches a panel, {self._rows} rows"
-        done = self.total - self.left
-        eta = self._seconds * self.left / max(done, 1)
-        return f"{done / self.total:.0%} of the minibatches done, about {eta:.0f} s to go"
+        """The size of the study, or its progress with the remaining time."""
+        if not self.remaining:
+            return f"{self._minibatches} minibatches per panel, {self._rows} rows"
+        done = self.total - self.remaining
+        eta = self._seconds * self.remaining / max(done, 1)
+        return f"{done / self.total:.0%} of the minibatches done, about {eta:.0f} s remaining"
 
     def _steps(self, method: Any, problem: Problem, sizes: list[int]) -> Iterator[int]:
-        """Minibatches left, after each."""
-        left = self.total
+        """Yield the number of remaining minibatches after each one."""
+        remaining = self.total
         for k, size in enumerate(sizes):
             for key, line in self._lines.items():
-                for done, value in course(alike(method, key, size), problem, self._minibatches, POINTS):
+                for done, value in likelihood_course(
+                    same_features(method, key, size), problem, self._minibatches, POINTS
+                ):
                     line += [] if value is None else [(k + WIDTH * done / self._minibatches, value)]
-                    yield max(left - done, 1)
-                left -= self._minibatches
+                    yield max(remaining - done, 1)
+                remaining -= self._minibatches
                 line.append((np.nan, np.nan))
         yield 0
 
 
 def _sizes(n: int) -> list[int]:
-    """Rows of a minibatch in each panel, at most half of all."""
+    """Rows per minibatch in each panel, at most half of all rows."""
     return [size for size in SIZES if size <= n // 2] or [max(n // 2, 1)]

@@ -1,4 +1,4 @@
-"""The feature space that is being learned, in the two directions along which the rows differ most."""
+"""The learned feature space in its two leading principal components."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import SEQUENTIAL
 
-ROWS = 1000
+MAX_ROWS = 1000
 
 
 class Features(View):
-    """Rows in the plane of the features' leading principal components, coloured by their targets."""
+    """The rows in the plane of the two leading principal components of their features, coloured by their targets."""
 
     key: ClassVar[str] = "stochastic-features"
     title: ClassVar[str] = "Learned feature space"
-    help: ClassVar[str] = "Rows with like targets should come to lie together: do the colours unmix?"
+    help: ClassVar[str] = "Rows with similar targets should move together. Do the colours separate?"
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 50
 
     def data(self, run: Run, at: int) -> Layers:
-        """At most 1000 rows: two components, signed so that each rises with the targets."""
+        """Return two components of at most 1000 rows, with signs such that both increase with the targets."""
         model = Model(run.method, run.problem)
         theta, train = run.trace[at].step.state.theta, run.problem.train
-        index = torch.randperm(model.n, generator=generator(0, "features"))[:ROWS]
+        index = torch.randperm(model.n, generator=generator(0, "features"))[:MAX_ROWS]
         X, y = model.rows(index)
         Phi = model.features(model.parts(theta), X).Phi
         Phi = Phi - Phi.mean(0)
@@ -51,7 +51,7 @@ class Features(View):
         return {"rows": frame}
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Points."""
+        """Draw the rows as points."""
         points = hv.Scatter(layers["rows"], "x", ["y", "value"])
         part = layer(points, "rows", color="value", cmap=SEQUENTIAL, colorbar=True, clabel="target", size=4)
         return hv.Overlay([part]).opts(responsive=True, show_grid=True, **labels(layers["rows"]))

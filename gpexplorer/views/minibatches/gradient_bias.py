@@ -1,4 +1,4 @@
-"""Minibatch gradients under the microscope: bias and spread of each method, at this theta, by batch size."""
+"""Bias and spread of minibatch gradients at one theta, by method and batch size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pandas as pd
 import param
 
 from ...methods.base import registry
-from ...methods.minibatches.studies.gradient_spread import look
+from ...methods.capabilities import EstimatesLikelihoodGradient
+from ...methods.minibatches.loop import Minibatches
+from ...methods.minibatches.studies.gradient_spread import gradient_spread
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
@@ -18,48 +20,57 @@ SIZES = (16, 32, 64, 128, 256, 512)
 METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["removed"], "bsgd": ROLES["inducing"]}
 DASHES: dict[str, dict[str, Any]] = {
     "minimax": {"line_width": 7, "line_alpha": 0.5},
-    "scgd": {"line_width": 2, "line_dash": "dashed"},  # it often lies on MINIMAX, which shows between the dashes
+    "scgd": {
+        "line_width": 2,
+        "line_dash": "dashed",
+    },  # MINIMAX is visible between the dashes
     "bsgd": {"line_width": 2},
 }
-SHARED = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
+SHARED_SETTINGS = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
 
 
 class Gradients(View):
-    """Bias and spread of gradient estimates, relative to the exact gradient, for batches of 16 to 512 rows."""
+    """Bias and spread of gradient estimates, relative to the exact gradient, for minibatches of 16 to 512 rows."""
 
     key: ClassVar[str] = "stochastic-gradients"
     title: ClassVar[str] = "Minibatch gradients, by batch size"
-    help: ClassVar[str] = "Spread falls with the batch for all methods; only bias stays when gradients are averaged."
+    help: ClassVar[str] = (
+        "Averaging gradients removes their spread, which decreases with the batch size, but not their bias."
+    )
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 40
 
-    draws = param.Integer(12, bounds=(2, 500), softbounds=(5, 50), doc="Minibatches drawn for each point.")
+    draws = param.Integer(12, bounds=(2, 500), softbounds=(5, 50), doc="Number of minibatches per point.")
     show = param.Selector(
-        default="bias", objects=["bias", "spread"], doc="Distance of the mean from the exact gradient, or the scatter."
+        default="bias",
+        objects=["bias", "spread"],
+        doc="bias: distance of their mean from the exact gradient; spread: scatter around the mean.",
     )
 
     def applies(self, run: Run) -> bool:
-        """Methods of the family, SVGP apart: its gradient is of another objective."""
-        return super().applies(run) and run.method.key in (*METHODS, "full-batch")
+        """Return whether the method estimates the gradient of the exact likelihood; SVGP has another objective."""
+        return super().applies(run) and isinstance(run.method, EstimatesLikelihoodGradient)
 
     def data(self, run: Run, at: int) -> Layers:
-        """A line a method."""
+        """Return one line per method."""
         theta, n = run.trace[at].step.state.theta, len(run.problem.train)
         sizes = [size for size in SIZES if size < n] or [max(n // 2, 1)]
         layers = {}
         for key in METHODS:
-            seen = [look(alike(run.method, key, size), run.problem, theta, self.draws) for size in sizes]
-            values = [one.bias if self.show == "bias" else one.sd for one in seen]
+            spreads = [
+                gradient_spread(same_features(run.method, key, size), run.problem, theta, self.draws) for size in sizes
+            ]
+            values = [spread.bias if self.show == "bias" else spread.sd for spread in spreads]
             layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
         layers["minimax"].attrs |= {
-            "xlabel": "rows of a minibatch",
+            "xlabel": "rows per minibatch",
             "ylabel": f"{self.show} / |exact gradient|",
-            "title": f"{self.draws} minibatches a point",
+            "title": f"{self.draws} minibatches per point",
         }
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Three lines."""
+        """Draw one line per method."""
         lines = [
             layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, **DASHES[key])
             for key, colour in METHODS.items()
@@ -69,8 +80,8 @@ class Gradients(View):
         )
 
 
-def alike(method: Any, key: str, batch_size: int) -> Any:
-    """The method of this key on the same features."""
-    made: Any = registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED})
-    made.features = method.features
-    return made
+def same_features(method: Minibatches, key: str, batch_size: int) -> Any:
+    """Return the method with this key, with the features of `method` and another batch size."""
+    other: Any = registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED_SETTINGS})
+    other.features = method.features
+    return other

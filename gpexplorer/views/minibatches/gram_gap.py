@@ -1,13 +1,15 @@
-"""How far the matrix that stands for F is from F, and what MINIMAX pays for it."""
+"""The distance of the running Gram matrix from the exact one, and the penalty that MINIMAX pays for it."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import holoviews as hv
 import numpy as np
 import pandas as pd
 
+from ...methods.capabilities import KeepsGramMatrix
+from ...problem import Step
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
@@ -17,32 +19,34 @@ COLOURS = {"gap": ROLES["mean"], "penalty": ROLES["inducing"], "multiplier": ROL
 
 
 class Gap(View):
-    """Relative error of the running or free Gram matrix, its penalty and the multiplier's size, in decades."""
+    """Relative error of the method's Gram matrix, its penalty and the norm of the multiplier, as log10."""
 
     key: ClassVar[str] = "stochastic-gap"
     title: ClassVar[str] = "Gram matrix against the exact one"
-    help: ClassVar[str] = "A matrix that lags or leaves F gives theta a wrong gradient: does the gap close?"
+    help: ClassVar[str] = "A matrix that differs from the exact one gives a wrong gradient. Does the gap become small?"
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 30
 
     def applies(self, run: Run) -> bool:
-        """Methods that keep such a matrix."""
-        return super().applies(run) and run.method.key in ("scgd", "minimax")
+        """Return whether the method keeps such a matrix."""
+        return super().applies(run) and isinstance(run.method, KeepsGramMatrix)
 
     def data(self, run: Run, at: int) -> Layers:
-        """log10 of each against epochs, where a pass over all rows has measured the gap."""
+        """Return log10 of each quantity against epochs, at the steps that evaluated the exact likelihood."""
         table, layers = run.table().iloc[: at + 1].copy(), {}
-        table["multiplier"] = [_size(record.step) for record in run.trace[: at + 1]]
+        table["multiplier"] = [_multiplier(run, record.step) for record in run.trace[: at + 1]]
         for name in SERIES:
             values = table[name].to_numpy(float)
-            known = np.isfinite(values) & (values > 0.0)
-            layers[name] = pd.DataFrame({"x": table["epoch"].to_numpy(float)[known], "y": np.log10(values[known])})
-        last = f"gap {10 ** layers['gap']['y'].iloc[-1]:.2g}" if len(layers["gap"]) else "not measured yet: take a step"
+            drawable = np.isfinite(values) & (values > 0.0)
+            layers[name] = pd.DataFrame(
+                {"x": table["epoch"].to_numpy(float)[drawable], "y": np.log10(values[drawable])}
+            )
+        last = f"gap {10 ** layers['gap']['y'].iloc[-1]:.2g}" if len(layers["gap"]) else "not measured yet: press Play"
         layers["gap"].attrs |= {"xlabel": "epochs", "ylabel": "log10 of the relative gap", "title": last}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Three lines; the penalty's and the multiplier's are empty for SCGD, which has none."""
+        """Draw three lines; those of the penalty and the multiplier are empty for SCGD."""
         lines = [
             layer(hv.Curve(layers[name], "x", "y", label=label), name, color=COLOURS[name], line_width=2)
             for name, label in SERIES.items()
@@ -52,7 +56,8 @@ class Gap(View):
         )
 
 
-def _size(step: Any) -> float:
-    """|B|, at most 1, where the gap was measured too."""
-    held = step.state.matrices
-    return float(held[1].norm()) if np.isfinite(step.info.penalty) and len(held) > 1 else np.nan
+def _multiplier(run: Run, step: Step) -> float:
+    """The norm of the multiplier, at the steps that also measured the penalty."""
+    method = run.method
+    measured = isinstance(method, KeepsGramMatrix) and np.isfinite(step.info.penalty)
+    return method.multiplier_norm(step.state) if measured else np.nan

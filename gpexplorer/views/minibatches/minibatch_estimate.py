@@ -1,4 +1,4 @@
-"""The exact likelihood against what the minibatches believe it to be."""
+"""The exact likelihood beside its estimate from the minibatches."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 
-SERIES = {"estimate": "as the minibatches see it", "exact": "exact"}
+SERIES = {"estimate": "estimated from the minibatches", "exact": "exact"}
 
 
 class Estimate(View):
-    """NLML by passes over all rows, and its estimate by the minibatches of each step."""
+    """The NLML of all rows, and its estimate from the minibatches of each step."""
 
     key: ClassVar[str] = "stochastic-estimate"
     title: ClassVar[str] = "Likelihood, exact and estimated"
-    help: ClassVar[str] = "Does the estimate stay with the exact value, or does a biased method chase another one?"
+    help: ClassVar[str] = "Does the estimate stay close to the exact value? The estimate of a biased method does not."
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 20
 
     def data(self, run: Run, at: int) -> Layers:
-        """NLML against epochs, up to record `at`."""
+        """Return the NLML against epochs, up to record `at`."""
         table = run.table().iloc[: at + 1]
         table = table[table["phase"] == "learn"] if "phase" in table else table[table["epoch"].notna()]
         epochs = table["epoch"].to_numpy(float)
         layers = {}
         for name, column in (("estimate", "estimate"), ("exact", "objective")):
             values = table[column].to_numpy(float)
-            known = np.isfinite(values)
-            layers[name] = pd.DataFrame({"x": epochs[known], "y": values[known]})
-        title = f"{len(layers['exact'])} exact values" if len(layers["estimate"]) else "no minibatches yet: take a step"
+            finite = np.isfinite(values)
+            layers[name] = pd.DataFrame({"x": epochs[finite], "y": values[finite]})
+        title = f"{len(layers['exact'])} exact values" if len(layers["estimate"]) else "no minibatches yet: press Play"
         layers["exact"].attrs |= {"xlabel": "epochs", "ylabel": "NLML [nat]", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """A line of estimates, points where the exact value is known."""
+        """Draw the estimates as a line and the exact values as points."""
         line = hv.Curve(layers["estimate"], "x", "y", label=SERIES["estimate"])
         points = hv.Scatter(layers["exact"], "x", "y", label=SERIES["exact"])
         parts = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.minibatches.exact_likelihood import exact, exact_gradient, exact_posterior
+from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood, exact_posterior
 from gpexplorer.problem import Dataset, Problem
 from oracles_minibatches import dense, dense_prediction, method, model, problem
 
@@ -28,7 +28,7 @@ def test_the_likelihood_its_gradient_and_its_posterior_are_those_of_the_dense_gp
     slope = torch.autograd.grad(want, theta)[0]
 
     with torch.no_grad():
-        now = exact(here, theta)
+        now = exact_likelihood(here, theta)
         gradient = exact_gradient(here, theta, now)
         X = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         mean, var = exact_posterior(here, theta.detach())(X)
@@ -67,7 +67,7 @@ def test_rows_set_aside_are_not_learned_from():
 def test_objects_are_refused_before_any_work():
     words = Problem(Dataset(["a", "b"], torch.zeros(2)), problem().kernel, problem().theta)
 
-    with pytest.raises(SettingError, match="SCGD needs columns of numbers"):
+    with pytest.raises(SettingError, match="SCGD needs numeric columns"):
         next(method("scgd").steps(words))
 
 
@@ -79,7 +79,7 @@ def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
     theta = wide.start()
     theta[-1] = -5.5
 
-    want, found = exact(wide, theta), exact(narrow, theta.float())
+    want, found = exact_likelihood(wide, theta), exact_likelihood(narrow, theta.float())
 
     assert found.jitter == 0.0
     assert found.value == pytest.approx(want.value, rel=1e-4)

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from gpexplorer.methods.minibatches import positive_definite
-from gpexplorer.methods.minibatches.positive_definite import lifted, squarings
+from gpexplorer.methods.minibatches.positive_definite import lift_above, num_squarings
 
 ORDER = 96
 FLOORS = [1.0, 3e-7]
-FALLEN = {  # lowest eigenvalues in floors, and the rate by which a step may have taken them below
+MAX_RATIO = {  # lowest eigenvalues in floors, and the rate by which a step may have taken them below
     "one": ([0.951], 0.05),
     "a cluster": ([0.994, 0.994, 0.994 + 1e-9, 1.0 - 1e-5, 1.0 + 2e-5], 0.05),
     "half of them": ([0.95 + 2e-3 * k for k in range(48)], 0.05),
@@ -35,21 +35,21 @@ def of(values: list[float], floor: float) -> tuple[Tensor, Tensor, Tensor]:
 def projections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each time that all eigenvalues were computed."""
     asked: list[int] = []
-    whole = positive_definite._projected
-    monkeypatch.setattr(positive_definite, "_projected", lambda *args: asked.append(1) or whole(*args))
+    whole = positive_definite._project
+    monkeypatch.setattr(positive_definite, "_project", lambda *args: asked.append(1) or whole(*args))
     return asked
 
 
 @pytest.mark.parametrize("floor", FLOORS)
-@pytest.mark.parametrize("case", FALLEN)
+@pytest.mark.parametrize("case", MAX_RATIO)
 def test_a_lift_is_a_smooth_function_of_the_eigenvalues_that_is_never_below_the_floor(
     case: str, floor: float, projections: list[int]
 ):
-    values, rate = FALLEN[case]
+    values, rate = MAX_RATIO[case]
     A, x, Q = of(values, floor)
-    k = 2 ** squarings(rate)
+    k = 2 ** num_squarings(rate)
 
-    inverse, logdet = lifted(A, floor, rate)
+    inverse, logdet = lift_above(A, floor, rate)
 
     f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
     assert float(f.min()) >= 1.0
@@ -63,15 +63,15 @@ def test_a_lift_is_a_smooth_function_of_the_eigenvalues_that_is_never_below_the_
 
 @pytest.mark.parametrize("rate", [1e-3, 0.05, 0.3, 1.0, 30.0])
 def test_the_least_that_a_lift_leads_to_is_the_floor_itself(rate: float):
-    k = 2 ** squarings(rate)
+    k = 2 ** num_squarings(rate)
     x = torch.linspace(0.01, 3.0, 300_000, dtype=torch.float64)
 
     f = x + (k / (k + 1)) ** k / (k + 1) * x**-k
 
     assert float(f.min()) == pytest.approx(1.0, abs=1e-9)
-    assert k == 2**positive_definite.STEEPEST or k <= max(1.0 / rate, 1.0) < 2 * k
+    assert k == 2**positive_definite.MAX_SQUARINGS or k <= max(1.0 / rate, 1.0) < 2 * k
     fallen = x[(x >= 1.0 - rate) & (x <= 1.0)]
-    assert rate >= 1.0 or float((fallen**-k).max()) <= positive_definite.FALLEN
+    assert rate >= 1.0 or float((fallen**-k).max()) <= positive_definite.MAX_RATIO
 
 
 @pytest.mark.parametrize("floor", FLOORS)
@@ -79,7 +79,7 @@ def test_what_is_far_above_the_floor_stays_as_it_is(floor: float, projections: l
     A, _, _ = of([600.0, 700.0], floor * 1e3)
     kept = A.clone()
 
-    inverse, logdet = lifted(A, floor, 0.05)
+    inverse, logdet = lift_above(A, floor, 0.05)
 
     torch.testing.assert_close(A, kept, rtol=0, atol=0)
     torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)
@@ -94,7 +94,7 @@ def test_what_fell_farther_than_a_step_is_brought_to_the_nearest_point(
 ):
     A, x, Q = of(values, floor)
 
-    inverse, _ = lifted(A, floor, 0.05)
+    inverse, _ = lift_above(A, floor, 0.05)
 
     assert projections
     assert float((A - (Q * (x.clamp_min(1.0) * floor)) @ Q.T).norm()) < 1e-5 * floor

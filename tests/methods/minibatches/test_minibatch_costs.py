@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.minibatches.costs import factored
+from gpexplorer.methods.minibatches.costs import factorisation_flops
 from oracles_minibatches import begun, problem
 
 
@@ -27,9 +27,9 @@ class Counting(TorchDispatchMode):
         if name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm"):
             self.flops += 2.0 * math.prod(held[-2]) * (held[-1][-1] if "mm" in name else 1)
         if name in ("linalg_cholesky_ex", "cholesky_inverse"):
-            self.flops += factored(held[0][-1]) * (1.0 if name.endswith("ex") else 2.0) / 3.0
+            self.flops += factorisation_flops(held[0][-1]) * (1.0 if name.endswith("ex") else 2.0) / 3.0
         if name.endswith("linalg_eigh"):
-            self.flops += 7.0 * factored(held[0][-1])
+            self.flops += 7.0 * factorisation_flops(held[0][-1])
         if name == "linalg_solve_triangular":
             self.flops += 1.0 * held[0][-1] * math.prod(held[1])
         return out
@@ -56,7 +56,7 @@ def test_a_minibatch_takes_the_flops_that_its_formula_says(key: str, settings: d
     with Counting() as counted:
         learner.before(0)
         learner.gradient(index, 0)
-        learner.optimiser.move(learner.point.x, learner.point.g, learner.averages, 0, 1e-3)
+        learner.optimiser.move(learner.parameters.x, learner.parameters.g, learner.averages, 0, 1e-3)
         learner.after(0)
 
     assert counted.flops / within < small.cost(at).flops < counted.flops * within

@@ -1,4 +1,4 @@
-"""Each schedule does what its setting says: rates, averages, penalties, validation, and rows sent to a GPU."""
+"""Each schedule does what its setting says: rates, averages, penalties, validation, and rows send_rows to a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.minibatches.model import sent
+from gpexplorer.methods.minibatches.model import send_rows
 from oracles_minibatches import begun, method, problem
 
 KEYS = [key for key, kind in registry.items() if kind.family == "minibatches"]
@@ -53,7 +53,7 @@ def test_the_running_gram_matrix_is_the_weighted_mean_its_schedule_asks_for(powe
     S = learner.S.clone()
 
     for t in range(9):
-        Phi = model.features(learner.point.parts, model.rows(learner.rows(t))[0]).Phi
+        Phi = model.features(learner.parameters.parts, model.rows(learner.rows(t))[0]).Phi
         b_t = 0.3 * (1 + t / 4) ** -power
         S = (1 - b_t) * S + b_t * Phi.T @ Phi / 10
         learner.move(t)
@@ -66,7 +66,7 @@ def test_the_penalty_is_fixed_or_grows_with_every_epoch():
     for growth in (1.0, 2.0):
         _, learner = begun(method("minimax", batch_size=10, metric="flat", mu=3.0, mu_growth=growth), problem())
         learner.A *= 1.2
-        learner._factored(learner.point)
+        learner._project_and_invert(learner.parameters)
         values[growth] = [learner.gradient(torch.arange(40), t) for t in (0, 3, 4, 8)]
         assert [learner._mu(t) for t in (0, 3, 4, 8)] == [3.0, 3.0, 3.0 * growth, 3.0 * growth**2]
 
@@ -100,7 +100,7 @@ def test_rows_go_to_a_gpu_by_page_locked_memory_without_waiting(monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(torch.Tensor, "pin_memory", pinned)
         patch.setattr(torch.Tensor, "to", moved)
-        sent(X, slice(0, 3), torch.device("cuda"), torch.float64)
+        send_rows(X, slice(0, 3), torch.device("cuda"), torch.float64)
 
     assert calls == [("pin", (3, 2)), (torch.device("cuda"), {"non_blocking": True}), (torch.float64, {})]
-    torch.testing.assert_close(sent(X, index, torch.device("cpu"), torch.float64), X[index].double())
+    torch.testing.assert_close(send_rows(X, index, torch.device("cpu"), torch.float64), X[index].double())

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from gpexplorer.methods.minibatches import optimisers
-from gpexplorer.methods.minibatches.exact_likelihood import exact, exact_gradient
-from gpexplorer.methods.minibatches.learner import Rows
-from gpexplorer.methods.minibatches.loop import _best, _judged
+from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
+from gpexplorer.methods.minibatches.learner import MinibatchRows
+from gpexplorer.methods.minibatches.loop import _at_best_theta, _update_best
 from gpexplorer.methods.minibatches.optimisers import OPTIMISERS
-from gpexplorer.methods.minibatches.scgd import inverse
-from gpexplorer.methods.minibatches.studies.rate_search import by_validation
+from gpexplorer.methods.minibatches.scgd import running_inverse
+from gpexplorer.methods.minibatches.studies.rate_search import best_validation_rate
 from gpexplorer.problem import Problem
 from oracles_minibatches import begun, dense, method, mixed, problem
 
@@ -32,14 +32,14 @@ def walked(method: Any, at: Problem) -> list[Any]:
 
 
 def test_minibatches_of_an_epoch_share_no_row():
-    rows = Rows(seed=3, n=50, size=16, stream="rows")
+    rows = MinibatchRows(seed=3, n=50, size=16, stream="rows")
 
     seen = torch.cat([rows(t) for t in range(3)])
 
     assert rows.per_epoch == 3
     assert len(seen.unique()) == 48
     assert not torch.equal(rows(0), rows(3))
-    assert torch.equal(rows(1), Rows(3, 50, 16, "rows")(1))
+    assert torch.equal(rows(1), MinibatchRows(3, 50, 16, "rows")(1))
 
 
 @pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}, {"head": "descend"}])
@@ -47,27 +47,27 @@ def test_minibatches_of_an_epoch_share_no_row():
 def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(settings: dict, shift: float):
     at = problem(shift=shift)
     model, learner = begun(method("scgd", batch_size=40, averaging=1.0, **settings), at)
-    theta = learner.point.theta.clone()
+    theta = learner.parameters.theta.clone()
 
     value = learner.gradient(torch.arange(40), 0)
 
-    want = exact_gradient(model, theta, exact(model, theta))
+    want = exact_gradient(model, theta, exact_likelihood(model, theta))
     D = model.D
-    torch.testing.assert_close(learner.point.g[D : D + model.size] * 40, want, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(learner.point.g[:D], torch.zeros(D, dtype=torch.float64), rtol=0, atol=1e-10)
+    torch.testing.assert_close(learner.parameters.g[D : D + model.size] * 40, want, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(learner.parameters.g[:D], torch.zeros(D, dtype=torch.float64), rtol=0, atol=1e-10)
     assert float(value) * 20 == pytest.approx(float(dense(model, theta)))
 
 
 def test_the_mean_gradient_of_minibatches_is_that_of_all_rows():
     at = problem(shift=0.7)
     model, learner = begun(method("scgd", head="descend"), at)
-    point = learner.point
+    point = learner.parameters
     point.w += 0.3
-    M = inverse(learner.S, model.n, point.s2())[0]  # type: ignore[attr-defined]
+    M = running_inverse(learner.S, model.n, point.s2())[0]  # type: ignore[attr-defined]
 
     def gradient(index: Tensor) -> Tensor:
         X, y = model.rows(index)
-        point.gradient(model.features(point.parts, X), y, M)
+        point.write_gradient(model.features(point.parts, X), y, M)
         return point.g.clone()
 
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)
@@ -100,7 +100,7 @@ def test_adam_is_the_same_where_torch_has_no_pass_of_its_own(shift: float, monke
         for t in range(30):
             OPTIMISERS["adam"].move(x, 4.0 * (x - shift).pow(3) - 1.0, held, t, 0.05)
         ends.append((x, *held))
-        monkeypatch.setattr(optimisers, "FUSED", None)
+        monkeypatch.setattr(optimisers, "FUSED_ADAM", None)
 
     torch.testing.assert_close(*ends, rtol=0, atol=0)
 
@@ -112,8 +112,8 @@ def test_constraints_on_theta_hold_after_every_minibatch():
     learner.rate = 0.5
     for t in range(40):
         learner.move(t)
-        assert float(learner.point.theta[-1].exp()) >= 0.3 - 1e-12
-        assert float(learner.point.x.abs().max()) <= 1.2049  # log 0.3 is the one entry that the floor may push out
+        assert float(learner.parameters.theta[-1].exp()) >= 0.3 - 1e-12
+        assert float(learner.parameters.x.abs().max()) <= 1.2049  # log 0.3 is the one entry that the floor may push out
 
 
 def test_a_refresh_makes_the_gram_matrix_exact():
@@ -121,13 +121,13 @@ def test_a_refresh_makes_the_gram_matrix_exact():
     model, learner = begun(method("scgd", batch_size=8, refresh=5, rate=0.05, averaging=0.3), at)
     for t in range(5):
         learner.move(t)
-    assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
+    assert learner.gap(exact_likelihood(model, learner.parameters.theta))[0] > 1e-3
 
-    before = learner.point.theta.clone()
+    before = learner.parameters.theta.clone()
     learner.b_0 = 1e-12
     learner.move(5)
 
-    assert learner.gap(exact(model, before))[0] < 1e-9
+    assert learner.gap(exact_likelihood(model, before))[0] < 1e-9
 
 
 def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
@@ -149,28 +149,28 @@ def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
 def test_the_best_theta_is_kept_and_waiting_begins_anew_with_a_better_one():
     begin = next(method("scgd").steps(problem())).state
 
-    first = _judged(begin._replace(theta=begin.theta + 1.0), 3.0)
-    worse = _judged(_judged(first._replace(theta=begin.theta + 2.0), 4.0), 3.5)
+    first = _update_best(begin._replace(theta=begin.theta + 1.0), 3.0)
+    worse = _update_best(_update_best(first._replace(theta=begin.theta + 2.0), 4.0), 3.5)
 
-    assert (first.waited, worse.waited, _judged(worse, 2.9).waited) == (0, 2, 0)
+    assert (first.waited, worse.waited, _update_best(worse, 2.9).waited) == (0, 2, 0)
     assert worse.best_value == 3.0
-    torch.testing.assert_close(_best(worse).theta, begin.theta + 1.0)
+    torch.testing.assert_close(_at_best_theta(worse).theta, begin.theta + 1.0)
 
 
 def test_a_full_batch_moves_theta_and_solves_for_the_weights():
     model, learner = begun(method("full-batch"), problem())
-    theta = learner.point.theta.clone()
+    theta = learner.parameters.theta.clone()
 
     learner.move(0)
 
-    torch.testing.assert_close(learner.point.w, exact(model, theta).w)
-    assert not torch.equal(learner.point.theta, theta)
+    torch.testing.assert_close(learner.parameters.w, exact_likelihood(model, theta).w)
+    assert not torch.equal(learner.parameters.theta, theta)
 
 
 def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_method_alone():
     at, small = problem(n=60), method("scgd", batch_size=8, rate=0.03, width=4)
 
-    found = by_validation(small, at)
+    found = best_validation_rate(small, at)
 
     trying = method("scgd", batch_size=8, rate=0.03, width=4, validation=0.1, search=5, trial=5 * 6, epochs=5)
     tried = {step.info.rate: step.info.objective for step in islice(trying.steps(at), 1, 6)}
@@ -197,7 +197,7 @@ def test_a_rate_that_is_too_large_is_said_to_diverge():
     *_, outcome = walked(wild, problem())
 
     assert outcome.reason == "diverged"
-    assert "lower the rate" in outcome.message
+    assert "Lower the rate" in outcome.message
 
 
 def ending(key: str, at: Problem, minibatches: int = 1200, **settings: Any) -> float:
@@ -205,7 +205,7 @@ def ending(key: str, at: Problem, minibatches: int = 1200, **settings: Any) -> f
     model, learner = begun(method(key, layers=0, **settings), at)
     for t in range(minibatches):
         learner.move(t)
-    return exact(model, learner.point.theta).value
+    return exact_likelihood(model, learner.parameters.theta).value
 
 
 @pytest.fixture
@@ -232,13 +232,13 @@ def test_sixteen_rows_at_a_time_reach_the_optimum_where_bias_does_not():
 def test_the_bias_of_a_minibatch_vanishes_as_it_grows_to_all_rows():
     at = problem(shift=0.4)
     model, learner = begun(method("bsgd", batch_size=40), at)
-    theta = learner.point.theta.clone()
+    theta = learner.parameters.theta.clone()
 
     value = learner.gradient(torch.arange(40), 0)
 
     assert 20 * value == pytest.approx(float(dense(model, theta)))
-    want = exact_gradient(model, theta, exact(model, theta)) / 40
-    torch.testing.assert_close(learner.point.g[model.D :], want, rtol=1e-6, atol=1e-8)
+    want = exact_gradient(model, theta, exact_likelihood(model, theta)) / 40
+    torch.testing.assert_close(learner.parameters.g[model.D :], want, rtol=1e-6, atol=1e-8)
     order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(5, 8)
-    mean = torch.stack([learner.gradient(rows, 0) * 0 + learner.point.g for rows in order]).mean(0)[model.D :]
+    mean = torch.stack([learner.gradient(rows, 0) * 0 + learner.parameters.g for rows in order]).mean(0)[model.D :]
     assert float((mean - want).norm()) > 0.1 * float(want.norm())

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.methods.minibatches.exact_likelihood import exact
-from gpexplorer.methods.minibatches.positive_definite import above, within_ball
+from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
+from gpexplorer.methods.minibatches.positive_definite import project_above, project_to_unit_ball
 from oracles_minibatches import begun, method, problem, saddle
 
 FLAT = {"metric": "flat", "mu": 3.0, "rate_ascent": 1e-3}
@@ -22,11 +22,11 @@ def symmetric(n: int) -> Tensor:
 
 def off_the_saddle(learner: Any) -> None:
     """Anywhere but at the start, where much vanishes."""
-    learner.point.w += 0.2
+    learner.parameters.w += 0.2
     learner.A += 0.3 * torch.eye(len(learner.A), dtype=torch.float64)
     learner.A += 0.01 * symmetric(len(learner.A))
     learner.B.copy_(0.1 * symmetric(len(learner.B)) / len(learner.B))
-    learner._factored(learner.point)
+    learner._project_and_invert(learner.parameters)
 
 
 @pytest.mark.parametrize("settings", [{}, {"kernel": "gaussian"}, {"layers": 0}])
@@ -35,7 +35,7 @@ def test_the_gradient_is_that_of_the_saddle_and_its_mean_over_minibatches(settin
     at = problem(shift=shift)
     model, learner = begun(method("minimax", **FLAT, **settings), at)
     off_the_saddle(learner)
-    n, point = model.n, learner.point
+    n, point = model.n, learner.parameters
     parts = [part.clone().requires_grad_() for part in (point.theta, point.w, n * learner.A)]
     want = torch.autograd.grad(saddle(model, *parts, learner.B, mu=3.0), parts)
 
@@ -58,7 +58,7 @@ def test_the_ascent_follows_the_gradient_in_b():
 
     learner.after(0)
 
-    parts = learner.point.theta, learner.point.w, model.n * learner.A
+    parts = learner.parameters.theta, learner.parameters.w, model.n * learner.A
     slope = torch.autograd.grad(saddle(model, *parts, B, mu=3.0), B)[0]
     torch.testing.assert_close(learner.B, B.detach() + 1e-3 * slope, rtol=1e-9, atol=1e-12)
 
@@ -71,9 +71,9 @@ def test_constraints_hold_after_every_minibatch(settings: dict):
     for t in range(60):
         learner.move(t)
         least = float(torch.linalg.eigvalsh(learner.A)[0]) * model.n
-        assert least >= float(learner.point.s2()) * (1.0 - 1e-6)
+        assert least >= float(learner.parameters.s2()) * (1.0 - 1e-6)
         assert float(learner.B.norm()) <= 1.0 + 1e-12
-        assert float(learner.point.theta[-1].exp()) >= 0.25 - 1e-12
+        assert float(learner.parameters.theta[-1].exp()) >= 0.25 - 1e-12
         torch.testing.assert_close(learner.A, learner.A.T)
 
 
@@ -82,18 +82,18 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     model, learner = begun(method("minimax", batch_size=16, mu=3.0, rate_matrix=0.1), problem(shift=shift))
     off_the_saddle(learner)
     A, B, mu, n, eye = learner.A.clone(), learner.B.clone(), 3.0, model.n, torch.eye(model.D, dtype=torch.float64)
-    index, other = learner.rows(0), learner.other(0)
+    index, other = learner.rows(0), learner.ascent_rows(0)
     assert not torch.equal(index, other)
 
     def per_row(rows: Tensor) -> Tensor:
         """F / n by these rows, with the noise of now."""
-        Phi = model.features(learner.point.parts, model.rows(rows)[0]).Phi
-        return Phi.T @ Phi / len(rows) + learner.point.s2() / n * eye
+        Phi = model.features(learner.parameters.parts, model.rows(rows)[0]).Phi
+        return Phi.T @ Phi / len(rows) + learner.parameters.s2() / n * eye
 
     learner.gradient(index, 0)
-    F, s2 = per_row(index), learner.point.s2()
-    learner.point.theta[-1] += 0.2
-    moved = (learner.point.s2() - s2) / n * eye
+    F, s2 = per_row(index), learner.parameters.s2()
+    learner.parameters.theta[-1] += 0.2
+    moved = (learner.parameters.s2() - s2) / n * eye
     learner.after(0)
 
     M = -mu * B / A.norm()
@@ -102,7 +102,7 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     torch.testing.assert_close(learner.A, wanted)
     inverse = torch.linalg.inv(wanted)
     up = inverse @ (wanted - per_row(other)) @ inverse
-    torch.testing.assert_close(learner.B, within_ball(B + learner.b * wanted.norm() / mu * up))
+    torch.testing.assert_close(learner.B, project_to_unit_ball(B + learner.b * wanted.norm() / mu * up))
 
 
 @pytest.mark.parametrize("turned", [(-3.0, 0.7), (-0.99, -1.5)])
@@ -112,55 +112,55 @@ def test_a_multiplier_that_noise_turned_is_held_where_the_step_of_a_is_bounded(t
     values, Q = torch.linalg.eigh(A)
     along = torch.ones(model.D, dtype=torch.float64)
     along[[0, -1]] = torch.tensor(turned, dtype=torch.float64)  # of A^-1, in the first and the last eigenvector
-    scale = 3.0 / learner.norm
+    scale = 3.0 / learner.A_norm
     learner.B.copy_((Q * (along / values)) @ Q.T / -scale)
 
-    mean = learner._mean(scale)
+    mean = learner._half_harmonic_mean(scale)
 
     M = (Q * (along.clamp_min(-0.5) / values)) @ Q.T
     torch.testing.assert_close(learner.B, M / -scale)
     torch.testing.assert_close(mean, torch.linalg.inv(torch.linalg.inv(A) + M))
     assert float(torch.linalg.eigvalsh(mean)[-1]) <= 2.0 * float(values[-1]) * (1.0 + 1e-9)
-    assert torch.equal(learner._mean(scale), learner._mean(scale))  # and held it stays
+    assert torch.equal(learner._half_harmonic_mean(scale), learner._half_harmonic_mean(scale))  # and held it stays
 
 
 def test_projections_are_the_nearest_points():
     A = symmetric(6)
     floor = 0.5
-    near = above(A.clone(), floor)
+    near = project_above(A.clone(), floor)
 
     assert float(torch.linalg.eigvalsh(near)[0]) >= 0.5
     values, Q = torch.linalg.eigh(A)
     torch.testing.assert_close(near, (Q * values.clamp(min=0.5)) @ Q.T, rtol=1e-5, atol=1e-6)
     kept = near + 0.1 * torch.eye(6, dtype=torch.float64)
-    torch.testing.assert_close(above(kept.clone(), floor), kept, rtol=0, atol=0)
-    torch.testing.assert_close(within_ball(A.clone()), A / A.norm())
-    torch.testing.assert_close(within_ball(0.01 * A), 0.01 * A)
+    torch.testing.assert_close(project_above(kept.clone(), floor), kept, rtol=0, atol=0)
+    torch.testing.assert_close(project_to_unit_ball(A.clone()), A / A.norm())
+    torch.testing.assert_close(project_to_unit_ball(0.01 * A), 0.01 * A)
 
 
 def test_a_becomes_f_where_theta_rests():
     model, learner = begun(method("minimax", batch_size=16, rate=1e-12), problem(n=64))
     learner.A *= 1.7
     learner.B *= 0.5
-    learner._factored(learner.point)
-    before = learner.gap(exact(model, learner.point.theta))[0]
+    learner._project_and_invert(learner.parameters)
+    before = learner.gap(exact_likelihood(model, learner.parameters.theta))[0]
 
     for t in range(400):
         learner.move(t)
 
     assert before > 0.5
-    assert learner.gap(exact(model, learner.point.theta))[0] < 0.15
+    assert learner.gap(exact_likelihood(model, learner.parameters.theta))[0] < 0.15
 
 
 def test_a_refresh_makes_a_exact():
     model, learner = begun(method("minimax", batch_size=8, refresh=5, rate=0.05), problem())
     for t in range(5):
         learner.move(t)
-    assert learner.gap(exact(model, learner.point.theta))[0] > 1e-3
+    assert learner.gap(exact_likelihood(model, learner.parameters.theta))[0] > 1e-3
 
     learner.before(5)
 
-    assert learner.gap(exact(model, learner.point.theta))[0] < 1e-9
+    assert learner.gap(exact_likelihood(model, learner.parameters.theta))[0] < 1e-9
 
 
 def test_steps_in_the_affine_metric_need_no_eigenvalues(monkeypatch: pytest.MonkeyPatch):
@@ -174,4 +174,4 @@ def test_steps_in_the_affine_metric_need_no_eigenvalues(monkeypatch: pytest.Monk
         learner.move(t)
 
     assert model.D > 8
-    assert float(torch.linalg.eigvalsh(learner.A)[0]) * model.n >= float(learner.point.s2()) * (1.0 - 1e-6)
+    assert float(torch.linalg.eigvalsh(learner.A)[0]) * model.n >= float(learner.parameters.s2()) * (1.0 - 1e-6)

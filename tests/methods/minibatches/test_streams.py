@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpexplorer.methods.minibatches.exact_likelihood import exact
+from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.problem import Dataset, Problem
 from oracles_minibatches import begun, method, problem
 
@@ -31,6 +31,6 @@ def test_a_mapped_file_gives_the_same_steps(key: str, tmp_path: Path):
         here.move(t)
         there.move(t)
 
-    torch.testing.assert_close(here.point.x, there.point.x, rtol=0, atol=0)
-    values = [exact(one.model, one.point.theta).value for one in (here, there)]
+    torch.testing.assert_close(here.parameters.x, there.parameters.x, rtol=0, atol=0)
+    values = [exact_likelihood(one.model, one.parameters.theta).value for one in (here, there)]
     assert values[0] == values[1]

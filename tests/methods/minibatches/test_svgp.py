@@ -35,7 +35,7 @@ def test_the_bound_stays_below_the_evidence_and_nears_it():
 
     values = []
     for t in range(150):
-        above = -float(dense(here, learner.point.theta))
+        above = -float(dense(here, learner.parameters.theta))
         values.append((-25.0 * float(learner.gradient(torch.arange(50), t)), above))
         learner.move(t)
 
@@ -50,8 +50,8 @@ def test_the_mean_over_minibatches_is_the_bound_of_all_rows_and_so_is_the_slope(
     for t in range(5):  # away from the start, where q is the prior
         learner.move(t)
 
-    value, slope = learner.gradient(torch.arange(50), 0), learner.point.g.clone()
-    values = [(learner.gradient(rows, 0), learner.point.g.clone()) for rows in parts]
+    value, slope = learner.gradient(torch.arange(50), 0), learner.parameters.g.clone()
+    values = [(learner.gradient(rows, 0), learner.parameters.g.clone()) for rows in parts]
 
     assert sum(one for one, _ in values) / 5 == pytest.approx(value)
     torch.testing.assert_close(torch.stack([g for _, g in values]).mean(0), slope, rtol=1e-6, atol=1e-8)
@@ -70,7 +70,7 @@ def test_predictions_are_those_of_gpytorch(settings: dict):
     mean, var = small.posterior(at, state)(X)
 
     with torch.no_grad():
-        theirs = learner.engine.gp.eval()(X)
+        theirs = learner.bound.gp.eval()(X)
     torch.testing.assert_close(mean, theirs.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, theirs.variance, rtol=1e-3, atol=1e-4)
     assert [part.shape for part in views(state.w, shapes(here, 10))] == [(10, 3), (10,), (10, 10)]

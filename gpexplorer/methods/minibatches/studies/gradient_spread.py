@@ -1,9 +1,9 @@
-"""How each method's minibatch gradients are spread around the exact gradient at one theta."""
+"""Bias and spread of the minibatch gradients of a method at one theta, relative to the exact gradient."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -11,46 +11,60 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....problem import Problem
-from ..exact_likelihood import Exact, exact, exact_gradient
-from ..model import Model
+from ..exact_likelihood import ExactLikelihood, exact_gradient, exact_likelihood
+from ..learner import Learner
+from ..model import FeatureSettings, Model
 from ..state import State
 
 
-class Spread(NamedTuple):
-    """Of gradients in theta, in units of the exact gradient's norm."""
+class LikelihoodGradientMethod(FeatureSettings, Protocol):
+    """What the study needs of a method: its settings, its learner and the matrices it would settle at."""
 
-    bias: float  # |mean - exact|, what the draws' own scatter adds to it taken off
-    sd: float  # root mean squared distance from the mean
-    along: Tensor  # [draws] component along the exact gradient; 1 where a draw is exact
+    validation: Any  # float, fraction of the rows
+    rate: Any  # float
+
+    def learner(self, model: Model, state: State) -> Learner:
+        """Return a learner that continues from this state."""
+
+    def stationary_matrices(self, model: Model, exact: ExactLikelihood) -> tuple[Tensor, ...]:
+        """Return the matrices at which the method would stay if theta did not move."""
 
 
-def look(method: Any, problem: Problem, theta: Float[Tensor, " p"], draws: int) -> Spread:
-    """Gradients of this method's minibatches, its matrix as exact as it can be. Two passes and `draws` minibatches."""
+class GradientSpread(NamedTuple):
+    """Statistics of minibatch gradients with respect to theta, in units of the norm of the exact gradient."""
+
+    bias: float  # |mean - exact|, corrected for the sampling error of the mean
+    sd: float  # root mean squared distance of a minibatch gradient from the mean
+    along: Tensor  # [draws] component along the exact gradient; 1 for a minibatch gradient that is exact
+
+
+def gradient_spread(
+    method: LikelihoodGradientMethod, problem: Problem, theta: Float[Tensor, " p"], draws: int
+) -> GradientSpread:
+    """Compare the minibatch gradients of a method with the exact gradient.
+
+    Parameters
+    ----------
+    method : the method; its running matrices are set to the values at which they would stay at this theta.
+    problem : the rows.
+    theta : parameters of the kernel [p].
+    draws : number of minibatches.
+
+    Notes
+    -----
+    Cost: two passes over the rows, and `draws` minibatches.
+    """
     model = Model(method, problem, method.validation)
-    now = exact(model, theta)
-    want = exact_gradient(model, theta, now) / model.n
-    held, found = _settled(method, model, theta, now), []
+    exact = exact_likelihood(model, theta)
+    target = exact_gradient(model, theta, exact) / model.n  # [p]
+    matrices = method.stationary_matrices(model, exact)
+    state, gradients = State(1, "learn", 1, theta, exact.w, (), matrices, method.rate), []
     for k in range(draws):
-        learner = method.learner(model, held)
+        learner = method.learner(model, state)
         order = torch.randperm(model.n, generator=generator(method.seed, "microscope", k))
         learner.gradient(order[: learner.rows.size], 0)
-        found.append(learner.point.g[len(held.w) : len(held.w) + model.size].clone())
-    G, size = torch.stack(found), float(want.norm())
-    mean, scatter = G.mean(0), float((G - G.mean(0)).square().sum(1).sum()) / max(draws - 1, 1)
-    off = float((mean - want).square().sum()) - scatter / draws
-    return Spread(math.sqrt(max(off, 0.0)) / size, math.sqrt(scatter) / size, (G @ want) / size**2)
-
-
-def _settled(method: Any, model: Model, theta: Tensor, now: Exact) -> State:
-    """The state in which a method would have rested at this theta."""
-    A = now.gram / model.n
-    matrices: tuple[Tensor, ...] = ()
-    if method.key == "scgd":
-        w = now.w.double()
-        matrices = A.to(now.w), (A @ w + (now.s2 / model.n) * w).to(now.w)
-    if method.key == "minimax":
-        A = A.clone()
-        A.diagonal().add_(now.s2 / model.n)
-        B = torch.cholesky_inverse(now.L) * (-model.n * A.norm() / method.mu)
-        matrices = (A, B / B.norm().clamp_min(1.0))
-    return State(1, "learn", 1, theta, now.w, (), matrices, method.rate)
+        gradients.append(learner.parameters.g[len(state.w) : len(state.w) + model.size].clone())
+    G, size = torch.stack(gradients), float(target.norm())  # [draws, p]
+    mean, variance = G.mean(0), float((G - G.mean(0)).square().sum(1).sum()) / max(draws - 1, 1)
+    squared_bias = float((mean - target).square().sum()) - variance / draws
+    return GradientSpread(math.sqrt(max(squared_bias, 0.0)) / size, math.sqrt(variance) / size, (G @ target) / size**2)
