@@ -8,8 +8,11 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import version
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,39 @@ def test_every_module_imports_strictly_lower_floors(monkeypatch, capsys):
     status = lint_imports(config_filename="pyproject.toml", no_cache=True)
 
     assert status == 0, capsys.readouterr().out
+
+
+def imported_modules(module: str, path: Path, modules: dict[str, Path]) -> set[str]:
+    """The modules of the package that a module imports, at its top, inside functions and for types alike."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    imported = set[str]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
+            names = {f"{base}.{alias.name}" for alias in node.names}
+            imported |= {name if name in modules else base for name in names}
+    return (imported & set(modules)) - {module}
+
+
+def test_no_module_imports_itself_by_way_of_another():
+    modules = {}
+    for path in ROOT.glob("gpexplorer/**/*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    graph = {module: imported_modules(module, path, modules) for module, path in modules.items()}
+
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(f"an import circle: {' -> '.join(circle.args[1])}")
+
+
+def test_a_folder_holds_at_most_16_modules():
+    counts = Counter(path.parent for path in ROOT.glob("gpexplorer/**/*.py") if path.name != "__init__.py")
+
+    assert {folder.name: count for folder, count in counts.items() if count > 16} == {}
 
 
 def test_files_and_functions_are_small_and_named_for_what_they_hold():

@@ -1,6 +1,6 @@
 """How a `Spec` becomes a `Run`: its rows are read and scaled, its kernel is made, and stored records are taken up.
 
-This module knows a spec by its fields alone (`run.Description`), so that `spec` can import it and not the reverse.
+This module knows a spec by its fields alone (`description.Description`), so that `spec` can import it and not the reverse.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ..data import Split
 from ..errors import DataError, SettingError
 from ..methods.base import registry
 from ..problem import Problem
-from .run import Description, Run
+from .description import Description
+from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from ..problem import Outcome, Posterior, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
+from .description import Description
 from .monotone import MonotoneWatch, Rise, rise_sentence
 from .outcomes import FINAL, enough_memory, failed, stopped
 from .setting_checks import of_kind
@@ -26,34 +27,6 @@ from .units import Of, in_units, inputs, noise_var, targets
 if TYPE_CHECKING:
     from ..data import Split
     from .storage.journal import Journal
-
-
-class Description(Protocol):
-    """The fields of a `Spec` as a run knows them. `spec.Spec` is the one class that has them."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def settings(self) -> dict[str, Any]: ...
-    @property
-    def data(self) -> str | dict[str, Any]: ...
-    @property
-    def split(self) -> int | dict[str, Any]: ...
-    @property
-    def kernel(self) -> str | dict[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def device(self) -> str: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def budget(self) -> dict[str, Any]: ...
-
-    def key(self) -> str:
-        """The name of the run."""
 
 
 class Run:
