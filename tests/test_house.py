@@ -84,10 +84,16 @@ def test_a_folder_holds_at_most_16_modules():
     assert {folder.name: count for folder, count in counts.items() if count > 16} == {}
 
 
+def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The number of lines of a function's docstring."""
+    text = ast.get_docstring(node, clean=False)
+    return 0 if text is None else text.count("\n") + 1
+
+
 def test_files_and_functions_are_small_and_named_for_what_they_hold():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     functions = {
-        f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1
+        f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 - docstring_lines(node)
         for path in SOURCES
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None

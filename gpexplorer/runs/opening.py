@@ -1,6 +1,6 @@
 """How a `Spec` becomes a `Run`: its rows are read and scaled, its kernel is made, and stored records are taken up.
 
-This module knows a spec by its fields alone (`description.Description`), so that `spec` can import it and not the reverse.
+This module knows a spec by its fields alone (`Description`), so that `spec` can import it and not the reverse.
 """
 
 from __future__ import annotations
