@@ -128,6 +128,7 @@ def _finish(opened: Run, command: str) -> None:
 
 def _print_result(opened: Run, directory: Path) -> None:
     from ..runs.counting import jitter_sentence
+    from ..runs.scores import OF_VARIANCE
 
     outcome = opened.outcome
     assert outcome is not None
@@ -136,8 +137,9 @@ def _print_result(opened: Run, directory: Path) -> None:
     if len(opened.trace):
         last = opened.trace[-1]
         typer.echo(f"{opened.done} steps, {last.seconds:.3g} s, {last.cost.entries} kernel entries")
+        note = f"  (variance: {opened.variance_note})" if opened.variance_note else ""
         for name, value in (last.scores or {}).items():
-            typer.echo(f"{name:12} {value:.6g}")
+            typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")
     typer.echo(f"kept in {directory}")
 
 

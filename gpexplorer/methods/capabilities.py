@@ -43,6 +43,14 @@ class ReportsGains(Protocol):
 
 
 @runtime_checkable
+class NotesVariance(Protocol):
+    """A method whose predictive variances may be bounds or estimates of those of its model."""
+
+    def variance_note(self, problem: Problem) -> str:
+        """What the variances are, in a few words to print beside a score; empty if they are those of the model."""
+
+
+@runtime_checkable
 class HasGridEigenfunctions(Protocol):
     """A method that regresses on the leading eigenfunctions of a grid."""
 

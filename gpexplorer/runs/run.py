@@ -13,6 +13,7 @@ import pandas as pd
 
 from ..errors import StoreError
 from ..methods.base import Method, Steps
+from ..methods.capabilities import NotesVariance
 from ..problem import Outcome, Posterior, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
@@ -256,7 +257,8 @@ class Run:
         -------
         dict of str to float
             smse, snlp, rmse, nlpd, coverage68 and coverage95. The dict is empty if the run has no test rows. Scores
-            are computed once and then kept with the record.
+            are computed once and then kept with the record. `variance_note` says whether the variances behind snlp,
+            nlpd and the coverages are exact.
         """
         index = self.trace[at].index
         with self._busy:
@@ -266,6 +268,14 @@ class Run:
                 self.trace.score(index, values)
                 self._write(lambda journal: journal.score(index, self.trace[index].scores or {}))
         return dict(values or {})
+
+    @property
+    def variance_note(self) -> str:
+        """What the predictive variances are if they are not exact, to print beside snlp, nlpd and the coverages.
+
+        Such as "upper bound from 2000 rows"; empty if the variances are those of the method's model.
+        """
+        return self.method.variance_note(self.problem) if isinstance(self.method, NotesVariance) else ""
 
     def table(self) -> pd.DataFrame:
         """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken."""

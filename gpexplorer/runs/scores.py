@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ..errors import DataError
 
+OF_VARIANCE = ("snlp", "nlpd", "coverage68", "coverage95")  # scores that depend on the predictive variance
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 

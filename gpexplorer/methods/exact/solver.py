@@ -222,6 +222,10 @@ class Solver(Method):
         """Predictive mean and variance of f at this state; see `exact_posterior`."""
         return exact_posterior(problem, state, self.variance_rows, self.seed)
 
+    def variance_note(self, problem: Problem) -> str:
+        """Whether predictive variances are upper bounds, and from how many rows; empty if they are exact."""
+        return f"upper bound from {self.variance_rows} rows" if 0 < self.variance_rows < len(problem.train) else ""
+
     def gradient_entries(self, problem: Problem, state: SolverState, rows: Tensor) -> Tensor:
         """Entries [r] of the gradient A alpha - y at these rows; n kernel entries per row."""
         return gradient_entries(problem, state.theta, state.alpha[None], rows)[0]

@@ -184,6 +184,10 @@ class Race:
             rows[name] = [own.loc[own[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes]
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.lanes))
 
+    def variance_notes(self) -> dict[str, str]:
+        """What the predictive variances behind each lane's SNLP are if they are not exact; empty texts otherwise."""
+        return {name: lane.run.variance_note if lane.run is not None else "" for name, lane in self.lanes.items()}
+
     def winners(self) -> dict[str, str]:
         """The lane with the lowest SMSE, and the lane with the lowest SNLP, which often differ.
 

@@ -44,6 +44,7 @@ class Standing(NamedTuple):
     reach: pd.DataFrame
     winners: dict[str, str]
     sentences: dict[str, str]
+    variance_notes: dict[str, str]  # lane -> what its predictive variances are, if they are not exact
     seconds: dict[str, float]
     over: bool
 
@@ -124,6 +125,7 @@ def standing(race: Race) -> Standing:
         race.time_to_reach("smse"),
         race.winners(),
         {lane.name: lane.sentence for lane in lanes},
+        race.variance_notes(),
         {lane.name: lane.seconds for lane in lanes},
         race.over,
     )
@@ -291,6 +293,8 @@ def _table(standing: Standing) -> str:
         latest = own.iloc[-1] if len(own) else None
         cells = [number(float(value)) for value in standing.scores["smse"].loc[name]]
         cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
+        if latest is not None and standing.variance_notes[name]:
+            cells[-1] += f" ({standing.variance_notes[name]})"
         cells += [f"{standing.seconds[name]:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
         leader = ' class="ahead"' if name == standing.winners.get("smse") else ""
         row = "".join(f"<td>{text(cell)}</td>" for cell in [name, *cells])

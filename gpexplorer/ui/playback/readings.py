@@ -52,6 +52,8 @@ class StatusNumbers(NamedTuple):
         A sentence on a channel that rose although it is declared monotone; empty where there is none.
     rose_at
         The record from which on the objective is not trustworthy, because it rose; None where it did not.
+    variance_note
+        What the predictive variances are if they are not exact; empty where they are.
     """
 
     at: int
@@ -71,6 +73,7 @@ class StatusNumbers(NamedTuple):
     jitter: str = ""
     rise: str = ""
     rose_at: int | None = None
+    variance_note: str = ""
 
 
 def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) -> StatusNumbers:
@@ -109,6 +112,7 @@ def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) ->
         outcome=run.outcome,
         jitter=jitter_sentence(run.jitters),
         rise=rise_sentence(rises),
+        variance_note=run.variance_note,
         rose_at=next((rise.index for rise in rises if rise.channel.name == objective), None),
     )
 

@@ -95,12 +95,15 @@ def _status_line(numbers: StatusNumbers, run: RunSummary) -> list[tuple[str, str
     objective = run.channels[0].label if run.channels else "objective"
     if numbers.rose_at is not None:
         objective += f" (not trustworthy from step {numbers.rose_at} on)"
+    snlp = "SNLP on test rows"
+    if numbers.variance_note:
+        snlp += f" (variance: {numbers.variance_note})"
     return [
         ("step", step),
         ("phase", PHASES.get(numbers.phase, numbers.phase or "—")),
         (objective, number(numbers.objective)),
         ("SMSE on test rows", number(numbers.scores.get("smse", math.nan))),
-        ("SNLP on test rows", number(numbers.scores.get("snlp", math.nan))),
+        (snlp, number(numbers.scores.get("snlp", math.nan))),
         ("seconds of work", f"{numbers.seconds:.2f}"),
         ("kernel entries", f"{numbers.entries:,}"),
     ]
