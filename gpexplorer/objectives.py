@@ -121,10 +121,8 @@ def nystrom_gradient(
 
     Returns
     -------
-    factors : Nystrom
-        The result of `nystrom`.
-    gradient : Tensor [p]
-        Derivative of `factors.terms.total(objective)`.
+    tuple of Nystrom and Tensor [p]
+        The result of `nystrom`, and the gradient of `terms.total(objective)`.
 
     Notes
     -----

@@ -1,6 +1,7 @@
-"""Data: public sets, generators, files and arrays, all as a Split in the units of their file.
+"""Data sets: public sets, generators, files and arrays, each loaded as a Split in the units of its file.
 
-Names are filled in on first use, so that the child process that parses uploads never imports torch.
+The public names are imported when they are first used, so that the child process that parses uploads does not import
+torch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from .splits import Split
     from .uploads import Preview, preview, read_upload
 
-_HOMES = {
+_MODULE_OF = {
     "Choice": "files.columns",
     "Preview": "uploads",
     "Split": "splits",
@@ -45,9 +46,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value
 

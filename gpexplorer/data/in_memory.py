@@ -1,4 +1,4 @@
-"""Tables and arrays that are in memory already become the same named columns as a file."""
+"""Tables and arrays in memory become named columns, in the same form as those of a file."""
 
 from __future__ import annotations
 
@@ -24,29 +24,47 @@ OBJECT = "object"
 
 
 def from_frame(frame: DataFrame) -> Raw:
-    """A DataFrame column by column; its index is not a column."""
+    """Convert a DataFrame, column by column. Its index is not a column."""
     names = [str(name) for name in frame.columns]
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise DataError(f"{TABLE} has the column {quote(twice[0])} more than once: give each its own name.")
+    duplicates = [name for name, occurrences in Counter(names).items() if occurrences > 1]
+    if duplicates:
+        raise DataError(f"{TABLE} has the column {quote(duplicates[0])} more than once: give each its own name.")
     columns = {name: as_column(TABLE, name, frame.iloc[:, i].to_numpy()) for i, name in enumerate(names)}
     return Raw(pa.table(columns), TABLE, ())
 
 
 def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
-    """Inputs X [n, d], [n] or n texts, and targets y [n] or [n, 1]: a table, its target, and its column of objects.
+    """Convert inputs and targets to a table.
 
-    NumPy arrays, tensors, lists, DataFrames and Series; column names are kept where there are any, else x0, x1, ...
-    What a masked array hides is missing.
+    Parameters
+    ----------
+    X : array-like [n, d] or [n], or sequence of str
+        Inputs: a NumPy array, tensor, list, DataFrame or Series. Masked entries count as missing.
+    y : array-like [n] or [n, 1]
+        Targets.
+
+    Returns
+    -------
+    raw : Raw
+        The table. Column names are kept if there are any; otherwise they are x0, x1, ...
+    target : str
+        Name of the column of targets.
+    objects : str or None
+        Name of the column of texts, if X contains texts.
+
+    Raises
+    ------
+    DataError
+        If the shapes do not fit, or if an array does not contain real numbers.
     """
     target = str(getattr(y, "name", None) or "y")
-    named = [str(name) for name in getattr(X, "columns", ())]
+    names = [str(name) for name in getattr(X, "columns", ())]
     if _is_texts(X):
         inputs = {OBJECT: pa.array([str(text) for text in X])}
     else:
         matrix = _matrix(X)
-        named = named or [f"x{i}" for i in range(matrix.shape[1])]
-        inputs = {name: as_column(ARRAYS, name, matrix[:, i]) for i, name in enumerate(named)}
+        names = names or [f"x{i}" for i in range(matrix.shape[1])]
+        inputs = {name: as_column(ARRAYS, name, matrix[:, i]) for i, name in enumerate(names)}
         if len(inputs) < matrix.shape[1]:
             raise DataError(f"{ARRAYS}: X has a column name more than once: give each its own name.")
     values = _array("y", y)
@@ -55,7 +73,7 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
     rows = len(next(iter(inputs.values()))) if inputs else 0
     if values.ndim != 1 or len(values) != rows or not rows:
         raise DataError(
-            f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value a row of X."
+            f"{ARRAYS}: X has {rows} rows and y shape {values.shape}; y must be [n] with one value per row of X."
         )
     if target in inputs:
         target = f"{target} (target)"
@@ -64,17 +82,17 @@ def from_arrays(X: Any, y: Any) -> tuple[Raw, str, str | None]:
 
 
 def as_column(name: str, column: str, values: NDArray[Any]) -> pa.Array:
-    """One column: numbers stay numbers, anything else becomes text that the column picker can name."""
+    """Convert one column: numbers stay numbers, and everything else becomes text that error messages can quote."""
     values, kind = native(values), values.dtype.kind
     if kind == "c":
         raise DataError(
-            f"{name}: column {quote(column)} holds complex numbers: give real and imaginary parts as columns."
+            f"{name}: column {quote(column)} contains complex numbers: give real and imaginary parts as columns."
         )
     if kind in "biu":
         return pa.array(values)
     if kind == "f":
         return pa.array(values.astype(np.float64, copy=False))
-    if kind in "mM":  # as dates: tolist would make numbers of some of them
+    if kind in "mM":  # as text of dates: tolist would turn some of them into numbers
         return pa.array(values.astype(str), pa.string())
     return pa.array([None if _is_missing(value) else str(value) for value in values.tolist()], pa.string())
 
@@ -85,9 +103,9 @@ def _is_missing(value: object) -> bool:
 
 
 def _is_texts(X: Any) -> bool:
-    """Whether X is one text a row: a sequence, an array [n] or a Series of them."""
-    listed = isinstance(X, Sequence) or getattr(X, "ndim", 0) == 1
-    return listed and len(X) > 0 and all(isinstance(text, str) for text in X)
+    """Whether X contains one text per row: a sequence, an array [n] or a Series of them."""
+    one_dimensional = isinstance(X, Sequence) or getattr(X, "ndim", 0) == 1
+    return one_dimensional and len(X) > 0 and all(isinstance(text, str) for text in X)
 
 
 def _matrix(X: Any) -> NDArray[Any]:
@@ -107,9 +125,9 @@ def _array(name: str, values: Any) -> NDArray[Any]:
         array = np.ma.filled(values.astype(np.float64), np.nan) if masked else np.asarray(values)
     except ValueError as error:
         raise DataError(
-            f"{ARRAYS}: rows of different lengths? {quote(error, 120)}. Give every row as many numbers."
+            f"{ARRAYS}: the rows may differ in length: {quote(error, 120)}. Give every row the same number of values."
         ) from None
     if array.ndim == 0:
-        dense = ", say its toarray()" if hasattr(values, "toarray") else ""
-        raise DataError(f"{ARRAYS}: {name} is a {type(values).__name__}, not rows of numbers: give an array{dense}.")
+        dense = ", such as its toarray()" if hasattr(values, "toarray") else ""
+        raise DataError(f"{ARRAYS}: {name} is a {type(values).__name__} and not rows of numbers: give an array{dense}.")
     return array

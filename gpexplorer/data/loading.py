@@ -1,4 +1,4 @@
-"""One door for every source: `load("kin40k")`, `load("my.csv", target="price")`, `load(frame)`, `load((X, y))`."""
+"""Loading of any source: `load("kin40k")`, `load("my.csv", target="price")`, `load(frame)`, `load((X, y))`."""
 
 from __future__ import annotations
 
@@ -33,46 +33,79 @@ CHOICES = ("target", "inputs", "drop", "objects", "missing")
 
 
 def available() -> pd.DataFrame:
-    """Every public set and generator by name: n, d, task, licence, notes, source and whether it is on this machine."""
+    """Return a table of all public sets and generators.
+
+    Returns
+    -------
+    DataFrame
+        One row per name, with columns n, d, task, licence, notes, source, and whether it is on this machine.
+    """
     rows = [
-        {"name": name, "n": one.n, "d": one.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
-         "notes": one.formula, "source": "generator", "cached": True}
-        for name, one in GENERATORS.items()
+        {"name": name, "n": recipe.n, "d": recipe.d, "task": "regression", "licence": "BSD-3-Clause (formula)",
+         "notes": recipe.formula, "source": "generator", "cached": True}
+        for name, recipe in GENERATORS.items()
     ] + [
         {"name": POSES, "n": TRAIN + TEST, "d": DIMENSION, "task": "regression", "licence": "BSD-3-Clause (formula)",
          "notes": NOTE, "source": "generator", "cached": True}
     ] + [
-        {"name": one.name, "n": one.n, "d": one.d, "task": one.task, "licence": one.licence,
-         "notes": " ".join((*one.traps, *one.notes)), "source": "registry", "cached": is_cached(one)}
-        for one in map(card, names())
+        {"name": item.name, "n": item.n, "d": item.d, "task": item.task, "licence": item.licence,
+         "notes": " ".join((*item.traps, *item.notes)), "source": "registry", "cached": is_cached(item)}
+        for item in map(card, names())
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index("name")
 
 
 def fetch(name: str, progress: Progress | None = None) -> tuple[Path, ...]:
-    """Paths of the checked files of a public set, none for a generator; `progress(done, total)` in bytes."""
+    """Download a public set, unless it is on this machine.
+
+    Parameters
+    ----------
+    name : str
+        A public set, or a generator, which has no files.
+    progress : callable, optional
+        Called as progress(done, total) with numbers of bytes.
+
+    Returns
+    -------
+    tuple of Path
+        The files, whose checksums are correct.
+    """
     return () if name in (POSES, *GENERATORS) else fetch_card(card(name), progress)
 
 
 def is_named(source: Any) -> bool:
-    """Whether a source is a public set or a generator, by name or as a dict: what a link from a stranger may ask for.
+    """Whether a source is a public set or a generator, by name or as a dict.
 
-    Anything else that is text would be opened as a file of this machine.
+    A link from a stranger may request nothing else, because any other text would be opened as a file of this machine.
     """
     name = source.get("name") if isinstance(source, Mapping) else source
     return isinstance(name, str) and name in (POSES, *GENERATORS, *names())
 
 
 def load(source: Any, split: How = 0, **options: Any) -> Split:
-    """Training and test rows of a public set, generator, file, DataFrame or (X, y), in the units of the file.
+    """Load training and test rows, in the units of the file.
 
-    `source` may be a dict {"name": ..., option: ...}, which is what a Spec holds; "edits" in it (`edits`) change
-    training rows. Options of a generator: n, d, noise, seed, kernel, theta. Options of a table: target, inputs, drop,
-    objects (one text column as input), missing ("refuse" or "drop"). `split` is a fold, {"test": share, "seed": s},
-    {"folds": k, "fold": i} or {"before": x}.
-    A Parquet file larger than memory: memory="mapped", and then dtype ("float64" or "float32") and
-    `progress(done, total)`, which may raise to cancel; its rows come back scaled, as tensors over files in a cache.
-    Raises DataError with one sentence, before anything runs.
+    Parameters
+    ----------
+    source : str, Path, DataFrame, tuple or dict
+        A public set or a generator by name; a file; a table; a pair (X, y); or a dict {"name": ..., option: ...}, as a
+        Spec contains it. The entry "edits" of a dict changes training rows; see `data.edits`.
+    split : int or mapping, default 0
+        A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
+    **options
+        Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
+        input), missing ("refuse" or "drop"). Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or
+        "float32"), and progress(done, total), which may raise to cancel.
+
+    Returns
+    -------
+    Split
+        With memory="mapped" its rows are scaled, and its tensors map files in a cache.
+
+    Raises
+    ------
+    DataError
+        One sentence about the first thing that is wrong.
     """
     split, options = plain(split), {key: plain(value) for key, value in options.items()}
     if isinstance(source, Mapping) and "edits" in source:
@@ -97,38 +130,40 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if name == POSES:
         return poses(options, split)
     if name in names():
-        one = card(name)
-        numbers, given = read_set(one, fetch_card(one), _choice(name, options))
-        return _split(numbers, split, given, [file.sha256 for file in one.files], name)
+        public = card(name)
+        numbers, given = read_set(public, fetch_card(public), _choice(name, options))
+        return _split(numbers, split, given, [file.sha256 for file in public.files], name)
     return _file(Path(source), split, options)
 
 
 def as_split(numbers: Numbers, how: How = 0, name: str = "upload") -> Split:
-    """Checked numbers from elsewhere (the upload child) as a split named by their content."""
+    """Return checked numbers, such as those of the upload child, as a split that is named by their content."""
     return _split(numbers, how, Given(), None, name)
 
 
 def _named(source: Mapping[str, Any], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    asked = {**source, **options}
-    name = asked.pop("name", None)
+    """The name and the options in a dict."""
+    merged = {**source, **options}
+    name = merged.pop("name", None)
     if not isinstance(name, str) or not name:
-        raise DataError(f'The data {quote(dict(source), 80)} name no set: give {{"name": "kin40k"}} or similar.')
-    return name, asked
+        raise DataError(f'The data {quote(dict(source), 80)} have no name: give {{"name": "kin40k"}} or similar.')
+    return name, merged
 
 
 def _choice(name: str, options: Mapping[str, Any]) -> Choice:
-    odd = [key for key in options if key not in CHOICES]
-    if odd:
-        raise DataError(f"{name} has no option {quote(odd[0])}. {nearest(odd[0], CHOICES)}")
-    asked = {key: value for key, value in options.items() if value is not None}
+    """The choice of columns in these options; column names may be numbers, as in a frame."""
+    unknown = [key for key in options if key not in CHOICES]
+    if unknown:
+        raise DataError(f"{name} has no option {quote(unknown[0])}. {nearest(unknown[0], CHOICES)}")
+    fields = {key: value for key, value in options.items() if value is not None}
     for key in ("inputs", "drop"):
-        if key in asked:
-            one = isinstance(asked[key], str) or not isinstance(asked[key], Iterable)
-            asked[key] = (str(asked[key]),) if one else tuple(map(str, asked[key]))
-    asked |= {key: str(asked[key]) for key in ("target", "objects") if key in asked}  # a frame may number its columns
-    if asked.get("missing", "refuse") not in ("refuse", "drop"):
-        raise DataError(f'{name}: missing={quote(asked["missing"])} is not known: choose "refuse" or "drop".')
-    return Choice(**asked)
+        if key in fields:
+            single = isinstance(fields[key], str) or not isinstance(fields[key], Iterable)
+            fields[key] = (str(fields[key]),) if single else tuple(map(str, fields[key]))
+    fields |= {key: str(fields[key]) for key in ("target", "objects") if key in fields}
+    if fields.get("missing", "refuse") not in ("refuse", "drop"):
+        raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse" or "drop".')
+    return Choice(**fields)
 
 
 def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
@@ -138,8 +173,8 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     if memory not in (None, "whole", "mapped"):
         raise DataError(f'{path.name}: memory={quote(memory)} is not known: choose "whole" or "mapped".')
     if memory == "mapped":
-        ways = {key: options.pop(key) for key in ("dtype", "progress") if key in options}
-        return load_mapped(path, split, _choice(path.name, options), **ways)
+        mapping = {key: options.pop(key) for key in ("dtype", "progress") if key in options}
+        return load_mapped(path, split, _choice(path.name, options), **mapping)
     header = options.pop("header", None)
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
@@ -147,14 +182,14 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
 
 
 def plain(value: Any) -> Any:
-    """A number of NumPy's as Python's own, so that it is checked and hashed as that."""
+    """Return a NumPy number as a Python number, so that it is checked and hashed like one."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.name != "" and path.exists()
-    except OSError:  # a name too long for any file, say
+    except OSError:  # for example, the name is too long for a file
         return False
 
 
@@ -166,8 +201,8 @@ def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str
 
 
 def _content(numbers: Numbers) -> str:
-    """SHA-256 of every value: two tables share a key only when they are equal."""
-    held = hashlib.sha256(repr((numbers.names, numbers.target)).encode())
-    held.update(repr(numbers.X).encode() if isinstance(numbers.X, list) else numbers.X.tobytes())
-    held.update(numbers.y.tobytes())
-    return held.hexdigest()
+    """SHA-256 of all values: two tables have the same key only if they are equal."""
+    digest = hashlib.sha256(repr((numbers.names, numbers.target)).encode())
+    digest.update(repr(numbers.X).encode() if isinstance(numbers.X, list) else numbers.X.tobytes())
+    digest.update(numbers.y.tobytes())
+    return digest.hexdigest()

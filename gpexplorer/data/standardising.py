@@ -1,4 +1,7 @@
-"""Standardising: x_scaled = (x - mean_train) / sd_train, one mean and sd a column, likewise y."""
+"""Standardising inputs and targets by the mean and the standard deviation of the training rows.
+
+x_scaled = (x - mean_train) / sd_train, one mean and one sd per column, and likewise for y
+"""
 
 from __future__ import annotations
 
@@ -10,54 +13,67 @@ from torch import Tensor
 
 from ..problem import Dataset, Scale
 
-_ROUNDING = 8.0  # in units of the last place: a spread below this is rounding, not variation
+_ROUNDING = 8.0  # units in the last place: a standard deviation below this is rounding, not variation
 
 
 class Moments(NamedTuple):
-    """What the scale of k columns follows from."""
+    """Sums over rows from which the means and standard deviations of k columns follow."""
 
     rows: int
     mean: Tensor  # [k]
-    spread: Tensor  # [k] sum of squares about the mean
-    largest: Tensor  # [k] magnitude
+    spread: Tensor  # [k] sum of squared differences from the mean
+    largest: Tensor  # [k] largest absolute value
 
     def joined(self, other: Moments) -> Moments:
-        """Of both sets of rows together; columns far from the origin keep their digits (Chan et al. 1983)."""
+        """Return the moments of both sets of rows together, by the update of Chan, Golub and LeVeque (1983).
+
+        It loses no digits in columns that are far from the origin.
+        """
         rows = self.rows + other.rows
-        apart, share = other.mean - self.mean, other.rows / rows
-        spread = self.spread + other.spread + self.rows * share * apart.square()
-        return Moments(rows, self.mean + share * apart, spread, torch.maximum(self.largest, other.largest))
+        difference, share = other.mean - self.mean, other.rows / rows
+        spread = self.spread + other.spread + self.rows * share * difference.square()
+        return Moments(rows, self.mean + share * difference, spread, torch.maximum(self.largest, other.largest))
 
     @property
     def sd(self) -> Tensor:
-        """Population standard deviations [k]; 1 where a column is constant to rounding."""
+        """Population standard deviations [k], or 1 where a column is constant to rounding."""
         sd = (self.spread / self.rows).sqrt()
         constant = sd <= _ROUNDING * torch.finfo(sd.dtype).eps * self.largest
         return torch.where(constant, torch.ones_like(sd), sd)
 
 
 def moments(columns: Tensor) -> Moments:
-    """Of these rows [n, k]; two passes over them."""
+    """Return the moments of these rows [n, k], in two passes over them."""
     mean = columns.mean(0)
     largest = columns.abs().amax(0) if columns.numel() else mean
     return Moments(len(columns), mean, (columns - mean).square().sum(0), largest)
 
 
 def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
-    """Means and population standard deviations of these rows; sd 1 where a column is constant to rounding.
+    """Return the means and population standard deviations of training rows.
 
-    Without `inputs` these keep their units, as counts and histograms must: their mean is set to 0, their sd to 1.
+    Parameters
+    ----------
+    train : Dataset
+        Rows in the units of their file.
+    inputs : bool, default True
+        If False, the inputs keep their units, as counts and histograms must: their mean is set to 0, their sd to 1.
+
+    Returns
+    -------
+    Scale
+        A standard deviation is 1 where a column is constant to rounding.
     """
     columns = train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0)
     target = moments(train.y[:, None])
-    ends = float(target.mean[0]), float(target.sd[0])
+    y_mean_and_sd = float(target.mean[0]), float(target.sd[0])
     if not inputs:
-        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *ends)
-    found = moments(columns)
-    return Scale(found.mean, found.sd, *ends)
+        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *y_mean_and_sd)
+    of_inputs = moments(columns)
+    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd)
 
 
 def scale(data: Dataset, by: Scale) -> Dataset:
-    """The same rows in scaled units; inputs that are objects stay as they are."""
+    """Return the same rows in scaled units; inputs that are objects do not change."""
     X = (data.X - by.x_mean) / by.x_sd if isinstance(data.X, Tensor) else data.X
     return replace(data, X=X, y=(data.y - by.y_mean) / by.y_sd, scale=by)

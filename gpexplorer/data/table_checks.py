@@ -1,6 +1,6 @@
-"""What a table of numbers must be before anything runs; each refusal names the column, the row and the way out.
+"""Checks of a table of numbers before anything runs. Each message names the column, the row and the way out.
 
-Rows are counted from 1 in every sentence, the header not counted.
+In messages, rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from .quoting import count, listing, quote
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
-LARGEST = 1e150  # its square is a number of 64 bits too
+LARGEST = 1e150  # its square is still a 64-bit number
 
 
 class Survey:
-    """Columns of numbers looked at a strip of rows at a time: a table in memory is one strip, a large file many.
+    """Statistics of columns of numbers, collected one strip of rows after another.
 
-    Rows with a missing value are counted and left out of all that follows.
+    A table in memory is one strip, a large file has many. Rows with a missing value are counted, and then left out of
+    all other statistics.
     """
 
     def __init__(self) -> None:
         self.rows = self.incomplete = 0
-        self._holes: dict[str, int] = {}  # missing values a column
-        self._hole: tuple[str, int] | None = None  # the first
-        self._infinite: dict[str, tuple[int, int]] = {}  # how many, and the first row
+        self._missing: dict[str, int] = {}  # missing values per column
+        self._first_missing: tuple[str, int] | None = None  # column and row
+        self._infinite: dict[str, tuple[int, int]] = {}  # their number, and the first row
         self._first: dict[str, float] = {}
         self._constant: dict[str, bool] = {}
-        self._counting: dict[str, bool] = {}
+        self._counting: dict[str, bool] = {}  # whether each value is the one before it plus 1
 
     @property
     def kept(self) -> int:
@@ -37,27 +38,27 @@ class Survey:
         return self.rows - self.incomplete
 
     def add(self, columns: dict[str, Floats]) -> NDArray[np.bool_]:
-        """Look at the next rows; which of them [n] are whole."""
+        """Add the next rows to the statistics; return which of them [n] have no missing value."""
         missing = {column: np.isnan(values) for column, values in columns.items()}
         incomplete = np.logical_or.reduce(list(missing.values()))
-        for column, holes in missing.items():
-            self._holes[column] = self._holes.get(column, 0) + int(holes.sum())
-        if self._hole is None and incomplete.any():
+        for column, mask in missing.items():
+            self._missing[column] = self._missing.get(column, 0) + int(mask.sum())
+        if self._first_missing is None and incomplete.any():
             row = int(np.argmax(incomplete))
-            self._hole = next(column for column, holes in missing.items() if holes[row]), self.rows + row
+            self._first_missing = next(column for column, mask in missing.items() if mask[row]), self.rows + row
         for column, values in columns.items():
-            self._look(column, values[~incomplete])
+            self._add_values(column, values[~incomplete])
         self.rows, self.incomplete = self.rows + len(incomplete), self.incomplete + int(incomplete.sum())
         return np.asarray(~incomplete)
 
-    def _look(self, column: str, values: Floats) -> None:
-        """Infinities, and columns that never change or only count."""
+    def _add_values(self, column: str, values: Floats) -> None:
+        """Find infinite values, and columns that are constant or that only count the rows."""
         if not len(values):
             return
         infinite = np.abs(values) > LARGEST
         if infinite.any():
-            many, first = self._infinite.get(column, (0, self.kept + int(np.argmax(infinite))))
-            self._infinite[column] = many + int(infinite.sum()), first
+            number, first = self._infinite.get(column, (0, self.kept + int(np.argmax(infinite))))
+            self._infinite[column] = number + int(infinite.sum()), first
             return
         first_value = self._first.setdefault(column, float(values[0]))
         self._constant[column] = self._constant.get(column, True) and bool((values == first_value).all())
@@ -66,7 +67,15 @@ class Survey:
             self._counting[column] = bool(np.array_equal(values - first_value, rows))
 
     def refuse(self, name: str, target: str, missing: str) -> None:
-        """Refuse missing values unless `missing` is "drop", then few rows, infinities and a constant target."""
+        """Raise DataError for what makes the table unusable.
+
+        Parameters
+        ----------
+        name, target : str
+            The table and its target, for messages.
+        missing : {"refuse", "drop"}
+            Whether missing values are an error, or their rows are left out.
+        """
         if missing == "refuse":
             self._refuse_missing(name)
         refuse_few_rows(name, self.kept, self.incomplete)
@@ -78,36 +87,36 @@ class Survey:
             )
 
     def _refuse_missing(self, name: str) -> None:
-        """NaN or empty cells: how many, in which columns, first where."""
-        if self._hole is None:
+        """Raise DataError with the number of missing values, their columns, and the first of them."""
+        if self._first_missing is None:
             return
-        holes = {column: number for column, number in self._holes.items() if number}
-        others = f" (in {listing(holes, 5)})" if len(holes) > 1 else ""
-        column, row = self._hole
+        missing = {column: number for column, number in self._missing.items() if number}
+        others = f" (in {listing(missing, 5)})" if len(missing) > 1 else ""
+        column, row = self._first_missing
         raise DataError(
-            f"{name} has {count(sum(holes.values()), 'missing value')}{others} in {count(self.incomplete, 'row')} of "
+            f"{name} has {count(sum(missing.values()), 'missing value')}{others} in {count(self.incomplete, 'row')} of "
             f"{self.rows:,}, the first in column {quote(column)}, row {row + 1}: "
             'drop those rows with missing="drop", or fill them in.'
         )
 
     def _refuse_infinite(self, name: str) -> None:
-        """Infinities, and numbers too large to be squared."""
-        for column, (many, first) in self._infinite.items():
+        """Raise DataError for infinite values, and for numbers too large to be squared."""
+        for column, (number, first) in self._infinite.items():
             raise DataError(
-                f"{name} has {count(many, 'infinite value')} in column {quote(column)}, the first in "
-                f"row {first + 1} (infinite, or beyond {LARGEST:g}, whose square no 64-bit number holds): "
+                f"{name} has {count(number, 'infinite value')} in column {quote(column)}, the first in "
+                f"row {first + 1} (infinite, or beyond {LARGEST:g}, so that its square is not a 64-bit number): "
                 "correct or remove those rows."
             )
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """A note on rows left out, where there are any."""
+        """A note about rows that were left out, if there are any."""
         verb = "was" if self.incomplete == 1 else "were"
         note = f"{count(self.incomplete, 'row')} of {self.rows:,} had a missing value and {verb} left out."
         return (note,) if self.incomplete else ()
 
     def notes_on(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
-        """What is allowed but should be known: constant inputs, and inputs that only number the rows."""
+        """Notes about constant inputs, and about inputs that only number the rows; both are allowed."""
         constant = [c for c in inputs if self._constant[c]]
         counting = [c for c in inputs if len(inputs) > 1 and self._counting[c]]
         notes = []
@@ -118,12 +127,12 @@ class Survey:
             )
         if counting:
             verb = "only counts" if len(counting) == 1 else "only count"
-            notes.append(f"{listing(counting)} {verb} the rows: leave out what is no more than a row number.")
+            notes.append(f"{listing(counting)} {verb} the rows: leave out a column that is only a row number.")
         return tuple(notes)
 
 
 def refuse_few_rows(name: str, rows: int, dropped: int = 0) -> None:
-    """Refuse a table with too few rows to train and to test on."""
+    """Raise DataError for a table with too few rows to train and to test on."""
     if rows < MIN_ROWS:
-        left = f" after {count(dropped, 'row')} with missing values were dropped" if dropped else ""
-        raise DataError(f"{name} has {count(rows, 'row')}{left}; at least {MIN_ROWS} are needed to train and to test.")
+        after = f" after {count(dropped, 'row')} with missing values were dropped" if dropped else ""
+        raise DataError(f"{name} has {count(rows, 'row')}{after}; at least {MIN_ROWS} are needed to train and to test.")

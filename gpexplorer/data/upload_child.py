@@ -1,6 +1,7 @@
-"""The child process that parses one upload: `python -m gpexplorer.data.upload_child`, question on standard input.
+"""The child process that parses one upload: `python -m gpexplorer.data.upload_child`, with a request on standard input.
 
-Limits are set before a byte of the file is parsed; when one is reached the process dies, and the parent says so.
+Limits are set before any byte of the file is parsed. If a limit is reached, the process ends, and the parent reports
+it.
 """
 
 from __future__ import annotations
@@ -19,48 +20,50 @@ from .files.columns import Choice, default_target, parse, pick
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 
-HEAD = 8  # rows shown
+HEAD_ROWS = 8  # rows of a preview
 
 
 def main() -> None:
-    """Answer one question."""
-    question = json.loads(sys.stdin.buffer.readline())
+    """Read one request from standard input and write the answer to standard output."""
+    request = json.loads(sys.stdin.buffer.readline())
     data = sys.stdin.buffer.read()
-    limits = Limits(**question["limits"])
+    limits = Limits(**request["limits"])
     confine(limits)
     try:
-        told, arrays = (_preview if question["task"] == "preview" else _read)(question, data, limits)
+        answer, arrays = (_preview if request["task"] == "preview" else _read)(request, data, limits)
     except DataError as error:
-        told, arrays = {"error": str(error)}, {}
+        answer, arrays = {"error": str(error)}, {}
     except MemoryError:
         sys.exit(1)
-    sys.stdout.buffer.write(json.dumps(told).encode() + b"\n")
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     if arrays:
-        held = io.BytesIO()
-        np.savez(held, **arrays)
-        sys.stdout.buffer.write(held.getvalue())
+        archive = io.BytesIO()
+        np.savez(archive, **arrays)
+        sys.stdout.buffer.write(archive.getvalue())
 
 
 def confine(limits: Limits) -> None:
-    """Cap this process's memory and processor time, where the system can."""
+    """Limit the memory and the processor time of this process, if the operating system can."""
     try:
         import resource
-    except ImportError:  # not a POSIX system: the wall clock in the parent still binds
+    except ImportError:  # not a POSIX system; the parent still limits the wall time
         return
     pa.set_cpu_count(1)
     resource.setrlimit(resource.RLIMIT_CPU, (limits.cpu_seconds, limits.cpu_seconds))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     statm = Path("/proc/self/statm")
-    if statm.exists():  # Linux; elsewhere the address space cannot be capped, and rows and columns bind
-        most = int(statm.read_text().split()[0]) * resource.getpagesize() + limits.memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    if statm.exists():  # Linux; elsewhere only the numbers of rows and columns are limited
+        total = int(statm.read_text().split()[0]) * resource.getpagesize() + limits.memory_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (total, total))
 
 
-def _preview(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    raw = read_bytes(question["name"], data, limits, most=HEAD)
+def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    raw = read_bytes(request["name"], data, limits, most=HEAD_ROWS)
     parsed = {name: parse(raw.table[name]) for name in raw.table.column_names}
     numbers = [name for name, column in parsed.items() if column.is_number]
-    head = [["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD).to_pylist()]
+    head = [
+        ["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD_ROWS).to_pylist()
+    ]
     return {
         "columns": raw.table.column_names,
         "numbers": numbers,
@@ -71,14 +74,14 @@ def _preview(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dic
     }, {}
 
 
-def _read(question: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
-    asked: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in question["choice"].items()}
-    choice = Choice(**asked)
-    found = pick(read_bytes(question["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
-    texts = found.X if isinstance(found.X, list) else None
-    told = {"texts": texts, "names": found.names, "target": found.target, "notes": found.notes}
-    arrays = {"y": found.y, "kept": found.kept} | ({} if texts is not None else {"X": found.X})
-    return told, arrays
+def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in request["choice"].items()}
+    choice = Choice(**fields)
+    numbers = pick(read_bytes(request["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
+    texts = numbers.X if isinstance(numbers.X, list) else None
+    answer = {"texts": texts, "names": numbers.names, "target": numbers.target, "notes": numbers.notes}
+    arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
+    return answer, arrays
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """A stranger's file, parsed in a child process with its own limits on memory, processor time and wall time.
 
-The child is told the name, the choice of columns and the bytes on its standard input, and answers with one line of
-JSON and an NPZ archive: nothing is pickled in either direction, and nothing of the file reaches this process but
-checked numbers and names.
+The child reads the name, the choice of columns and the bytes from its standard input, and writes one line of JSON and
+an NPZ archive. Nothing is pickled in either direction, and only checked numbers and names reach this process.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ from .splits import How, Split
 
 CHILD = "gpexplorer.data.upload_child"
 _ROOT = Path(__file__).resolve().parents[2]
-_slots = threading.BoundedSemaphore(2)  # files read at once: more would share the memory that one is allowed
+_slots = threading.BoundedSemaphore(2)  # files read at the same time; each may use the whole memory limit
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a file holds: its columns, those of numbers, its size, the target by default, and its first rows as text."""
+    """The contents of a file: its columns, which of them contain numbers, its number of rows, the default target, its
+    first rows as text, and notes for the user."""
 
     columns: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -43,32 +43,51 @@ class Preview:
 
 
 def preview(name: str, data: bytes, limits: Limits = UPLOAD) -> Preview:
-    """The columns of an upload, before any is chosen; DataError in a sentence where it cannot be read."""
-    told, _ = _ask("preview", name, data, None, limits)
-    head = tuple(tuple(row) for row in told["head"])
-    lists = {key: tuple(told[key]) for key in ("columns", "numbers", "notes")}
-    return Preview(rows=told["rows"], target=told["target"], head=head, **lists)
+    """Read the columns and the first rows of an uploaded file.
+
+    Parameters
+    ----------
+    name : str
+        Name of the file; only its extension is used.
+    data : bytes
+        Its contents.
+    limits : Limits, default UPLOAD
+        Limits of the child process.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or if a limit is reached.
+    """
+    answer, _ = _run_child("preview", name, data, None, limits)
+    head = tuple(tuple(row) for row in answer["head"])
+    lists = {key: tuple(answer[key]) for key in ("columns", "numbers", "notes")}
+    return Preview(rows=answer["rows"], target=answer["target"], head=head, **lists)
 
 
 def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How = 0, limits: Limits = UPLOAD) -> Split:
-    """The chosen columns of an upload as training and test rows."""
+    """Read the chosen columns of an uploaded file as training and test rows; DataError as for `preview`."""
     from .loading import as_split
 
-    told, arrays = _ask("read", name, data, choice or Choice(), limits)
-    X: Any = told["texts"] if told["texts"] is not None else arrays["X"]
-    numbers = Numbers(X, arrays["y"], tuple(told["names"]), told["target"], tuple(told["notes"]), arrays["kept"])
+    answer, arrays = _run_child("read", name, data, choice or Choice(), limits)
+    X: Any = answer["texts"] if answer["texts"] is not None else arrays["X"]
+    names, notes = tuple(answer["names"]), tuple(answer["notes"])
+    numbers = Numbers(X=X, y=arrays["y"], names=names, target=answer["target"], notes=notes, kept=arrays["kept"])
     return as_split(numbers, split, display_name(name))
 
 
-def _ask(task: str, name: str, data: bytes, choice: Choice | None, limits: Limits) -> tuple[dict[str, Any], Any]:
+def _run_child(task: str, name: str, data: bytes, choice: Choice | None, limits: Limits) -> tuple[dict[str, Any], Any]:
+    """The child's answer to one request, and its arrays."""
     limits.check_file(display_name(name), len(data))
-    question = {"task": task, "name": name, "choice": asdict(choice) if choice else None, "limits": asdict(limits)}
+    request = {"task": task, "name": name, "choice": asdict(choice) if choice else None, "limits": asdict(limits)}
     if not _slots.acquire(timeout=limits.wall_seconds):
-        raise DataError(f"{display_name(name)} waited too long for other files to be read: try again in a minute.")
+        raise DataError(
+            f"{display_name(name)} waited too long, because other files are being read: try again in a minute."
+        )
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", CHILD],
-            input=json.dumps(question).encode() + b"\n" + data,
+            input=json.dumps(request).encode() + b"\n" + data,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=_environment(),
@@ -82,22 +101,22 @@ def _ask(task: str, name: str, data: bytes, choice: Choice | None, limits: Limit
     line, _, rest = done.stdout.partition(b"\n")
     if done.returncode != 0 or not line:
         raise DataError(_too_much(name, limits))
-    told = json.loads(line)
-    if "error" in told:
-        raise DataError(told["error"])
-    return told, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
+    answer = json.loads(line)
+    if "error" in answer:
+        raise DataError(answer["error"])
+    return answer, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
 
 
 def _environment() -> dict[str, str]:
-    """What the child sees: where this package lies and one thread; no secret of the server."""
-    kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR") if key in os.environ}
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return {**kept, **one, "PYTHONPATH": str(_ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    """Environment of the child: the path of this package, and one thread; nothing else of the server."""
+    passed_on = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR") if key in os.environ}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return {**passed_on, **one_thread, "PYTHONPATH": str(_ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 def _too_long(name: str, limits: Limits) -> str:
     return (
-        f"{display_name(name)} took more than {limits.wall_seconds:g} s to read and was given up: "
+        f"{display_name(name)} took more than {limits.wall_seconds:g} s to read, so reading was stopped: "
         "keep fewer rows or columns."
     )
 

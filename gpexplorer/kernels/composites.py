@@ -167,23 +167,21 @@ def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:
     Parameters
     ----------
     text : str
-        A sum of products of kernel keys; parentheses are allowed.
+        A sum of products of kernel keys, with or without parentheses.
     atom : callable
         Makes the kernel of one key.
 
     Returns
     -------
     Covariance
-        The kernel, such as Sum(Product(se-ard, periodic), linear) for "se-ard * periodic + linear".
+        Such as Sum(Product(se-ard, periodic), linear) for "se-ard * periodic + linear".
 
     Raises
     ------
     KernelError
-        If the text does not follow the grammar: sum = product (+ product)*, product = factor (* factor)*,
-        factor = key or ( sum ).
+        If the text is not such a sum.
     """
-    tokens = re.findall(r"[A-Za-z0-9_-]+|[+*()]|\S", text)
-    position = 0
+    tokens, position = re.findall(r"[A-Za-z0-9_-]+|[+*()]|\S", text), 0
 
     def peek() -> str:
         return tokens[position] if position < len(tokens) else ""

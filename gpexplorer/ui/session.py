@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..data.edits import MOST as MOST_EDITS
+from ..data.edits import MAX_EDITS
 from ..errors import GPExplorerError, StoreError
 from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
@@ -229,8 +229,8 @@ class Session:
         """
         named = dict(self.spec.data) if isinstance(self.spec.data, dict) else {"name": self.spec.data}
         edits = list(named.pop("edits", []))
-        if edit is not None and len(edits) >= MOST_EDITS:
-            return f"{MOST_EDITS} rows are edited, which is the most that a link can carry. Take some edits back first."
+        if edit is not None and len(edits) >= MAX_EDITS:
+            return f"{MAX_EDITS} rows are edited, which is the most that a link can carry. Take some edits back first."
         edits = edits[:-1] if edit is None else [*edits, list(edit)]
         step = min(self.screen.step, MOST_REPEATED)
         if edits:

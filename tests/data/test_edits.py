@@ -44,13 +44,13 @@ def test_a_link_and_a_program_bring_them_back():
     ("edits", "says"),
     [
         ("all", "give a list of at most 60"),
-        ([[1.0, float("nan")]], "no list of finite numbers"),
-        ([[True]], "no list of finite numbers"),
+        ([[1.0, float("nan")]], "is not a list of finite numbers"),
+        ([[True]], "is not a list of finite numbers"),
         ([[1, 2]] * 61, "give a list of at most 60"),
-        ([[36]], "there is no row 36 to take out of 36"),
+        ([[36]], "there is no row 36 to remove from 36"),
         ([[-1]], "there is no row -1"),
         ([[1.5]], "there is no row 1.5"),
-        ([[1.0, 2.0, 3.0]], "has 1 inputs and a target, not 3 numbers"),
+        ([[1.0, 2.0, 3.0]], "needs 1 inputs and a target, but this one has 3 numbers"),
     ],
 )
 def test_what_cannot_be_done_is_a_sentence(edits: object, says: str):
@@ -63,4 +63,4 @@ def test_a_bad_link_costs_the_edits_alone():
 
     assert found.spec.seed == 4
     assert found.spec.data == "snelson-like"
-    assert "no list of finite numbers" in found.corrected[0]
+    assert "is not a list of finite numbers" in found.corrected[0]

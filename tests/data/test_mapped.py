@@ -27,7 +27,7 @@ pytestmark = pytest.mark.long
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, and strips so short that every file has several."""
     monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(tmp_path / "mapped"))
-    monkeypatch.setattr(mapping, "STRIP", 7 * 8 * 4)
+    monkeypatch.setattr(mapping, "STRIP_BYTES", 7 * 8 * 4)
     return tmp_path
 
 
@@ -110,11 +110,11 @@ def test_what_is_wrong_is_said_in_the_same_sentence(folder: Path, table: dict[st
     ("name", "options", "sentence"),
     [
         ("rows.csv", {}, r'rows.csv: memory="mapped" reads Parquet'),
-        ("rows.parquet", {"objects": "name"}, "takes columns of numbers"),
+        ("rows.parquet", {"objects": "name"}, "needs columns of numbers"),
         ("rows.parquet", {"split": {"before": 3}}, "not in time"),
         ("rows.parquet", {"dtype": "int8"}, "choose one of float64, float32"),
         ("rows.parquet", {"memory": "half"}, 'choose "whole" or "mapped"'),
-        ("rows.parquet", {"edits": [[1]]}, "take no edits"),
+        ("rows.parquet", {"edits": [[1]]}, "cannot be edited"),
         ("none.parquet", {}, "There is no file"),
         ("text.parquet", {}, "is not a Parquet file that can be read"),
     ],
@@ -176,7 +176,7 @@ def test_a_tensor_written_to_leaves_the_file_as_it_was(folder: Path):
 def test_no_room_and_no_right_to_write_are_sentences(folder: Path, monkeypatch: pytest.MonkeyPatch):
     path = written(folder, columns())
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 100}))
-    with pytest.raises(DataError, match=r"100 bytes free and 1.28 kB are needed: set GPEXPLORER_MAPPED_DIR"):
+    with pytest.raises(DataError, match=r"100 bytes free, and 1.28 kB are needed: set GPEXPLORER_MAPPED_DIR"):
         gpx.data.load(path, memory="mapped")
     monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", str(path / "below"))
     with pytest.raises(DataError, match=r"cannot be written to .*set GPEXPLORER_MAPPED_DIR"):

@@ -43,7 +43,7 @@ FILES = {
     "commas.csv": ("a;y\n" + "\n".join(f"{i},5;{i % 3},1" for i in range(ROWS)), 'decimal comma .* row 1: "0,5"'),
     "money.csv": (column(lambda i: f"${i}"), 'no input column of numbers .* "a" \\("\\$0"\\)'),
     "days.csv": (column(lambda i: f"2020-01-{i + 1:02d}"), '"a" \\("2020-01-01"\\)'),
-    "large.csv": (column(lambda i: f"{i + 1}e200"), "beyond 1e\\+150, whose square no 64-bit number holds"),
+    "large.csv": (column(lambda i: f"{i + 1}e200"), "beyond 1e\\+150, so that its square is not a 64-bit number"),
     "a" * 300 + ".csv": (None, "cannot be read \\(File name too long\\)"),
     "b" * 300: (None, "no data set or file"),
 }
@@ -129,8 +129,11 @@ def test_what_a_masked_array_hides_is_missing() -> None:
 @pytest.mark.parametrize(
     ("pair", "says"),
     [
-        ((scipy.sparse.csr_matrix(X), Y), "X is a csr_matrix, not rows of numbers: give an array, say its toarray"),
-        ((X, None), "y is a NoneType, not rows of numbers"),
+        (
+            (scipy.sparse.csr_matrix(X), Y),
+            "X is a csr_matrix and not rows of numbers: give an array, such as its toarray",
+        ),
+        ((X, None), "y is a NoneType and not rows of numbers"),
         (((v for v in A), Y), "X is a generator"),
         ((pd.date_range("2020", periods=ROWS).to_numpy(), Y), '"x0" \\("2020-01-01T00'),
         ((X, 1e200 * Y), "beyond 1e\\+150"),

@@ -92,7 +92,7 @@ def test_molecules_are_texts_with_the_split_of_their_file(tmp_path: Path) -> Non
     assert set(split.train.X) < set(numbers.X)
     assert float(split.train.y.mean()) == pytest.approx(0.0, abs=1e-12)
     path.write_text(path.read_text().replace(",test,", ",validation,"))
-    with pytest.raises(DataError, match="more than train and test"):
+    with pytest.raises(DataError, match="other values than train and test"):
         read_set(replace(card("mol_factorxa_ki"), n=4), (path,), Choice())
 
 
@@ -104,7 +104,7 @@ def test_plain_tables_and_the_toy(tmp_path: Path) -> None:
     )
     numbers, _ = read_set(replace(card("calhousing"), n=3), (path,), Choice())
     assert (numbers.target, numbers.X.shape, numbers.y.tolist()) == ("medianHouseValue", (3, 8), [1e5, 2e5, 4e5])
-    with pytest.raises(DataError, match=r"3 rows where its card says 20,640"):
+    with pytest.raises(DataError, match=r"its file has 3 rows, but its card says 20,640"):
         read_set(card("calhousing"), (path,), Choice())
 
     files = tuple(tmp_path / f"{part}.dat" for part in ("in", "out", "test"))
@@ -119,10 +119,10 @@ def test_plain_tables_and_the_toy(tmp_path: Path) -> None:
     [
         (("sha256: 9bee", "sha256: XXXX"), "64 hexadecimal digits"),
         (("https://raw", "http://raw"), "url must start with https"),
-        (("uci/kin40k/data", "../kin40k/data"), "a path below the cache folder"),
+        (("uci/kin40k/data", "../kin40k/data"), "the path must be relative to the cache folder"),
         (("layout: uci", "layout: csv"), 'layout "csv" must be one of'),
         (("n: 40000", "n: many"), "n is .many.; it must be of type int"),
-        (("title:", "titel:"), 'look at "titel", "title"'),
+        (("title:", "titel:"), 'correct "titel", "title"'),
     ],
 )
 def test_a_slip_in_a_card_is_a_sentence(root: Path, change: tuple[str, str], says: str) -> None:

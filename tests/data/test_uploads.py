@@ -94,7 +94,9 @@ def test_an_archive_that_lies_about_its_arrays_is_refused() -> None:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w") as archive:
         archive.writestr("y.npy", header.getvalue())
-    with pytest.raises(DataError, match=r'array "y" claims shape \(1000000000000,\), more than the file holds'):
+    with pytest.raises(
+        DataError, match=r'array "y" claims shape \(1000000000000,\), but the file is too small for that'
+    ):
         gpx.data.read_upload("x.npz", held.getvalue())
     held = io.BytesIO()
     np.savez_compressed(held, X=np.zeros((900_000, 20)), y=np.arange(900_000.0))
@@ -126,12 +128,12 @@ def test_what_a_link_may_ask_for_is_a_name_and_never_a_path(source: object, name
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("\n\n\n", "holds only blank lines"),
-        ('a,y\n"1,234",2\n"2,345",3\n3,5\n', r'decimal comma \(or a mark for thousands\) in row 1: "1,234"'),
+        ("\n\n\n", "contains only blank lines"),
+        ('a,y\n"1,234",2\n"2,345",3\n3,5\n', r'decimal comma \(or a thousands separator\) in row 1: "1,234"'),
         ('a,y,c\n1,2,"x\n2,3,z\n3,4,z\n4,5,z\n', "opens a quote that is never closed"),
         ("a,b,y\n1,2\n2,3\n", "Row 1 of m.csv has 2 cells where the first line has 3"),
         ("a,y\nm,s\n1,2\n2,3\n3,5\n", 'column "a" has text in row 1: "m"'),
-        ("n,m\na,b\nc,d\ne,f\n", "no column of numbers to be the target"),
+        ("n,m\na,b\nc,d\ne,f\n", "no column of numbers that could be the target"),
         ("a,y\n1,2\n2,3\n3,5\n".encode("utf-16").decode("latin-1"), "zero bytes|not UTF-8|UTF-16"),
     ],
 )

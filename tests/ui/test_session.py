@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gpexplorer import Spec
-from gpexplorer.ui.session import MOST_EDITS, Session
+from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
 
@@ -76,11 +76,11 @@ def test_a_row_is_added_and_taken_back_and_the_step_stays(session: Session):
 
 
 def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
-    for row in range(MOST_EDITS):
+    for row in range(MAX_EDITS):
         session.change_rows({**SPEC.data, "edits": [[0.1 * row, 0.0]] * (row + 1)})
 
     assert "the most that a link can carry" in session.edit_rows([0.5, 1.0])
-    assert len(session.spec.data["edits"]) == MOST_EDITS
+    assert len(session.spec.data["edits"]) == MAX_EDITS
 
 
 def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, messages: list[str]):

@@ -1,1 +1,1 @@
-"""Readers of data files, one module per format, with limits checked before anything is parsed."""
+"""Readers of data files, one module per format. Size limits are checked before anything is parsed."""

@@ -1,7 +1,8 @@
-"""The column picker: which column is the target, which are inputs, and their numbers.
+"""Choice of columns: which one is the target, which ones are inputs, and their numbers.
 
-A column is a *number* column when at least half of its cells that are not empty are numbers; then one cell of text in
-it is an error with a name, a row and a value. Otherwise it is a *text* column: left out with a note, unless asked for.
+A column is a number column if at least half of its nonempty cells are numbers. A cell of text in it is then an error,
+with the column, the row and the value. Otherwise it is a text column, which is left out with a note unless it was
+requested.
 """
 
 from __future__ import annotations
@@ -30,9 +31,21 @@ _DECIMAL_COMMA = r"^[+-]?[0-9]+,[0-9]+$"
 
 @dataclass(frozen=True)
 class Choice:
-    """What to take from a table: `target` (default: the last number column), `inputs` (default: every other one)
-    less `drop`; `objects` names one text column to use as input instead (SMILES, say); rows with a missing value are
-    refused or dropped."""
+    """Which columns of a table to use.
+
+    Parameters
+    ----------
+    target : str, optional
+        The target; the last number column if omitted.
+    inputs : tuple of str, optional
+        The inputs; all other number columns if omitted.
+    drop : tuple of str
+        Columns that are not inputs.
+    objects : str, optional
+        One text column, such as SMILES, to use as input instead of numbers.
+    missing : {"refuse", "drop"}
+        Whether rows with a missing value are an error or are left out.
+    """
 
     target: str | None = None
     inputs: tuple[str, ...] | None = None
@@ -42,17 +55,17 @@ class Choice:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Every column asked for by name."""
+        """All columns that are requested by name."""
         return tuple(c for c in (self.target, *(self.inputs or ()), self.objects) if c is not None)
 
     @property
     def is_full(self) -> bool:
-        """Whether it leaves no column to be chosen."""
+        """Whether target and inputs are both given."""
         return self.target is not None and (self.inputs is not None or self.objects is not None)
 
 
 class Numbers(NamedTuple):
-    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], their names, and notes for the user."""
+    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user."""
 
     X: Floats | list[str]
     y: Floats
@@ -63,11 +76,11 @@ class Numbers(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column as numbers [n] (NaN where missing or text), and its first cell that is text: (row from 0, value)."""
+    """A column as numbers [n], NaN where a cell is missing or text."""
 
     values: Floats
     text: int  # cells that are neither numbers nor missing
-    first: tuple[int, str] | None
+    first: tuple[int, str] | None  # the first such cell: its row, from 0, and its text
 
     @property
     def is_number(self) -> bool:
@@ -79,52 +92,65 @@ class Column(NamedTuple):
 
 
 def pick(raw: Raw, choice: Choice) -> Numbers:
-    """The chosen columns as checked numbers; raises one DataError sentence for the first thing that is wrong."""
+    """Return the chosen columns as checked numbers.
+
+    Parameters
+    ----------
+    raw : Raw
+        A table as it was read.
+    choice : Choice
+        Which columns to use.
+
+    Raises
+    ------
+    DataError
+        One sentence about the first thing that is wrong.
+    """
     table, name = raw.table, raw.name
     refuse_choice(name, table.column_names, choice)
     table_checks.refuse_few_rows(name, table.num_rows)
-    wanted = choice.named if choice.is_full else table.column_names
-    parsed = {c: parse(table[c]) for c in wanted if c != choice.objects and c not in choice.drop}
-    target, inputs, left = roles(name, parsed, choice)
+    needed = choice.named if choice.is_full else table.column_names
+    parsed = {c: parse(table[c]) for c in needed if c != choice.objects and c not in choice.drop}
+    target, inputs, omitted = roles(name, parsed, choice)
 
     columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
     texts = _texts(table[choice.objects]) if choice.objects else None
     survey = table_checks.Survey()
-    keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _holes(texts)})
+    keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _missing_texts(texts)})
     survey.refuse(name, target, choice.missing)
     columns = {c: values[keep] for c, values in columns.items()}
     y = columns.pop(target)
 
-    notes = raw.notes + left + survey.dropped + survey.notes_on(inputs)
+    notes = raw.notes + omitted + survey.dropped + survey.notes_on(inputs)
     if texts is not None:
         return Numbers([texts[i] for i in np.flatnonzero(keep)], y, (str(choice.objects),), target, notes, keep)
     return Numbers(np.column_stack(list(columns.values())), y, tuple(columns), target, notes, keep)
 
 
 def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """The target, the inputs in the order asked for or of the table, and a note on what was left out."""
+    """Return the target, the inputs in the requested order or that of the table, and a note on what was left out."""
     target = choice.target or default_target(name, parsed, choice)
     return target, *_inputs(name, parsed, target, choice)
 
 
-def refuse_choice(name: str, known: Sequence[str], choice: Choice) -> None:
-    """Refuse columns that are not there, and roles that exclude each other."""
-    refuse_unknown(name, known, (*choice.named, *choice.drop))
+def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:
+    """Raise DataError for columns that do not exist, and for contradictory roles."""
+    refuse_unknown(name, columns, (*choice.named, *choice.drop))
     if choice.target is not None and choice.target in (choice.objects, *choice.drop, *(choice.inputs or ())):
         raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
     if choice.objects and choice.inputs is not None:
         raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
 
 
-def refuse_unknown(name: str, known: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse a column that the table does not have, with the nearest one that it has."""
-    for column in wanted:
-        if column not in known:
-            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, known)}")
+def refuse_unknown(name: str, columns: Sequence[str], requested: Sequence[str]) -> None:
+    """Raise DataError for a column that the table does not have, with the most similar one that it has."""
+    for column in requested:
+        if column not in columns:
+            raise DataError(f"{name} has no column {quote(column)}. {nearest(column, columns)}")
 
 
 def parse(column: pa.ChunkedArray) -> Column:
-    """A column of any type as numbers; text is read strictly (no thousands mark, no decimal comma)."""
+    """Read a column of any type as numbers. Text is read strictly: no thousands separator, no decimal comma."""
     kind = column.type
     if is_number(kind):
         cast = column.cast(pa.int8()) if pa.types.is_boolean(kind) else column
@@ -154,47 +180,47 @@ def _parse_text(column: pa.ChunkedArray) -> Column:
 
 
 def default_target(name: str, parsed: dict[str, Column], choice: Choice) -> str:
-    """The last column of numbers that is not an input."""
+    """Return the last column of numbers that is not an input."""
     taken = choice.inputs or ()
     numbers = [c for c, column in parsed.items() if column.is_number and c not in taken]
     if not numbers:
         _refuse_decimal_comma(name, parsed)
-        raise DataError(f"{name} has no column of numbers to be the target; it has {_contents(parsed)}.")
+        raise DataError(f"{name} has no column of numbers that could be the target; it has {_contents(parsed)}.")
     return numbers[-1]
 
 
 def _inputs(
     name: str, parsed: dict[str, Column], target: str, choice: Choice
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The inputs in the order asked for, or of the table; and a note on what was left out."""
+    """The inputs in the requested order or that of the table, and a note on what was left out."""
     if choice.objects:
         return (), ()
     if choice.inputs is not None:
         inputs = tuple(c for c in dict.fromkeys(choice.inputs) if c not in choice.drop)
-        left = []
+        omitted = []
     else:
         inputs = tuple(c for c, column in parsed.items() if column.is_number and c != target)
-        left = [c for c, column in parsed.items() if not column.is_number and c != target]
-        _refuse_decimal_comma(name, {c: parsed[c] for c in left})
+        omitted = [c for c, column in parsed.items() if not column.is_number and c != target]
+        _refuse_decimal_comma(name, {c: parsed[c] for c in omitted})
     if not inputs:
-        held = f" (it has {_contents({c: parsed[c] for c in left})})" if left else ""
+        contents = f" (it has {_contents({c: parsed[c] for c in omitted})})" if omitted else ""
         raise DataError(
-            f"{name} has no input column of numbers beside the target {quote(target)}{held}: "
+            f"{name} has no input column of numbers beside the target {quote(target)}{contents}: "
             "add one, or choose another target."
         )
-    return inputs, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
+    return inputs, (f"Columns that do not contain numbers were left out: {listing(omitted)}.",) if omitted else ()
 
 
 def _refuse_decimal_comma(name: str, parsed: dict[str, Column]) -> None:
-    """A column of decimal commas was meant as numbers, whatever else the table has."""
-    for column, found in parsed.items():
-        if _has_decimal_comma(found):
-            refuse_text(name, column, found)
+    """Raise DataError for a column with decimal commas, which was meant as numbers."""
+    for column, cells in parsed.items():
+        if _has_decimal_comma(cells):
+            refuse_text(name, column, cells)
 
 
 def _contents(parsed: dict[str, Column]) -> str:
-    """Columns with the first text in each, which says more than their names: "price" ("$3.50")."""
-    shown = [f"{quote(c)} ({quote(found.first[1])})" if found.first else quote(c) for c, found in parsed.items()]
+    """Column names, each with the first text in the column, such as "price" ("$3.50")."""
+    shown = [f"{quote(c)} ({quote(cells.first[1])})" if cells.first else quote(c) for c, cells in parsed.items()]
     return ", ".join(shown[:6]) + (f" and {len(shown) - 6} more" if len(shown) > 6 else "")
 
 
@@ -203,11 +229,11 @@ def _has_decimal_comma(parsed: Column) -> bool:
 
 
 def refuse_text(name: str, column: str, parsed: Column) -> None:
-    """Refuse a column with a cell of text, or with nothing in any row."""
+    """Raise DataError for a number column with a cell of text, and for a column that is empty in every row."""
     if parsed.first is not None:
         row, value = parsed.first
-        what = "a decimal comma (or a mark for thousands)" if _has_decimal_comma(parsed) else "text"
-        way = (
+        what = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
+        way_out = (
             "write 3.5 for 3,5 and 1234 for 1,234"
             if what != "text"
             else "correct it, or leave the column out with inputs=[...]"
@@ -215,7 +241,7 @@ def refuse_text(name: str, column: str, parsed: Column) -> None:
         more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
         raise DataError(
             f"{name}: column {quote(column)} has {what} in row {row + 1}: {quote(value)}{more}, "
-            f"where a number is needed: {way}."
+            f"where a number is needed: {way_out}."
         )
     if not parsed.has_any:
         raise DataError(f"{name}: column {quote(column)} is empty in every row: leave it out with inputs=[...].")
@@ -230,6 +256,6 @@ def _texts(column: pa.ChunkedArray) -> list[str]:
     return [str(value).strip() if value is not None else "" for value in column.to_pylist()]
 
 
-def _holes(texts: list[str]) -> Floats:
+def _missing_texts(texts: list[str]) -> Floats:
     """NaN [n] where a text is missing."""
     return np.array([np.nan if text.lower() in MISSING else 0.0 for text in texts])

@@ -1,4 +1,4 @@
-"""Parquet and NPZ files, their shapes checked in the headers before anything is unpacked; nothing is unpickled."""
+"""Parquet and NPZ files. Shapes are checked in the headers before anything is unpacked, and nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -18,22 +18,39 @@ from ...errors import DataError
 from ..quoting import listing, quote
 from .size_limits import Limits
 
-_INDEX = "__index_level_"
+_INDEX = "__index_level_"  # the index of a DataFrame, which is not a column
 
 
 def read_parquet(
     name: str, data: bytes, limits: Limits, also: Collection[str] = (), most: int | None = None
 ) -> tuple[pa.Table, tuple[str, ...], int]:
-    """The number columns of a Parquet file and those named in `also`, notes, and its rows; `most` rows for a preview.
+    """Read the number columns of a Parquet file.
 
-    Text columns not asked for are never decoded: that is where a small file becomes a large one.
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    data : bytes
+        Its contents.
+    limits : Limits
+        Upper bounds, which are checked in the header.
+    also : collection of str
+        Columns to read even if they contain text. Other text columns are never decoded, because they can make a small
+        file very large in memory.
+    most : int, optional
+        If given, read only this many rows, with all columns, for a preview.
+
+    Returns
+    -------
+    tuple
+        The table, notes for the user, and the number of rows of the file.
     """
     with parquet(name):
         file = pq.ParquetFile(pa.BufferReader(data), thrift_string_size_limit=10**7, thrift_container_size_limit=10**6)
         schema, rows = file.schema_arrow, file.metadata.num_rows
         limits.check_table(name, rows, len(schema.names))
         if most is not None:
-            _refuse_twice(name, schema.names)
+            _refuse_duplicates(name, schema.names)
             return _first_rows(file, most), (), rows
         kept, notes = number_columns(name, schema, also)
         return file.read(columns=kept, use_threads=False), notes, rows
@@ -41,7 +58,7 @@ def read_parquet(
 
 @contextmanager
 def parquet(name: str) -> Iterator[None]:
-    """What goes wrong in reading a Parquet file, as a sentence."""
+    """Turn errors of reading a Parquet file, inside the context, into DataError with a sentence."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
@@ -49,23 +66,23 @@ def parquet(name: str) -> Iterator[None]:
 
 
 def number_columns(name: str, schema: pa.Schema, also: Collection[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Columns of numbers and those named in `also`, and a note on the others; the index of a frame is no column."""
-    _refuse_twice(name, schema.names)
+    """Return the columns of numbers and those named in `also`, and a note on the others. An index is not a column."""
+    _refuse_duplicates(name, schema.names)
     kept = [f.name for f in schema if f.name in also or (is_number(f.type) and not f.name.startswith(_INDEX))]
-    left = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
-    return kept, (f"Columns that do not hold numbers were left out: {listing(left)}.",) if left else ()
+    others = [n for n in schema.names if n not in kept and not n.startswith(_INDEX)]
+    return kept, (f"Columns that do not contain numbers were left out: {listing(others)}.",) if others else ()
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type becomes float64 without a decision."""
+    """Whether the values of this type are numbers, which become float64."""
     types = pa.types
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
-def _refuse_twice(name: str, names: list[str]) -> None:
-    twice = [n for n, times in Counter(names).items() if times > 1]
-    if twice:
-        raise DataError(f"{name} has the column {quote(twice[0])} more than once: give each its own name.")
+def _refuse_duplicates(name: str, names: list[str]) -> None:
+    duplicates = [n for n, occurrences in Counter(names).items() if occurrences > 1]
+    if duplicates:
+        raise DataError(f"{name} has the column {quote(duplicates[0])} more than once: give each its own name.")
 
 
 def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
@@ -76,7 +93,7 @@ def _first_rows(file: pq.ParquetFile, most: int) -> pa.Table:
 
 
 def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[str, ...]]:
-    """Columns of an NPZ archive: `X` [n, d] and `y` [n], or any number of one-dimensional arrays of one length."""
+    """Read an NPZ archive: `X` [n, d] and `y` [n], or any number of one-dimensional arrays of the same length."""
     with _npz(name):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             shapes = {m.filename.removesuffix(".npy"): _shape(name, archive, m) for m in archive.infolist()}
@@ -86,7 +103,7 @@ def read_npz(name: str, data: bytes, limits: Limits) -> tuple[pa.Table, tuple[st
 
 @contextmanager
 def _npz(name: str) -> Iterator[None]:
-    """What goes wrong in reading an archive, damage to its bytes included, as a sentence."""
+    """Turn errors of reading an archive, inside the context, into DataError with a sentence."""
     try:
         yield
     except DataError:
@@ -111,13 +128,13 @@ def _npz_table(
 
 
 def native(values: np.ndarray) -> np.ndarray:
-    """The same numbers in this machine's order of bytes, and no wider than 64 bits: all that Arrow takes."""
+    """Return the same numbers in the byte order of this machine and with at most 64 bits, as Arrow needs them."""
     wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
     return values.astype(np.float64 if wide else values.dtype.newbyteorder("="), copy=False)
 
 
 def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, ...]:
-    """The shape an array's own header claims, refused where the archive cannot hold that many bytes."""
+    """The shape in the header of an array; DataError if the archive is too small for it."""
     key = quote(member.filename.removesuffix(".npy"))
     with archive.open(member) as file:
         try:
@@ -128,11 +145,11 @@ def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tupl
             raise DataError(f"{name}: {key} is not an array: {quote(error)}. Save it with numpy.savez.") from None
     if dtype.kind not in "buif":
         raise DataError(
-            f"{name}: array {key} holds {quote(dtype)}, not real numbers; objects are never unpickled. "
+            f"{name}: array {key} contains {quote(dtype)} and not real numbers; objects are never unpickled. "
             "Save it as float64."
         )
     if math.prod(shape) * dtype.itemsize > member.file_size:
-        raise DataError(f"{name}: array {key} claims shape {shape}, more than the file holds: save it again.")
+        raise DataError(f"{name}: array {key} claims shape {shape}, but the file is too small for that: save it again.")
     return shape
 
 
@@ -146,19 +163,19 @@ def _matrix(name: str, shape: tuple[int, ...], limits: Limits) -> int:
 
 def _xy_table(name: str, X: np.ndarray, y: np.ndarray, columns: int) -> pa.Table:
     if y.size != len(y) or len(y) != len(X):
-        raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row a case: X [n, d], y [n].")
+        raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row per case: X [n, d], y [n].")
     X = X.reshape(len(X), columns)
     names = [f"x{i}" for i in range(columns)] + ["y"]
     X, y = native(X), native(y)
     return pa.table([np.ascontiguousarray(X[:, i]) for i in range(columns)] + [y.reshape(-1)], names=names)
 
 
-def _flat_table(name: str, columns: dict[str, np.ndarray], left: list[str]) -> tuple[pa.Table, tuple[str, ...]]:
+def _flat_table(name: str, columns: dict[str, np.ndarray], others: list[str]) -> tuple[pa.Table, tuple[str, ...]]:
     lengths = {key: len(column) for key, column in columns.items()}
     if not columns:
-        raise DataError(f"{name} holds neither X and y nor columns: save arrays X [n, d] and y [n].")
+        raise DataError(f"{name} contains neither X and y nor columns: save arrays X [n, d] and y [n].")
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{quote(k)} {n}" for k, n in list(lengths.items())[:8])
-        raise DataError(f"{name} holds columns of different lengths ({told}): give each as many rows.")
-    note = (f"Arrays that are not columns were left out: {listing(left)}.",) if left else ()
+        shown = ", ".join(f"{quote(k)} {n}" for k, n in list(lengths.items())[:8])
+        raise DataError(f"{name} contains columns of different lengths ({shown}): give each the same number of rows.")
+    note = (f"Arrays that are not columns were left out: {listing(others)}.",) if others else ()
     return pa.table({key: native(column) for key, column in columns.items()}), note

@@ -1,7 +1,8 @@
-"""CSV, TSV and other delimited text, read strictly: every cell stays the text it was.
+"""CSV, TSV and other delimited text, read strictly into cells of text.
 
-Nothing is guessed from the values here. A row longer or shorter than the first one is an error, never an index;
-a header given twice is an error, never a renamed column; numbers are made later, where a bad one can be named.
+Nothing is guessed from the values. A row that is longer or shorter than the first one is an error, and is not taken for
+an index. A header that occurs twice is an error, and no column is renamed. Text becomes numbers later, where a wrong
+cell can be named.
 """
 
 from __future__ import annotations
@@ -21,27 +22,45 @@ from .size_limits import Limits
 
 DELIMITERS = ",;\t|"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-_number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # a decimal comma counts while guessing the delimiter
+_number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
-_SIGNS = {  # first bytes of files that are often called .csv
+_FIRST_BYTES = {  # of files that are often named .csv by mistake
     b"PK\3\4": "a spreadsheet or a zip archive, whatever its name says: save its table as CSV",
     b"\x1f\x8b": "compressed by gzip: add .gz to its name",
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
 }
-_WINDOW = 50  # lines looked at to guess the delimiter
+_WINDOW = 50  # lines that are used to guess the delimiter
 
 
 class Text(NamedTuple):
-    """A table of text cells and what the reader has to say about it."""
+    """A table of text cells, and notes about it for the user."""
 
     table: pa.Table
     notes: tuple[str, ...]
 
 
 def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None = None) -> Text:
-    """Table of text cells from delimited text; `header=None` takes a first row of numbers alone as data.
+    """Read delimited text into a table of text cells.
 
-    Memory about 3 times the file. Raises DataError for another encoding, ragged rows, an open quote, a doubled header.
+    Parameters
+    ----------
+    name : str
+        The file, for messages.
+    data : bytes
+        UTF-8 text. The delimiter is guessed.
+    limits : Limits
+        Upper bounds.
+    header : bool, optional
+        Whether the first row contains column names; if omitted, it does unless all its cells are numbers.
+
+    Raises
+    ------
+    DataError
+        For another encoding, rows of different lengths, a quote that is not closed, or a header that occurs twice.
+
+    Notes
+    -----
+    Memory: about 3 times the size of the file.
     """
     data = _utf8(name, data)
     delimiter = guess_delimiter(_head(data))
@@ -50,9 +69,9 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
         delimiter = "\t"
     first = _head(data, 1)
     if not first:
-        raise DataError(f"{name} holds only blank lines: choose a file with a header and at least 3 rows.")
+        raise DataError(f"{name} contains only blank lines: choose a file with a header and at least 3 rows.")
     if len(_head(data, 2)) == 1 and not data.endswith((b"\n", b"\r")):
-        data += b"\n"  # Arrow takes a lone line without an end for none
+        data += b"\n"  # Arrow ignores a single line without a line break
     limits.check_table(name, data.count(b"\n"), first[0].count(delimiter) + 1)
 
     cells = _cells(name, data, delimiter)
@@ -64,7 +83,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
 
 
 def guess_delimiter(lines: list[str]) -> str:
-    """The one of `, ; tab |` that cuts these lines most evenly into numbers, or " " for columns set by blanks."""
+    """Return the delimiter, of `, ; tab |`, that divides these lines most evenly into numbers, or " " for blanks."""
     best = max(DELIMITERS, key=lambda delimiter: _evenness(lines, delimiter))
     if _evenness(lines, best)[0]:
         return best
@@ -85,7 +104,7 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
 def _utf8(name: str, data: bytes) -> bytes:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{name} is encoded as UTF-16: save it as UTF-8.")
-    for sign, what in _SIGNS.items():
+    for sign, what in _FIRST_BYTES.items():
         if data.startswith(sign):
             raise DataError(f"{name} is {what}.")
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -102,7 +121,7 @@ def _utf8(name: str, data: bytes) -> bytes:
 
 
 def _head(data: bytes, most: int = _WINDOW) -> list[str]:
-    """The first lines that are not blank, without the last one where the window may have cut it."""
+    """The first lines that are not blank, without a last line that the window may have cut."""
     window = data[: 1 << 20]
     lines = window.decode("utf-8", errors="ignore").splitlines()
     if len(window) < len(data) and len(lines) > 1:
@@ -111,11 +130,11 @@ def _head(data: bytes, most: int = _WINDOW) -> list[str]:
 
 
 def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
-    """Every cell as text, the header being row 0."""
-    ragged: list[pv.InvalidRow] = []
+    """All cells as text; the header is row 0."""
+    invalid: list[pv.InvalidRow] = []
 
     def refuse(row: pv.InvalidRow) -> str:
-        ragged.append(row)
+        invalid.append(row)
         return "error"
 
     width = len(next(csv.reader(_head(data, 1), delimiter=delimiter), []))
@@ -127,10 +146,12 @@ def _cells(name: str, data: bytes, delimiter: str) -> pa.Table:
             pv.ConvertOptions(column_types={f"f{i}": pa.string() for i in range(width)}, strings_can_be_null=False),
         )
     except pa.ArrowInvalid as error:
-        raise DataError(_ragged(name, ragged[0]) if ragged else f"{name} cannot be read: {error}.") from None
+        raise DataError(_ragged(name, invalid[0]) if invalid else f"{name} cannot be read: {error}.") from None
     table = table.cast(pa.schema([(f"f{i}", pa.string()) for i in range(table.num_columns)]))
     if data.count(b'"') % 2 and any(pc.any(pc.match_substring(c, "\n")).as_py() for c in table.columns):
-        raise DataError(f"{name} opens a quote that is never closed, which swallows the rows after it: close it.")
+        raise DataError(
+            f"{name} opens a quote that is never closed, so the rows after it are read as one cell: close the quote."
+        )
     return table
 
 
@@ -138,21 +159,21 @@ def _ragged(name: str, row: pv.InvalidRow) -> str:
     where = f"Row {row.number - 1}" if row.number else "A row"
     return (
         f"{where} of {name} has {count(row.actual_columns, 'cell')} where the first line has {row.expected_columns}: "
-        f"{quote(row.text, 60)}. Give every row as many cells as the header."
+        f"{quote(row.text, 60)}. Give every row the same number of cells as the header."
     )
 
 
 def _names(name: str, first: list[str], header: bool | None) -> tuple[list[str], tuple[str, ...], int]:
-    """Column names, notes, and how many rows the header takes."""
+    """Column names, notes, and the number of rows that the header takes."""
     if header is False or (header is None and all(_header_number.fullmatch(cell) for cell in first)):
-        note = "The first line holds only numbers, so it was read as data; columns are named column 1, column 2, ..."
+        note = "The first line contains only numbers, so it was read as data; columns are named column 1, column 2, ..."
         return [f"column {i + 1}" for i in range(len(first))], () if header is False else (note,), 0
     names = [cell or f"column {i + 1}" for i, cell in enumerate(first)]
-    twice = [n for n, times in Counter(names).items() if times > 1]
-    if twice:
-        at = [i + 1 for i, n in enumerate(names) if n == twice[0]]
+    duplicates = [n for n, occurrences in Counter(names).items() if occurrences > 1]
+    if duplicates:
+        columns = [i + 1 for i, n in enumerate(names) if n == duplicates[0]]
         raise DataError(
-            f"{name} has the header {quote(twice[0])} more than once (columns {', '.join(map(str, at))}): "
+            f"{name} has the header {quote(duplicates[0])} more than once (columns {', '.join(map(str, columns))}): "
             "give each column its own name."
         )
     blank = [names[i] for i, cell in enumerate(first) if not cell]

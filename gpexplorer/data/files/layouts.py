@@ -1,4 +1,4 @@
-"""How the files of a public set become rows and a split: one function a layout, named on the card."""
+"""How the files of a public data set become rows and a split: one function per layout, which the card names."""
 
 from __future__ import annotations
 
@@ -23,33 +23,49 @@ from .reading import Raw, read_path
 from .size_limits import LOCAL
 
 _MONTHS_FROM = 1958.0  # x = 1958 + i/12 for month i, as in the R script of the GPCV-ADMM paper
-_CO2_DATE, _CO2_PPM, _CO2_HEADER = 3, 4, 3  # columns of the Scripps table, and the lines above it
+_CO2_DATE, _CO2_PPM, _CO2_HEADER = 3, 4, 3  # two columns of the Scripps table, and its lines of header
 
 
 class Loaded(NamedTuple):
-    """A table ready for the column picker, and the split the set comes with."""
+    """A table from which columns can be chosen, and the split that comes with the data set."""
 
     table: pa.Table
     given: Given
 
 
 def read_set(card: Card, paths: tuple[Path, ...], choice: Choice) -> tuple[Numbers, Given]:
-    """All rows of a public set in the units of its file; DataError where a file is not what the card says."""
+    """Read all rows of a public data set, in the units of its file.
+
+    Parameters
+    ----------
+    card : Card
+        The description of the data set.
+    paths : tuple of Path
+        Its files, in the order of the card.
+    choice : Choice
+        Columns; the card gives the defaults.
+
+    Raises
+    ------
+    DataError
+        If a file does not agree with the card.
+    """
     table, given = _LAYOUTS[card.layout](card, paths)
     if table.num_rows != card.n:
         raise DataError(
-            f"{card.name}: {count(table.num_rows, 'row')} where its card says {card.n:,}: delete its files."
+            f"{card.name}: its file has {count(table.num_rows, 'row')}, but its card says {card.n:,}: delete its "
+            "files, so that they are fetched again."
         )
     objects = card.inputs[0] if card.layout == "molecules" and card.inputs and choice.inputs is None else None
-    asked = replace(choice, target=choice.target or card.target, objects=choice.objects or objects)
-    if asked.inputs is None and asked.objects is None and asked.target == card.target:
-        asked = replace(asked, inputs=card.inputs)
-    numbers = pick(Raw(table, card.name, (*card.traps, *card.notes)), asked)
+    columns = replace(choice, target=choice.target or card.target, objects=choice.objects or objects)
+    if columns.inputs is None and columns.objects is None and columns.target == card.target:
+        columns = replace(columns, inputs=card.inputs)
+    numbers = pick(Raw(table, card.name, (*card.traps, *card.notes)), columns)
     return numbers, given if given.masks is None else replace(given, masks=given.masks[numbers.kept])
 
 
 def _uci(card: Card, paths: tuple[Path, ...]) -> Loaded:
-    """No header, the target last; a second file marks the test rows of each fold. Names count from 0, as the notes."""
+    """No header, the target last; a second file marks the test rows of each fold. Column names count from 0."""
     cells, masks = (_matrix(path) for path in paths)
     if cells.shape[1] - 1 != card.d or len(masks) != len(cells):
         raise DataError(
@@ -72,7 +88,7 @@ def _snelson(_: Card, paths: tuple[Path, ...]) -> Loaded:
 
 
 def _co2_wide(card: Card, paths: tuple[Path, ...]) -> Loaded:
-    """A year a row, a month a column; missing months are negative."""
+    """One row per year, one column per month; missing months are negative."""
     table = read_path(paths[0]).table.select(range(1, 13))
     ppm = np.column_stack([parse(column).values for column in table.columns]).ravel()
     return _series(card, _MONTHS_FROM + np.arange(len(ppm)) / 12, ppm)
@@ -102,7 +118,7 @@ def _molecules(card: Card, paths: tuple[Path, ...]) -> Loaded:
         return Loaded(table, Given())
     words = table[str(card.split["column"])]
     if not pc.all(pc.is_in(words, pa.array(["train", "test"]))).as_py():
-        raise DataError(f"{card.name}: its split column holds more than train and test: fetch it again.")
+        raise DataError(f"{card.name}: its split column contains other values than train and test: fetch it again.")
     test: Mask = pc.equal(words, "test").to_numpy()
     return Loaded(table, Given("official", test[:, None]))
 

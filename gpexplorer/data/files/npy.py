@@ -1,4 +1,4 @@
-"""Arrays on disk as .npy files that anybody can read: written row by row, opened as tensors never read whole."""
+"""Arrays on disk as .npy files, which are written row by row and opened as memory-mapped tensors."""
 
 from __future__ import annotations
 
@@ -25,24 +25,34 @@ ENV = "GPEXPLORER_MAPPED_DIR"
 
 
 def scratch() -> Path:
-    """The folder that mapped files are kept in; deleting what is in it costs no more than writing it again."""
+    """Return the folder of mapped files. Its contents may be deleted, and are then written again when needed."""
     return Path(os.environ.get(ENV) or Path(pooch.os_cache("gpexplorer")) / "mapped").expanduser()
 
 
 def safe_name(key: str) -> str:
-    """A key as the name of a folder on any system; its hash stands last and stays."""
+    """Return a key as a folder name that every system accepts; the hash at its end is kept."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", key)[-80:]
 
 
 @contextmanager
 def created(folder: Path, nbytes: int) -> Iterator[Path]:
-    """A folder to fill, put in its place when all is written and removed when anything goes wrong.
+    """Give a temporary folder to write into, which becomes `folder` at the end, or is removed after an error.
 
-    DataError where there is no room for `nbytes`, or no right to write.
+    Parameters
+    ----------
+    folder : Path
+        Where the files belong.
+    nbytes : int
+        Bytes that will be written.
+
+    Raises
+    ------
+    DataError
+        If the disk has less space, or if the folder cannot be written to.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        free, into = (
+        free, temporary = (
             shutil.disk_usage(folder.parent).free,
             Path(tempfile.mkdtemp(prefix=".writing-", dir=folder.parent)),
         )
@@ -50,25 +60,27 @@ def created(folder: Path, nbytes: int) -> Iterator[Path]:
         raise _unwritable(folder, error) from None
     try:
         if free < nbytes:
-            raise DataError(f"{quote(folder.parent, 200)} has {size(free)} free and {size(nbytes)} are needed: {_WAY}")
-        yield into
-        if not folder.exists():  # another process may have been faster: its files are the same
-            into.replace(folder)
+            raise DataError(
+                f"{quote(folder.parent, 200)} has {size(free)} free, and {size(nbytes)} are needed: {_WAY_OUT}"
+            )
+        yield temporary
+        if not folder.exists():  # another process may have written the same files in the meantime
+            temporary.replace(folder)
     except OSError as error:
         raise _unwritable(folder, error) from None
     finally:
-        shutil.rmtree(into, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-_WAY = f"set {ENV} to a folder on a larger disk, or delete what is no longer needed there."
+_WAY_OUT = f"set {ENV} to a folder on a larger disk, or delete files there that are no longer needed."
 
 
 def _unwritable(folder: Path, error: OSError) -> DataError:
-    return DataError(f"{quote(folder.parent, 200)} cannot be written to ({error.strerror or error}): {_WAY}")
+    return DataError(f"{quote(folder.parent, 200)} cannot be written to ({error.strerror or error}): {_WAY_OUT}")
 
 
 class Rows:
-    """A .npy file of a known shape, its rows appended in order."""
+    """A .npy file of a given shape, to which rows are appended in order; a context manager that closes the file."""
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: str) -> None:
         self._file, self._dtype = path.open("wb"), np.dtype(dtype)
@@ -76,7 +88,7 @@ class Rows:
         np.lib.format.write_array_header_1_0(self._file, header)
 
     def write(self, rows: np.ndarray) -> None:
-        """The next rows."""
+        """Append the next rows."""
         self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
 
     def __enter__(self) -> Rows:
@@ -89,10 +101,10 @@ class Rows:
 
 
 def mapped(path: Path) -> Tensor:
-    """The array in a .npy file as a tensor whose pages are read when they are used, and let go when memory is short.
+    """Return the array in a .npy file as a tensor whose pages are read when they are used.
 
-    Pages are private: what is written to the tensor stays in memory. Nothing is reserved for them, so that a file
-    larger than memory can be mapped (numpy's mode "c" reserves all of it).
+    The system may drop pages when memory is short. Pages are private: what is written to the tensor stays in memory. No
+    memory is reserved for them, so that a file larger than memory can be mapped (numpy's mode "c" reserves all of it).
     """
     with path.open("rb") as file:
         np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]

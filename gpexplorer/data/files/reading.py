@@ -1,4 +1,4 @@
-"""A file of any known kind becomes one table of named columns, its size checked before it is opened."""
+"""Reading of any known kind of file into a table of named columns. Its size is checked before it is opened."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _OTHER = {".xlsx": "a spreadsheet", ".xls": "a spreadsheet", ".ods": "a spreadsh
 
 
 class Raw(NamedTuple):
-    """A table as read, the name to call it by, what the reader did that a user should know, and the rows of the file
-    where the table holds only the first of them."""
+    """A table as it was read, its name for messages, and notes for the user about what the reader did.
+
+    `whole` is the number of rows of the file if the table contains only the first of them.
+    """
 
     table: pa.Table
     name: str
@@ -34,20 +36,38 @@ class Raw(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of the file."""
+        """Number of rows of the file."""
         return self.table.num_rows if self.whole is None else self.whole
 
 
 def kind_of(name: str) -> str:
-    """The extension that says how a file is read, lower case, or "" where none is known."""
+    """Return the extension that decides how a file is read, in lower case, or "" if it is not known."""
     lower = name.lower()
     return max((k for k in KINDS if lower.endswith(k)), key=len, default="")
 
 
 def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, also: Collection[str] = ()) -> Raw:
-    """Read a file on this machine; its size is checked first."""
+    """Read a file on this machine.
+
+    Parameters
+    ----------
+    path : Path
+        The file; its size is checked first.
+    limits : Limits, default LOCAL
+        Upper bounds.
+    header : bool, optional
+        Whether the first line of a text file contains column names; if omitted, it does unless all its cells are
+        numbers.
+    also : collection of str
+        Columns of a Parquet file to read even if they contain text.
+
+    Raises
+    ------
+    DataError
+        If the file does not exist, cannot be read, or exceeds a limit.
+    """
     name = display_name(path.name)
-    with there(path):
+    with readable(path):
         _refuse_unknown(name)
         limits.check_file(name, path.stat().st_size)
         data = path.read_bytes()
@@ -55,8 +75,8 @@ def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, al
 
 
 @contextmanager
-def there(path: Path) -> Iterator[None]:
-    """Reading of a file, once it is one; a path that leads nowhere or may not be read gets its sentence."""
+def readable(path: Path) -> Iterator[None]:
+    """Turn errors of reading this path, inside the context, into DataError with a sentence."""
     try:
         if not path.exists():
             raise DataError(f"There is no file {quote(path, 200)}: check the path, or see gpexplorer.data.available().")
@@ -71,7 +91,7 @@ def read_bytes(
     name: str, data: bytes, limits: Limits, header: bool | None = None, also: Collection[str] = (),
     most: int | None = None,
 ) -> Raw:  # fmt: skip
-    """Read a file already in memory; of its name only the extension is believed."""
+    """Read a file that is already in memory; `name` gives its extension, and `most` a number of rows for a preview."""
     shown, kind = display_name(name), _refuse_unknown(display_name(name))
     limits.check_file(shown, len(data))
     whole = None
@@ -90,18 +110,18 @@ def _refuse_unknown(name: str) -> str:
     if not kind:
         what = next((f" is {other}" for end, other in _OTHER.items() if name.lower().endswith(end)), "")
         raise DataError(
-            f"{name}{what or ' is of a kind that is not known'}: give a table as {', '.join(KINDS[:2])}, "
+            f"{name}{what or ' is of an unknown kind'}: give a table as {', '.join(KINDS[:2])}, "
             ".csv.gz, .parquet or .npz."
         )
     return kind
 
 
 def _unpack(name: str, data: bytes, limits: Limits) -> bytes:
-    """The bytes inside a gzip file, never more than the limit and one."""
+    """The bytes inside a gzip file, of which at most one more than the limit is unpacked."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             text = file.read(limits.unpacked_bytes + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{name} is not a whole gzip file: {quote(error)}. Compress it again.") from None
+        raise DataError(f"{name} is not a complete gzip file: {quote(error)}. Compress it again.") from None
     limits.check_unpacked(name, len(text))
     return text

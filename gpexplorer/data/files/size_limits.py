@@ -1,4 +1,4 @@
-"""How large a file may be: checked before it is read, before it is unpacked, and before it is parsed."""
+"""Limits on the size of a file, which are checked before it is read, before it is unpacked, and before it is parsed."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from ..quoting import count, size
 
 @dataclass(frozen=True)
 class Limits:
-    """Upper bounds on one file. The last three bind only in the child process that parses uploads."""
+    """Upper bounds for one file. The last three apply only to the child process that parses uploads."""
 
     file_bytes: int
     unpacked_bytes: int  # after decompression, and for the cells of a table at 8 bytes each
     rows: int
     columns: int
     cpu_seconds: int = 0
-    memory_bytes: int = 0  # beyond what the interpreter and its libraries hold before the file is opened
+    memory_bytes: int = 0  # in addition to what the interpreter and its libraries use before the file is opened
     wall_seconds: float = 0.0
 
     def check_file(self, name: str, nbytes: int) -> None:
-        """Refuse a file by its size alone."""
+        """Raise DataError if the file is too large or empty."""
         if nbytes > self.file_bytes:
             raise DataError(
-                f"{name} holds {size(nbytes)} and the limit is {size(self.file_bytes)}: keep fewer rows or columns, "
+                f"{name} has {size(nbytes)}, and the limit is {size(self.file_bytes)}: keep fewer rows or columns, "
                 "or save it as Parquet or as .csv.gz."
             )
         if nbytes == 0:
             raise DataError(f"{name} is empty (0 bytes): choose a file with a header and at least 3 rows.")
 
     def check_unpacked(self, name: str, nbytes: int) -> None:
-        """Refuse an archive that unpacks to more than the limit."""
+        """Raise DataError if the contents of an archive are too large."""
         if nbytes > self.unpacked_bytes:
             raise DataError(
                 f"{name} unpacks to more than {size(self.unpacked_bytes)}, the limit: keep fewer rows or columns."
             )
 
     def check_table(self, name: str, rows: int, columns: int) -> None:
-        """Refuse a table by its shape, before a cell of it is parsed."""
+        """Raise DataError if a table has too many rows, columns or cells, before any cell is parsed."""
         if columns > self.columns:
             raise DataError(
                 f"{name} has {count(columns, 'column')} and the limit is {self.columns:,}: "
-                "drop columns, or swap rows and columns if the table lies on its side."
+                "drop columns, or transpose the table if its rows are columns."
             )
         if rows > self.rows:
             raise DataError(

@@ -1,1 +1,1 @@
-"""Data sets by name: cards of public sets, the download cache, and generators."""
+"""Data sets by name: cards of public sets, the cache of downloaded files, and generators."""

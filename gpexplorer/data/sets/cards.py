@@ -1,6 +1,7 @@
-"""A card is one YAML file that says all there is to know about one public data set; adding a set is adding a card.
+"""A card is a YAML file that describes one public data set. A new data set is one new card.
 
-Every field is checked on loading, so that a slip in a card is a sentence and never a wrong download.
+All fields are checked when a card is loaded, so that a mistake in a card gives an error message and never a wrong
+download.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FILE_FIELDS = {"url": str, "sha256": str, "bytes": int}
 
 @dataclass(frozen=True)
 class CardFile:
-    """One file of a data set: its path below the cache folder, and what a correct copy of it is."""
+    """One file of a data set: its path inside the cache folder, its address, its checksum and its size."""
 
     path: str
     url: str
@@ -39,7 +40,10 @@ class CardFile:
 
 @dataclass(frozen=True)
 class Card:
-    """One public data set: `n` rows, `d` inputs (None for molecules), `traps` shown to whoever loads it."""
+    """The description of one public data set.
+
+    It has `n` rows and `d` inputs (None for molecules). `traps` are warnings that are shown whenever it is loaded.
+    """
 
     name: str
     title: str
@@ -58,48 +62,50 @@ class Card:
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every data set that has a card, in alphabetical order."""
-    held = files("gpexplorer.data").joinpath("cards").iterdir()
-    return tuple(sorted(f.name.removesuffix(".yaml") for f in held if f.name.endswith(".yaml")))
+    """Return the names of all data sets that have a card, in alphabetical order."""
+    entries = files("gpexplorer.data").joinpath("cards").iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in entries if f.name.endswith(".yaml")))
 
 
 @cache
 def card(name: str) -> Card:
-    """The card of one data set (under 10 ms, then kept); DataError where there is none."""
+    """Return the card of one data set (under 10 ms, then cached); DataError if there is none."""
     if name not in names():
         raise DataError(f"There is no data set {quote(name)} in the registry. {nearest(name, names())}")
     return parse_card(name, files("gpexplorer.data").joinpath("cards", f"{name}.yaml").read_text("utf-8"))
 
 
 def parse_card(name: str, text: str) -> Card:
-    """Read and check the text of a card; DataError names the card, the field and what it should hold."""
+    """Read and check the text of a card; DataError names the card, the field and what it should contain."""
     try:
-        held = yaml.safe_load(text)
+        fields = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise DataError(f"Card {name}: it is not YAML: {quote(error, 120)}.") from None
-    _check_fields(f"Card {name}", held, _FIELDS)
-    kind = held["split"].get("kind")
-    if held["layout"] not in LAYOUTS or kind not in SPLITS:
+        raise DataError(f"Card {name}: it is not valid YAML: {quote(error, 120)}. Correct its syntax.") from None
+    _check_fields(f"Card {name}", fields, _FIELDS)
+    kind = fields["split"].get("kind")
+    if fields["layout"] not in LAYOUTS or kind not in SPLITS:
         raise DataError(
-            f"Card {name}: layout {quote(held['layout'])} must be one of {listing(LAYOUTS)} "
+            f"Card {name}: layout {quote(fields['layout'])} must be one of {listing(LAYOUTS)} "
             f"and split kind {quote(kind)} one of {listing(SPLITS)}."
         )
-    if held["n"] < 1 or (held["d"] is not None and held["d"] < 1) or not held["files"]:
-        raise DataError(f"Card {name}: n and d are at least 1, and at least one file is named.")
-    texts = {key: tuple(map(str, held[key])) for key in ("notes", "traps")}
-    inputs = None if held["inputs"] is None else tuple(map(str, held["inputs"]))
-    parts = tuple(_file(name, path, fields) for path, fields in held["files"].items())
-    return Card(name=name, **{**held, **texts, "inputs": inputs, "files": parts})
+    if fields["n"] < 1 or (fields["d"] is not None and fields["d"] < 1) or not fields["files"]:
+        raise DataError(f"Card {name}: n and d must be at least 1, and at least one file must be named.")
+    texts = {key: tuple(map(str, fields[key])) for key in ("notes", "traps")}
+    inputs = None if fields["inputs"] is None else tuple(map(str, fields["inputs"]))
+    parts = tuple(_file(name, path, file_fields) for path, file_fields in fields["files"].items())
+    return Card(name=name, **{**fields, **texts, "inputs": inputs, "files": parts})
 
 
-def _check_fields(where: str, held: object, fields: Mapping[str, Any]) -> None:
-    if not isinstance(held, dict) or set(held) != set(fields):
-        odd = set(held) ^ set(fields) if isinstance(held, dict) else set(fields)
-        raise DataError(f"{where}: it holds exactly {listing(fields, 20)}; look at {listing(sorted(map(str, odd)))}.")
-    for key, kind in fields.items():
-        if not isinstance(held[key], kind) or isinstance(held[key], bool):
+def _check_fields(where: str, fields: object, types: Mapping[str, Any]) -> None:
+    if not isinstance(fields, dict) or set(fields) != set(types):
+        wrong = set(fields) ^ set(types) if isinstance(fields, dict) else set(types)
+        raise DataError(
+            f"{where}: its fields must be {listing(types, 20)}; correct {listing(sorted(map(str, wrong)))}."
+        )
+    for key, kind in types.items():
+        if not isinstance(fields[key], kind) or isinstance(fields[key], bool):
             wanted = " or ".join(getattr(k, "__name__", str(k)) for k in get_args(kind) or (kind,))
-            raise DataError(f"{where}: {key} is {quote(held[key])}; it must be of type {wanted}.")
+            raise DataError(f"{where}: {key} is {quote(fields[key])}; it must be of type {wanted}.")
 
 
 def _file(name: str, path: str, fields: Any) -> CardFile:
@@ -107,7 +113,7 @@ def _file(name: str, path: str, fields: Any) -> CardFile:
     _check_fields(where, fields, _FILE_FIELDS)
     parts = PurePosixPath(path)
     if parts.is_absolute() or ".." in parts.parts or "\\" in path or ":" in path:
-        raise DataError(f"{where}: a path below the cache folder, such as uci/name/data.csv.gz, is needed.")
+        raise DataError(f"{where}: the path must be relative to the cache folder, such as uci/name/data.csv.gz.")
     if not re.fullmatch(r"[0-9a-f]{64}", fields["sha256"]):
         raise DataError(f"{where}: sha256 must be 64 hexadecimal digits.")
     if not fields["url"].startswith("https://") or fields["bytes"] < 1:

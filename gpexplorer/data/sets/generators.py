@@ -1,8 +1,9 @@
-"""Data drawn from a formula: no file, no network, the truth known. One generator an entry of GENERATORS.
+"""Data sets that are drawn from a formula, so that the noiseless function is known. GENERATORS has one entry for each.
 
     y = f(x) + noise * e,  e ~ N(0, 1)
 
-Inputs, function values and errors come from one `torch.Generator` seeded by `seed`; no global random state moves.
+Inputs, function values and errors come from one `torch.Generator` with the given seed; the global random state does not
+change.
 """
 
 from __future__ import annotations
@@ -19,14 +20,28 @@ from ...errors import DataError
 from ...problem import Dataset
 from ..quoting import listing, quote
 
-_MOST_DRAWN = 4_000  # rows of a GP draw: an eigendecomposition of [n, n] in time n^3
-_GAP = (2.6, 3.5)
+_MAX_GP_ROWS = 4_000  # of a GP draw, which needs an eigendecomposition [n, n] in O(n^3)
+_GAP = (2.6, 3.5)  # the interval without inputs in snelson-like
 Truth = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A generator: `inputs(rng, n, d)` [n, d], and `truth(X)` [n] where f is a formula."""
+    """A generator of data sets.
+
+    Parameters
+    ----------
+    title, formula : str
+        What the page shows.
+    n, d, noise
+        Defaults: rows, inputs, and the standard deviation of the noise.
+    inputs : callable
+        inputs(rng, n, d) draws X [n, d].
+    truth : callable or None
+        truth(X) computes f [n]; None for a draw from a Gaussian process.
+    d_bounds : tuple of int
+        Smallest and largest number of inputs.
+    """
 
     title: str
     formula: str
@@ -46,7 +61,7 @@ def _uniform(low: float, high: float) -> Callable[[Generator, int, int], Tensor]
 
 
 def _around_gap(rng: Generator, n: int, d: int) -> Tensor:
-    """Uniform on [0, 6] without the gap."""
+    """Draw inputs that are uniform on [0, 6] without the gap."""
     width = _GAP[1] - _GAP[0]
     x = _uniform(0.0, 6.0 - width)(rng, n, d)
     return torch.where(x < _GAP[0], x, x + width)
@@ -82,8 +97,8 @@ GENERATORS: Mapping[str, Recipe] = {
     ),
     "friedman1": Recipe(
         "Friedman's first function",
-        "f(x) = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5, x uniform on [0, 1]^d; inputs from x6 on do nothing "
-        "(Friedman 1991)",
+        "f(x) = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5, x uniform on [0, 1]^d; the inputs from x6 on "
+        "have no effect (Friedman 1991)",
         1_000, 10, 1.0, _uniform(0.0, 1.0), _friedman, (5, 1_000),
     ),
     "hypercube": Recipe(
@@ -100,46 +115,59 @@ GENERATORS: Mapping[str, Recipe] = {
 
 
 def generate(name: str, options: Mapping[str, Any]) -> Dataset:
-    """Rows of one generator: options n, d, noise, seed, and kernel, theta for a GP draw; cost n d (a GP draw: n^3)."""
+    """Draw a data set.
+
+    Parameters
+    ----------
+    name : str
+        A key of GENERATORS.
+    options : mapping
+        n, d, noise, seed; for a draw from a Gaussian process also kernel and theta.
+
+    Returns
+    -------
+    Dataset
+        All rows, in float64. O(n d); a draw from a Gaussian process costs O(n^3).
+    """
     recipe = GENERATORS[name]
-    asked = complete(name, options)
-    n, d = asked["n"], asked["d"]
-    rng = torch.Generator().manual_seed(asked["seed"])
+    values = complete(name, options)
+    n, d = values["n"], values["d"]
+    rng = torch.Generator().manual_seed(values["seed"])
     X = recipe.inputs(rng, n, d)
-    f = recipe.truth(X) if recipe.truth else _gp_draw(X, rng, asked["kernel"], asked["theta"])
-    y = f + asked["noise"] * torch.randn(n, generator=rng, dtype=torch.float64)
+    f = recipe.truth(X) if recipe.truth else _gp_draw(X, rng, values["kernel"], values["theta"])
+    y = f + values["noise"] * torch.randn(n, generator=rng, dtype=torch.float64)
     return Dataset(X, y, tuple(f"x{i + 1}" for i in range(d)) if d > 1 else ("x",), "y")
 
 
 def truth(source: str | Mapping[str, Any]) -> Truth | None:
-    """The noiseless f of a generator, X [n, d] -> [n], in the units of the data; None where it has no formula."""
+    """Return the noiseless f [n] of X [n, d] of a generator, in the units of the data; None if it has no formula."""
     name = source if isinstance(source, str) else str(source.get("name"))
     return GENERATORS[name].truth if name in GENERATORS else None
 
 
 def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a generator, checked, with its defaults for those not given."""
+    """Return the options of a generator with its defaults; DataError if one of them is wrong."""
     recipe = GENERATORS[name]
-    known: dict[str, Any] = {"n": recipe.n, "d": recipe.d, "noise": recipe.noise, "seed": 0}
-    known |= {"kernel": "se-ard", "theta": None} if recipe.truth is None else {}
-    odd = [key for key in options if key not in known]
-    if odd:
-        raise DataError(f"{name} has no option {listing(odd)}; it has {listing(known)}.")
-    asked = known | dict(options)
-    _check_theta(name, asked.get("theta"))
-    most = _MOST_DRAWN if recipe.truth is None else 10_000_000
-    _whole(name, "n", asked["n"], 3, most)
-    _whole(name, "d", asked["d"], *recipe.d_bounds)
-    _whole(name, "seed", asked["seed"], 0, 2**63 - 1)
-    if asked["n"] * asked["d"] > 10**9:
-        raise DataError(f"{name}: n={asked['n']:,} rows of d={asked['d']:,} inputs need over 8 GB: lower n or d.")
-    noise = asked["noise"]
+    defaults: dict[str, Any] = {"n": recipe.n, "d": recipe.d, "noise": recipe.noise, "seed": 0}
+    defaults |= {"kernel": "se-ard", "theta": None} if recipe.truth is None else {}
+    unknown = [key for key in options if key not in defaults]
+    if unknown:
+        raise DataError(f"{name} has no option {listing(unknown)}; it has {listing(defaults)}.")
+    values = defaults | dict(options)
+    _check_theta(name, values.get("theta"))
+    max_rows = _MAX_GP_ROWS if recipe.truth is None else 10_000_000
+    _check_whole(name, "n", values["n"], 3, max_rows)
+    _check_whole(name, "d", values["d"], *recipe.d_bounds)
+    _check_whole(name, "seed", values["seed"], 0, 2**63 - 1)
+    if values["n"] * values["d"] > 10**9:
+        raise DataError(f"{name}: n={values['n']:,} rows of d={values['d']:,} inputs need over 8 GB: lower n or d.")
+    noise = values["noise"]
     if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 <= noise < math.inf:
         raise DataError(f"{name}: noise={quote(noise)} is not a standard deviation: give a number of at least 0.")
-    return asked
+    return values
 
 
-def _whole(name: str, option: str, value: object, low: int, high: int) -> None:
+def _check_whole(name: str, option: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise DataError(f"{name}: {option}={quote(value)} must be a whole number from {low:,} to {high:,}.")
 
@@ -147,8 +175,8 @@ def _whole(name: str, option: str, value: object, low: int, high: int) -> None:
 def _check_theta(name: str, theta: object) -> None:
     if theta is None:
         return
-    given = isinstance(theta, Sequence) and not isinstance(theta, str)
-    if not given or not all(_is_log(t) for t in theta):  # type: ignore[attr-defined]
+    is_sequence = isinstance(theta, Sequence) and not isinstance(theta, str)
+    if not is_sequence or not all(_is_log(t) for t in theta):  # type: ignore[attr-defined]
         raise DataError(f"{name}: theta={quote(theta)} must be a list of log-hyperparameters, each from -100 to 100.")
 
 
@@ -157,13 +185,13 @@ def _is_log(value: object) -> bool:
 
 
 def _gp_draw(X: Tensor, rng: Generator, key: str, theta: Sequence[float] | None) -> Tensor:
-    """f = V sqrt(max(e, 0)) z with K = V diag(e) V': exact for a K that is singular to rounding, without jitter."""
+    """Draw f = V sqrt(max(e, 0)) z with K = V diag(e) V', which needs no jitter even if K is singular to rounding."""
     from ... import kernels
 
     kernel = kernels.make(key, X.shape[1])
     z = torch.randn(len(X), generator=rng, dtype=X.dtype)
-    start = kernel.start(Dataset(X, z)) if theta is None else torch.as_tensor(theta, dtype=X.dtype)
-    if theta is not None and start.shape != (len(kernel.names),):
-        raise DataError(f"gp-draw: theta has {start.numel()} entries where {key} has {listing(kernel.names)}.")
-    e, V = torch.linalg.eigh(kernel(start, X, X))  # [n], [n, n]
+    theta_tensor = kernel.start(Dataset(X, z)) if theta is None else torch.as_tensor(theta, dtype=X.dtype)
+    if theta is not None and theta_tensor.shape != (len(kernel.names),):
+        raise DataError(f"gp-draw: theta has {theta_tensor.numel()} entries, but {key} needs {listing(kernel.names)}.")
+    e, V = torch.linalg.eigh(kernel(theta_tensor, X, X))  # [n], [n, n]
     return V @ (e.clamp_min(0).sqrt() * z)

@@ -1,10 +1,12 @@
-"""An articulated figure seen by three cameras: the stand-in for HumanEva, whose images are not free to pass on.
+"""Images of an articulated figure by three cameras, in place of HumanEva, whose images may not be distributed.
 
-A pose is an activity (walking, waving, boxing), a phase and a direction, each joint jittered. Its limbs are drawn as
-soft capsules, 64 x 64 pixels a camera; each image becomes a histogram of oriented gradients that sums to one. The
-target is the height of the left wrist in metres. Made for `histogram-3`, the kernel of three histogram intersections.
+A pose consists of an activity (walking, waving, boxing), a phase and a direction, and every joint angle gets random
+noise. The limbs are drawn as soft capsules, 64 x 64 pixels per camera. Each image becomes a histogram of oriented
+gradients that sums to one. The target is the height of the left wrist in metres. The data suit `histogram-3`, the
+kernel of three histogram intersections.
 
-Body axes: x to the right, y up, z ahead; the figure turns about y. Cameras stand around it, a third of a turn apart.
+Body axes: x points to the right, y up, z forward; the figure turns about y. The cameras stand around it, a third of a
+turn apart.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from ..quoting import listing, quote
 from ..splits import Split, key_of
 
 TRAIN, TEST, CAMERAS = 4819, 4811, 3  # rows as in Cao et al. (2013), section 4.1
-PIXELS, FOCUS, DISTANCE = 64, 3.6, 4.0  # image side; half-widths of the image a metre spans at one metre; metres away
-DIMENSION = CAMERAS * 324  # bins: 9 orientations, 2 x 2 cells in each of 3 x 3 blocks, a camera
-JITTER = 0.12  # radians, sd of each joint
+PIXELS, FOCUS, DISTANCE = 64, 3.6, 4.0  # image side; half-widths of the image per metre at 1 m; metres
+DIMENSION = CAMERAS * 324  # bins per camera: 9 orientations, 2 x 2 cells in each of 3 x 3 blocks
+ANGLE_NOISE = 0.12  # radians, standard deviation of each joint
 TORSO, SHOULDER, HIP, UPPER_ARM, FOREARM, THIGH, SHANK, HEAD = 0.55, 0.2, 0.12, 0.3, 0.27, 0.44, 0.43, 0.25  # metres
-BATCH = 64  # figures drawn at once
+BATCH = 64  # figures drawn together
 SIDES = {"left": -1.0, "right": 1.0}
 JOINTS = (
     *("pelvis", "neck", "head"),
@@ -45,10 +47,28 @@ LIMBS = (  # both ends, radius in metres, shade
 
 
 def poses(train: int = TRAIN, test: int = TEST, seed: int = 0) -> Split:
-    """Histograms of three cameras [n, 972] and the left wrist's height. About 2 ms an image, nearly all scikit-image's.
+    """Draw training and test poses: histograms of three cameras [n, 972], and the height of the left wrist.
 
-    The split comes scaled: histograms stay as they are, since their kernels need them nonnegative, and y is
-    standardised. DataError where scikit-image is not installed.
+    Parameters
+    ----------
+    train, test : int
+        Numbers of rows.
+    seed : int
+        Seed of the poses.
+
+    Returns
+    -------
+    Split
+        The target is standardised. The histograms are not, because their kernels need nonnegative numbers.
+
+    Raises
+    ------
+    DataError
+        If there are too few rows, or if scikit-image is not installed.
+
+    Notes
+    -----
+    About 2 ms per image, nearly all of it in scikit-image.
     """
     if train < 2 or test < 1:
         raise DataError(f"poses: {train} training and {test} test rows are too few; at least 2 and 1 are needed.")
@@ -68,57 +88,57 @@ def poses(train: int = TRAIN, test: int = TEST, seed: int = 0) -> Split:
 
 
 NOTE = (
-    "An articulated figure walks, waves or boxes before three cameras; X holds histograms of each, "
-    "y is the height of the left wrist in metres. Options train, test, seed. Made for the kernel histogram-3."
+    "An articulated figure walks, waves or boxes in front of three cameras; X contains one histogram per camera, "
+    "y is the height of the left wrist in metres. Options: train, test, seed. The kernel histogram-3 suits these data."
 )
-MOST = 20_000  # rows of either part
-_kept = lru_cache(maxsize=2)(poses)
+MAX_ROWS = 20_000  # training rows, and likewise test rows
+_cached = lru_cache(maxsize=2)(poses)
 
 
 def named(options: Mapping[str, Any], how: object) -> Split:
-    """Poses by name, with options train, test and seed; drawn once a process (a minute at full size)."""
-    asked = {"train": TRAIN, "test": TEST, "seed": 0}
-    odd = [key for key in options if key not in asked]
-    if odd:
-        raise DataError(f"poses has no option {listing(odd)}; it has {listing(asked)}.")
+    """Return poses for the options train, test and seed, drawn once per process (a minute at full size)."""
+    defaults = {"train": TRAIN, "test": TEST, "seed": 0}
+    unknown = [key for key in options if key not in defaults]
+    if unknown:
+        raise DataError(f"poses has no option {listing(unknown)}; it has {listing(defaults)}.")
     if how != 0 or isinstance(how, bool):
         raise DataError(f"poses has one split, split=0; there is no split {quote(how)}.")
     for key, value in options.items():
-        most = 2**63 - 1 if key == "seed" else MOST
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise DataError(f"poses: {key}={quote(value)} must be a whole number from 0 to {most:,}.")
-    return _kept(**asked | dict(options))
+        largest = 2**63 - 1 if key == "seed" else MAX_ROWS
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
+            raise DataError(f"poses: {key}={quote(value)} must be a whole number from 0 to {largest:,}.")
+    return _cached(**defaults | dict(options))
 
 
 def angles(n: int, rng: torch.Generator) -> dict[str, Tensor]:
-    """Joint angles in radians [n] a name, of n poses drawn independently."""
+    """Draw n independent poses: angles [n] in radians by the name of the joint."""
     kind = torch.randint(3, (n,), generator=rng)
     phase, turn = (2.0 * math.pi * torch.rand(2, n, generator=rng, dtype=torch.float64)).unbind()
-    noise = JITTER * torch.randn(11, n, generator=rng, dtype=torch.float64)
+    noise = ANGLE_NOISE * torch.randn(11, n, generator=rng, dtype=torch.float64)
     s, c = phase.sin(), phase.cos()
-    still = torch.zeros_like(s)
+    zero = torch.zeros_like(s)
 
     def by_kind(walk: Tensor, wave: Tensor, box: Tensor) -> Tensor:
         return torch.stack([walk, wave, box]).gather(0, kind[None])[0]
 
-    named = {
+    poses_by_name = {
         "left arm": by_kind(-0.5 * s, 2.3 + 0.4 * s, 1.2 + 0.3 * s),
         "right arm": by_kind(0.5 * s, 0.1 * s, 1.2 - 0.3 * s),
-        "left spread": by_kind(still + 0.1, 0.4 + 0.4 * c, still + 0.2),
-        "right spread": still + 0.1,
+        "left spread": by_kind(zero + 0.1, 0.4 + 0.4 * c, zero + 0.2),
+        "right spread": zero + 0.1,
         "left elbow": by_kind(0.4 - 0.2 * s, 0.6 + 0.5 * c, 1.1 + 0.9 * c),
-        "right elbow": by_kind(0.4 + 0.2 * s, still + 0.2, 1.1 - 0.9 * c),
-        "left leg": by_kind(0.5 * s, still, still + 0.2),
-        "right leg": by_kind(-0.5 * s, still, still - 0.2),
-        "left knee": by_kind(0.4 - 0.4 * c, still, still + 0.1),
-        "right knee": by_kind(0.4 + 0.4 * c, still, still + 0.1),
-        "lean": by_kind(still + 0.05, still, still + 0.1),
+        "right elbow": by_kind(0.4 + 0.2 * s, zero + 0.2, 1.1 - 0.9 * c),
+        "left leg": by_kind(0.5 * s, zero, zero + 0.2),
+        "right leg": by_kind(-0.5 * s, zero, zero - 0.2),
+        "left knee": by_kind(0.4 - 0.4 * c, zero, zero + 0.1),
+        "right knee": by_kind(0.4 + 0.4 * c, zero, zero + 0.1),
+        "lean": by_kind(zero + 0.05, zero, zero + 0.1),
     }
-    return {name: value + noise[i] for i, (name, value) in enumerate(named.items())} | {"turn": turn}
+    return {name: value + noise[i] for i, (name, value) in enumerate(poses_by_name.items())} | {"turn": turn}
 
 
 def skeleton(pose: dict[str, Tensor]) -> Tensor:
-    """Joints [n, 13, 3] in metres, in the order of JOINTS."""
+    """Return the positions of the joints [n, 13, 3] in metres, in the order of JOINTS."""
     zero = torch.zeros_like(pose["lean"])
     up = torch.stack([zero, pose["lean"].cos(), pose["lean"].sin()], 1)  # [n, 3]
     pelvis = torch.stack([zero, zero + THIGH + SHANK, zero], 1)
@@ -126,7 +146,9 @@ def skeleton(pose: dict[str, Tensor]) -> Tensor:
     joints = [pelvis, neck, neck + HEAD * up]
     for side, sign in SIDES.items():
         swing, spread, leg = (pose[f"{side} {name}"] for name in ("arm", "spread", "leg"))
-        elbow, knee = (pose[f"{side} {name}"].clamp_min(0.0) for name in ("elbow", "knee"))  # they bend one way
+        elbow, knee = (
+            pose[f"{side} {name}"].clamp_min(0.0) for name in ("elbow", "knee")
+        )  # elbows and knees bend in one direction only
         joints.append(neck + neck.new_tensor([sign * SHOULDER, -0.03, 0.0]))
         joints.append(joints[-1] + UPPER_ARM * _reach(swing, spread, sign))
         joints.append(joints[-1] + FOREARM * _reach(swing + elbow, 0.5 * spread, sign))
@@ -136,19 +158,19 @@ def skeleton(pose: dict[str, Tensor]) -> Tensor:
 
 
 def _reach(forward: Tensor, spread: Tensor, sign: float) -> Tensor:
-    """The direction [n, 3] of a limb that hangs down, swung forward and spread to its side."""
+    """The direction [n, 3] of a hanging limb after it is swung forward and spread to its side."""
     return torch.stack([sign * spread.sin(), -spread.cos() * forward.cos(), spread.cos() * forward.sin()], 1)
 
 
 def _turned(points: Tensor, turn: Tensor) -> Tensor:
-    """Points [n, k, 3] turned about the vertical."""
+    """Points [n, k, 3] after a turn about the vertical axis."""
     s, c = turn.sin()[:, None], turn.cos()[:, None]
     x, y, z = points.unbind(2)
     return torch.stack([c * x + s * z, y, c * z - s * x], 2)
 
 
 def view(joints: Tensor, camera: int) -> Tensor:
-    """Joints on the image of one camera [n, 13, 2], from -1 to 1, y down."""
+    """Project joints onto the image of one camera: [n, 13, 2], from -1 to 1, y downward."""
     turn = torch.full((len(joints),), 2.0 * math.pi * camera / CAMERAS, dtype=joints.dtype)
     x, y, z = _turned(joints, turn).unbind(2)
     depth = DISTANCE - z
@@ -156,26 +178,29 @@ def view(joints: Tensor, camera: int) -> Tensor:
 
 
 def draw(flat: Tensor) -> Tensor:
-    """Images [n, 64, 64] in 0..1: each limb a soft capsule of its own shade, the brightest in front."""
+    """Draw images [n, 64, 64] in 0..1: each limb is a soft capsule of its own shade, the brightest one in front."""
     side = torch.linspace(-1.0, 1.0, PIXELS, dtype=flat.dtype)
     grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), 2).reshape(-1, 2)  # [pixels, 2] as (x, y)
-    begin, end = (flat[:, [JOINTS.index(limb[k]) for limb in LIMBS]] for k in (0, 1))  # [n, 10, 2]
-    along = end - begin
-    away = grid - begin[:, :, None]  # [n, 10, pixels, 2]
-    share = (away * along[:, :, None]).sum(3) / along.square().sum(2).clamp_min(1e-9)[:, :, None]
-    distance = (away - share.clamp(0.0, 1.0)[..., None] * along[:, :, None]).square().sum(3).sqrt()
-    radius, shade = (flat.new_tensor([limb[k] for limb in LIMBS])[:, None] for k in (2, 3))
+    begin, end = (flat[:, [JOINTS.index(entry[k]) for entry in LIMBS]] for k in (0, 1))  # [n, 10, 2]
+    limb = end - begin  # [n, 10, 2]
+    offset = grid - begin[:, :, None]  # [n, 10, pixels, 2]
+    length2 = limb.square().sum(2).clamp_min(1e-9)[:, :, None]
+    share = (offset * limb[:, :, None]).sum(3) / length2  # of the way along the limb
+    distance = (offset - share.clamp(0.0, 1.0)[..., None] * limb[:, :, None]).square().sum(3).sqrt()
+    radius, shade = (flat.new_tensor([entry[k] for entry in LIMBS])[:, None] for k in (2, 3))
     ink = shade * torch.sigmoid((FOCUS / DISTANCE * radius - distance) * PIXELS)
     return ink.amax(1).reshape(-1, PIXELS, PIXELS)
 
 
 def _histograms(flat: Tensor, hog: Any) -> Tensor:
-    """Histograms of oriented gradients [n, 324], each summing to one."""
-    found = []
+    """Histograms of oriented gradients [n, 324], each of which sums to one."""
+    histograms = []
     for part in flat.float().split(BATCH):
         for image in draw(part).numpy():
-            found.append(hog(image, orientations=9, pixels_per_cell=(16, 16), cells_per_block=(2, 2), block_norm="L1"))
-    rows = torch.from_numpy(np.asarray(found, dtype=np.float64))
+            histograms.append(
+                hog(image, orientations=9, pixels_per_cell=(16, 16), cells_per_block=(2, 2), block_norm="L1")
+            )
+    rows = torch.from_numpy(np.asarray(histograms, dtype=np.float64))
     return rows / rows.sum(1, keepdim=True).clamp_min(1e-12)
 
 
