@@ -20,8 +20,7 @@ from .browser.keys import HELP
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.method_settings import SIZE
-from .inputs.presets import PRESETS
-from .inputs.question import question
+from .inputs.presets import PRESETS, question
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.race_panel import RacePanel

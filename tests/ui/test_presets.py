@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.runs import Run
 from gpexplorer.runs import link as links
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.inputs.controls import by_family
-from gpexplorer.ui.inputs.presets import PRESETS
-from gpexplorer.ui.inputs.question import question
+from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
 from gpexplorer.views import for_run
 
@@ -69,3 +73,107 @@ def test_every_method_stands_under_its_family():
 
     assert sum(len(methods) for methods in groups.values()) == len({k for m in groups.values() for k in m.values()})
     assert groups["Inducing points"]["CholQR swaps"] == "cholqr"
+
+
+class TestTheSentenceOfEveryPresetIsTrue:
+    """Each test runs a preset as the page would, and compares what its sentence says with the numbers."""
+
+    @staticmethod
+    def spec(key: str) -> Spec:
+        return read_query(f"v=1&ask={key}", START).link.spec
+
+    @staticmethod
+    def finished(spec: Spec, steps: int = 300) -> Run:
+        run = spec.open()
+        run.finish(steps=steps)
+        return run
+
+    def other(self, key: str, method: str, **settings: Any) -> Run:
+        return self.finished(replace(self.spec(key), method=method, settings=settings))
+
+    def test_stand_for(self):
+        run = self.finished(self.spec("stand-for"))
+        objective = run.table()["objective"].to_numpy()[1:]
+        points = np.sort(run.problem.train.X[run.trace[-1].step.state.inducing, 0].numpy())
+
+        assert (np.diff(objective) <= 1e-9 * np.abs(objective[1:])).all()
+        assert objective[-1] < objective[0] - 100
+        assert np.diff(points).max() < 3 * np.diff(points).mean()  # evenly spread
+
+    def test_all_rows(self):
+        spec = self.spec("all-rows")
+        bound, exact = self.finished(spec), self.finished(replace(spec, method="ml", settings={}))
+        last = bound.table().iloc[-1]
+
+        assert len(bound.problem.train) == spec.settings["num_inducing"]
+        assert last["objective"] == pytest.approx(exact.table()["objective"].min(), abs=0.01)
+        assert abs(last["trace"]) < 0.01
+        assert "No row is left" in bound.outcome.message
+
+    def test_rough(self):
+        spec = self.spec("rough")
+        rough, smooth = (
+            self.finished(replace(spec, kernel=kernel)).table()["correlation"].median()
+            for kernel in (spec.kernel, "se-ard")
+        )
+
+        assert rough < 0.7
+        assert smooth > 0.9
+
+    def test_low_objective(self):
+        fitc, swaps = self.finished(self.spec("low-objective")), self.other("low-objective", "cholqr", num_inducing=10)
+
+        assert fitc.table()["objective"].iloc[-1] < swaps.table()["objective"].dropna().iloc[-1] - 5
+        assert fitc.scores()["coverage95"] < swaps.scores()["coverage95"]
+
+    def test_honest_bands(self):
+        spec = self.spec("honest-bands")
+        subset, swaps = self.finished(spec), self.other("honest-bands", "cholqr", num_inducing=20)
+
+        assert len(subset.trace[-1].step.state.inducing) == 20
+        assert len(subset.problem.train) == 180
+        assert subset.scores()["coverage95"] < 0.85
+        assert 0.85 < swaps.scores()["coverage95"] <= 1.0
+        assert swaps.scores()["nlpd"] < subset.scores()["nlpd"] - 1
+
+    def test_steepest(self):
+        largest, greedy = self.finished(self.spec("steepest")), self.other("steepest", "gbcd")
+
+        assert greedy.trace[-1].cost.entries < 1.2 * largest.trace[-1].cost.entries
+        assert greedy.table()["objective"].iloc[-1] < largest.table()["objective"].iloc[-1] - 50
+
+    def test_stalls(self):
+        plain, preconditioned = self.finished(self.spec("stalls")), self.other("stalls", "pcg")
+
+        assert plain.outcome.reason == "budget"
+        assert preconditioned.outcome.reason == "converged"
+        assert preconditioned.done < 60
+        assert float(plain.trace[-1].step.state.theta[-1].exp()) < 0.05  # little noise
+
+    def test_eigenfunctions(self):
+        spec = self.spec("eigenfunctions")
+        errors = [
+            self.finished(replace(spec, settings=spec.settings | {"num_eigenfunctions": p})).scores()["smse"]
+            for p in (30, 8, 2)
+        ]
+
+        assert errors[0] < 0.8 * errors[1] < 0.8**2 * errors[2]
+
+    def test_too_small(self):
+        spec = self.spec("too-small")
+        small, enough = self.finished(spec), self.finished(replace(spec, settings=spec.settings | {"rho": 20.0}))
+
+        assert small.table()["rolled_back"].sum() >= 3
+        assert small.scores()["smse"] > 3 * enough.scores()["smse"]
+        assert enough.table()["rolled_back"].sum() == 0
+
+    def test_biased(self):
+        def distance(run: Run) -> float:
+            """Between the estimate and the exact likelihood, in nats, over the second half of the run."""
+            table = run.table()[["objective", "estimate"]].dropna()
+            return float((table["estimate"] - table["objective"]).abs().iloc[len(table) // 2 :].median())
+
+        biased, running = self.finished(self.spec("biased")), self.other("biased", "scgd", batch_size=16)
+
+        assert distance(biased) > 250
+        assert distance(running) < 0.5 * distance(biased)

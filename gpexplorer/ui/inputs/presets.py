@@ -1,77 +1,127 @@
-"""Questions to begin with: each opens a run and says what to look for. Some lead astray first, on purpose.
+"""Presets: prepared runs with a question and a sentence that says what to look for.
 
-A preset is a link: what it opens is what anyone can share.
+A preset is a link, so everything it opens can be shared. Some presets show a wrong conclusion that looks right at
+first. The tests run every preset and check that its sentence is true.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...methods.base import registry
+from ...runs import Spec
+from ..text.escape import text
+
 
 class Preset(NamedTuple):
-    """One question."""
+    """One prepared run.
+
+    Attributes
+    ----------
+    question : the question that the run answers.
+    look : what to look for while it plays.
+    link : the query of the address that opens it.
+    """
 
     question: str
-    look: str  # what to look for, once it plays
-    link: str  # the query that opens it
+    look: str
+    link: str
 
 
 PRESETS = {
     "stand-for": Preset(
-        "Which ten rows can stand for all the rest?",
-        "Each step takes one triangle out and tries another row in its place. Do they end up evenly spread?",
+        "Which ten rows can represent all the others?",
+        "Each step removes one triangle and tries another row in its place. The objective decreases with every "
+        "accepted swap. Do the triangles end evenly spread?",
         "v=1&method=cholqr&data=snelson-like&kernel=se&set.num_inducing=10&view=landscape",
     ),
     "all-rows": Preset(
         "What is lost when every row is an inducing point?",
-        "Nothing: with m = n the bound is the exact likelihood, and no swap is left to try.",
+        "Nothing but rounding: the bound equals the exact likelihood, its trace term is close to zero, and no row is "
+        "left to swap in.",
         "v=1&method=cholqr&data=snelson-like&data.n=60&kernel=se&set.num_inducing=54&view=terms",
     ),
     "rough": Preset(
-        "Can sixteen pivots see the best swap of a rough function?",
-        "Hardly: watch the rank correlation in the landscape's title, then choose the squared exponential and compare.",
+        "Can sixteen pivots find the best swap for a rough function?",
+        "Often not: the rank correlation of approximate and exact scores, in the title of the landscape, stays far "
+        "below 1. Choose the kernel “squared exponential, ARD” and compare.",
         "v=1&method=cholqr&data=friedman1&data.n=500&kernel=matern12-ard&set.num_inducing=30&set.num_pivots=16"
         "&set.pivot_policy=random&set.num_proposals=1&set.removal=random&view=landscape",
     ),
     "low-objective": Preset(
         "Two methods, two objectives: is the lower one the better fit?",
-        "FITC may let the noise differ from row to row, and its objective ends below that of swapping. Count the "
-        "held-out crosses outside its band, then choose CholQR swaps and SGPR on the same rows.",
+        "FITC lets the noise differ from row to row, and its objective ends lower than that of CholQR. But the "
+        "calibration picture shows that fewer test rows lie inside its 95 % intervals. Choose “CholQR swaps” and compare.",
         "v=1&method=fitc&data=snelson-like&kernel=se&set.num_inducing=10&view=calibration",
     ),
     "honest-bands": Preset(
-        "A subset of the data fits fast. Are its bands honest?",
-        "The curve looks as good as any. Count the held-out crosses outside the band in the calibration tab, and see "
-        "what the same number of inducing points gives.",
-        "v=1&method=subset-of-data&data=snelson-like&kernel=se&view=calibration",
+        "An exact GP on a few rows is fast. Can its bands be trusted?",
+        "It uses 20 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test rows "
+        "lie outside the intervals. Choose “CholQR swaps”, which uses all rows, and compare.",
+        "v=1&method=subset-of-data&data=snelson-like&kernel=se&set.num_rows=20&view=calibration",
     ),
     "steepest": Preset(
         "Which rows should a block solver take next?",
-        "The largest gradients sit together, and a block of near-copies gains little. Compare the objective with "
-        "“Greedy block coordinate descent” after the same kernel entries.",
+        "The rows with the largest gradients lie close together, so solving for them gains little. Choose “Greedy "
+        "block coordinate descent”: it reaches a lower objective with about as many kernel entries.",
         "v=1&method=bcd-gradient&data=friedman1&data.n=2000&kernel=se-ard&view=gbcd-gradient",
     ),
     "stalls": Preset(
-        "Why does conjugate gradients stall on clean data?",
-        "Little noise makes the matrix ill conditioned. Choose “pcg” next: a few pivots of the same matrix repair it.",
+        "Why do conjugate gradients need so many steps on data with little noise?",
+        "A small noise variance makes the matrix ill-conditioned, and the gradient decreases slowly. Choose "
+        "“Preconditioned conjugate gradients”: a low-rank approximation of the same matrix is enough to converge in a few steps.",
         "v=1&method=cg&data=sin-product&data.n=1500&data.noise=0.01&kernel=se&view=gbcd-gradient",
     ),
     "eigenfunctions": Preset(
         "How many eigenfunctions does a surface need?",
-        "Drag p down until the picture breaks; the spectrum says beforehand where that will be.",
+        "Decrease the number of eigenfunctions from 30 to 8 and to 2, and watch the test error increase. The spectrum "
+        "shows the eigenvalues that are left out.",
         "v=1&method=grief&data=sin-product&kernel=se-ard&set.num_eigenfunctions=30&view=grief-spectrum",
     ),
     "too-small": Preset(
-        "What happens where the penalty of ADMM is too small?",
-        "Theta runs ahead of the constraint: steps are taken back, then the run gives up and keeps its best theta. "
-        "Raise rho to 20 and watch both residuals fall together.",
+        "What happens when the penalty of ADMM is too small?",
+        "The constraint does not hold theta back: steps are rejected, and the run ends with a large test error. Set rho to 20, and both residuals decrease together.",
         "v=1&method=gpcv-admm-holdout&data=snelson-like&kernel=se&set.rho=0.001&set.balance=0&set.rho_span=1"
         "&view=admm-residuals",
     ),
     "biased": Preset(
-        "Do sixteen rows see the likelihood of nine hundred?",
-        "The line is what the minibatches see, the dots are the truth, and with BSGD they part for good. Choose SCGD, "
-        "and the line finds the dots.",
+        "What do minibatches of sixteen rows say about the likelihood of nine hundred?",
+        "The line is the estimate from the minibatches, the dots are the exact likelihood. With BSGD they stay apart, "
+        "because its estimate is biased. Choose SCGD, and the line comes close to the dots.",
         "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
     ),
 }
+
+BY_FAMILY = {
+    "inducing": "Which rows can represent all the others?",
+    "exact": "How little of the kernel matrix is enough?",
+    "eigenfunctions": "How many eigenfunctions does this function need?",
+    "cross_validation": "Which hyperparameters predict rows they have not seen?",
+    "minibatches": "What can a few rows at a time learn about all of them?",
+}
+
+
+def question(spec: Spec, rows: int | None, preset: str = "") -> str:
+    """Return the heading of the page as HTML: a question, and a line that says what to do or to look for.
+
+    Parameters
+    ----------
+    spec : the open spec.
+    rows : number of training rows, None before they are read.
+    preset : key of the preset that the spec came from, or "".
+    """
+    if preset in PRESETS:
+        return _heading(PRESETS[preset].question, text(PRESETS[preset].look))
+    method, m = registry[spec.method], spec.settings.get("num_inducing")
+    n = f"{rows:,}" if rows else "all"
+    title = f"Which {m} of {n} rows can represent the others?" if m else BY_FAMILY.get(method.family, method.title)
+    summary = " ".join((method.__doc__ or "").strip().splitlines()[:1])
+    watch = "how the points move and the objective decreases" if m else "how the objective decreases"
+    return _heading(title, f"<b>{text(method.title)}.</b> {text(summary)} Press <b>Play</b> and watch {watch}.")
+
+
+def _heading(title: str, line: str) -> str:
+    return (
+        f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(title)}</div>'
+        f'<div style="font-size:14px;opacity:.78">{line}</div>'
+    )
