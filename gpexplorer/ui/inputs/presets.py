@@ -51,13 +51,14 @@ PRESETS = {
     "low-objective": Preset(
         "Two methods, two objectives: is the lower one the better fit?",
         "FITC lets the noise differ from row to row, and its objective ends lower than that of CholQR. But the "
-        "calibration picture shows that fewer test rows lie inside its 95 % intervals. Choose “CholQR swaps” and compare.",
+        "calibration picture shows that fewer test rows lie inside its 95 % intervals. Choose “CholQR swaps” and "
+        "compare.",
         "v=1&method=fitc&data=snelson-like&kernel=se&set.num_inducing=10&view=calibration",
     ),
     "honest-bands": Preset(
         "An exact GP on a few rows is fast. Can its bands be trusted?",
-        "It uses 20 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test rows "
-        "lie outside the intervals. Choose “CholQR swaps”, which uses all rows, and compare.",
+        "It uses 20 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test "
+        "rows lie outside the intervals. Choose “CholQR swaps”, which uses all rows, and compare.",
         "v=1&method=subset-of-data&data=snelson-like&kernel=se&set.num_rows=20&view=calibration",
     ),
     "steepest": Preset(
@@ -69,25 +70,27 @@ PRESETS = {
     "stalls": Preset(
         "Why do conjugate gradients need so many steps on data with little noise?",
         "A small noise variance makes the matrix ill-conditioned, and the gradient decreases slowly. Choose "
-        "“Preconditioned conjugate gradients”: a low-rank approximation of the same matrix is enough to converge in a few steps.",
+        "“Preconditioned conjugate gradients”: a low-rank approximation of the same matrix is enough to converge "
+        "in a few steps.",
         "v=1&method=cg&data=sin-product&data.n=1500&data.noise=0.01&kernel=se&view=gbcd-gradient",
     ),
     "eigenfunctions": Preset(
         "How many eigenfunctions does a surface need?",
-        "Decrease the number of eigenfunctions from 30 to 8 and to 2, and watch the test error increase. The spectrum "
-        "shows the eigenvalues that are left out.",
+        "Decrease the number of eigenfunctions from 30 to 8 and to 2, and watch the test error increase. The "
+        "spectrum shows the eigenvalues that are left out.",
         "v=1&method=grief&data=sin-product&kernel=se-ard&set.num_eigenfunctions=30&view=grief-spectrum",
     ),
     "too-small": Preset(
         "What happens when the penalty of ADMM is too small?",
-        "The constraint does not hold theta back: steps are rejected, and the run ends with a large test error. Set rho to 20, and both residuals decrease together.",
+        "The constraint does not hold theta back: steps are rejected, and the run ends with a large test error. "
+        "Set rho to 20, and both residuals decrease together.",
         "v=1&method=gpcv-admm-holdout&data=snelson-like&kernel=se&set.rho=0.001&set.balance=0&set.rho_span=1"
         "&view=admm-residuals",
     ),
     "biased": Preset(
         "What do minibatches of sixteen rows say about the likelihood of nine hundred?",
-        "The line is the estimate from the minibatches, the dots are the exact likelihood. With BSGD they stay apart, "
-        "because its estimate is biased. Choose SCGD, and the line comes close to the dots.",
+        "The line is the estimate from the minibatches, the dots are the exact likelihood. With BSGD they stay "
+        "apart, because its estimate is biased. Choose SCGD, and the line comes close to the dots.",
         "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
     ),
 }
