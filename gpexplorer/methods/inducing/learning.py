@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -74,12 +74,36 @@ def learn_hyperparameters(
     About 6 n m^2 flops per evaluation. A theta at which K_mm has no Cholesky factor counts as infinitely bad.
     """
 
+    def terms_at(theta: Tensor) -> tuple[Terms, Tensor, float]:
+        model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
+        return model.terms, gradient, model.jitter
+
+    return minimise(terms_at, begin, objective, settings, done)
+
+
+def minimise(
+    terms_at: Callable[[Tensor], tuple[Terms, Tensor, float]],
+    begin: Tensor,
+    objective: str,
+    settings: LearningSettings,
+    done: int,
+) -> Generator[Evaluation, None, None]:
+    """Decrease an objective over the hyperparameters, evaluation by evaluation.
+
+    Parameters
+    ----------
+    terms_at : callable
+        Takes theta [p]; returns the terms of the objective, its gradient [p], and the jitter that it needed.
+    begin, objective, settings, done
+        As for `learn_hyperparameters`, with the same yields.
+    """
+
     def evaluate(point: np.ndarray) -> Evaluated | None:
         try:
-            model, gradient = nystrom_gradient(kernel, torch.as_tensor(point).to(begin), train, Z, objective)
+            terms, gradient, jitter = terms_at(torch.as_tensor(point).to(begin))
         except NotPositiveDefinite:
             return None
-        return Evaluated(model.terms.total(objective), gradient.double().cpu().numpy(), (model.terms, model.jitter))
+        return Evaluated(terms.total(objective), gradient.double().cpu().numpy(), (terms, jitter))
 
     limit = settings.evaluations or min(20, max(15, 2 * len(begin)))
     descent = descend(evaluate, begin.double().cpu().numpy(), settings.optimiser, limit)

@@ -2,26 +2,32 @@
 
     F = (y_m' (K_mm + s2 I)^-1 y_m + log |K_mm + s2 I|) / 2
 
-With every row of the subset an inducing point, VFE and PP equal this negative log marginal likelihood, so that the
-formulas of the family apply (Chalupka, Williams and Murray 2013). The rows are chosen as another method would choose
-them. The objective is that of m rows and not of n, so it cannot be compared with that of another method; the scores
-can.
+The rows are chosen as another method would choose its inducing points; if that choice leaves out rows because others
+explain them, random rows fill the subset (Chalupka, Williams and Murray 2013). The objective is that of m rows and not
+of n, so it cannot be compared with that of another method; the scores can.
+
+With every row of the subset an inducing point, VFE and PP equal F. The formulas here factor K_mm + s2 I instead of
+K_mm, so that rows may be alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import param
+import torch
+from torch import Tensor
 
-from ...objectives import Terms, nystrom
-from ...posteriors import nystrom_posterior
-from ...problem import Channel, Cost, Dataset, Outcome, Posterior, Problem, Step, channel
+from ...linalg.blocks import row_blocks
+from ...linalg.cholesky import cholesky, logdet
+from ...objectives import Terms, noise_variance
+from ...problem import Channel, Cost, Dataset, Kernel, Outcome, Posterior, Prediction, Problem, Step, channel
 from ..base import Method, Steps
 from . import settings
+from .distinct_rows import random_order
 from .initial_sets import start, start_rows
-from .learning import learn_hyperparameters
+from .learning import minimise
 from .reporting import EVALUATION_CALLS, JITTER_CHANNEL, TERM_CHANNELS, converged_message, entry_flops, halves
 from .selection.loop import START, initial_state, subset_posterior
 from .selection.loop import Info as SelectionInfo
@@ -84,11 +90,10 @@ class SubsetOfData(Method):
             state = initial_state(problem)
             yield Step(state, START)
         if state.step == 0:
-            rows = start_rows(self.start, problem, self.num_rows, self.seed)
-            subset = problem.train.rows(rows)
-            model = nystrom(problem.kernel, state.theta, subset, subset.X)
-            state = state._replace(step=1, inducing=rows, terms=model.terms, epoch_begin=model.terms.total("vfe"))
-            yield Step(state, _report("choose", model.terms, model.jitter))
+            rows = self._rows(problem)
+            terms, _, jitter = exact_terms(problem.kernel, state.theta, problem.train.rows(rows))
+            state = state._replace(step=1, inducing=rows, terms=terms, epoch_begin=terms.total("vfe"))
+            yield Step(state, _report("choose", terms, jitter))
 
         subset = problem.train.rows(state.inducing)
         while self.learn and state.epoch < self.max_epochs:
@@ -104,14 +109,21 @@ class SubsetOfData(Method):
             return Outcome("converged", f"The {len(subset)} rows are chosen; the hyperparameters stay fixed.")
         return Outcome("budget", f"All {self.max_epochs} epochs are done; raise max_epochs to continue.")
 
+    def _rows(self, problem: Problem) -> Tensor:
+        """The rows of the subset [min(m, n)]: those of the chosen start, then random rows."""
+        chosen, order = start_rows(self.start, problem, self.num_rows, self.seed), random_order(problem, self.seed)
+        others = order[~torch.isin(order, chosen)]
+        return torch.cat([chosen, others])[: self.num_rows]
+
     def _learning_phase(
         self, problem: Problem, subset: Dataset, state: SelectionState
     ) -> Generator[Step, None, SelectionState]:
         """Learn hyperparameters on the likelihood of the subset, one evaluation per step."""
-        evaluations = learn_hyperparameters(
-            problem.kernel, subset, subset.X, "vfe", state.theta_begin, self, state.position
-        )
-        for position, theta, terms, jitter in evaluations:
+
+        def objective(theta: Tensor) -> tuple[Terms, Tensor, float]:
+            return exact_terms(problem.kernel, theta, subset)
+
+        for position, theta, terms, jitter in minimise(objective, state.theta_begin, "vfe", self, state.position):
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
             yield Step(state, _report("learn", terms, jitter))
         return state
@@ -119,15 +131,45 @@ class SubsetOfData(Method):
     def posterior(self, problem: Problem, state: SelectionState) -> Posterior:
         if state.step == 0:
             return subset_posterior(problem, state)
-        subset = problem.train.rows(state.inducing)
-        model = nystrom(problem.kernel, state.theta, subset, subset.X)
-        return nystrom_posterior(problem.kernel, state.theta, subset.X, model)
+        return exact_posterior(problem.kernel, state.theta, problem.train.rows(state.inducing))
 
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
         flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
         calls = EVALUATION_CALLS if self.learn else CHOICE_CALLS * m
         return Cost(flops, 30.0 * s * m * m, {"m x m factors": 6.0 * s * m * m}, calls)
+
+
+def exact_terms(kernel: Kernel, theta: Tensor, train: Dataset) -> tuple[Terms, Tensor, float]:
+    """Return the terms of F at theta, its gradient [p], and the jitter that the factor needed. m^3 flops."""
+    s2 = noise_variance(theta)
+    A = kernel(theta, train.X, train.X)  # [m, m]
+    A.diagonal().add_(s2)
+    L, jitter = cholesky(A, "K_mm + s2 I")
+    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [m]
+    W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [m, m] dF/dA
+    gradient = kernel.theta_gradient(theta, train.X, train.X, W)
+    gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())  # dA/dtheta_p = 2 s2 I
+    return Terms(float(train.y @ a), logdet(L), 0.0), gradient, jitter
+
+
+def exact_posterior(kernel: Kernel, theta: Tensor, train: Dataset) -> Posterior:
+    """Return the posterior of f of the exact GP on these rows: m^3 flops, then m^2 per test point."""
+    A = kernel(theta, train.X, train.X)
+    A.diagonal().add_(noise_variance(theta))
+    L = cholesky(A, "K_mm + s2 I").L
+    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [m]
+
+    def predict(X: Any) -> Prediction:
+        mean, var = a.new_empty(len(X)), a.new_empty(len(X))
+        for rows in row_blocks(len(X), 4 * a.element_size() * len(train)):
+            K_tm = kernel(theta, X[rows], train.X)  # [b, m]
+            mean[rows] = K_tm @ a
+            explained = torch.linalg.solve_triangular(L, K_tm.T, upper=False).square().sum(0)
+            var[rows] = (kernel.diag(theta, X[rows]) - explained).clamp_min(0.0)
+        return Prediction(mean, var)
+
+    return predict
 
 
 def _report(phase: str, terms: Terms, jitter: float) -> SelectionInfo:

@@ -57,9 +57,9 @@ PRESETS = {
     ),
     "honest-bands": Preset(
         "An exact GP on a few rows is fast. Can its bands be trusted?",
-        "It uses 20 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test "
+        "It uses 15 of the 180 rows. In the calibration picture the curve lies below the diagonal: too many test "
         "rows lie outside the intervals. Choose “CholQR swaps”, which uses all rows, and compare.",
-        "v=1&method=subset-of-data&data=snelson-like&kernel=se&set.num_rows=20&view=calibration",
+        "v=1&method=subset-of-data&data=snelson-like&kernel=se&set.num_rows=15&view=calibration",
     ),
     "steepest": Preset(
         "Which rows should a block solver take next?",

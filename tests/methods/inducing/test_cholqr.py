@@ -217,3 +217,21 @@ def test_an_error_of_the_optimiser_is_raised_in_the_caller() -> None:
     next(asked)
     with pytest.raises(TypeError):
         asked.send((1.0, torch.zeros(2).numpy()))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_rows_that_become_distinct_while_the_kernel_is_learned_join_until_the_bound_is_the_exact_likelihood(
+    shift: float,
+) -> None:
+    task = problem(shift, n=40)
+    task = Problem(
+        task.train, task.kernel, torch.tensor([0.1, 2.5, 2.5, -1.5], dtype=torch.float64)
+    )  # long lengthscales
+
+    steps = list(CholQR(num_inducing=40, max_epochs=8).steps(task))
+    theta, objective = steps[-1].state.theta, steps[-1].info.objective
+
+    assert len(steps[1].state.inducing) < 40
+    A = task.kernel(theta, task.train.X, task.train.X) + torch.exp(2 * theta[-1]) * torch.eye(40, dtype=torch.float64)
+    nlml = 0.5 * float(task.train.y @ torch.linalg.solve(A, task.train.y) + torch.logdet(A))
+    assert objective == pytest.approx(nlml, abs=1e-4)

@@ -24,7 +24,7 @@ from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ...base import Method, Steps
 from ...capabilities import Landscape
 from .. import settings
-from ..distinct_rows import random_order
+from ..distinct_rows import distinct_rows, random_order
 from ..initial_sets import start, start_rows
 from ..learning import learn_hyperparameters
 from ..moving.sparse_objectives import sparse_model
@@ -252,6 +252,12 @@ class CholQR(Method):
         inducing = state.inducing
         if state.step == 0:
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
+        is_short = state.phase == "swap" and state.position == 0 and len(inducing) < self.num_inducing
+        if is_short and state.step > 0:  # rows that others explained may be distinct under the theta learned since
+            order = torch.cat([inducing, random_order(problem, self.seed)]).tolist()
+            order = torch.tensor(list(dict.fromkeys(order)), device=inducing.device)  # the inducing rows come first
+            inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, self.num_inducing)
+            state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
         swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, POLICIES[self.pivot_policy])
         swapper.set_tested(state.tested.clone())
