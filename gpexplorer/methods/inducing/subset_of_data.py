@@ -140,7 +140,7 @@ class SubsetOfData(Method):
         return Cost(flops, 30.0 * s * m * m, {"m x m factors": 6.0 * s * m * m}, calls)
 
 
-def exact_terms(kernel: Kernel, theta: Tensor, train: Dataset) -> tuple[Terms, Tensor, float]:
+def exact_terms(kernel: Any, theta: Tensor, train: Dataset) -> tuple[Terms, Tensor, float]:
     """Return the terms of F at theta, its gradient [p], and the jitter that the factor needed. m^3 flops."""
     s2 = noise_variance(theta)
     A = kernel(theta, train.X, train.X)  # [m, m]

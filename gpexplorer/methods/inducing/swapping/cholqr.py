@@ -254,8 +254,8 @@ class CholQR(Method):
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
         is_short = state.phase == "swap" and state.position == 0 and len(inducing) < self.num_inducing
         if is_short and state.step > 0:  # rows that others explained may be distinct under the theta learned since
-            order = torch.cat([inducing, random_order(problem, self.seed)]).tolist()
-            order = torch.tensor(list(dict.fromkeys(order)), device=inducing.device)  # the inducing rows come first
+            order = random_order(problem, self.seed)
+            order = torch.cat([inducing, order[~torch.isin(order, inducing)]])  # [n], the inducing rows come first
             inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, self.num_inducing)
             state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
