@@ -24,8 +24,8 @@ from ...problem import Dataset
 from .dense_objectives import squared_exponential
 
 PUBLIC = (
-    "concrete", "energy", "stock", "housing", "yacht", "airfoil", "wine", "autompg", "servo", "forest", "solar",
-    "skillcraft", "elevators", "kin40k",
+    "concrete", "stock", "energy", "housing", "airfoil", "servo", "forest", "breastcancer", "elevators", "kin40k",
+    "protein", "pumadyn32nm", "calhousing", "yacht", "wine", "autompg",
 )  # fmt: skip
 TEST_ROWS = 300
 
