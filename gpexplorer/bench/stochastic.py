@@ -34,6 +34,7 @@ PACE, FLOOR, PLAIN = "a square product", "floor: products and factor", "plain to
 METHODS = ("scgd", "minimax", "bsgd", "svgp")
 REPEATS = 20  # minibatches of a timing
 SQUARE = 600  # rows of the product that tells the machine's pace
+ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # every method takes all epochs on all rows
 WHOLE = 10**6  # minibatches of a step: an epoch, which is the most
 
 
@@ -58,7 +59,7 @@ def command(  # noqa: PLR0913 - one argument an option
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
-        asked: dict[str, Any] = {**settings, "epochs": epochs, "schedule": "cosine", "minibatches": WHOLE}
+        asked: dict[str, Any] = {**settings, "epochs": epochs, "schedule": "cosine", "minibatches": WHOLE, **ALL_ROWS}
         for line in learning.report(Spec(key, asked, data=data, dtype=dtype), seconds, choose, keep):
             typer.echo(line)
 

@@ -29,12 +29,14 @@ from ..views.drawing.palette import CYCLE
 from .base import Figure, Rows, Unit, panels, ticks
 from .stochastic_published import METHODS, printed
 
-FULL: dict[str, Any] = {"optimiser": "adadelta", "rate": 1.0, "minibatches": 500, "evaluate_every": 2}
+ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # the paper chooses the best theta by the likelihood
+FULL: dict[str, Any] = {**ALL_ROWS, "optimiser": "adadelta", "rate": 1.0, "minibatches": 500, "evaluate_every": 2}
 OWN: dict[str, dict[str, Any]] = {
     "scgd": {"averaging": 0.9, "head": "descend"},
     "minimax": {"metric": "flat", "mu": 1.0, "rate_ascent": 1e-2},
 }
 QUICK: dict[str, Any] = {
+    **ALL_ROWS,
     "minibatches": 100,
     "evaluate_every": 4,
     "num_features": 200,

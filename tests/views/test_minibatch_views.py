@@ -59,7 +59,7 @@ def test_exact_points_are_the_likelihood_of_their_records():
     record = next(one for one in run.trace if one.step.info.phase == "learn")
 
     with torch.no_grad():
-        value = exact_likelihood(Model(run.method, run.problem), record.step.state.theta).value
+        value = exact_likelihood(Model(run.method, run.problem, run.method.validation), record.step.state.theta).value
 
     assert layers["exact"]["y"].iloc[0] == pytest.approx(value)
     assert len(layers["estimate"]) >= len(layers["exact"]) > 1

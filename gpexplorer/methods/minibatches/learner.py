@@ -134,6 +134,17 @@ class Learner(ABC):
         """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence."""
         return float(torch.cat([self.parameters.w, self.parameters.theta]).abs().max()) < self.largest
 
+    def divergence(self, exact: ExactLikelihood | None = None) -> str:
+        """Return a sentence that says what has diverged and how to prevent it; empty if nothing has.
+
+        Parameters
+        ----------
+        exact : the exact likelihood at the current theta, to which the matrices are compared; None leaves them out.
+        """
+        if self.within_bounds():
+            return ""
+        return f"A parameter reached its bound {self.largest:g}. Lower the rate {self.rate:.2g}."
+
     def state(self, state: State) -> State:
         """Return `state` with copies of everything that has changed."""
         return state._replace(

@@ -24,6 +24,7 @@ from ...problem import Channel, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior
+from .held_out_refit import refit_magnitude_and_noise
 from .learner import Learner
 from .model import Model
 from .optimisers import OPTIMISERS
@@ -31,6 +32,7 @@ from .state import CHANNELS
 from .state import Info as MinibatchInfo
 from .state import State as MinibatchState
 
+OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that is reported as overfitting
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
 
@@ -50,6 +52,7 @@ class Minibatches(Method):
         "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    conjugate: ClassVar[bool] = True  # the posterior is the exact one of the features, so that it can be refitted
 
     features: Pretrained | Module | None = None  # replaces layers, width and activation; can be given in Python only
 
@@ -100,15 +103,20 @@ class Minibatches(Method):
         doc="Epochs between evaluations of the exact likelihood, from which the best theta is chosen.",
     )
     validation = param.Number(
-        0.0,
+        0.1,
         bounds=(0.0, 0.5),
-        doc="Fraction of the rows set aside; the best theta is then chosen by their error instead of the likelihood.",
+        doc="Fraction of the rows set aside; theta is chosen by their error, or by the likelihood if it is 0.",
     )
     patience = param.Integer(
-        0,
+        10,
         bounds=(0, None),
         softbounds=(0, 50),
         doc="Stop after this many evaluations without improvement; 0 uses all epochs.",
+    )
+    refit: Any = param.Selector(
+        default="held-out",
+        objects=["held-out", "none"],
+        doc="Magnitude and noise at the end: by the predictive density of the rows set aside, or as they were learned.",
     )
     search = param.Integer(
         0,
@@ -144,15 +152,47 @@ class Minibatches(Method):
             until = min(state.batches + min(self.minibatches, learner.rows.per_epoch), last)
             state = yield from self._step(model, learner, state, until, until == last)
             if state.phase == "diverged":
-                return Outcome(
-                    "diverged", f"A parameter reached its bound {self.largest:g}. Lower the rate {state.rate:.2g}."
-                )
+                return Outcome("diverged", _divergence(learner, model))
+        sentences: list[str] = []
         if state.phase != "best":
-            state = _at_best_theta(state)._replace(step=state.step + 1, phase="best")
-            yield Step(state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))))
+            state, info, sentences = self._finish(model, state)
+            yield Step(state, info)
+        judged = "the error on the rows set aside" if len(model.held) else "the NLML"
         if state.batches < last:
-            return Outcome("converged", f"No improvement in {self.patience} evaluations. The best theta is returned.")
-        return Outcome("budget", f"All {self.epochs} epochs are done. The best theta is returned.")
+            ending = f"{judged.capitalize()} did not improve in {self.patience} evaluations."
+            return Outcome("converged", " ".join([ending, *sentences, "The best theta is returned."]))
+        ending = f"All {self.epochs} epochs are done."
+        return Outcome(
+            "budget", " ".join([ending, *sentences, f"The theta with the lowest of {judged[4:]} is returned."])
+        )
+
+    def _finish(self, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo, list[str]]:
+        """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
+        last_theta, sentences = state.theta, []
+        state = _at_best_theta(state)._replace(step=state.step + 1, phase="best")
+        if not len(model.held):
+            return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))), []
+        exact = exact_likelihood(model, state.theta)
+        decrease = exact.value - exact_likelihood(model, last_theta).value
+        if decrease > OVERFIT_NATS * model.n and state.waited:
+            sentences.append(
+                f"The NLML went on to decrease by {decrease:.0f} nat after the best theta, which is overfitting."
+            )
+        if self.refit == "held-out" and self.conjugate:
+            refit = refit_magnitude_and_noise(model, state.theta, exact, self.noise_floor, self.largest)
+            if refit:
+                if refit.is_significant:
+                    noise = math.sqrt(exact.s2), math.exp(float(refit.theta[-1]))
+                    sentences.append(
+                        f"The {refit.rows} rows set aside contradict the magnitude and noise of the likelihood: values "
+                        f"that fit these rows lower their NLPD from {refit.nlpd_before:.3g} to {refit.nlpd_after:.3g} "
+                        f"(noise sd {noise[0]:.3g} becomes {noise[1]:.3g})."
+                    )
+                state = state._replace(theta=refit.theta)
+                exact = exact_likelihood(model, refit.theta)
+        error = validation_error(model, state.theta, exact)
+        noise_sd = math.exp(float(state.theta[-1]))
+        return state, MinibatchInfo("best", exact.value, noise=noise_sd, error=error), sentences
 
     def _step(
         self, model: Model, learner: Learner, state: MinibatchState, until: int, last: bool
@@ -162,9 +202,10 @@ class Minibatches(Method):
             for t in range(state.batches, until):
                 learner.move(t)
         except NotPositiveDefinite:
-            if learner.within_bounds():
+            if not _divergence(learner, model):
                 raise
-        if not learner.within_bounds():
+            return state._replace(phase="diverged")
+        if learner.divergence():
             return state._replace(phase="diverged")
         due = last or self._is_due(state.batches, until, learner.rows.per_epoch)
         state = learner.state(state)._replace(step=state.step + 1, phase="learn", batches=until)
@@ -177,6 +218,8 @@ class Minibatches(Method):
         )
         if due:
             exact = exact_likelihood(model, state.theta)
+            if learner.divergence(exact):
+                return state._replace(phase="diverged")
             error = validation_error(model, state.theta, exact)
             gap, penalty = learner.gap(exact)
             state = _update_best(state, error if len(model.held) else exact.value)
@@ -223,6 +266,11 @@ class Minibatches(Method):
 
     def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
         return exact_posterior(Model(self, problem), state.theta)
+
+
+def _divergence(learner: Learner, model: Model) -> str:
+    """What has diverged, in a sentence; the exact likelihood is computed only if all parameters are within bounds."""
+    return learner.divergence() or learner.divergence(exact_likelihood(model, learner.parameters.theta))
 
 
 def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> float:

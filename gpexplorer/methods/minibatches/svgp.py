@@ -44,6 +44,7 @@ class SVGP(Minibatches):
     key: ClassVar[str] = "svgp"
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
+    conjugate: ClassVar[bool] = False
 
     batch_size = settings.batch_size()
 

@@ -46,7 +46,7 @@ def test_minibatches_of_an_epoch_share_no_row():
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 def test_scgd_with_all_rows_and_no_memory_is_steepest_descent_on_the_likelihood(settings: dict, shift: float):
     at = problem(shift=shift)
-    model, learner = begun(method("scgd", batch_size=40, averaging=1.0, **settings), at)
+    model, learner = begun(method("scgd", batch_size=40, averaging=1.0, gram_update="before", **settings), at)
     theta = learner.parameters.theta.clone()
 
     value = learner.gradient(torch.arange(40), 0)
