@@ -53,7 +53,7 @@ def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_reque
     titles: list[str] = []
 
     end = time.monotonic() + 30
-    while not titles or "to go" in titles[-1]:
+    while not titles or "remaining" in titles[-1]:
         assert time.monotonic() < end
         explorer._drain(wait=0.5)
         layers = explorer.pictures.pictures["stochastic-batches"].layers
@@ -66,4 +66,4 @@ def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_reque
     explorer.close()
     assert len(titles) > 5
     assert "about" in titles[0]
-    assert titles[-1].startswith("6 minibatches a panel")
+    assert titles[-1].startswith("6 minibatches per panel")
