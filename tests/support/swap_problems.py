@@ -36,3 +36,15 @@ def swapper(
     swapper = Swapper(factor, z, proposals, seed, POLICIES[policy])
     swapper.refresh(0)
     return swapper
+
+
+def hard_problem(
+    seed: int = 0, n: int = 400, lengthscale: float = 1.5, ratio: float = 6e4, dtype: torch.dtype = torch.float64
+) -> Problem:
+    """A smooth function of two inputs in [0, 6]^2, with this ratio of signal to noise variance."""
+    rng = torch.Generator().manual_seed(seed)
+    X = 6.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
+    y = torch.sin(2 * X[:, 0]) + torch.cos(X[:, 1]) * X[:, 0] / 3
+    y = (y - y.mean()) / y.std() + ratio**-0.5 * torch.randn(n, generator=rng, dtype=torch.float64)
+    theta = torch.tensor([1.0, lengthscale, lengthscale, ratio**-0.5], dtype=torch.float64).log()
+    return Problem(Dataset(X.to(dtype), y.to(dtype)), kernels.make("se-ard", 2), theta.to(dtype))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...errors import SettingError
 from ...linalg.randomness import generator
+from ...objectives import noise_variance
 from ...problem import Dataset, Kernel, Problem
 
 
@@ -54,6 +56,27 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
 def rounding(dtype: torch.dtype) -> float:
     """Return the part of a prior variance below which a residual variance is rounding: 2e-11, in float32 1e-4."""
     return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
+
+
+def check_precision(problem: Problem, theta: Tensor) -> None:
+    """Refuse a noise variance that the floating-point type cannot resolve.
+
+    Raises
+    ------
+    SettingError
+        The noise variance is smaller than a residual variance that counts as rounding, so that the objective would
+        consist of rounding. float32 allows a ratio of signal to noise variance of 8e3, float64 one of 4e10.
+    """
+    dtype = problem.train.y.dtype
+    resolved = rounding(dtype) * float(problem.kernel.diag(theta, problem.train.X).mean())
+    s2 = noise_variance(theta)
+    if s2 < resolved:
+        precision = str(dtype).removeprefix("torch.")
+        way_out = "raise the noise" if dtype == torch.float64 else "use dtype float64, or raise the noise"
+        raise SettingError(
+            f"{precision} resolves variances of this kernel down to {resolved:.2g}, but the noise variance is "
+            f"{s2:.2g}, so that the objective would consist of rounding: {way_out}."
+        )
 
 
 def independent(K: Tensor, least: float) -> Tensor:

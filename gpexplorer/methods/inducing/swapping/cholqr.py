@@ -24,7 +24,7 @@ from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ...base import Method, Steps
 from ...capabilities import Landscape
 from .. import settings
-from ..distinct_rows import distinct_rows, random_order
+from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
 from ..learning import learn_hyperparameters
 from ..moving.sparse_objectives import sparse_model
@@ -172,6 +172,8 @@ class CholQR(Method):
             order = random_order(problem, self.seed)
             state = initial_state(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
             yield Step(state, START)
+        if state.step == 0:
+            check_precision(problem, state.theta)
         if state.phase != "polish":
             state, outcome = yield from self._epochs(problem, state)
             if not self.polish:
@@ -188,6 +190,10 @@ class CholQR(Method):
             if self.learn:
                 state = yield from self._learning_phase(problem, state)
                 swapper = None
+                try:
+                    check_precision(problem, state.theta)
+                except SettingError as error:
+                    return state, Outcome("failed", f"Learning decreased the noise too far for swaps. {error}")
 
             decrease = state.epoch_begin - state.objective
             if decrease <= self.tolerance * max(abs(state.objective), 1.0):
@@ -208,7 +214,8 @@ class CholQR(Method):
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
                 slots = self._slots(factor, state, state.epoch, k)
-                if (swapper.pivots is None or k % self.pivot_refresh == 0) and not swapper.refresh(step, slots):
+                is_due = swapper.pivots is None or k % self.pivot_refresh == 0
+                if is_due and not swapper.refresh(step, slots):
                     break  # every row is an inducing point or explained by them
                 tried = swapper.swap(slots, step)
 
@@ -226,6 +233,9 @@ class CholQR(Method):
                 slots=torch.tensor(ORDERS[self.removal].to_carry(slots)).to(state.inducing),
             )
             yield Step(state, swap_info(swapper, tried, state, drift))
+        if state.step == 0:  # no row can be swapped in from the beginning, as with m = n: report the objective
+            state = state._replace(step=1)
+            yield Step(state, SwapInfo("swap", state.objective, *halves(factor.terms), jitter=factor.jitter))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), slots=state.slots[:0])
 
     def _learning_phase(self, problem: Problem, state: SwapState) -> Phase:

@@ -107,6 +107,20 @@ class Factor:
         self._G, self._P = DeferredUpdates(G, 2 * QUEUE), DeferredUpdates(P, 2 * QUEUE)
         self.terms = self._terms()
 
+    def rebuild_inverse(self) -> None:
+        """Compute P and all that depends on it from G: m^3 flops, and no read of L.
+
+        Each swap multiplies rounding in P by up to the condition number of G, which is about the signal-to-noise ratio
+        times n. G itself is only added to.
+        """
+        G = self.G
+        L_A = cholesky(G, "L'L + s2 I").L
+        P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)  # [m, m]
+        self.TPT, self.TGT = (torch.linalg.vecdot(self.T, M @ self.T, dim=0) for M in (P, G))  # [m] each
+        self.Pc = P @ self.c  # [m]
+        self._P = DeferredUpdates(P, 2 * QUEUE)
+        self.terms = self._terms()
+
     @property
     def m(self) -> int:
         """Number of inducing points."""
@@ -196,6 +210,7 @@ class Factor:
             wc=float(w @ self.c),
             qc=qc,
             terms=terms,
+            inverse_error=abs(float(q @ Gw) - 1.0),
         )
 
     def no_removal(self) -> Removal:
@@ -213,6 +228,7 @@ class Factor:
             wc=0.0,
             qc=0.0,
             terms=self.terms,
+            inverse_error=0.0,
         )
 
     # -- evaluating candidates -------------------------------------------------------------------------------------
@@ -272,7 +288,8 @@ class Factor:
         (rr, yr, bNb, cNb), root = products, D.sqrt()
         uu, s = rr / D, (rr - bNb) / D + self.s2
         reduction = reductions((yr - cNb) / root, s, uu, self.s2, self.objective)
-        return Addition(D, uu, yr / root, s, reduction.masked_fill_(explained, -math.inf))
+        # s >= s2, since r'r - b'N b >= 0. A smaller s is rounding, and so is a reduction that follows from it.
+        return Addition(D, uu, yr / root, s, reduction.masked_fill_(explained | (s < self.s2), -math.inf))
 
     # -- accepting a swap ------------------------------------------------------------------------------------------
 

@@ -48,8 +48,12 @@ class Pivots:
         self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
         self.ranked = rows[:0].clone() if ranked is None else ranked
         self.H = factor.transposed_times(E)  # [m, z]
-        self.PH = factor.P @ self.H  # [m, z]
+        self.multiply()
         self.EE, self.Ey = E @ E.T, E @ factor.train.y  # [z, z], [z]
+
+    def multiply(self) -> None:
+        """Compute P H from the factor: 2 m^2 z flops."""
+        self.PH = self.factor.P @ self.H  # [m, z]
 
     def ranks_by_score(self) -> Tensor:
         """Minus the position of each pivot in `ranked` [z]; -inf where it was not chosen by a score."""

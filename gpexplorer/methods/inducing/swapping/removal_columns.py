@@ -43,8 +43,12 @@ class RemovalColumns:
 
     def __init__(self, factor: Factor, slots: list[int], V: Tensor) -> None:
         self.factor, self.slots, self.V = factor, slots, V
-        T = factor.T[:, slots].T  # [k, m]
-        self.GT, self.PT = T @ factor.G, T @ factor.P  # [k, m]
+        self.multiply()
+
+    def multiply(self) -> None:
+        """Compute G t and P t from the factor: 4 k m^2 flops."""
+        T = self.factor.T[:, self.slots].T  # [k, m]
+        self.GT, self.PT = T @ self.factor.G, T @ self.factor.P  # [k, m]
 
     def take(self, slot: int) -> RemovalColumn | None:
         """Return the column of this slot if it is the next one, and drop it; otherwise None."""

@@ -21,6 +21,7 @@ CHANNELS: tuple[Channel, ...] = (
     channel("acceptance", "accepted this epoch"),
     channel("drift", "drift of the carried objective", log=True),
     channel("moved", "how far the points moved, rms", "sd of x", log=True),
+    channel("inverse_error", "error of the inverse P", log=True),
     channel("reads", "passes over the n x m factor"),
     JITTER_CHANNEL,
 )
@@ -68,6 +69,7 @@ class Info(NamedTuple):
     removed: int = -1
     proposed: int = -1
     accepted: bool = False
+    inverse_error: float = math.nan
 
 
 START = Info("start", math.nan, math.nan, math.nan, math.nan)
@@ -116,4 +118,5 @@ def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Inf
         removed=tried.removed,
         proposed=tried.proposed,
         accepted=tried.accepted,
+        inverse_error=tried.inverse_error,
     )

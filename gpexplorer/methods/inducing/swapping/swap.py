@@ -34,6 +34,7 @@ from .removal_columns import RemovalColumn, RemovalColumns
 from .swap_effects import Addition, Proposals, Removal
 
 LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
+INVERSE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # |w'P G w - 1| from which on P is computed again
 SWAP_CALLS = 260.0  # tensor operations of a swap in which pivots are updated
 PROPOSAL_CALLS = 100.0  # further ones where proposals are tested
 
@@ -53,6 +54,8 @@ class Tried(NamedTuple):
         all candidates are tested and none is predicted.
     regret : float
         By how much the best candidate is better than the one with the best score, which alone is tested in the paper.
+    inverse_error : float
+        |w'P G w - 1| at the removal. P was computed again if it was larger than `INVERSE_TOLERANCE`.
     """
 
     removed: int
@@ -61,6 +64,7 @@ class Tried(NamedTuple):
     approx: float
     exact: float
     regret: float
+    inverse_error: float
 
 
 class Swapper:
@@ -192,7 +196,7 @@ class Swapper:
         # (I) remove the point, and (II) evaluate the objective without it
         position = slots[0]
         removed = int(f.inducing[position])
-        removal = f.remove(position, *self._removal_column(slots))
+        removal, inverse_error = self._removal(slots)
         current = f.total
         loss = removal.terms.total(f.objective) - current
 
@@ -227,7 +231,7 @@ class Swapper:
         if len(rows):
             self._add_tested(scores[rows], proposals.addition.reduction)
         if not math.isfinite(exact):
-            return Tried(removed, -1, False, math.nan, math.nan, math.nan)
+            return Tried(removed, -1, False, math.nan, math.nan, math.nan, inverse_error)
         return Tried(
             removed=removed,
             proposed=row,
@@ -235,7 +239,29 @@ class Swapper:
             approx=float(scores[row]) - loss if len(rows) else math.nan,
             exact=exact,
             regret=missed_reduction(reduction, candidate_scores),
+            inverse_error=inverse_error,
         )
+
+    def _removal(self, slots: list[int]) -> tuple[Removal, float]:
+        """Remove the point in the first slot; if P is no longer the inverse of G, compute P again before.
+
+        Returns the removal, and the error of the inverse as it was found.
+        """
+        column = self._removal_column(slots)
+        removal = self.factor.remove(slots[0], *column)
+        error = removal.inverse_error
+        if not error <= INVERSE_TOLERANCE[self.factor.c.dtype]:  # also where it is nan
+            self._rebuild_inverse()
+            removal = self.factor.remove(slots[0], column.v)
+        return removal, error
+
+    def _rebuild_inverse(self) -> None:
+        """Compute P from G, and all that is carried with it: O(m^3 + m^2 z) flops, and no read of L."""
+        self.factor.rebuild_inverse()
+        if self.pivots is not None:
+            self.pivots.multiply()
+        if self.removal_columns is not None:
+            self.removal_columns.multiply()
 
     def _removal_column(self, slots: list[int]) -> RemovalColumn:
         """Return v, G w and P w of the first slot; if they are not known, compute them for the next slots as well."""

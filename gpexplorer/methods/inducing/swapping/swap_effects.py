@@ -39,6 +39,8 @@ class Removal(NamedTuple):
         w'c and q'c.
     terms : Terms
         Terms of the objective without the point.
+    inverse_error : float
+        |w'P G w - 1|, which is 0 as long as P is the inverse of G.
     """
 
     position: int
@@ -52,6 +54,7 @@ class Removal(NamedTuple):
     wc: float
     qc: float
     terms: Terms
+    inverse_error: float
 
     def NLv(self) -> Tensor:
         """N L'v [m]."""
