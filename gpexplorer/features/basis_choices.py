@@ -10,6 +10,7 @@ autograd can differentiate.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,6 +35,12 @@ class Choice(Protocol):
     def __call__(self, theta: Tensor) -> Basis:
         """Return the functions at this theta."""
 
+    def outside(self, X: Tensor) -> Tensor:
+        """Return a mask [t] of the rows where the functions do not represent the kernel at all."""
+
+    def fingerprint(self, theta: Tensor) -> bytes:
+        """Return bytes that are equal if, on the same rows, the functions are equal; the noise does not matter."""
+
 
 @dataclass(frozen=True, eq=False)
 class Leading:
@@ -54,6 +61,14 @@ class Leading:
 
     def __call__(self, theta: Tensor) -> Basis:
         return Eigenfunctions(self.grid, theta, self.index)
+
+    def outside(self, X: Tensor) -> Tensor:
+        """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
+        return self.grid.outside(X)
+
+    def fingerprint(self, theta: Tensor) -> bytes:
+        """Return bytes of theta without the noise, of the grid, and of the indices."""
+        return _fingerprint(f"{type(self).__name__} {self.grid.kernel.key}", theta[:-1], self.index, *self.grid.axes)
 
 
 class Interpolated(Leading):
@@ -122,3 +137,19 @@ class Fourier:
     def __call__(self, theta: Tensor) -> Basis:
         logs = torch.stack([torch.zeros_like(theta[0]), theta[0]])  # [2] lengthscale 1, and the standard deviation
         return lambda X: self.waves(logs, X * (-theta[1:-1]).exp()).T
+
+    def outside(self, X: Tensor) -> Tensor:
+        """Return a mask [t] without any row: the features represent the kernel everywhere."""
+        return torch.zeros(len(X), dtype=torch.bool, device=X.device)
+
+    def fingerprint(self, theta: Tensor) -> bytes:
+        """Return bytes of theta without the noise, and of the frequencies."""
+        return _fingerprint(f"Fourier {self.waves.kind}", theta[:-1], self.waves.Omega, self.waves.c)
+
+
+def _fingerprint(name: str, *tensors: Tensor) -> bytes:
+    """A digest of a name and of tensors."""
+    digest = hashlib.blake2b(name.encode(), digest_size=16)
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.digest()

@@ -80,6 +80,14 @@ class SamplesWeights(HasWeightPriors, Protocol):
 
 
 @runtime_checkable
+class EstimatesNoise(Protocol):
+    """A method whose noise variance, which a prediction of y contains, may differ from that in the state's theta."""
+
+    def noise_variance(self, problem: Problem, state: Any) -> float:
+        """The noise variance of the predictions of this state, in the scaled space."""
+
+
+@runtime_checkable
 class LimitedToGrid(Protocol):
     """A method whose basis functions vanish outside a grid, so that predictions there are those of the prior."""
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..errors import StoreError
 from ..methods.base import Method, Steps
-from ..methods.capabilities import NotesVariance
+from ..methods.capabilities import EstimatesNoise, NotesVariance
 from ..problem import Outcome, Posterior, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
@@ -349,8 +349,10 @@ class Run:
     def _predictive(self, at: int, of: Of) -> Posterior:
         """The function from scaled inputs to predictions in the units of the file."""
         index, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
-        noise = noise_var(of, getattr(state, "theta", self.problem.theta))
         with enough_memory(index):
+            noise = noise_var(of, getattr(state, "theta", self.problem.theta))
+            if of == "y" and isinstance(self.method, EstimatesNoise):
+                noise = self.method.noise_variance(self.problem, state)
             return enough_memory(index)(in_units(self.method.posterior(self.problem, state), train, noise))
 
     def _end(self, outcome: Outcome) -> None:

@@ -25,7 +25,7 @@ CHAINS = {"chains": 3, "per_step": 6, "warm_up": 2, "thin": 2, "samples": 6}
 def played(method: str, d: int) -> Run:
     rows = {"name": "hypercube", "n": 80, "d": d, "noise": 0.2, "seed": 3}
     run = gpx.Spec(method, SETTINGS | (CHAINS if method == "grief-mcmc" else {}), data=rows).open()
-    run.finish(steps=10)
+    run.finish(steps=10 if method == "grief" else 40)
     return run
 
 

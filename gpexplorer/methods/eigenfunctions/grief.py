@@ -32,9 +32,8 @@ from ...objectives import noise_variance
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ..base import Steps
 from . import settings
-from .evidence import regress
 from .grid_method import GridMethod, spacing_setting
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
 from .orthogonal_basis import (
@@ -44,7 +43,7 @@ from .orthogonal_basis import (
     likelihood,
     likelihood_terms,
 )
-from .posteriors import Coefficients, orthogonal_basis, orthogonal_posterior, regression_posterior
+from .posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
 from .sampling.mala import Density
 from .sampling.target import LogNormal, Target, log_normal
 
@@ -136,9 +135,13 @@ class Grief(GridMethod):
             mean, var = coefficient_posterior(basis, z[None])
             b = Coefficients(mean[0], var[0], torch.zeros_like(mean[0]))
             return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
-        choice = self.choose(problem, state.chosen, state.spacing)
-        regression = regress(choice, state.theta, problem.train, self.map)
-        return regression_posterior(problem, choice, state.theta, regression)
+        return state_posterior(self, problem, self.eigenfunctions(problem, state), state)
+
+    def noise_variance(self, problem: Problem, state: BasisState) -> float:
+        """Return the noise variance of predictions of y at this state."""
+        if state.phase == "weights":
+            return float(self.optimised_weights(problem, state)[1][-1].exp())
+        return state_noise(self, problem, lambda: self.eigenfunctions(problem, state), state)
 
     def cost(self, problem: Problem) -> Cost:
         p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))

@@ -5,8 +5,8 @@ functions cannot represent the short lengthscales that suit the exact GP: a desc
 ends better. The likelihood selects among several initial values:
 
     subset    exact GP on random rows, from lengthscales 1, 2, 4, ... times those of the problem
-    trial     basis functions on the same rows, from lengthscales 1, 2, 4, ... times the best of the subset, for each
-              spacing of the grid
+    trial     basis functions on the same rows, from lengthscales 1, 2, 4, ... times the best of the subset, and up to
+              lengthscales that the functions can represent; for each spacing of the grid
     learn     basis functions on all rows, in rounds: each round is a descent with a fixed choice of functions
 
 After a round, the functions are chosen again at the best theta. The new choice is used only if it makes the rows more
@@ -29,11 +29,15 @@ from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
-from ...problem import Channel, Cost, Kernel, Outcome, Problem, Step, channel
+from ...objectives import noise_variance
+from ...problem import Channel, Cost, Kernel, Outcome, Posterior, Problem, Step, channel
 from .descents import Best, Descent, Learner, basis_descent, exact_descent, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
+from .posteriors import refitted_posterior, regression_posterior
 
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
+SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
+ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
 CHANNELS: tuple[Channel, ...] = (
@@ -81,6 +85,20 @@ def initial_state(problem: Problem, spacing: str = "") -> State:
     )  # fmt: skip
 
 
+def initial_hyperparameters(
+    learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+) -> Phase:
+    """Do the phases on the subset, and return the state with which learning on all rows begins.
+
+    The parameters are those of `learn_hyperparameters`.
+    """
+    if state.phase == "subset":
+        state = yield from _subset_phase(learner, problem, state)
+    if state.phase == "trial":
+        state = yield from _trial_phase(learner, problem, state, choose, spacings)
+    return state
+
+
 def learn_hyperparameters(
     learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
@@ -102,10 +120,7 @@ def learn_hyperparameters(
     -------
     State, Outcome
     """
-    if state.phase == "subset":
-        state = yield from _subset_phase(learner, problem, state)
-    if state.phase == "trial":
-        state = yield from _trial_phase(learner, problem, state, choose, spacings)
+    state = yield from initial_hyperparameters(learner, problem, state, choose, spacings)
     return (yield from _rounds(learner, problem, state, choose, spacings))
 
 
@@ -121,7 +136,7 @@ def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
 
 def _trial_phase(learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]) -> Phase:
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
-    initial_values = longer_lengthscales(problem.kernel, state.theta_begin, learner.starts)
+    initial_values = _trial_values(learner, problem, state.theta_begin, choose, spacings[0])
     candidates = [(theta, spacing) for spacing in spacings for theta in initial_values]
     sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
     rows = problem.train.rows(sample.to(problem.train.y.device))
@@ -132,6 +147,21 @@ def _trial_phase(learner: Learner, problem: Problem, state: State, choose: Choos
         state = yield from _follow(state, descent, lambda _, origin=origin: origin, _report)  # type: ignore[misc]
         state = state._replace(round=state.round + 1, position=0)
     return _begin(state, "learn", state.chosen)
+
+
+def _trial_values(learner: Learner, problem: Problem, theta: Tensor, choose: Choose, spacing: str) -> list[Tensor]:
+    """Initial values of the trial: theta with lengthscales times 1, 2, 4, ..., as many as the setting `starts` says.
+
+    If the functions represent too little of the kernel at all of these, lengthscales are doubled until they do: at
+    lengthscales that are far too short the functions vanish on the rows, and so does the gradient.
+    """
+    values = longer_lengthscales(problem.kernel, theta, learner.starts)
+    while len(values) < MAX_DOUBLINGS and share_kept(problem, values[-1], choose(values[-1], spacing)) < ENOUGH_SHARE:
+        longer = longer_lengthscales(problem.kernel, values[-1], 2)
+        if len(longer) == 1:  # the kernel has no lengthscales
+            break
+        values.append(longer[1])
+    return values
 
 
 def longer_lengthscales(kernel: Kernel, theta: Tensor, count: int) -> list[Tensor]:
@@ -169,6 +199,17 @@ def _follow(
     return state
 
 
+def with_share_kept(message: str, kept: float, count: int) -> str:
+    """Add to the message of an outcome that the functions represent almost nothing of the kernel, if they do."""
+    if not kept < SMALL_SHARE:
+        return message
+    return (
+        f"{message} The {count} basis functions represent only {100.0 * kept:.2g} % of the prior variance at these "
+        "hyperparameters, so that most of the function counts as noise. Raise num_eigenfunctions, or choose a method "
+        "of the family inducing."
+    )
+
+
 def _rounds(
     learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
@@ -177,13 +218,14 @@ def _rounds(
     A round that used all its evaluations while it still gained continues with the same functions.
     """
     while True:
-        state = yield from _round(learner, problem, state, choose(state.chosen, state.spacing))
+        choice = choose(state.chosen, state.spacing)
+        state = yield from _round(learner, problem, state, choice)
         if not learner.learn:
-            return state, Outcome(
-                "converged", "The weights are computed. The hyperparameters keep their initial values."
-            )
+            message = "The weights are computed. The hyperparameters keep their initial values."
+            return state, _outcome("converged", message, problem, state, choice)
         if state.round + 1 >= learner.max_rounds:
-            return state, Outcome("budget", f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue.")
+            message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
+            return state, _outcome("budget", message, problem, state, choice)
         values = {spacing: _objective(learner, problem, state, choose(state.theta, spacing)) for spacing in spacings}
         spacing = min(values, key=lambda each: values[each])
         gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
@@ -191,8 +233,13 @@ def _rounds(
             state = state._replace(chosen=state.theta, spacing=spacing)
         elif not incomplete:
             message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
-            return state, Outcome("converged", message)
+            return state, _outcome("converged", message, problem, state, choice)
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
+
+
+def _outcome(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
+    kept = share_kept(problem, state.theta, choice)
+    return Outcome(reason, with_share_kept(message, kept, len(choice)))
 
 
 def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> Phase:
@@ -214,8 +261,32 @@ def _objective(learner: Learner, problem: Problem, state: State, choice: Choice)
         return math.inf
 
 
+def needs_refit(learner: Learner, state: Any) -> bool:
+    """Whether the noise of a state must be fitted again before it is used for predictions.
+
+    During the phases "subset" and "trial" the hyperparameters are learned on a subset of the rows, in part without the
+    basis functions, so that their noise does not contain what the functions leave out. A run may be stopped there.
+    """
+    return bool(learner.learn) and state.phase in ("subset", "trial")
+
+
+def state_posterior(learner: Learner, problem: Problem, choice: Choice, state: State) -> Posterior:
+    """Return the predictive distribution of f at a state."""
+    if needs_refit(learner, state):
+        return refitted_posterior(problem, choice, state.theta, learner.map)[0]
+    regression = regress(choice, state.theta, problem.train, learner.map)
+    return regression_posterior(problem, choice, state.theta, regression)
+
+
+def state_noise(learner: Learner, problem: Problem, choose: Callable[[], Choice], state: State) -> float:
+    """Return the noise variance of y at a state; `choose` gives its basis functions."""
+    if needs_refit(learner, state):
+        return refitted_posterior(problem, choose(), state.theta, learner.map)[1]
+    return noise_variance(state.theta)
+
+
 def share_kept(problem: Problem, theta: Tensor, choice: Choice) -> float:
-    """Return the share of the prior variance that the basis functions represent, on at most 500 rows."""
+    """Return the share of the prior variance that the basis functions represent, on the first 500 rows."""
     X = problem.train.X[:500]
     with torch.no_grad():
         represented = choice(theta)(X).square().sum()

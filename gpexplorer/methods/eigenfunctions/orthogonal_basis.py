@@ -29,6 +29,7 @@ from torch import Tensor
 Floats = NDArray[np.float64]
 GROUP = 8  # this many factors are multiplied before one logarithm is taken
 SMALLEST = torch.finfo(torch.float64).tiny
+SMALLEST_LOG_NOISE, NOISE_DECADES, REFINEMENTS = -60.0, 12.0, 4  # of the search for the most likely noise variance
 
 
 class OrthogonalBasis(NamedTuple):
@@ -77,6 +78,21 @@ def orthogonalise(A: Float[Tensor, "p p"], c: Float[Tensor, " p"], yy: float, n:
     e, V = e[:rank], V[:, :rank].contiguous()  # [r], [p, r]
     u = (V.T @ c.double()) / e.sqrt()  # [r]
     return OrthogonalBasis(V, e, u, max(yy - float(u @ u), 0.0), n)
+
+
+def orthogonalise_rows(Phi: Float[Tensor, "n p"], y: Float[Tensor, " n"], eps: float) -> OrthogonalBasis:
+    """Make the same basis from Phi itself, which is cheaper than `orthogonalise` if n < p.
+
+    The eigenvalues e are those of Phi Phi' = U diag(e) U' [n, n], with V = Phi'U / sqrt(e) and u = U'y. The cost is
+    n^2 p + 9 n^3 flops, once.
+    """
+    Phi, y = Phi.double(), y.double()
+    e, U = torch.linalg.eigh(Phi @ Phi.T)
+    e, U = e.flip(0), U.flip(1)
+    rank = int((e > eps * Phi.shape[1] * e[0]).sum())
+    e, U = e[:rank], U[:, :rank]  # [r], [n, r]
+    u = U.T @ y  # [r]
+    return OrthogonalBasis(Phi.T @ U / e.sqrt(), e, u, max(float(y @ y - u @ u), 0.0), len(y))
 
 
 class LikelihoodTerms(NamedTuple):
@@ -197,6 +213,30 @@ def fisher_information(basis: OrthogonalBasis, z: Float[Tensor, " q"]) -> Float[
     t = we + s2
     noise = s2.square() * t.square().reciprocal().sum() + (basis.n - len(basis.e))
     return 0.5 * torch.cat([(we / t).square(), noise[None]])
+
+
+def most_likely_noise(basis: OrthogonalBasis) -> float:
+    """Return the log noise variance that maximises the likelihood with weights w = 1. O(r) per try.
+
+    The likelihood may have several modes, so that a grid of 97 values is searched before the best one is refined.
+    """
+    total = basis.rest + float(basis.u.square().sum())  # y'y
+    if not total > 0.0:
+        return SMALLEST_LOG_NOISE
+    high = math.log(total / basis.n)
+    e, u2, spare = basis.e, basis.u.square(), basis.n - len(basis.e)
+
+    def objective(log_s2: Tensor) -> Tensor:  # [k] -> [k], twice the NLML: eq 18
+        s2 = log_s2.exp()[:, None]
+        t = s2 + e
+        return (u2 / t + t.log()).sum(1) + basis.rest / s2[:, 0] + spare * log_s2
+
+    low, high = max(high - NOISE_DECADES * math.log(10.0), SMALLEST_LOG_NOISE), high + 1.0
+    for _ in range(REFINEMENTS):
+        tries = torch.linspace(low, high, 97, dtype=e.dtype, device=e.device)
+        best = int(objective(tries).argmin())
+        low, high = float(tries[max(best - 1, 0)]), float(tries[min(best + 1, 96)])
+    return 0.5 * (low + high)
 
 
 def coefficient_posterior(basis: OrthogonalBasis, z: Float[Tensor, "k q"]) -> tuple[Tensor, Tensor]:

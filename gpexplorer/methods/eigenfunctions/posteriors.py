@@ -1,18 +1,37 @@
-"""Predictive distributions of regression on a finite basis, in the given basis and in the orthogonal one."""
+"""Predictive distributions of regression on a finite basis, in the given basis and in the orthogonal one.
+
+Both follow eq 2 of Evans and Nair (2018) for the approximate kernel k(x, z) = phi(x)'W phi(z), without a correction for
+the prior variance k(x, x) - phi(x)'phi(x) that the functions leave out: the likelihood has no such term either, so that
+the learned noise variance already contains what the functions leave out on the training rows. Outside the grid the
+functions decay to 0, no training row tells anything, and the whole prior variance is added.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ...features.basis_choices import Choice
+from ...features.basis_choices import Basis, Choice
 from ...linalg.blocks import row_blocks
 from ...linalg.reduction import Map, sum_of_squares
-from ...problem import Posterior, Prediction, Problem
+from ...problem import Dataset, Posterior, Prediction, Problem
 from .evidence import Regression, gram_products
-from .orthogonal_basis import OrthogonalBasis, orthogonalise
+from .orthogonal_basis import (
+    OrthogonalBasis,
+    coefficient_posterior,
+    most_likely_noise,
+    orthogonalise,
+    orthogonalise_rows,
+)
+
+MAX_CACHED = 4  # orthogonal bases that are kept per data set
+_cache: WeakKeyDictionary[Dataset, OrderedDict[bytes, OrthogonalBasis]] = WeakKeyDictionary()
+_lock = Lock()
 
 
 class Coefficients(NamedTuple):
@@ -23,11 +42,50 @@ class Coefficients(NamedTuple):
     direction: Tensor  # [r]
 
 
-def orthogonal_basis(problem: Problem, choice: Choice, theta: Tensor, mapper: Map) -> OrthogonalBasis:
-    """Return the basis that is orthogonal on the training rows (section 5). n p^2 flops, and p^3 once."""
-    y = problem.train.y
-    A, c = gram_products(choice, theta, problem.train, mapper)
-    return orthogonalise(A, c, sum_of_squares(y), len(y), torch.finfo(y.dtype).eps)
+def orthogonal_basis(problem: Problem, choice: Choice, theta: Tensor, mapper: Map = map) -> OrthogonalBasis:
+    """Return the basis that is orthogonal on the training rows (section 5).
+
+    Notes
+    -----
+    The cost is n p^2 flops and p^3 once, or n^2 p and n^3 if there are fewer rows than functions. The basis does not
+    depend on the noise. The last few bases of a data set are cached, because a page draws and scores many steps
+    between which only weights and noise change.
+    """
+    key = choice.fingerprint(theta)
+    with _lock:
+        cached = _cache.setdefault(problem.train, OrderedDict())
+        if key in cached:
+            cached.move_to_end(key)
+            return cached[key]
+    basis = _computed_basis(problem.train, choice, theta, mapper)
+    with _lock:
+        cached[key] = basis
+        while len(cached) > MAX_CACHED:
+            cached.popitem(last=False)
+    return basis
+
+
+def _computed_basis(train: Dataset, choice: Choice, theta: Tensor, mapper: Map) -> OrthogonalBasis:
+    y, eps = train.y, torch.finfo(train.y.dtype).eps
+    if len(y) < len(choice):
+        with torch.no_grad():
+            return orthogonalise_rows(choice(theta)(train.X).T, y, eps)
+    A, c = gram_products(choice, theta, train, mapper)
+    return orthogonalise(A, c, sum_of_squares(y), len(y), eps)
+
+
+def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: Map = map) -> tuple[Posterior, float]:
+    """Return predictions at a theta that was not learned with these functions, and the noise variance they need.
+
+    The noise variance that another likelihood learned would make the predictions far too certain, because it does not
+    contain what these functions leave out. It is replaced by the most likely one, given all rows and the functions.
+    """
+    basis = orthogonal_basis(problem, choice, theta, mapper)
+    z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
+    z[0, -1] = most_likely_noise(basis)
+    mean, var = coefficient_posterior(basis, z)
+    b = Coefficients(mean[0], var[0], torch.zeros_like(mean[0]))
+    return orthogonal_posterior(problem, choice, theta, basis.V, b), float(z[0, -1].exp())
 
 
 def orthogonal_posterior(
@@ -45,8 +103,7 @@ def orthogonal_posterior(
 
     Notes
     -----
-    The variance contains the prior variance k(x, x) - phi(x)'phi(x) that the basis functions leave out. A prediction
-    costs O(p r) per row.
+    A prediction costs O(p r) per row.
     """
     like = problem.train.y
     V, b = V.to(like), Coefficients(*(part.to(like) for part in coefficients))
@@ -54,37 +111,41 @@ def orthogonal_posterior(
         basis = choice(theta)
 
     def predict(X: Any) -> Prediction:
-        mean, var = like.new_empty(len(X)), problem.kernel.diag(theta, X)
+        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
         for rows in row_blocks(len(X), 4 * like.element_size() * len(choice)):
             with torch.no_grad():
-                Phi = basis(X[rows]).T  # [block, p]
-            Psi = Phi @ V  # [block, r]
+                Psi = basis(X[rows]).T @ V  # [block, r]
             mean[rows] = Psi @ b.mean
-            in_basis = Psi.square() @ b.diagonal + (Psi @ b.direction).square()
-            var[rows] = (var[rows] - Phi.square().sum(1)).clamp_min(0.0) + in_basis
-        return Prediction(mean, var)
+            var[rows] = Psi.square() @ b.diagonal + (Psi @ b.direction).square()
+        return Prediction(mean, var + _prior_outside(problem, choice, theta, basis, X))
 
     return predict
 
 
 def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> Posterior:
-    """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2).
-
-    The variance contains the prior variance k(x, x) - phi(x)'phi(x) that the basis functions leave out. A prediction
-    costs O(p^2) per row.
-    """
+    """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2). O(p^2) per row."""
     like = problem.train.y
     with torch.no_grad():
         basis = choice(theta)
 
     def predict(X: Any) -> Prediction:
-        mean, var = like.new_empty(len(X)), problem.kernel.diag(theta, X)
+        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
         for rows in row_blocks(len(X), 3 * like.element_size() * len(choice)):
             with torch.no_grad():
                 F = basis(X[rows])  # [p, block]
             mean[rows] = regression.w @ F
             half = torch.linalg.solve_triangular(regression.L, F, upper=False)  # [p, block] L^-1 phi(x)
-            var[rows] = (var[rows] - F.square().sum(0)).clamp_min(0.0) + regression.s2 * half.square().sum(0)
-        return Prediction(mean, var)
+            var[rows] = regression.s2 * half.square().sum(0)
+        return Prediction(mean, var + _prior_outside(problem, choice, theta, basis, X))
 
     return predict
+
+
+def _prior_outside(problem: Problem, choice: Choice, theta: Tensor, basis: Basis, X: Tensor) -> Tensor:
+    """k(x, x) - phi(x)'phi(x) [t] for rows outside the grid, and 0 for all others."""
+    missing, outside = problem.train.y.new_zeros(len(X)), choice.outside(X)
+    if bool(outside.any()):
+        with torch.no_grad():
+            represented = basis(X[outside]).square().sum(0)
+        missing[outside] = (problem.kernel.diag(theta, X[outside]) - represented).clamp_min(0.0)
+    return missing

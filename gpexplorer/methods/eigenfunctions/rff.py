@@ -18,11 +18,9 @@ from ...features.random_fourier import KINDS, RandomFourier
 from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from . import settings
-from .evidence import regress
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
-from .posteriors import regression_posterior
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
 
@@ -97,9 +95,11 @@ class RFF(Method):
         return Fourier(RandomFourier(problem.train.d, self.num_features, self.frequencies, self.seed).to(like))
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
-        choice = self._features(problem, state.theta)
-        regression = regress(choice, state.theta, problem.train, self.map)
-        return regression_posterior(problem, choice, state.theta, regression)
+        return state_posterior(self, problem, self._features(problem, state.theta), state)
+
+    def noise_variance(self, problem: Problem, state: BasisState) -> float:
+        """Return the noise variance of predictions of y at this state."""
+        return state_noise(self, problem, lambda: self._features(problem, state.theta), state)
 
     def cost(self, problem: Problem) -> Cost:
         return evaluation_cost(problem, float(self.num_features), FEATURE_CALLS)

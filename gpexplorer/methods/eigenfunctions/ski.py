@@ -15,12 +15,10 @@ from ...features.basis_choices import Interpolated, Leading
 from ...problem import Channel, Cost, Posterior, Problem, Step
 from ..base import Steps
 from . import settings
-from .evidence import regress
 from .grid_method import GridMethod
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters
+from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
-from .posteriors import regression_posterior
 
 AXIS_CALLS = 335.0  # tensor operations per input: interpolation weights, covariances, and their derivatives
 
@@ -71,9 +69,11 @@ class SKI(GridMethod):
         return outcome
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
-        choice = self.choose(problem, state.chosen)
-        regression = regress(choice, state.theta, problem.train, self.map)
-        return regression_posterior(problem, choice, state.theta, regression)
+        return state_posterior(self, problem, self.choose(problem, state.chosen), state)
+
+    def noise_variance(self, problem: Problem, state: BasisState) -> float:
+        """Return the noise variance of predictions of y at this state."""
+        return state_noise(self, problem, lambda: self.choose(problem, state.chosen), state)
 
     def cost(self, problem: Problem) -> Cost:
         p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))

@@ -49,7 +49,8 @@ class Chains(View):
             layers[f"chain{c + 1}"] = pd.DataFrame({"x": np.arange(len(y)) * float(state.stride), "y": y})
         first = layers["chain1"]
         first.attrs |= {"xlabel": "draw", "ylabel": self.watched}
-        first.attrs["title"] = {"subset": "no draws yet", "warm-up": "warming up", "sample": "sampling"}[state.phase]
+        titles = {"warm-up": "warming up", "sample": "sampling"}
+        first.attrs["title"] = titles.get(state.phase, "no draws yet: hyperparameters are learned")
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -11,7 +11,7 @@ import param
 import torch
 
 from ...linalg.cholesky import cholesky
-from ...methods.capabilities import HasGridEigenfunctions
+from ...methods.capabilities import EstimatesNoise, HasGridEigenfunctions
 from ...objectives import noise_variance
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
@@ -50,7 +50,10 @@ class Mixer(View):
 
     def data(self, run: Run, at: int) -> Layers:
         """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights."""
-        train, theta = run.problem.train, run.trace[at].step.state.theta
+        train, state = run.problem.train, run.trace[at].step.state
+        noise = noise_variance(state.theta)
+        if isinstance(run.method, EstimatesNoise):
+            noise = run.method.noise_variance(run.problem, state)
         part = train.rows(run_rows.sampled(len(train), MAX_ROWS).to(train.y.device))
         grid, basis, index = basis_at(run, at)
         q = min(self.column, train.d) - 1
@@ -65,7 +68,7 @@ class Mixer(View):
 
         layers = {}
         for name, w in (("mean", torch.ones_like(mixed)), ("mixed", mixed)):
-            mean = _mean(Phi * w.sqrt(), Phi_line * w.sqrt(), part.y, noise_variance(theta))
+            mean = _mean(Phi * w.sqrt(), Phi_line * w.sqrt(), part.y, noise)
             layers[name] = pd.DataFrame(
                 {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
             )

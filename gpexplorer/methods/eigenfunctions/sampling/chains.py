@@ -35,8 +35,8 @@ class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "warm-up" | "sample": the phase to which the step belongs
-    position: int  # evaluations on the subset, or steps of the chains
+    phase: str  # "subset" | "trial" | "warm-up" | "sample": the phase to which the step belongs
+    position: int  # evaluations of this initial value on the subset, or steps of the chains
     theta: Tensor  # [P]
     z: Tensor  # [C, r + 1] log w and log s2 of each chain
     sd: Tensor  # [r + 1] scales of the proposals
@@ -45,6 +45,12 @@ class State(NamedTuple):
     watched: Tensor  # [C, N, 2 + WATCHED] log likelihood, log s2 and leading log weights of some draws
     stride: int  # draws from one watched draw to the next
     value: float  # mean log likelihood at z
+    # while theta is learned, as in the state of learning.py
+    round: int = 0
+    theta_begin: Tensor | None = None  # [P]
+    objective: float = math.inf
+    chosen: Tensor | None = None  # [P] the theta at which the functions were chosen; None is `theta`
+    spacing: str = ""  # of their grid; empty is as the method is set
 
 
 class Info(NamedTuple):
@@ -58,6 +64,7 @@ class Info(NamedTuple):
     ess: float = math.nan
     noise: float = math.nan
     evidence: float = math.nan
+    kept: float = math.nan
 
 
 def initial_state(problem: Problem) -> State:
@@ -77,6 +84,8 @@ def initial_state(problem: Problem) -> State:
         watched=empty.reshape(0, 0, 0),
         stride=1,
         value=math.nan,
+        theta_begin=problem.theta.clone(),
+        chosen=problem.theta.clone(),
     )
 
 
@@ -162,8 +171,11 @@ def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tu
     return watched, stride
 
 
-def report(state: State, acceptance: float) -> Info:
-    """Return the channels of a step; R-hat and the effective sample size are the worst of all watched numbers."""
+def report(state: State, acceptance: float, kept: float) -> Info:
+    """Return the channels of a step; R-hat and the effective sample size are the worst of all watched numbers.
+
+    `kept` is the share of the prior variance that the basis functions represent.
+    """
     watched = state.watched.double().cpu().numpy()
     series = [watched[:, :, j] for j in range(watched.shape[2])]
     return Info(
@@ -174,4 +186,5 @@ def report(state: State, acceptance: float) -> Info:
         rhat=max(map(rhat, series)),
         ess=min(map(bulk_ess, series)),
         noise=math.exp(0.5 * state.moments.noise),
+        kept=kept,
     )

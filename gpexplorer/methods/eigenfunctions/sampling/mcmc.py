@@ -1,6 +1,6 @@
 """GP-GRIEF, type I: the weights of the eigenfunctions and the noise are sampled and not optimised.
 
-    1. theta by the marginal likelihood of an exact GP on a subset of the rows                      section 6
+    1. theta on a subset of the rows: by an exact GP (section 6), and then as `learning.py` does for type II
     2. one pass over the rows: Phi'Phi, Phi'y, y'y, and a basis that is orthogonal on them          section 5
     3. MALA on z = (log w, log s2), several chains at once, O(p) per iteration whatever n is        section 6
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from contextlib import closing
+from functools import partial
 from typing import Any, ClassVar
 
 import param
@@ -23,14 +25,16 @@ from ....features.basis_choices import Leading
 from ....objectives import noise_variance
 from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
 from ...base import Steps
-from ...fixed_subset import learn_on_subset
+from .. import settings
 from ..grid_method import GridMethod, spacing_setting
+from ..learning import State as BasisState
+from ..learning import initial_hyperparameters, needs_refit, share_kept, with_share_kept
 from ..orthogonal_basis import OrthogonalBasis
-from ..posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
+from ..posteriors import Coefficients, orthogonal_basis, orthogonal_posterior, refitted_posterior
 from .chains import Info as ChainInfo
 from .chains import State as ChainState
 from .chains import advance, initial_state, report
-from .moments import cast, coefficient_covariance, moments_of
+from .moments import Moments, cast, coefficient_covariance, mean_noise, moments_of
 from .target import LogNormal, Target, log_normal
 
 ITERATION_CALLS = 43.0  # tensor operations of one iteration of all chains
@@ -44,8 +48,8 @@ class GriefMCMC(GridMethod):
     ----------
     num_eigenfunctions, grid_points, spacing
         The basis: p functions, mbar grid points per input, and where the grid points lie.
-    learn, subset, evaluations
-        theta is learned by an exact GP on `subset` random rows, and then fixed.
+    learn, subset, starts, evaluations
+        theta is learned on `subset` random rows, by an exact GP and then with the basis functions; then it is fixed.
     chains, per_step, warm_up, samples, thin, acceptance
         How the chains are run.
     weight_mode, weight_variance, noise_prior
@@ -55,7 +59,8 @@ class GriefMCMC(GridMethod):
     -----
     The pass over the rows costs n p^2 flops once. An iteration costs O(p) per chain. The paper runs one chain for
     10,000 iterations; this method runs several at once, adapts the step size, scales the proposals by the Fisher
-    information, and reports R-hat and the effective sample size.
+    information, and reports R-hat and the effective sample size. The paper keeps the theta of the exact GP, even if
+    the functions represent almost nothing of its kernel; here the functions are tried at several theta first.
 
     References
     ----------
@@ -82,11 +87,13 @@ class GriefMCMC(GridMethod):
         channel("ess", "smallest effective sample size"),
         channel("noise", "noise sd"),
         channel("evidence", "NLML on the subset", "nat"),
+        channel("kept", "share of the prior variance kept"),
     )
 
     num_eigenfunctions = param.Integer(1000)
     spacing: Any = spacing_setting()
     subset = param.Integer(1000)
+    starts = settings.starts()
     evaluations = param.Integer(30)
     chains = param.Integer(
         4, bounds=(1, None), softbounds=(2, 64), doc="Number of chains. R-hat needs two or more to be useful."
@@ -116,61 +123,78 @@ class GriefMCMC(GridMethod):
         "Targets are scaled to standard deviation 1.",
     )  # fmt: skip
 
+    max_rounds, tolerance = 1, 1e-4  # of learning theta, as the defaults of type II
+
     def steps(self, problem: Problem, resume: ChainState | None = None) -> Steps:
         state = resume
         if state is None:
             state = initial_state(problem)
             yield Step(state, ChainInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        if state.phase == "subset":
-            state = yield from self._subset_phase(problem, state)
+        if state.phase in ("subset", "trial"):
+            state = yield from self._learn_theta(problem, state)
 
-        target, total = self.target(problem, state), self.warm_up + self.samples
+        basis, choice = self.basis(problem, state)
+        target, total = Target(basis, *self.priors(state.theta)), self.warm_up + self.samples
+        state, kept = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
         while state.position < total:
             state, acceptance = advance(self, target, state, warming_up=state.position < self.warm_up)
-            yield Step(state, report(state, acceptance))
+            yield Step(state, report(state, acceptance, kept))
         if not math.isfinite(state.value):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
-        return Outcome("budget", f"All {self.samples} steps of draws are done. Raise samples to continue.")
+        message = f"All {self.samples} steps of draws are done. Raise samples to continue."
+        return Outcome("budget", with_share_kept(message, kept, len(choice)))
 
-    def _subset_phase(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
-        """Learn theta on the subset; the descent is resumed by repeating its evaluations."""
-        descent = learn_on_subset(problem, self.seed, self.subset, self.evaluations) if self.learn else ()
-        for k, best in enumerate(descent):
-            if k < state.position:
-                continue
-            state = state._replace(step=state.step + 1, position=k + 1, theta=best.theta)
-            yield Step(state, ChainInfo("subset", best.value, evidence=best.value))
-        return state._replace(phase="warm-up", position=0)
+    def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
+        """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
+        learning = BasisState(**{name: getattr(state, name) for name in BasisState._fields})
+        phases = initial_hyperparameters(self, problem, learning, partial(self.choose, problem), self.spacings())
+        with closing(phases):
+            while True:
+                try:
+                    step = next(phases)
+                except StopIteration as end:
+                    return state._replace(**end.value._asdict() | {"phase": "warm-up"})
+                state = state._replace(**step.state._asdict())
+                yield Step(state, ChainInfo(state.phase, step.info.objective, evidence=step.info.evidence))
 
     def origin(self, state: ChainState) -> tuple[Tensor, str]:
-        return state.theta, ""
+        return (state.theta if state.chosen is None else state.chosen), state.spacing
 
-    def basis(self, problem: Problem, theta: Tensor) -> tuple[OrthogonalBasis, Leading]:
-        """Return the orthogonal basis at this theta, and the eigenfunctions from which it is made."""
-        choice = self.choose(problem, theta)
-        return orthogonal_basis(problem, choice, theta, self.map), choice
+    def basis(self, problem: Problem, state: ChainState) -> tuple[OrthogonalBasis, Leading]:
+        """Return the orthogonal basis of a state, and the eigenfunctions from which it is made."""
+        choice = self.eigenfunctions(problem, state)
+        return orthogonal_basis(problem, choice, state.theta, self.map), choice
 
     def priors(self, theta: Tensor) -> tuple[LogNormal, LogNormal]:
         """Return the prior of every weight, and that of the noise variance."""
         weight_prior = log_normal(self.weight_mode, self.weight_variance)
         return weight_prior, log_normal(noise_variance(theta), self.noise_prior)
 
-    def target(self, problem: Problem, state: ChainState) -> Target:
-        """Return the density that the chains sample."""
-        return Target(self.basis(problem, state.theta)[0], *self.priors(state.theta))
-
     def posterior(self, problem: Problem, state: ChainState) -> Posterior:
         """Return the distribution of f averaged over weights and noise; without draws, that of the kernel itself."""
-        basis, choice = self.basis(problem, state.theta)
-        moments = cast(state.moments, basis.e)
-        if not moments.size:
-            z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
-            z[0, -1] = 2.0 * state.theta[-1]
-            moments = moments_of(basis, z)
+        basis, choice = self.basis(problem, state)
+        if needs_refit(self, state):
+            return refitted_posterior(problem, choice, state.theta, self.map)[0]
+        moments = self._moments(basis, state)
         b = Coefficients(moments.m, *coefficient_covariance(moments))
         return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
+
+    def noise_variance(self, problem: Problem, state: ChainState) -> float:
+        """Return the noise variance of predictions of y: its mean over the draws."""
+        basis, choice = self.basis(problem, state)
+        if needs_refit(self, state):
+            return refitted_posterior(problem, choice, state.theta, self.map)[1]
+        return mean_noise(self._moments(basis, state))
+
+    def _moments(self, basis: OrthogonalBasis, state: ChainState) -> Moments:
+        """Moments of the draws; without draws, of the weights 1 and the noise of theta."""
+        if state.moments.size:
+            return cast(state.moments, basis.e)
+        z = basis.e.new_zeros(1, len(basis.e) + 1)
+        z[0, -1] = 2.0 * state.theta[-1]
+        return moments_of(basis, z)
 
     def cost(self, problem: Problem) -> Cost:
         """Return the cost of a step; the pass over the rows before the first one costs n p^2 flops more."""

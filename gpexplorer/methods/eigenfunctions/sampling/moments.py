@@ -10,6 +10,7 @@ O(r) numbers replace the O(r^2) numbers of a covariance matrix.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -73,6 +74,11 @@ def cast(moments: Moments, like: Tensor) -> Moments:
     """Return the same moments in the precision and on the device of `like`."""
     parts: dict[str, Any] = {name: x.to(like) for name, x in moments._asdict().items() if isinstance(x, Tensor)}
     return moments._replace(**parts)
+
+
+def mean_noise(moments: Moments) -> float:
+    """Return the mean of the noise variance s2 over the draws, whose logarithm is taken to be normal."""
+    return math.exp(moments.noise + 0.5 * moments.noise2 / moments.size)
 
 
 def coefficient_covariance(moments: Moments) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,200 @@
+"""Predictive variances of the eigenfunction methods: dense algebra, coverage, and every step of learning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.eigenfunctions import posteriors
+from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
+from gpexplorer.methods.eigenfunctions.posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
+from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs import Run
+from gpexplorer.runs.scores import coverage, nlpd, smse
+from oracles_grief import nlml, problem
+
+SMALL: dict[str, dict[str, Any]] = {
+    "grief": {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3},
+    "ski": {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3},
+    "rff": {"num_features": 40, "subset": 150, "evaluations": 15},
+    "grief-mcmc": {
+        "num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "per_step": 30, "warm_up": 4,
+        "samples": 12, "thin": 3,
+    },
+}  # fmt: skip
+
+
+def draw(n: int, d: int, lengthscale: float, noise_sd: float, seed: int = 0) -> tuple[Problem, Dataset]:
+    """Training rows and 400 test rows of a draw from the SE-ARD process itself, with the problem at its defaults."""
+    source = torch.Generator().manual_seed(seed)
+    X = 2.0 * torch.rand(n + 400, d, generator=source, dtype=torch.float64) - 1.0
+    kernel = kernels.make("se-ard", d)
+    theta = torch.tensor([0.0, *([math.log(lengthscale)] * d), 0.0], dtype=torch.float64)
+    K = kernel(theta, X, X) + 1e-8 * torch.eye(len(X), dtype=torch.float64)
+    f = torch.linalg.cholesky(K) @ torch.randn(len(X), generator=source, dtype=torch.float64)
+    y = f + noise_sd * torch.randn(len(X), generator=source, dtype=torch.float64)
+    train, test = Dataset(X[:n], y[:n]), Dataset(X[n:], y[n:])
+    return Problem(train, kernel, kernel.start(train)), test
+
+
+def finished(key: str, task: Problem, **settings: Any) -> Run:
+    run = Run(registry[key](**SMALL[key] | settings), task)
+    run.finish()
+    return run
+
+
+@pytest.mark.parametrize("key", ["grief", "ski", "rff", "grief-mcmc"])
+def test_bands_cover_data_of_the_model_when_few_functions_represent_part_of_the_kernel(key: str):
+    """The learned noise contains the variance that 40 functions leave out; counting it twice covers everything."""
+    task, test = draw(n=300, d=4, lengthscale=0.8, noise_sd=0.1)
+
+    mean, var = finished(key, task).posterior(of="y")(test.X)
+
+    assert 0.90 <= coverage(test.y, mean, var, 0.95) <= 0.985
+    assert 0.60 <= coverage(test.y, mean, var, 0.68) <= 0.78
+    noise_free = (test.y - mean).square().mean()
+    assert nlpd(test.y, mean, var) < 0.5 * math.log(2 * math.pi * math.e * float(noise_free)) + 0.1
+
+
+@pytest.mark.parametrize("key", ["grief", "ski", "rff"])
+def test_a_prediction_at_any_step_of_learning_is_better_than_a_constant(key: str):
+    """The exact GP on a subset learns a tiny noise, with which 40 functions on all rows were far too certain."""
+    task, test = draw(n=600, d=4, lengthscale=0.8, noise_sd=0.003, seed=1)
+    constant = nlpd(test.y, task.train.y.mean().expand(400), task.train.y.var().expand(400))
+    run = Run(registry[key](**SMALL[key]), task)
+
+    while run.advance() is not None:
+        mean, var = run.posterior(of="y")(test.X)
+        assert nlpd(test.y, mean, var) < constant, (len(run.trace), run.trace[-1].step.info.phase)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_the_variance_in_the_orthogonal_basis_equals_dense_algebra_with_a_common_direction(shift: float):
+    """The direction is as large as the rest, so that a formula without it fails."""
+    task = problem(shift)
+    method = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False)
+    basis, choice = method.basis(task, next(method.steps(task)).state)
+    source, r = torch.Generator().manual_seed(4), len(basis.e)
+    mean, direction = torch.randn(2, r, generator=source, dtype=torch.float64)
+    diagonal = torch.rand(r, generator=source, dtype=torch.float64)
+    X = task.train.X[:7] + 0.03
+
+    b = Coefficients(mean, diagonal, direction)
+    result = orthogonal_posterior(task, choice, task.theta, basis.V, b)(X)
+
+    Psi = choice(task.theta)(X).T @ basis.V
+    C = torch.diag(diagonal) + torch.outer(direction, direction)
+    torch.testing.assert_close(result.mean, Psi @ mean, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(result.var, (Psi @ C @ Psi.T).diagonal(), rtol=1e-9, atol=1e-10)
+
+
+def test_sampled_predictions_equal_the_average_over_the_draws():
+    """Mean and variance of y by the law of total variance over every draw, in dense algebra.
+
+    The noise varies much more than the weights do, so that the coefficients covary through it.
+    """
+    task = problem(3.0)
+    method = GriefMCMC(
+        num_eigenfunctions=15, grid_points=6, learn=False, samples=1, warm_up=5, per_step=300, thin=1, chains=3,
+        weight_variance=1e-6, noise_prior=1.0,
+    )  # fmt: skip
+    run = Run(method, task)
+    run.finish()
+    state = run.trace[-1].step.state
+    X = task.train.X[:6] + 0.05
+    Phi, Phi_new = (method.choose(task, task.theta)(task.theta)(Z).T for Z in (task.train.X, X))
+
+    log_s2 = state.watched.double()[:, :, 1].flatten()  # the weights are 1 to 1e-3
+    means, variances = [], []
+    for s2 in log_s2.exp().tolist():
+        A = Phi @ Phi.T + s2 * torch.eye(len(Phi), dtype=torch.float64)
+        cross = Phi_new @ Phi.T
+        means.append(cross @ torch.linalg.solve(A, task.train.y))
+        variances.append((Phi_new @ Phi_new.T - cross @ torch.linalg.solve(A, cross.T)).diagonal())
+    mean, var = torch.stack(means), torch.stack(variances)
+    f = run.posterior(of="f")(X)
+    y = run.posterior(of="y")(X)
+
+    torch.testing.assert_close(f.mean, mean.mean(0), rtol=5e-3, atol=5e-3)
+    torch.testing.assert_close(f.var, var.mean(0) + mean.var(0), rtol=0.05, atol=1e-4)
+    torch.testing.assert_close(y.var - f.var, log_s2.exp().mean().expand(6), rtol=0.05, atol=0.0)
+
+
+@pytest.mark.parametrize("key", ["grief", "grief-mcmc"])
+def test_theta_is_learned_so_that_the_functions_can_represent_its_kernel(key: str):
+    """At tiny lengthscales K is nearly diagonal, and the exact GP stays there; all eigenfunctions vanish on the rows.
+
+    Sampling then had a basis of rank 0 and predicted the mean; type II tried lengthscales twice as long only.
+    """
+    task, test = draw(n=200, d=6, lengthscale=2.0, noise_sd=0.1)
+    task.theta[1:-1] = -5.0
+
+    run = finished(key, task)
+    mean, var = run.posterior(of="y")(test.X)
+
+    assert smse(test.y, mean) < 0.2
+    assert 0.90 <= coverage(test.y, mean, var, 0.95) <= 0.99
+    assert run.trace[-1].step.info.kept > 0.5
+
+
+def test_functions_that_represent_almost_nothing_are_reported_with_a_way_out():
+    task, _ = draw(n=60, d=6, lengthscale=1.0, noise_sd=0.1)
+    task.theta[1:-1] = -3.0
+    for key in ("grief", "ski", "grief-mcmc"):
+        run = finished(key, task, learn=False)
+
+        assert run.trace[-1].step.info.kept < 0.05
+        assert run.outcome is not None
+        assert "40 basis functions represent only" in run.outcome.message
+        assert "Raise num_eigenfunctions" in run.outcome.message
+
+
+def test_scores_and_pictures_reuse_the_orthogonal_basis(monkeypatch: pytest.MonkeyPatch):
+    calls = []
+    for name in ("orthogonalise", "orthogonalise_rows"):
+        original = getattr(posteriors, name)
+        monkeypatch.setattr(posteriors, name, lambda *args, original=original: calls.append(1) or original(*args))
+    task, test = draw(n=60, d=2, lengthscale=1.0, noise_sd=0.1)
+    run = Run(registry["grief-mcmc"](**SMALL["grief-mcmc"] | {"learn": False}), task)
+
+    while run.advance() is not None:
+        run.posterior(of="y")(test.X)
+
+    assert len(run.trace) == 17
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_the_orthogonal_basis_from_rows_equals_that_from_the_gram_matrix(shift: float):
+    task = problem(shift, n=20)
+    method = GriefMCMC(num_eigenfunctions=30, grid_points=6, learn=False)
+    Phi = method.choose(task, task.theta)(task.theta)(task.train.X).T  # [20, 30]
+    y, eps = task.train.y, torch.finfo(torch.float64).eps
+
+    rows = orthogonalise_rows(Phi, y, eps)
+    gram = orthogonalise(Phi.T @ Phi, Phi.T @ y, float(y @ y), 20, eps)
+
+    r = int((gram.e > 1e-6 * gram.e[0]).sum())
+    assert r >= 10
+    torch.testing.assert_close(rows.e[:r], gram.e[:r], rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(rows.u[:r].abs(), gram.u[:r].abs(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(Phi @ rows.V @ (rows.V.T @ Phi.T), Phi @ Phi.T, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(rows.V.T @ rows.V, torch.eye(len(rows.e), dtype=torch.float64), rtol=0.0, atol=1e-5)
+
+
+def test_the_most_likely_noise_is_the_minimum_of_the_dense_likelihood():
+    task = problem(2.0)
+    method = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False)
+    choice = method.choose(task, task.theta)
+    Phi = choice(task.theta)(task.train.X).T
+    log_s2 = most_likely_noise(orthogonal_basis(task, choice, task.theta))
+
+    values = [float(nlml(Phi, task.train.y, math.exp(log_s2 + step))) for step in (-0.02, 0.0, 0.02)]
+
+    assert values[1] < min(values[0], values[2])
