@@ -23,7 +23,7 @@ from scipy import linalg
 from .. import kernels
 from ..linalg.randomness import generator
 from ..linalg.workspace import Workspace
-from ..methods.base import registry
+from ..methods.base import Method, registry
 from ..methods.cross_validation.folds import FoldKernel
 from ..objectives import evidence, noise_variance
 from ..problem import Dataset, Problem
@@ -98,7 +98,7 @@ def _fold_kernel(task: Problem, half: int) -> FoldKernel:
     return FoldKernel(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
 
 
-def _per_step(method: Any, task: Problem, iterations: int) -> float:
+def _per_step(method: Method, task: Problem, iterations: int) -> float:
     """Return the median seconds of the steps after the first two: the start, and the preparation."""
     times = []
     steps = islice(method.steps(task), iterations + 2)

@@ -2,8 +2,8 @@
 
     H_0 = X,   H_l = act(H_{l-1} W_l' + b_l)          parameters W_l [out, in], b_l [out], one flat vector alpha
 
-Parameters are one vector, so that an optimiser is a few operations; gradients are written out, so that a minibatch
-costs its matrix products and little else. Plain operations throughout: autograd gives the same.
+The parameters are one vector, so that an optimiser needs only a few operations. Gradients are in closed form, so that a
+minibatch costs little more than its matrix products. Autograd through the same functions gives the same gradients.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from torch.nn.functional import linear, softplus
 
 from ..linalg.randomness import generator
 
-Parts = list[Tensor]  # views of the flat vector, one a parameter
+Parts = list[Tensor]  # views of the flat vector, one per parameter tensor
 
 
 class Activation(NamedTuple):
-    """A function, in the place of its argument where it can be, and its slope as a function of its value."""
+    """An activation function, applied in place where possible, and its derivative as a function of its value."""
 
     value: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
-    gain: float  # of the start: keeps the size of what goes through
+    derivative: Callable[[Tensor], Tensor]
+    gain: float  # factor of the initial weights that keeps the variance of the outputs
 
 
 ACTIVATIONS = {
@@ -39,15 +39,21 @@ ACTIVATIONS = {
 
 
 def views(flat: Float[Tensor, " p"], shapes: Sequence[tuple[int, ...]]) -> Parts:
-    """The vector cut into tensors of these shapes, none copied."""
+    """Return views of a flat vector with these shapes, without copies."""
     sizes = [math.prod(shape) for shape in shapes]
     return [part.view(shape) for part, shape in zip(flat.split(sizes), shapes, strict=True)]
 
 
 class Network:
-    """Fully connected layers, each followed by the activation."""
+    """A network of fully connected layers, each followed by the activation.
 
-    closed = True  # gradients are written out: nothing is left for autograd
+    Parameters
+    ----------
+    sizes : number of inputs, then the outputs of each layer.
+    activation : key of `ACTIVATIONS`.
+    """
+
+    closed = True  # gradients are in closed form and do not need autograd
 
     def __init__(self, sizes: list[int], activation: str) -> None:
         self.sizes, self.activation = sizes, ACTIVATIONS[activation]
@@ -56,7 +62,7 @@ class Network:
         self.size = sum(math.prod(shape) for shape in self.shapes)
 
     def start(self, seed: int) -> Float[Tensor, " p"]:
-        """Weights of variance gain^2 / in (He et al. 2015), biases uniform within 1 / sqrt(in)."""
+        """Draw weights of variance gain^2 / inputs (He et al. 2015) and uniform biases up to 1 / sqrt(inputs)."""
         alpha, draw = torch.zeros(self.size, dtype=torch.float64), generator(seed, "network")
         parts = views(alpha, self.shapes)
         for W, bias in zip(parts[::2], parts[1::2], strict=True):
@@ -66,16 +72,16 @@ class Network:
         return alpha
 
     def layers(self, parts: Parts, X: Float[Tensor, "b d"]) -> list[Tensor]:
-        """H_0, ..., H_L; the last [b, width] is the answer. 2 b (size) flops."""
+        """Return the outputs H_0, ..., H_L of all layers; the last one [b, width] are the features. 2 b size flops."""
         H = [X]
         for W, bias in zip(parts[::2], parts[1::2], strict=True):
             H.append(self.activation.value(linear(H[-1], W, bias)))
         return H
 
     def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
-        """Write the gradient in the parameters, given that in the answer, into `into`. 4 b (size) flops."""
+        """Write the gradient with respect to the parameters into `into`, given that of the features. 4 b size flops."""
         for k in range(len(H) - 1, 0, -1):
-            G = self.activation.slope(H[k]).mul_(G)
+            G = self.activation.derivative(H[k]).mul_(G)
             torch.mm(G.T, H[k - 1], out=into[2 * k - 2])
             torch.sum(G, 0, out=into[2 * k - 1])
             if k > 1:
@@ -83,7 +89,7 @@ class Network:
 
 
 class Scaled:
-    """The inputs themselves, each times its own scale, and a constant: the features of Bayesian linear regression."""
+    """The inputs with one scale per input, and optionally a constant: the features of Bayesian linear regression."""
 
     closed = True
 
@@ -93,14 +99,14 @@ class Scaled:
         self.shapes = [(self.size,)]
 
     def start(self, seed: int) -> Float[Tensor, " p"]:
-        """All scales one, whatever the seed; log scales are the parameters."""
+        """Return the initial log scales, which are zero for every seed."""
         return torch.zeros(self.size, dtype=torch.float64)
 
     def layers(self, parts: Parts, X: Float[Tensor, "b d"]) -> list[Tensor]:
-        """The inputs, the constant among them, and the same scaled."""
+        """Return the inputs with the constant, and the scaled inputs."""
         X = torch.cat([X, X.new_ones(len(X), 1)], 1) if self.constant else X
         return [X, X * parts[0].exp()]
 
     def pullback(self, parts: Parts, H: list[Tensor], G: Float[Tensor, "b w"], into: Parts) -> None:
-        """Write the gradient in the log scales into `into`."""
+        """Write the gradient with respect to the log scales into `into`."""
         torch.sum(G * H[-1], 0, out=into[0])

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpexplorer.bench import mapped
+from gpexplorer.bench import mapped_rows
 from gpexplorer.bench.grief import report
 
 
@@ -23,7 +23,7 @@ def test_every_figure_is_printed_with_its_name():
 def test_time_and_memory_of_rows_in_a_file_are_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GPEXPLORER_MAPPED_DIR", "restored after the test")
 
-    text = "\n".join(mapped.report(n=400, d=3, p=20, slopes=True))
+    text = "\n".join(mapped_rows.report(n=400, d=3, p=20, slopes=True))
 
     assert "396 rows to train on" in text
     assert len(re.findall(r"MB at most|at most \d+ MB", text)) == 2

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from gpexplorer import Spec, methods
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.trust.baselines import BASELINES
 from gpexplorer.bench.trust.cells import Cell, Plan, read_cells, run_cells
 from gpexplorer.bench.trust.dense_objectives import FORMULAS, dense_objective
 from gpexplorer.bench.trust.problems import SYNTHETIC, problems
 from gpexplorer.bench.trust.report import by_result, markdown, red_reasons
+from gpexplorer.bench.trust.simple_baselines import BASELINES
 from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset

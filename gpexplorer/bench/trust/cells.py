@@ -16,9 +16,9 @@ from ...data import Split
 from ...errors import GPExplorerError
 from ...runs import Run, Spec
 from ...runs.scores import HALF_LOG_2PI, coverage
-from .baselines import BASELINES
 from .dense_objectives import dense_objective
 from .problems import TrustProblem
+from .simple_baselines import BASELINES
 
 
 class Pointwise(NamedTuple):

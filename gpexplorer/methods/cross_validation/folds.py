@@ -43,7 +43,7 @@ class Fold(NamedTuple):
     room: Workspace
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
-        """Compute M(theta)."""
+        """Compute the kernel matrix of all rows of the fold against its training rows, M(theta)."""
         return FoldKernel(self.kernel, theta, self.X, self.trained, self.room)
 
 

@@ -14,6 +14,7 @@ import param
 
 from ...methods.base import registry
 from ...methods.capabilities import EstimatesLikelihoodGradient
+from ...methods.minibatches.loop import Minibatches
 from ...methods.minibatches.studies.gradient_study import likelihood_course, study_problem
 from ...problem import Problem
 from ...runs.run import Run
@@ -113,7 +114,7 @@ class Study:
     minibatches : minibatches per line.
     """
 
-    def __init__(self, method: Any, problem: Problem, sizes: list[int], minibatches: int) -> None:
+    def __init__(self, method: Minibatches, problem: Problem, sizes: list[int], minibatches: int) -> None:
         self.layers: Layers | None = None
         self._lines: dict[str, list[tuple[float, float]]] = {key: [] for key in METHODS}
         self._rows, self._minibatches, self._seconds = len(problem.train), minibatches, 0.0
@@ -142,7 +143,7 @@ class Study:
         eta = self._seconds * self.remaining / max(done, 1)
         return f"{done / self.total:.0%} of the minibatches done, about {eta:.0f} s remaining"
 
-    def _steps(self, method: Any, problem: Problem, sizes: list[int]) -> Iterator[int]:
+    def _steps(self, method: Minibatches, problem: Problem, sizes: list[int]) -> Iterator[int]:
         """Yield the number of remaining minibatches after each one."""
         remaining = self.total
         for k, size in enumerate(sizes):

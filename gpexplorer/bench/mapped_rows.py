@@ -28,6 +28,7 @@ from ..problem import Dataset
 from ..runs.studies.measured_run import high_water
 from .limits import measure
 
+FORMER_NAMES = ("mapped",)  # the command keeps its earlier name as well
 STRIP = 2**16  # rows that are written at a time
 WARM_UP = 2000  # rows of a first run, which loads libraries
 
