@@ -137,16 +137,20 @@ class Grid:
     def axis_kernels(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """Return the 1-D covariance functions k_i whose product is the kernel.
 
+        Any kernel of a single input is such a product of one factor.
+
         Raises
         ------
         KernelError
             If the kernel is not a product over its inputs.
         """
         kernels = self.kernel.by_input(theta) if hasattr(self.kernel, "by_input") else None
+        if kernels is None and len(self.axes) == 1:
+            return [lambda x, z: self.kernel(theta, x[:, None], z[:, None])]
         if kernels is None:
             raise KernelError(
-                f"Kernel {self.kernel.key!r} is not a product over its inputs, and a grid needs one; choose se or "
-                "se-ard, or a product of kernels that are."
+                f"Kernel {self.kernel.key!r} is not a product over its {len(self.axes)} inputs, and a grid needs one; "
+                "choose se or se-ard, or a product of kernels that are."
             )
         return kernels
 

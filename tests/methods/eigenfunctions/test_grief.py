@@ -202,10 +202,29 @@ def test_spacing_by_likelihood_is_the_one_with_the_larger_likelihood(far: float)
     assert best == ("equispaced" if far == 3.0 else "quantile")
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ["matern12", "matern32", "matern52", "rq", "se + matern32"])
+def test_any_kernel_of_one_input_has_a_grid(key: str, shift: float):
+    task = problem(shift, d=1)
+    kernel = kernels.make(key, 1)
+    theta = kernel.start(task.train)
+    grid = Grid(kernel, task.train.X, 12)
+    U = grid.axes[0][:, None]
+    K_nu, K_uu = kernel(theta, task.train.X, U), kernel(theta, U, U)
+
+    Phi = grid.features(theta, task.train.X, grid.spectrum(theta, 12).axis_indices)
+
+    torch.testing.assert_close(Phi @ Phi.T, K_nu @ torch.linalg.solve(K_uu, K_nu.T), rtol=1e-6, atol=1e-8)
+    *_, last = Grief(num_eigenfunctions=10, grid_points=12, subset=30, evaluations=3, max_rounds=1).steps(
+        Problem(task.train, kernel, theta)
+    )
+    assert last.info.objective < math.inf
+
+
 def test_kernels_that_are_not_products_and_objects_are_refused_with_a_reason():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
-    with pytest.raises(KernelError, match="is not a product over its inputs"):
+    with pytest.raises(KernelError, match="is not a product over its 2 inputs"):
         list(Grief().steps(rough))
     words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
     with pytest.raises(SettingError, match="lays a grid over columns of numbers"):

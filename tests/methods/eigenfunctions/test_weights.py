@@ -130,5 +130,5 @@ def test_the_grid_as_a_preconditioner_saves_most_iterations(shift: float):
 
 def test_a_kernel_that_is_not_a_product_has_no_grid_root():
     task = problem()
-    with pytest.raises(KernelError, match="is not a product over its inputs"):
+    with pytest.raises(KernelError, match="is not a product over its 2 inputs"):
         grid_root(kernels.make("matern52-ard", 2), task.theta, task.train.X, 5)
