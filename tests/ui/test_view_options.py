@@ -60,5 +60,5 @@ def test_a_methods_own_settings_stand_above_those_of_its_family():
     rank, _, folded = shown.__panel__()
     assert named[id(rank)] == "rank"
     names = [named[id(widget)] for widget in folded[0]]
-    assert names[:3] == ["root", "mixed", "refresh"]
-    assert {"learn", "tolerance", "cache"} < set(names[3:])
+    assert names[:4] == ["root", "damped", "mixed", "refresh"]
+    assert {"learn", "tolerance", "cache"} < set(names[4:])

@@ -1,7 +1,7 @@
 """Conjugate gradients on the whole system, plain and with a low-rank preconditioner.
 
     r = y - A alpha = -g;   every iteration takes one product A p with the whole matrix A = K + s2 I
-    M = L_r L_r' + s2 I,    the preconditioner, applied by Woodbury's identity (`linalg.preconditioners`)
+    M = L_r L_r' + (s2 + lambda_r) I,   the preconditioner, applied by Woodbury's identity (`linalg.preconditioners`)
 
 Each iteration reads, or computes, the whole kernel matrix. A preconditioner reduces the number of iterations; each then
 takes 4 n r flops more, after n r^2 flops once.
@@ -22,11 +22,12 @@ from ...linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, wo
 from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
-from .costs import iteration_cost
+from .costs import FLOPS_PER_ENTRY, iteration_cost
 from .solver import Solver
 from .state import State
 from .system import Iteration, System
 
+MANY = 1000  # vectors: a rank chosen by rule may be so large whatever the cache is, as gbcd holds as many by default
 SHIFT = 0.1  # of the noise variance, added to K_CC of drawn pivots: far above rounding, and costs no iteration
 
 Preconditioner = Callable[[Tensor], Tensor]
@@ -71,6 +72,11 @@ class PreconditionedCG(Solver):
     -----
     The preconditioner is built once per theta, at n r kernel entries and n r^2 flops; it takes n r numbers of memory.
 
+    The published preconditioner has no lambda_r, the smallest eigenvalue of L_r L_r'. In directions outside the range
+    of L_r it is s2, far below the eigenvalues that A has there, so that the first iterations fit these directions,
+    which are mostly noise. On kin40k (n = 2500, rank 387) the SMSE after three iterations is .90 without lambda_r and
+    .15 with it (plain CG 2.25); both converge in 77 iterations, and plain CG has not converged after 366.
+
     References
     ----------
     Gardner, Pleiss, Bindel, Weinberger and Wilson (2018). GPyTorch: Blackbox matrix-matrix Gaussian process inference
@@ -80,19 +86,25 @@ class PreconditionedCG(Solver):
     key: ClassVar[str] = "pcg"
     title: ClassVar[str] = "Preconditioned conjugate gradients"
     paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
-    equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + \sigma^2 I,\quad \kappa(M^{-1}A) \to 1"}
+    equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + (\sigma^2 + \lambda_r) I"}
 
     rank = param.Integer(
-        100,
-        bounds=(1, None),
-        softbounds=(10, 500),
-        doc="Rank of the preconditioner. A larger rank saves iterations.",
+        0,
+        bounds=(0, None),
+        softbounds=(0, 1000),
+        doc="Rank of the preconditioner. A larger rank saves iterations. 0 chooses the rank at which building it takes "
+        "as long as one product with the matrix, as far as it fits into the memory of the cache.",
     )
     root: Any = param.Selector(
-        default="pivoted",
+        default="drawn",
         objects=["pivoted", "nystrom", "drawn", "grief"],
         doc="How the root is built. pivoted: the row with the largest residual variance, in turn; nystrom: random "
         "rows; drawn: random rows, with their residual variance as probability; grief: eigenfunctions of a grid.",
+    )
+    damped = param.Boolean(
+        True,
+        doc="Add the smallest eigenvalue of the root to the noise in the preconditioner. It costs no iterations, and "
+        "predictions are good after the first of them already. Off is the published method.",
     )
     mixed = settings.mixed()
     refresh = settings.refresh()
@@ -103,7 +115,7 @@ class PreconditionedCG(Solver):
 
     def _preconditioner(self, system: System) -> Preconditioner:
         """The map v -> M^-1 v for the chosen kind of root."""
-        rank = min(self.rank, system.n)
+        rank = self._rank_for(system.n, system.d, system.y.element_size())
 
         def columns(rows: Tensor) -> Tensor:
             return system.columns(rows).T.to(system.y.dtype)  # [n, c]
@@ -119,11 +131,24 @@ class PreconditionedCG(Solver):
         else:
             order = torch.randperm(system.n, generator=generator(self.seed, "preconditioner"))
             root = nystrom_root(columns, order[:rank].to(system.y.device))
-        return woodbury(root, system.s2)
+        return woodbury(root, system.s2, self.damped)
+
+    def _rank_for(self, n: int, d: int, bytes_per_number: int) -> int:
+        """The rank that is set or, if it is 0, the rank r with n r^2 = flops of one product with A.
+
+        Building the preconditioner can then never cost more than one iteration, and it may save most of them. The
+        root takes at most the memory of the cache, or that of 1000 vectors.
+        """
+        if self.rank:
+            return min(self.rank, n)
+        r = int((n * (0.5 * FLOPS_PER_ENTRY + d + 2.0)) ** 0.5)
+        room = int(self.cache * settings.GIGABYTE // (bytes_per_number * n))
+        return min(r, max(room, MANY), n)
 
     def cost(self, problem: Problem) -> Cost:
         """Cost of one product with A and one with M^-1."""
-        n, rank = len(problem.train), min(self.rank, len(problem.train))
+        n = len(problem.train)
+        rank = self._rank_for(n, problem.train.d, problem.train.y.element_size())
         return iteration_cost(
             problem, self.cache, entries=1.0 * n * n, flops=2.0 * n * n + 4.0 * n * rank, columns=rank
         )

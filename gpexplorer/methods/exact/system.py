@@ -55,7 +55,7 @@ class System:
 
     def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
         kernel, X = problem.kernel, problem.train.X
-        self.y, self.s2 = problem.train.y, noise_variance(theta)
+        self.y, self.d, self.s2 = problem.train.y, problem.train.d, noise_variance(theta)
         self.columns = KernelColumns(kernel, theta, X, budget, torch.float32 if mixed else None, apply)
         self.exact = self.columns
         if self.columns.theta.dtype != torch.float64:
