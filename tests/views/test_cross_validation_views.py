@@ -90,7 +90,11 @@ def test_surface_is_the_error_by_cholesky_and_paths_end_at_the_folds():
 
 def test_rolled_back_steps_are_crosses_on_rho():
     rows = {"name": "hypercube", "n": 40, "d": 1, "noise": 0.2, "seed": 3}
-    run = gpx.Spec("gpcv-admm-holdout", {"largest_gap": 1e-9, "max_iterations": 3, "rank": 10}, data=rows).open()
+    run = gpx.Spec(
+        "gpcv-admm-holdout",
+        {"theta_method": "z follows", "largest_gap": 1e-9, "max_iterations": 3, "rank": 10},
+        data=rows,
+    ).open()
     run.finish()
 
     layers = view(run, "admm-residuals").data(run, len(run.trace) - 1)

@@ -1,10 +1,11 @@
 """The loop over the folds: prepare them, then iterate every fold, form the consensus, and score it.
 
-    mean = sum_k (theta_k + nu_k / kappa) / K,   nu_k <- nu_k + kappa (theta_k - mean)         ADMM for eq 16
-    kappa = 0: the folds are independent hold-out runs, and their mean is the naive scheme     section 3.2
+    one theta for all folds: they are one group with one kernel matrix, and L is summed over them      eq 15
+    copies:  mean = sum_k (theta_k + nu_k / kappa) / K,   nu_k <- nu_k + kappa (theta_k - mean)        ADMM for eq 16
+    kappa = 0: the folds are independent hold-out runs, and their mean is the naive scheme             section 3.2
 
-The folds are independent pieces of work for the method's mapper. State, report and channels of the three schemes are
-here as well. Xu, Yin, Zhang, Luo and Cui (2019).
+Groups of folds are independent pieces of work for the method's mapper. State, report and channels of the three schemes
+are here as well. Xu, Yin, Zhang, Luo and Cui (2019).
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from torch import Tensor
 
 from ...problem import Channel, Outcome, Problem, Step, channel
 from ..base import Steps
-from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_fold
-from .folds import Fold, split
+from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
+from .folds import FoldGroup, split
 from .learning import initial_values
 from .scale_direction import scale_direction
 from .theta_step import ConsensusPenalty
 
 SPAN = 8.0  # every log-hyperparameter stays this close to its initial value
+FAR_BELOW = 0.1  # with a relative gradient of this share of the tolerance, a step may have any length
+MAX_RESETS = 3  # times that the folds are prepared again where theta rests and the gradient does not vanish
 
 
 class State(NamedTuple):
@@ -42,7 +45,11 @@ class State(NamedTuple):
     moved: float  # change of the mean in the last iteration, or the length of a refused step of a fold
     gap: float  # the largest |C z - y_T| / |y_T| of the folds
     rollbacks: int  # consecutive iterations in which every fold was rolled back
-    still: int  # consecutive iterations that moved theta by less than the tolerance
+    still: int  # consecutive iterations with a step below the tolerance, or a gradient far below it
+    shared: bool = False  # whether the folds have one theta; a state without the field was written with copies
+    resets: int = 0  # how often the folds were prepared again
+    gradient: float = math.inf  # largest derivative of the cross-validated error at the mean, relative to the error
+    distance: float = math.inf  # length of a Newton step from the mean: how far the minimum is, about
 
 
 class Info(NamedTuple):
@@ -98,6 +105,10 @@ class Scheme(Protocol):
     def coupling_strength(self) -> float:
         """Return kappa as a share of the validation loss of a fold."""
 
+    @property
+    def shares_theta(self) -> bool:
+        """Return whether all folds have one theta."""
+
     def validation(self, n: int) -> list[slice]:
         """Return the validation rows of each fold."""
 
@@ -111,14 +122,31 @@ class Setup:
 
     scheme: Scheme
     problem: Problem
-    folds: Sequence[Fold]
+    groups: Sequence[FoldGroup]
     settings: FoldSettings
     scale_direction: Tensor | None  # [p]
 
     def kappa(self, best: float) -> float:
         """Return kappa at the cross-validated error `best`: relative to the loss of a fold, whatever the noise."""
-        rows = sum(len(fold.y) - fold.trained for fold in self.folds) / len(self.folds)
-        return float(self.scheme.coupling_strength * rows * best) if self.scheme.coupling_strength else 0.0
+        if len(self.groups) == 1 or not self.scheme.coupling_strength:
+            return 0.0
+        rows = self.validation_rows / len(self.groups)
+        return float(self.scheme.coupling_strength * rows * best)
+
+    @property
+    def validation_rows(self) -> int:
+        """The number of validation rows, all folds together."""
+        return sum(group.validation_rows for group in self.groups)
+
+    @property
+    def training_rows(self) -> int:
+        """The number of training rows, summed over the folds."""
+        return sum(len(group.validation) * len(group.y) - group.validation_rows for group in self.groups)
+
+    def by_group(self, per_fold: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Divide a sequence with one item per fold into one tuple per group."""
+        items = iter(per_fold)
+        return [tuple(next(items) for _ in group.validation) for group in self.groups]
 
     def penalty(self, mean: Tensor, best: float) -> ConsensusPenalty:
         """Return the terms that tie every fold to `mean`."""
@@ -144,12 +172,15 @@ def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
             gap=math.inf,
             rollbacks=0,
             still=0,
+            shared=scheme.shares_theta,
         )
         yield Step(state, Info("start"))
     setup = make_setup(scheme, problem)
     if state.phase == "start":
         state, info = _prepare_folds(setup, state)
         yield Step(state, info)
+    elif state.shared != scheme.shares_theta and state.folds:
+        state = _prepared_again(setup, state)
     while (outcome := outcome_of(scheme, state)) is None:
         state, info = iterate_folds(setup, state)
         yield Step(state, info)
@@ -158,24 +189,29 @@ def run(scheme: Scheme, problem: Problem, resume: State | None) -> Steps:
 
 def make_setup(scheme: Scheme, problem: Problem) -> Setup:
     """Split the rows into folds and determine the scale direction."""
-    folds = split(problem, scheme.validation(len(problem.train)), scheme.seed, scheme.memory)
-    return Setup(scheme, problem, folds, scheme.fold_settings(), scale_direction(problem))
+    validation = scheme.validation(len(problem.train))
+    groups = split(problem, validation, scheme.seed, scheme.memory, shared=scheme.shares_theta and len(validation) > 1)
+    return Setup(scheme, problem, groups, scheme.fold_settings(), scale_direction(problem))
 
 
 def _score(setup: Setup, theta: Tensor, zs: Sequence[Tensor]) -> list[FoldScore]:
-    count = len(zs)
-    return list(setup.scheme.map(score_fold, setup.folds, repeat(theta, count), zs, repeat(setup.settings, count)))
+    count = len(setup.groups)
+    return list(
+        setup.scheme.map(
+            score_folds, setup.groups, repeat(theta, count), setup.by_group(zs), repeat(setup.settings, count)
+        )
+    )
 
 
 def _cross_validated_error(setup: Setup, scores: Sequence[FoldScore]) -> float:
     """Return the mean squared error of all validation rows (eq 15 over their number); infinite where it is nan."""
-    error = sum(score.loss for score in scores) / sum(len(fold.y) - fold.trained for fold in setup.folds)
+    error = sum(score.loss for score in scores) / setup.validation_rows
     return error if math.isfinite(error) else math.inf
 
 
 def _log_scale(setup: Setup, scores: Sequence[FoldScore]) -> float:
     """Return log c with c^2 = sum_k y_T'C^-1 y_T / sum_k n_T: there the evidence of all folds is highest."""
-    energy = sum(score.energy for score in scores) / sum(fold.trained for fold in setup.folds)
+    energy = sum(score.energy for score in scores) / setup.training_rows
     return 0.5 * math.log(energy) if math.isfinite(energy) and energy > 0.0 else 0.0
 
 
@@ -187,35 +223,66 @@ def _with_scale(setup: Setup, mean: Tensor, log_scale: float) -> Tensor:
 
 def _prepare_folds(setup: Setup, state: State) -> tuple[State, Info]:
     """Choose the initial theta of lowest cross-validated error, and prepare the folds there."""
-    scheme, count = setup.scheme, len(setup.folds)
+    scheme = setup.scheme
+    zeros = [group.y.new_zeros(len(z)) for group in setup.groups for z in group.vectors(group.T)]
     candidates: list[tuple[float, Tensor, list[FoldScore]]] = []
     for theta in initial_values(problem_theta=setup.problem.theta, restarts=scheme.restarts, seed=scheme.seed):
-        scores = _score(setup, theta, [fold.y.new_zeros(fold.trained) for fold in setup.folds])
+        scores = _score(setup, theta, zeros)
         candidates.append((_cross_validated_error(setup, scores), theta, scores))
     error, mean, scores = min(candidates, key=lambda candidate: candidate[0])
     if not math.isfinite(error):
         return state._replace(step=1, phase="prepare"), Info("prepare")
-    shared = (mean, setup.settings, scheme.dual_start, setup.penalty(mean, error))
-    folds = tuple(scheme.map(prepare, setup.folds, *(repeat(argument, count) for argument in shared)))
+    folds = _prepared(setup, mean, error)
     log_scale = _log_scale(setup, scores)
     after = state._replace(
         step=1, phase="prepare", theta=_with_scale(setup, mean, log_scale), best=error, mean=mean.clone(), folds=folds
     )
-    return after, _info("prepare", (error, log_scale), after, [FoldReport() for _ in folds], scores)
+    return after, _info("prepare", (error, log_scale), after, [FoldReport() for _ in setup.groups], scores)
+
+
+def _prepared(setup: Setup, mean: Tensor, error: float) -> tuple[Local, ...]:
+    count, scheme = len(setup.groups), setup.scheme
+    shared = (mean, setup.settings, scheme.dual_start, setup.penalty(mean, error))
+    prepared = scheme.map(prepare, setup.groups, *(repeat(argument, count) for argument in shared))
+    return tuple(local for group in prepared for local in group)
+
+
+def _prepared_again(setup: Setup, state: State) -> State:
+    """Return the state with new multipliers and Hessians at its mean, and the scheme's own kind of folds."""
+    return state._replace(folds=_prepared(setup, state.mean, state.best), still=0, shared=setup.scheme.shares_theta)
 
 
 def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
-    """Do one outer iteration of every fold, form the consensus, and score it."""
-    scheme, count = setup.scheme, len(setup.folds)
-    penalty = setup.penalty(state.mean, state.best)
+    """Do one outer iteration of every fold, form the consensus, and score it.
+
+    Where theta rested during the last iterations although the gradient is not small, the folds are prepared again
+    first: their Hessians had become too large.
+    """
+    scheme, count = setup.scheme, len(setup.groups)
+    if state.still >= scheme.patience and state.gradient > scheme.tolerance:
+        state = _prepared_again(setup, state)._replace(resets=state.resets + 1)
+    penalty, alone = setup.penalty(state.mean, state.best), count == 1
     iterated = list(
-        scheme.map(iterate, setup.folds, state.folds, repeat(penalty, count), repeat(setup.settings, count))
+        scheme.map(
+            iterate,
+            setup.groups,
+            setup.by_group(state.folds),
+            repeat(penalty, count),
+            repeat(setup.settings, count),
+            repeat(alone, count),
+        )
     )
-    folds, reports = [local for local, _ in iterated], [report for _, report in iterated]
+    folds = [local for group, _, _ in iterated for local in group]
+    reports = [report for _, report, _ in iterated]
     mean, folds = form_consensus(setup, state, folds)
-    scores = _score(setup, mean, [local.z for local in folds])
+    scores = [score for _, _, score in iterated if score is not None]
+    if len(scores) < count:
+        scores = _score(setup, mean, [local.z for local in folds])
     error, log_scale = _cross_validated_error(setup, scores), _log_scale(setup, scores)
     moved = max(float((mean - state.mean).norm()), *(report.refused for report in reports))
+    rolled_back = all(report.rolled_back for report in reports)
+    gradient, distance = _first_order(setup, folds)
+    at_rest = moved <= scheme.tolerance or gradient <= FAR_BELOW * scheme.tolerance
     after = State(
         step=state.step + 1,
         phase="iterate",
@@ -226,19 +293,45 @@ def iterate_folds(setup: Setup, state: State) -> tuple[State, Info]:
         folds=tuple(folds),
         moved=moved,
         gap=max(report.gap for report in reports),
-        rollbacks=state.rollbacks + 1 if all(report.rolled_back for report in reports) else 0,
-        still=state.still + 1 if moved <= scheme.tolerance else 0,
+        rollbacks=state.rollbacks + 1 if rolled_back else 0,
+        still=state.still + 1 if at_rest and not rolled_back else 0,
+        shared=state.shared,
+        resets=state.resets,
+        gradient=gradient,
+        distance=distance,
     )
     return after, _info("iterate", (error, log_scale), after, reports, scores)
+
+
+def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
+    """Return the largest |d CV / d theta_j| / CV, CV being the sum of the losses, and the length of a Newton step.
+
+    At the multipliers of a fold the gradient of L is that of its loss, to first order in the gap: this is the
+    first-order condition of eq 15. Copies of theta that differ have gradients at different places, so that their
+    disagreement counts as well. The Hessians are those of BFGS, without their inflation.
+    """
+    first = [group[0] for group in setup.by_group(folds)]
+    g = torch.stack([local.g for local in first]).sum(0)
+    B = torch.stack([local.B / max(local.length, 1.0) for local in first]).sum(0)
+    copies = torch.stack([local.theta for local in first])
+    disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
+    gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)
+    distance = math.inf
+    if bool(B.any()) and bool(B.isfinite().all()) and bool(g.isfinite().all()):
+        distance = float((torch.linalg.pinv(B, hermitian=True) @ g).norm())
+    return max(gradient, disagreement), max(distance, disagreement)
 
 
 def form_consensus(setup: Setup, state: State, folds: list[Local]) -> tuple[Tensor, list[Local]]:
     """Return the consensus [p], and the folds with their multipliers nu updated (eq 16).
 
-    Over-relaxation applies to the copies theta_k as it does to the dual step.
+    Over-relaxation applies to the copies theta_k as it does to the dual step. Where kappa is 0, the mean is that of
+    the copies, which are all the same if there is one group.
     """
     kappa, alpha = setup.kappa(state.best), setup.scheme.relaxation
     copies = torch.stack([local.theta for local in folds])  # [K, p]
+    if len(setup.groups) == 1:
+        return copies[0].clone(), folds
     if not kappa:
         return copies.mean(0), folds
     relaxed = alpha * copies + (1.0 - alpha) * state.mean
@@ -256,7 +349,8 @@ def _info(
     scores: Sequence[FoldScore],
 ) -> Info:
     copies = torch.stack([local.theta for local in state.folds])  # [K, p]
-    z_gaps = [(local.z - score.z).square().sum() for local, score in zip(state.folds, scores, strict=True)]
+    exact = [z for score in scores for z in score.zs]
+    z_gaps = [(local.z - z).square().sum() for local, z in zip(state.folds, exact, strict=True)]
     return Info(
         phase=phase,
         objective=error_and_scale[0],
@@ -287,8 +381,16 @@ def outcome_of(scheme: Scheme, state: State) -> Outcome | None:
         )
         return Outcome("diverged", message)
     if state.still >= scheme.patience and state.gap <= scheme.tolerance:
-        message = f"theta moved by {state.moved:.2g}, and the relative residual of C z = y is {state.gap:.2g}. {best}"
-        return Outcome("converged", message)
+        gradient = f"the largest relative derivative of the error is {state.gradient:.2g}"
+        if state.gradient <= scheme.tolerance:
+            accuracy = (
+                f"theta is accurate to about {max(state.distance, state.gap):.1g}, and depends on rounding below that"
+            )
+            message = f"{gradient.capitalize()}, and the residual of C z = y is {state.gap:.2g}; {accuracy}. {best}"
+            return Outcome("converged", message)
+        if state.resets >= MAX_RESETS:
+            message = f"theta no longer moves, but {gradient}: this is not a minimum. Lower cg_tolerance. {best}"
+            return Outcome("stopped", message)
     if state.iteration >= scheme.max_iterations:
         return Outcome("budget", f"All {scheme.max_iterations} iterations are done; raise max_iterations. {best}")
     return None

@@ -1,15 +1,16 @@
-"""What one fold computes, as pure functions of this module: they run in this process or on a worker.
+"""What a group of folds computes, as pure functions of this module: they run in this process or on a worker.
 
     prepare      solve C z = y_T, and choose multipliers
     iterate      theta step, z step, dual step: lambda <- lambda + alpha rho (C z - y_T)     algorithm 1, eqs 11 to 14
-    score_fold   the validation loss at a given theta, where C z = y_T
+    score_folds  the validation loss at a given theta, where C z = y_T
 
-Xu, Yin, Zhang, Luo and Cui (2019).
+Xu, Yin, Zhang, Luo and Cui (2019). All folds of a group have one theta, and L is the sum over them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,20 +18,33 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.randomness import generator
-from .folds import Fold
-from .lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
-from .theta_step import FIRST, TRIALS, ConsensusPenalty, ThetaProblem, Trial, bfgs, newton_direction
+from .folds import FoldGroup
+from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
+from .theta_step import (
+    FIRST,
+    TRIALS,
+    ConsensusPenalty,
+    ThetaProblem,
+    Trial,
+    ZRule,
+    bfgs,
+    fixed_z,
+    newton_direction,
+    z_eliminated,
+    z_follows,
+)
 
 PROBES = 4  # random rows behind the first Hessian
-PROBE_LIMITS = Limits(100, 1e-3)
+PROBE_TOLERANCE = 1e-2  # relative to the largest entry
 LEAST_CURVATURE = 1e-6  # of the largest entry of the first Hessian
 RHO_AFTER_ROLLBACK = 4.0  # rho and the Hessian are multiplied by this after a step that was taken back
 RELAXATION_PER_STEP = 8.0  # a successful step divides an inflated Hessian by at most this
+LOOSEST, TIGHTEST = 30.0, 1e-3  # the tolerance of a z step stays within these multiples of the setting
 TINY = 1e-30
 
 
 class Local(NamedTuple):
-    """All that one fold carries from iteration to iteration."""
+    """All that one fold carries from iteration to iteration. Folds of a group share theta, B, g, rho and length."""
 
     theta: Tensor  # [p] its copy of the hyperparameters
     z: Tensor  # [n_T]
@@ -43,6 +57,7 @@ class Local(NamedTuple):
     gap: float  # |C z - y_T|
     rho: float
     length: float  # of the last gradient step; where z follows, the factor by which B is inflated
+    tolerance: float = math.inf  # of the last z step
 
 
 class FoldSettings(NamedTuple):
@@ -50,8 +65,9 @@ class FoldSettings(NamedTuple):
 
     rank: int
     limits: Limits  # of a z step
+    forcing: float  # the tolerance of a z step is this share of the outer residual; 0 leaves it fixed
     gradient_steps: int  # theta steps per iteration, where z is fixed
-    z_follows: bool
+    z_rule: ZRule
     relaxation: float  # alpha
     balance: float  # 0 leaves rho as it is
     rho_span: float
@@ -60,10 +76,10 @@ class FoldSettings(NamedTuple):
 
 
 class FoldReport(NamedTuple):
-    """What a fold reports about one iteration."""
+    """What a group of folds reports about one iteration."""
 
     lagrangian: float = math.nan
-    gap: float = math.nan  # |C z - y_T| / |y_T|, the primal residual
+    gap: float = math.nan  # the largest |C z - y_T| / |y_T| of the folds, the primal residual
     gradient: float = math.nan  # |dL/dtheta| / loss at the new multipliers, the dual residual
     iterations: int = 0  # of conjugate gradients, in the accepted trial
     rolled_back: bool = False
@@ -71,20 +87,21 @@ class FoldReport(NamedTuple):
 
 
 class FoldScore(NamedTuple):
-    """The validation loss of a fold at a given theta."""
+    """The validation loss of a group of folds at a given theta."""
 
-    loss: float  # |y_V - K_VT z|^2
-    energy: float  # y_T'C^-1 y_T
-    z: Tensor  # [n_T] the solution of C z = y_T
-    error: float  # relative residual of C z = y_T
+    loss: float  # sum |y_V - K_VT z|^2
+    energy: float  # sum y_T'C^-1 y_T
+    zs: tuple[Tensor, ...]  # [n_T] each, the solutions of C z = y_T
 
 
-def prepare(fold: Fold, theta: Tensor, settings: FoldSettings, dual_start: str, penalty: ConsensusPenalty) -> Local:
-    """Initialise a fold at theta.
+def prepare(
+    group: FoldGroup, theta: Tensor, settings: FoldSettings, dual_start: str, penalty: ConsensusPenalty
+) -> tuple[Local, ...]:
+    """Initialise the folds of a group at theta.
 
     Parameters
     ----------
-    fold : Fold
+    group : FoldGroup
     theta : Tensor [p]
     settings : FoldSettings
     dual_start : {"adjoint", "zeros", "ones"}
@@ -93,156 +110,216 @@ def prepare(fold: Fold, theta: Tensor, settings: FoldSettings, dual_start: str, 
 
     Returns
     -------
-    Local
+    tuple of Local
+        One per fold.
     """
-    n_T, p = fold.trained, len(theta)
-    limits = Limits(10 * settings.limits.iterations, 1e-2 * settings.limits.tolerance)
-    systems = FoldSystems(fold, fold.kernel_matrix(theta), settings.rank)
-    zero = fold.y.new_zeros(n_T)
-    z = systems.solve_C(fold.y[:n_T], zero, limits).x  # eq 10
-    r = lagrangian_terms(fold, systems.M, z, zero, 0.0).r
-    dual = torch.ones_like(zero) if dual_start == "ones" else zero
+    systems = FoldSystems(group, group.kernel_matrix(theta), settings.rank)
+    zeros = torch.zeros_like(systems.y_T)  # [c, K]
+    limits = Limits(10 * settings.limits.iterations, settings.limits.tolerance)
+    Z = systems.solve_C(systems.y_T, zeros, limits).X  # eq 10
+    r = lagrangian_terms(group, systems.M, Z, zeros, 0.0).r
+    dual = group.T.clone() if dual_start == "ones" else zeros
     if dual_start == "adjoint":
-        dual = systems.solve_C(2.0 * systems.M.transposed_times(torch.cat([zero, r])), zero, limits).x
-    terms = lagrangian_terms(fold, systems.M, z, dual, settings.rho)
-    local = Local(
+        dual = systems.adjoint(r, zeros, limits).X
+    terms = lagrangian_terms(group, systems.M, Z, dual, settings.rho)
+    blank = Local(
         theta=theta.clone(),
-        z=z,
-        dual=dual,
+        z=theta,
+        dual=theta,
         nu=torch.zeros_like(theta),
-        B=torch.zeros(p, p).to(theta),
+        B=theta.new_zeros(len(theta), len(theta)),
         g=torch.zeros_like(theta),
-        loss=terms.loss,
-        slack=float(dual @ terms.c),
-        gap=terms.gap,
+        loss=0.0,
+        slack=0.0,
+        gap=0.0,
         rho=settings.rho,
         length=0.0,
     )
-    g = _theta_problem(fold, local, penalty, settings).lagrangian_gradient(Trial(theta, z, systems, terms, 0.0, 0))
-    return local._replace(g=g, B=initial_hessian(fold, systems, z, g, penalty) if settings.z_follows else local.B)
+    W = dual + settings.rho * terms.c
+    g = penalty.without_scale(theta_gradient(group, systems.M, Z, W, terms.r))
+    B = initial_hessian(systems, Z, g, penalty) if settings.z_rule is not fixed_z else blank.B
+    shared = blank._replace(g=g, B=B)
+    return _locals(group, [shared] * len(group.validation), Z, dual, terms)
 
 
-def initial_hessian(fold: Fold, systems: FoldSystems, z: Tensor, g: Tensor, penalty: ConsensusPenalty) -> Tensor:
+def _locals(
+    group: FoldGroup, shared: Sequence[Local], Z: Tensor, dual: Tensor, terms: LagrangianTerms
+) -> tuple[Local, ...]:
+    """Return one Local per fold, with its own z, lambda and terms."""
+    slacks = (dual * terms.c).sum(0)
+    own = zip(shared, group.vectors(Z), group.vectors(dual), strict=True)
+    return tuple(
+        local._replace(z=z, dual=lam, loss=float(terms.losses[k]), slack=float(slacks[k]), gap=float(terms.gaps[k]))
+        for k, (local, z, lam) in enumerate(own)
+    )
+
+
+def initial_hessian(systems: FoldSystems, Z: Tensor, g: Tensor, penalty: ConsensusPenalty) -> Tensor:
     """Estimate the first B [p, p]: 2 diag(J'J) with J = dr/dtheta where C z = y_T, a Gauss-Newton Hessian.
 
-    With random signs u, E (u'J)_j^2 is the j-th diagonal entry of J'J. Each of the PROBES rows u'J costs one solution
-    with C and one pass over the kernel. No entry of -B^-1 g exceeds FIRST.
+    With random signs u on all validation rows, E (u'J)_j^2 is the j-th diagonal entry of J'J. Each of the PROBES rows
+    u'J costs one solution with C and one pass over the kernel per fold. No entry of -B^-1 g exceeds FIRST.
     """
-    n_T, zero, squares = fold.trained, torch.zeros_like(z), torch.zeros_like(g)
+    group, squares = systems.group, torch.zeros_like(g)
+    limits = Limits(100, PROBE_TOLERANCE)
     for k in range(PROBES):
-        u = torch.randint(0, 2, (len(fold.y) - n_T,), generator=generator(k, "signs")).to(z).mul_(2.0).sub_(1.0)
-        w = systems.solve_C(systems.M.transposed_times(torch.cat([zero, u])), zero, PROBE_LIMITS).x
-        squares += penalty.without_scale(theta_gradient(systems.M, z, w, 0.5 * u)).square()
+        signs = torch.randint(0, 2, group.V.shape, generator=generator(k, "signs")).to(Z).mul_(2.0).sub_(1.0)
+        u = group.V * signs  # [n, K]
+        B = systems.T * systems.M.transposed_times(u)
+        scale = float((B.norm(dim=0) / systems.y_norms).max())
+        W = systems.solve_C(B, torch.zeros_like(Z), limits._replace(tolerance=PROBE_TOLERANCE * scale)).X
+        squares += penalty.without_scale(theta_gradient(group, systems.M, Z, W, 0.5 * u)).square()
     diagonal = torch.maximum(squares.mul_(2.0 / PROBES), g.abs() / FIRST)  # [p]
     return torch.diag(diagonal.clamp_min(LEAST_CURVATURE * float(diagonal.max())))  # a constant input has curvature 0
 
 
-def _theta_problem(fold: Fold, local: Local, penalty: ConsensusPenalty, settings: FoldSettings) -> ThetaProblem:
+def _theta_problem(
+    group: FoldGroup, local: Sequence[Local], penalty: ConsensusPenalty, settings: FoldSettings
+) -> ThetaProblem:
     return ThetaProblem(
-        fold=fold,
-        z=local.z,
-        dual=local.dual,
-        nu=local.nu,
-        rho=local.rho,
+        group=group,
+        Z=group.columns([fold.z for fold in local]),
+        dual=group.columns([fold.dual for fold in local]),
+        nu=local[0].nu,
+        rho=0.0 if settings.z_rule is z_eliminated else local[0].rho,
         rank=settings.rank,
-        limits=settings.limits,
+        limits=inexact_limits(group, local, penalty, settings),
         penalty=penalty,
     )
 
 
-def iterate(fold: Fold, local: Local, penalty: ConsensusPenalty, settings: FoldSettings) -> tuple[Local, FoldReport]:
-    """Do one outer iteration of a fold: algorithm 1, lines 2 to 4.
+def inexact_limits(
+    group: FoldGroup, local: Sequence[Local], penalty: ConsensusPenalty, settings: FoldSettings
+) -> Limits:
+    """Return the limits of the next z step: its tolerance follows the outer residual.
+
+    A relative error e of C z changes the gradient of the loss by about e |y| / |r|, relative to the loss. Therefore
+    the tolerance is `forcing` times the relative gradient, times |r| / |y|.
+
+    References
+    ----------
+    Eisenstat and Walker (1996), Choosing the forcing terms in an inexact Newton method.
+    """
+    if not settings.forcing:
+        return settings.limits
+    loss = sum(fold.loss for fold in local)
+    total = local[0].g + local[0].nu + penalty.kappa * (local[0].theta - penalty.mean)
+    gradient = float(penalty.without_scale(total).norm()) / max(loss, TINY)
+    noise_to_signal = math.sqrt(loss / max(float(group.V.sum(1) @ group.y.square()), TINY))
+    tolerance = settings.forcing * gradient * min(noise_to_signal, 1.0)
+    low, high = (factor * settings.limits.tolerance for factor in (TIGHTEST, LOOSEST))
+    tolerance = min(max(tolerance, low), high, local[0].tolerance)
+    return settings.limits._replace(tolerance=tolerance)
+
+
+def iterate(
+    group: FoldGroup, local: Sequence[Local], penalty: ConsensusPenalty, settings: FoldSettings, score: bool
+) -> tuple[tuple[Local, ...], FoldReport, FoldScore | None]:
+    """Do one outer iteration of a group: algorithm 1, lines 2 to 4.
+
+    With `score`, the new theta is scored as well, with the kernel matrix that is there already. The score is None
+    otherwise, and where the step was taken back.
 
     Notes
     -----
     No matrix larger than rank x rank is factored, and no two n x n matrices are multiplied.
     """
-    problem, rho = _theta_problem(fold, local, penalty, settings), local.rho
-    theta_step = _quasi_newton_step if settings.z_follows else _gradient_steps
+    problem = _theta_problem(group, local, penalty, settings)
+    theta_step = _gradient_steps if settings.z_rule is fixed_z else _quasi_newton_step
     trial, refused = theta_step(problem, local, settings)  # lines 2 and 3, eqs 12 and 14
     if trial is None:
-        return _rolled_back(local, settings), FoldReport(rolled_back=True)
-    gap = trial.terms.gap / max(float(fold.y[: fold.trained].norm()), TINY)
+        return _rolled_back(local, settings), FoldReport(rolled_back=True), None
+    gap = float((trial.terms.gaps / trial.systems.y_norms.clamp_min(TINY)).max())
     if not gap <= settings.largest_gap:
-        return _rolled_back(local, settings), FoldReport(gap=gap, rolled_back=True)
+        return _rolled_back(local, settings), FoldReport(gap=gap, rolled_back=True), None
 
-    dual = local.dual + settings.relaxation * rho * trial.terms.c  # line 4, eq 11c
+    if settings.z_rule is z_eliminated:
+        dual = trial.systems.adjoint(trial.terms.r, problem.dual, problem.limits).X  # the limit of eq 11c
+    else:
+        dual = problem.dual + settings.relaxation * problem.rho * trial.terms.c  # line 4, eq 11c
     g = problem._replace(dual=dual, rho=0.0).lagrangian_gradient(trial)
-    s = trial.theta - local.theta
-    B, length = (local.B, float(s.norm()))
-    if settings.z_follows:
-        B, length = _updated_hessian(local, s, g - local.g, refused)
-    dual_residual = float(problem.total_gradient(trial.theta, g).norm()) / max(trial.terms.loss, TINY)
+    s = trial.theta - local[0].theta
+    B, length = local[0].B, float(s.norm())
+    if settings.z_rule is not fixed_z:
+        B, length = _updated_hessian(local[0], s, g - local[0].g, refused)
+    loss = float(trial.terms.losses.sum())
+    dual_residual = float(problem.total_gradient(trial.theta, g).norm()) / max(loss, TINY)
     report = FoldReport(trial.terms.total, gap, dual_residual, trial.iterations, refused=refused)
-    after = Local(
-        theta=trial.theta,
-        z=trial.z,
-        dual=dual,
-        nu=local.nu,
-        B=B,
-        g=g,
-        loss=trial.terms.loss,
-        slack=float(dual @ trial.terms.c),
-        gap=trial.terms.gap,
-        rho=balanced_rho(rho, gap, dual_residual, settings),
-        length=length,
-    )
-    return after, report
+    rho = balanced_rho(local[0].rho, gap, dual_residual, settings)
+    tolerance = problem.limits.tolerance
+    shared = [fold._replace(theta=trial.theta, B=B, g=g, rho=rho, length=length, tolerance=tolerance) for fold in local]
+    after = _locals(group, shared, trial.Z, dual, trial.terms)
+    return after, report, _score(trial.systems, trial.Z, dual, problem.limits) if score else None
 
 
-def _quasi_newton_step(problem: ThetaProblem, local: Local, settings: FoldSettings) -> tuple[Trial | None, float]:
-    """Do one quasi-Newton step of psi, or a z step alone where Armijo's rule refuses every length.
+def _quasi_newton_step(
+    problem: ThetaProblem, local: Sequence[Local], settings: FoldSettings
+) -> tuple[Trial | None, float]:
+    """Do one quasi-Newton step of psi or F, or a z step alone where Armijo's rule refuses every length.
 
-    The decrease is measured from L at the z before the step, which needs no product. It differs from psi by a term
-    of second order in the gap.
+    The decrease is measured from L at the z before the step, which needs no product. It differs from psi or F by a
+    term of second order in the gap.
     """
-    penalty = problem.penalty.value(local.theta, local.nu)
-    value = local.loss + local.slack + 0.5 * local.rho * local.gap**2 + penalty
-    g = problem.total_gradient(local.theta, local.g)
-    d = newton_direction(g, local.B, problem.penalty.kappa)
-    trial, _ = problem.armijo(local.theta, value, (d, g), z_follows=True)
+    theta, rho = local[0].theta, problem.rho
+    value = sum(fold.loss + fold.slack + 0.5 * rho * fold.gap**2 for fold in local)
+    value += problem.penalty.value(theta, problem.nu)
+    g = problem.total_gradient(theta, local[0].g)
+    d = newton_direction(g, local[0].B, problem.penalty.kappa)
+    trial, _ = problem.armijo(theta, value, (d, g), settings.z_rule)
     if trial is not None:
         return trial, 0.0
-    return problem.trial(local.theta, z_follows=True), float(d.norm()) * 0.5 ** (TRIALS - 1)
+    return problem.trial(theta, settings.z_rule), float(d.norm()) * 0.5 ** (TRIALS - 1)
 
 
-def _gradient_steps(problem: ThetaProblem, local: Local, settings: FoldSettings) -> tuple[Trial | None, float]:
+def _gradient_steps(
+    problem: ThetaProblem, local: Sequence[Local], settings: FoldSettings
+) -> tuple[Trial | None, float]:
     """Do gradient steps of phi with z fixed, then the z step, as published."""
-    length, current = local.length or 1.0, problem.trial(local.theta, z_follows=False)
+    length, current = local[0].length or 1.0, problem.trial(local[0].theta, fixed_z)
     if current is None:
         return None, 0.0
     for _ in range(settings.gradient_steps):
         g = problem.total_gradient(current.theta, problem.lagrangian_gradient(current))
         d = -length * g / g.norm().clamp_min(TINY)
-        trial, _ = problem.armijo(current.theta, current.value, (d, g), z_follows=False)
+        trial, _ = problem.armijo(current.theta, current.value, (d, g), fixed_z)
         if trial is None:
             break
         length, current = 2.0 * float((trial.theta - current.theta).norm()), trial
-    return problem.trial(current.theta, z_follows=True), 0.0
+    return problem.trial(current.theta, z_follows), 0.0
 
 
-def score_fold(fold: Fold, theta: Tensor, z: Tensor, settings: FoldSettings) -> FoldScore:
-    """Compute the validation loss at theta, by conjugate gradients for C z = y_T that start at z.
+def score_folds(group: FoldGroup, theta: Tensor, zs: Sequence[Tensor], settings: FoldSettings) -> FoldScore:
+    """Compute the validation loss at theta, by conjugate gradients for C z = y_T that start at `zs`.
 
     The kernel matrix is computed once. The loss is infinite where the matrix is not finite.
+
+    Notes
+    -----
+    With residual c = C z - y_T and multipliers lambda = 2 C^-1 K_VT' r, the number |r|^2 + lambda'c differs from the
+    loss at the exact solution by a term of second order in c. Likewise y'C^-1 y = (y - c)'z to second order.
     """
-    n_T = fold.trained
     try:
-        systems = FoldSystems(fold, fold.kernel_matrix(theta), settings.rank)
+        systems = FoldSystems(group, group.kernel_matrix(theta), settings.rank)
     except NotPositiveDefinite:
-        return FoldScore(math.inf, math.nan, z, math.inf)
-    limits = Limits(4 * settings.limits.iterations, settings.limits.tolerance)
-    solution = systems.solve_C(fold.y[:n_T], z, limits)  # eq 8
-    r = fold.y[n_T:] - systems.M.times(solution.x)[n_T:]
-    return FoldScore(float(r @ r), float(fold.y[:n_T] @ solution.x), solution.x, solution.error)
+        return FoldScore(math.inf, math.nan, tuple(zs))
+    return _score(systems, group.columns(zs), torch.zeros_like(systems.y_T), settings.limits)
 
 
-def _rolled_back(local: Local, settings: FoldSettings) -> Local:
-    """Return the fold before the step, with a larger penalty and shorter steps for the next one."""
+def _score(systems: FoldSystems, Z: Tensor, dual: Tensor, limits: Limits) -> FoldScore:
+    group, limits = systems.group, limits._replace(iterations=4 * limits.iterations)
+    Z = systems.solve_C(systems.y_T, Z, limits).X  # eq 8
+    terms = lagrangian_terms(group, systems.M, Z, torch.zeros_like(Z), 0.0)
+    dual = systems.adjoint(terms.r, dual, limits._replace(tolerance=math.sqrt(limits.tolerance))).X
+    loss = float(terms.losses.sum()) + float((dual * terms.c).sum())
+    energy = float(((systems.y_T - terms.c) * Z).sum())
+    return FoldScore(loss, energy, tuple(group.vectors(Z)))
+
+
+def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local, ...]:
+    """Return the folds before the step, with a larger penalty and shorter steps for the next one."""
     factor = RHO_AFTER_ROLLBACK
-    return local._replace(
-        rho=_bounded_rho(factor * local.rho, settings), B=factor * local.B, length=local.length / factor
-    )
+    rho = _bounded_rho(factor * local[0].rho, settings)
+    return tuple(fold._replace(rho=rho, B=factor * fold.B, length=fold.length / factor) for fold in local)
 
 
 def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:

@@ -1,14 +1,17 @@
-"""The folds of cross-validation: which rows each one holds out, and the kernel matrix that serves its products.
+"""The folds of cross-validation: which rows each one holds out, and the kernel matrix that serves their products.
 
-    M = [K_TT; K_VT]  [n, n_T]        the n_T training rows T of the fold first, then its n_V validation rows V
-    M z  = (K_TT z, K_VT z)           M'u = K_TT u_T + K_VT' u_V,  since K_TT is symmetric
+    M [n, c]     the kernel matrix of all n rows of a group of folds against its c columns, the rows trained on
+    one fold     its n_T training rows first, then its n_V validation rows:  M = [K_TT; K_VT],  c = n_T
+    all folds    rows in shuffled order, each a training row of most folds:  M = K,  c = n;   masks select T and V
 
-Rows of M are stored while the memory budget allows it. The others are computed again, block by block, in every product.
+The folds of a group have one theta, one M, and one column each in every matrix of vectors: z is Z [c, K]. A product
+with M serves all of them. Rows of M are stored while the memory budget allows it. The others are computed again, block
+by block, in every product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,8 +25,8 @@ from ...problem import Problem, take
 from .settings import GIGABYTE
 
 
-class Fold(NamedTuple):
-    """The rows of one fold, its training rows first. It is small enough to be sent to a worker.
+class FoldGroup(NamedTuple):
+    """Folds that share theta and the kernel matrix. It is small enough to be sent to a worker.
 
     Attributes
     ----------
@@ -31,20 +34,54 @@ class Fold(NamedTuple):
     X : inputs [n, d]
     y : targets [n]
     trained : int
-        n_T, the number of training rows.
+        c, the number of rows, the first ones, that some fold trains on.
+    validation : tuple of slice
+        The validation rows of each of the K folds.
     room : Workspace
-        The memory for the stored rows of M. All folds share it.
+        The memory for the stored rows of M. All groups share it.
     """
 
     kernel: Any
     X: Any  # [n, d]
     y: Tensor  # [n]
-    trained: int  # n_T
+    trained: int  # c
+    validation: tuple[slice, ...]
     room: Workspace
+
+    @property
+    def validation_rows(self) -> int:
+        """The number of validation rows, all folds together."""
+        return sum(part.stop - part.start for part in self.validation)
+
+    @property
+    def V(self) -> Tensor:
+        """Return the validation rows of each fold: [n, K], ones and zeros."""
+        mask = self.y.new_zeros(len(self.y), len(self.validation))
+        for k, part in enumerate(self.validation):
+            mask[part, k] = 1.0
+        return mask
+
+    @property
+    def T(self) -> Tensor:
+        """Return the training rows of each fold: [c, K], ones and zeros."""
+        return 1.0 - self.V[: self.trained]
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
         """Compute the kernel matrix of all rows of the fold against its training rows, M(theta)."""
         return FoldKernel(self.kernel, theta, self.X, self.trained, self.room)
+
+    def columns(self, vectors: Sequence[Tensor]) -> Tensor:
+        """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
+        T = self.T.bool()
+        out = torch.zeros_like(T, dtype=self.y.dtype)
+        for k, vector in enumerate(vectors):
+            out[T[:, k], k] = vector
+        return out
+
+    def vectors(self, columns: Tensor) -> list[Tensor]:
+        """Return the training rows of each column: the inverse of `columns`."""
+        T = self.T.bool()
+        return [columns[T[:, k], k] for k in range(columns.shape[1])]
 
 
 def equal_parts(n: int, count: int) -> list[slice]:
@@ -54,8 +91,10 @@ def equal_parts(n: int, count: int) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
-def split(problem: Problem, validation: list[slice], seed: int, gigabytes: float) -> list[Fold]:
-    """Make one fold per slice of the shuffled rows: it validates on that slice and trains on all other rows.
+def split(
+    problem: Problem, validation: list[slice], seed: int, gigabytes: float, shared: bool = False
+) -> list[FoldGroup]:
+    """Make the folds: each validates on one slice of the shuffled rows and trains on all other rows.
 
     Parameters
     ----------
@@ -66,56 +105,61 @@ def split(problem: Problem, validation: list[slice], seed: int, gigabytes: float
         It alone decides the order of the rows.
     gigabytes : float
         Memory for the stored rows of one kernel matrix.
+    shared : bool
+        Whether all folds share theta, and are one group; otherwise each is a group of its own.
     """
     room = Workspace(gigabytes * GIGABYTE)
     train = problem.train
     order = torch.randperm(len(train), generator=generator(seed, "folds")).to(train.y.device)
-    folds = []
+    if shared:
+        rows = train.rows(order)
+        return [FoldGroup(problem.kernel, rows.X, rows.y, len(order), tuple(validation), room)]
+    groups = []
     for part in validation:
         training = torch.cat([order[: part.start], order[part.stop :]])
-        rows = train.rows(torch.cat([training, order[part]]))
-        folds.append(Fold(problem.kernel, rows.X, rows.y, len(training), room))
-    return folds
+        rows, n_T = train.rows(torch.cat([training, order[part]])), len(training)
+        groups.append(FoldGroup(problem.kernel, rows.X, rows.y, n_T, (slice(n_T, len(order)),), room))
+    return groups
 
 
 class FoldKernel:
-    """The matrix M of one fold at one theta.
+    """The matrix M [n, c] of a group of folds at one theta.
 
     Notes
     -----
-    It computes n n_T kernel entries once. Rows beyond the memory budget are computed again in every product.
+    It computes n c kernel entries once. Rows beyond the memory budget are computed again in every product.
     """
 
     def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, room: Workspace) -> None:
         self.kernel, self.theta, self.X, self.trained = kernel, theta, X, trained
         self.X_T = take(X, torch.arange(trained, device=theta.device))
         self.stored = min(int(room.budget // (theta.element_size() * max(trained, 1))), len(X))
-        self._M = room.matrix(self, self.stored, trained, theta)  # [stored, n_T]
+        self._M = room.matrix(self, self.stored, trained, theta)  # [stored, c]
         for rows in row_blocks(self.stored, theta.element_size() * trained):
             self._fill(rows, self._M[rows])
 
-    def times(self, z: Tensor) -> Tensor:
-        """Return M z [n] for z [n_T]."""
-        return torch.cat([self._M @ z, *(K @ z for _, K in self._recomputed_blocks())])
+    def times(self, Z: Tensor) -> Tensor:
+        """Return M Z [n, K] for Z [c, K]."""
+        return torch.cat([self._M @ Z, *(K @ Z for _, K in self._recomputed_blocks())])
 
-    def transposed_times(self, u: Tensor) -> Tensor:
-        """Return M'u [n_T] for u [n]."""
-        out = u[: self.stored] @ self._M
+    def transposed_times(self, U: Tensor) -> Tensor:
+        """Return M'U [c, K] for U [n, K]."""
+        out = (U[: self.stored].T @ self._M).T
         for rows, K in self._recomputed_blocks():
-            out += u[rows] @ K
+            out = out + (U[rows].T @ K).T
         return out
 
     def columns(self, rows: Tensor) -> Tensor:
-        """Return the columns K_T,rows [n_T, c] of the training rows `rows` [c]."""
+        """Return the columns K_T,rows [c, r] of the training rows `rows` [r]."""
         if self.stored >= self.trained:
             return self._M[rows].T
         return self.kernel(self.theta, self.X_T, take(self.X_T, rows))
 
     def gradient(self, u: Tensor, z: Tensor) -> Tensor:
-        """Return the gradient [p] of u'M(theta) z in theta.
+        """Return the gradient [p] of u'M(theta) z in theta, for u [n] and z [c].
 
         Where the kernel can derive its gradient from its own values, the stored rows need no new kernel entry. For
-        all other rows the derivatives of n_T entries per row are computed.
+        all other rows the derivatives of c entries per row are computed.
         """
         stored, n = slice(0, self.stored), len(self.X)
         gradient = self.kernel.theta_gradient_from_matrix(

@@ -28,9 +28,10 @@ from .fold_steps import FoldSettings
 from .folds import equal_parts
 from .lagrangian import Limits
 from .learning import BLOCK_CALLS, ENTRY
+from .theta_step import ZRule, fixed_z, z_eliminated, z_follows
 
 PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
-Z_FOLLOWS, Z_FIXED = "z follows", "z held still"
+Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follows, "z held still": fixed_z}
 ITERATION_CALLS = 500.0  # calls per outer iteration of a fold
 READ_CALLS = 12.0  # calls per read of M, with the vector operations of conjugate gradients
 Z_STEPS = 1.5  # z steps with all their CG iterations that an outer iteration costs: trials, and the score
@@ -88,10 +89,10 @@ class GPCV(Method):
         doc="The run has diverged after this many consecutive steps were taken back.",
     )
     theta_method: Any = param.Selector(
-        default=Z_FOLLOWS,
-        objects=[Z_FOLLOWS, Z_FIXED],
-        doc="One quasi-Newton step per iteration, with z solved at every trial; or gradient steps with z fixed, as "
-        "published.",
+        default="z eliminated",
+        objects=list(Z_RULES),
+        doc="While theta moves, Cz = y holds (the limit of a large rho), or z minimises L, or z is fixed, as "
+        "published. The first two take a quasi-Newton step per iteration, the last gradient steps.",
     )
     theta_steps: Any = param.Integer(
         2, bounds=(1, 100), softbounds=(1, 10), doc="Gradient steps per iteration, where z is held still."
@@ -107,6 +108,13 @@ class GPCV(Method):
         bounds=(0.0, 1.0),
         softbounds=(1e-8, 1e-2),
         doc="CG ends where the error of a z step, measured as an error of Cz, is about this share of |y|.",
+    )
+    forcing: Any = param.Number(
+        0.1,
+        bounds=(0.0, 1.0),
+        softbounds=(0.01, 0.5),
+        doc="The CG tolerance of a z step is this share of the relative gradient in theta, within a factor of 30 above "
+        "and 1000 below cg_tolerance. 0 keeps cg_tolerance, as before.",
     )
     rank: Any = param.Integer(
         300,
@@ -137,13 +145,18 @@ class GPCV(Method):
         100, bounds=(1, None), softbounds=(10, 500), doc="Outer iterations, at most (published: 100)."
     )
     calibrate = settings.calibrate()
-    refit = settings.refit()
+    refit = settings.refit("auto")
     memory = settings.memory()
 
     @property
     def coupling_strength(self) -> float:
         """Return kappa as a share of the validation loss of a fold; 0 leaves the folds independent."""
         return 0.0
+
+    @property
+    def shares_theta(self) -> bool:
+        """Return whether all folds have one theta, and therefore one kernel matrix."""
+        return False
 
     @abstractmethod
     def validation(self, n: int) -> list[slice]:
@@ -154,8 +167,9 @@ class GPCV(Method):
         return FoldSettings(
             rank=self.rank,
             limits=Limits(self.cg_iterations, self.cg_tolerance),
+            forcing=self.forcing,
             gradient_steps=self.theta_steps,
-            z_follows=self.theta_method == Z_FOLLOWS,
+            z_rule=Z_RULES[self.theta_method],
             relaxation=self.relaxation,
             balance=self.balance,
             rho_span=self.rho_span,
@@ -167,7 +181,7 @@ class GPCV(Method):
         return run(self, problem, resume)
 
     def posterior(self, problem: Problem, state: ConsensusState) -> Posterior:
-        return exact_posterior(problem, state.theta, self.refit, self.memory)
+        return exact_posterior(problem, state.theta, self.refit, self.memory, self.rank)
 
     def cost(self, problem: Problem) -> Cost:
         return admm_cost(problem, self.validation(len(problem.train)), self.fold_settings(), self.memory)
@@ -196,18 +210,27 @@ class Consensus(GPCV):
         softbounds=(2, 10),
         doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest.",
     )
+    copies: Any = param.Boolean(
+        False,
+        doc="Give every fold a theta and a kernel matrix of its own, made to agree by consensus, as in the paper. It "
+        "is for a cluster, where each fold is a worker's. Otherwise all folds have one theta and one kernel matrix.",
+    )
     coupling: Any = param.Number(
         1.0,
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
         softbounds=(0.01, 100.0),
-        doc="How strongly the folds are tied together, relative to their loss. With too little they disagree; with "
-        "too much theta moves slowly.",
+        doc="Where each fold has its own copy of theta: how strongly these are tied together, relative to the loss. "
+        "With too little they disagree; with too much theta moves slowly.",
     )
 
     @property
     def coupling_strength(self) -> float:
         return float(self.coupling) if self.folds > 1 else 0.0
+
+    @property
+    def shares_theta(self) -> bool:
+        return not self.copies
 
     def validation(self, n: int) -> list[slice]:
         return equal_parts(n, self.folds)
@@ -268,7 +291,7 @@ def admm_cost(problem: Problem, validation: list[slice], fold_settings: FoldSett
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     flops = bytes_moved = matrix_bytes = calls = 0.0
     gradient = 0.0 if _gradient_from_matrix(problem) else 2.0  # in kernel matrices
-    if fold_settings.z_follows:
+    if fold_settings.z_rule is not fixed_z:
         matrices, reads = 2.0 + gradient, 2.0 * fold_settings.limits.iterations * Z_STEPS + 10.0
     else:
         matrices = (2.0 + gradient) * (fold_settings.gradient_steps + 1.0)
@@ -280,7 +303,7 @@ def admm_cost(problem: Problem, validation: list[slice], fold_settings: FoldSett
         flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(fold_settings.rank, n_T) ** 2
         bytes_moved += s * (2.0 * entries + n * n_T * reads)
         calls += ITERATION_CALLS + READ_CALLS * reads + BLOCK_CALLS * entries * s / BLOCK_BYTES
-        copies = 1.0 if fold_settings.z_follows else 2.0
+        copies = 2.0 if fold_settings.z_rule is fixed_z else 1.0
         matrix_bytes = max(matrix_bytes, min(gigabytes * 1e9, s * n * n_T) * copies)
     memory = {
         "kernel of a fold": matrix_bytes,

@@ -1,6 +1,6 @@
-"""The augmented Lagrangian of one fold: its value, its gradient in theta, and its minimiser in z.
+"""The augmented Lagrangian of a group of folds: its value, its gradient in theta, and its minimiser in z.
 
-    C = K_TT + s2 I                                                                      [n_T, n_T]
+    C = K_TT + s2 I                                                                      [n_T, n_T] for each fold
     L = |y_V - K_VT z|^2 + lambda'(C z - y_T) + rho/2 |C z - y_T|^2                      section 3.1
     r = y_V - K_VT z [n_V],  c = C z - y_T [n_T],  w = lambda + rho c [n_T]
     dL/dtheta = d/dtheta [(w, -2 r)' M(theta) z], and 2 s2 w'z in addition for the log noise sd
@@ -8,129 +8,140 @@
 
 The equations are those of Xu, Yin, Zhang, Luo and Cui (2019). Their gradients (17) and (18) omit the products of the
 noise variance and the kernel; the gradient here is derived anew and tested against finite differences. Every operation
-costs O(n^2): products of M with vectors. In the code `dual` is lambda.
+costs O(n^2): products of M with vectors. In the code `dual` is lambda. Each fold of the group has a column: z is
+Z [c, K], and all sums are over the folds.
+
+The matrix of (13) has the square of C's condition number. With v = C z it becomes
+
+    (rho I + 2 G'G) v = C^-1 (2 K_VT' y_V) + rho y_T - lambda,   G = K_VT C^-1           (13) times C^-1
+
+whose condition number is 1 + 2 |G|^2 / rho: close to 1 for the usual rho, whatever C is. A few iterations are enough,
+each with two solutions of C alone.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...linalg.conjugate_gradients import Product, begin, cg
-from ...linalg.preconditioners import nystrom_root, sufficient_rank, woodbury
 from ...objectives import noise_variance
-from .folds import Fold, FoldKernel
+from .folds import FoldGroup, FoldKernel
+from .solvers import NystromInverse, Solution, Target, solve
 
-ITERATIONS_PER_ROW = 20  # limit of conjugate gradient iterations; an ill-conditioned system needs a few per row
+MAX_OUTER = 30  # iterations for v, at most
+INNER = 0.3  # solutions with C are this much more accurate than the z step that they are part of
 
 
 class LagrangianTerms(NamedTuple):
     """The augmented Lagrangian at one (theta, z, lambda), term by term."""
 
-    loss: float  # |r|^2, the squared error of the validation rows
-    gap: float  # |c|, the violation of the constraint C z = y_T
-    total: float  # L
-    c: Tensor  # [n_T]
-    r: Tensor  # [n_V]
+    losses: Tensor  # [K] |r|^2, the squared error of the validation rows of each fold
+    slacks: Tensor  # [K] lambda'c
+    gaps: Tensor  # [K] |c|, the violation of the constraint C z = y_T
+    total: float  # L, summed over the folds
+    c: Tensor  # [c, K]
+    r: Tensor  # [n, K]
 
 
-def lagrangian_terms(fold: Fold, M: FoldKernel, z: Tensor, dual: Tensor, rho: float) -> LagrangianTerms:
-    """Compute the terms of L at z [n_T] and lambda [n_T], by one product with M."""
-    n_T, product = fold.trained, M.times(z)  # [n]
-    c = product[:n_T] + noise_variance(M.theta) * z - fold.y[:n_T]
-    r = fold.y[n_T:] - product[n_T:]
-    loss, squared_gap = float(r @ r), float(c @ c)
-    return LagrangianTerms(loss, squared_gap**0.5, loss + float(dual @ c) + 0.5 * rho * squared_gap, c, r)
+def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, rho: float) -> LagrangianTerms:
+    """Compute the terms of L at Z and lambda [c, K], by one product with M."""
+    product = M.times(Z)  # [n, K]
+    c = group.T * (product[: group.trained] + noise_variance(M.theta) * Z - group.y[: group.trained, None])
+    r = group.V * (group.y[:, None] - product)
+    losses, slacks, squared_gaps = r.square().sum(0), (dual * c).sum(0), c.square().sum(0)
+    total = float(losses.sum()) + float(slacks.sum()) + 0.5 * rho * float(squared_gaps.sum())
+    return LagrangianTerms(losses, slacks, squared_gaps.sqrt(), total, c, r)
 
 
-def theta_gradient(M: FoldKernel, z: Tensor, w: Tensor, r: Tensor) -> Tensor:
-    """Compute dL/dtheta [p] at w = lambda + rho c, in one pass over the kernel."""
-    gradient = M.gradient(torch.cat([w, -2.0 * r]), z)
-    gradient[-1] += 2.0 * noise_variance(M.theta) * (w @ z)
+def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Tensor) -> Tensor:
+    """Compute dL/dtheta [p] at W = lambda + rho c [c, K], summed over the folds, in one pass over M per fold."""
+    U = -2.0 * r
+    U[: group.trained] += W
+    gradient = torch.zeros_like(M.theta)
+    for u, z in zip(U.T, Z.T, strict=True):
+        gradient += M.gradient(u.contiguous(), z.contiguous())
+    gradient[-1] += 2.0 * noise_variance(M.theta) * (W * Z).sum()
     return gradient
 
 
 class Limits(NamedTuple):
     """When a solution by conjugate gradients is good enough."""
 
-    iterations: int
-    tolerance: float  # of the relative error below
-
-
-class Solution(NamedTuple):
-    """The result of conjugate gradients."""
-
-    x: Tensor
-    iterations: int
-    error: float  # sqrt(r'P r / b'P b) with the residual r and the preconditioner P
-
-
-def solve(product: Product, b: Tensor, x: Tensor, precondition: Product | None, limits: Limits) -> Solution:
-    """Solve A x = b by conjugate gradients, starting at x.
-
-    It stops when `limits.iterations` are done, when the error is `limits.tolerance`, or after ITERATIONS_PER_ROW
-    iterations per row. In exact arithmetic one iteration per row is enough. Rounding may leave an error that no
-    further iteration removes.
-
-    Notes
-    -----
-    The error is measured in the norm of the preconditioner. Where that is C^-1 or its square, the error is a share
-    of |y|.
-    """
-    norm = float(b @ precondition(b) if precondition else b @ b)
-    iterate, k = begin(product, b, x, precondition), 0
-    most = min(limits.iterations, ITERATIONS_PER_ROW * len(b))
-    least = max(limits.tolerance**2 * norm, torch.finfo(b.dtype).tiny)
-    if float(iterate.rz) > least:
-        for k, following in enumerate(cg(product, iterate, precondition), start=1):
-            iterate = following
-            if k >= most or float(iterate.rz) <= least:
-                break
-    return Solution(iterate.x, k, (float(iterate.rz) / norm) ** 0.5 if norm > 0.0 else 0.0)
+    iterations: int  # at most
+    tolerance: float  # residual of C z, as a share of |y_T|; error of multipliers, as a share of these
 
 
 class FoldSystems:
-    """The two linear systems of a fold at one theta: C x = b, and the system (13) of the z step.
+    """The two linear systems of each fold at one theta: C x = b, and the system (13) of the z step."""
 
-    Both are solved by conjugate gradients. The preconditioner of the first is (K_hat + s2 I)^-1 with a Nystrom
-    approximation K_hat of at most `rank` rows; for the second it is applied twice. With rank 0 there is none.
-    """
+    def __init__(self, group: FoldGroup, M: FoldKernel, rank: int) -> None:
+        self.group, self.M, self.s2 = group, M, noise_variance(M.theta)
+        self.T = group.T
+        self.y_T = self.T * group.y[: group.trained, None]  # [c, K]
+        self.y_norms = self.y_T.norm(dim=0)  # [K]
+        self.C_inverse = NystromInverse(group, M, rank, self.s2)
 
-    def __init__(self, fold: Fold, M: FoldKernel, rank: int) -> None:
-        self.fold, self.M, self.s2 = fold, M, noise_variance(M.theta)
-        self.C_inverse = woodbury(nystrom_root(M.columns, self._nystrom_rows(rank)), self.s2) if rank else None
+    def times_C(self, V: Tensor) -> Tensor:
+        """Return C V [c, K], for V that is zero outside of the training rows."""
+        return self.T * (self.M.times(V)[: self.group.trained] + self.s2 * V)
 
-    def _nystrom_rows(self, rank: int) -> Tensor:
-        """Return the rows of the preconditioner: no more than reduce the condition number of C to about 2."""
-        n_T = self.fold.trained
-        rows = torch.linspace(0, n_T - 1, min(rank, n_T), device=self.fold.y.device).long()
-        return rows[: sufficient_rank(self.M.columns(rows)[rows], self.s2 / n_T)]
+    def solve_C(self, B: Tensor, X: Tensor, limits: Limits) -> Solution:
+        """Solve C X = B, starting at X. The tolerance of the residual is a share of |y_T|."""
+        return self._solve(B, X, Target(limits.tolerance * self.y_norms, limits.iterations))
 
-    def times_C(self, v: Tensor) -> Tensor:
-        """Return C v [n_T]."""
-        return self.M.times(v)[: self.fold.trained] + self.s2 * v
+    def adjoint(self, r: Tensor, X: Tensor, limits: Limits) -> Solution:
+        """Solve C X = 2 K_VT' r for r [n, K], starting at X. The tolerance of X itself is a share of |X|."""
+        B = self.T * self.M.transposed_times(2.0 * r)
+        norms = torch.maximum(X.norm(dim=0), self.C_inverse(B).norm(dim=0))
+        return self._solve(B, X, Target(limits.tolerance * norms, limits.iterations, of_solution=True))
 
-    def solve_C(self, b: Tensor, x: Tensor, limits: Limits) -> Solution:
-        """Solve C x = b, starting at x."""
-        return solve(self.times_C, b, x, self.C_inverse, limits)
+    def _solve(self, B: Tensor, X: Tensor, target: Target) -> Solution:
+        """Solve C X = B from X, or from zero where that is closer: at another theta the old X may be far off."""
+        if bool(X.any()) and float((B - self.times_C(X)).norm()) > float(B.norm()):
+            X = torch.zeros_like(X)
+        return solve(self.times_C, B, X, self.C_inverse, target)
 
-    def z_step(self, dual: Tensor, rho: float, z: Tensor, limits: Limits) -> Solution:
-        """Solve (13), starting at z. Each iteration reads M twice; the preconditioner is (C^-1)^2 / rho."""
-        y, n_T = self.fold.y, self.fold.trained
-        constraint_part = rho * y[:n_T] - dual
-        b = self.M.transposed_times(torch.cat([constraint_part, 2.0 * y[n_T:]])) + self.s2 * constraint_part
-        precondition = partial(self._C_inverse_squared, rho) if self.C_inverse else None
-        return solve(partial(self._times_z_matrix, rho), b, z, precondition, limits)
+    def z_step(self, dual: Tensor, rho: float, limits: Limits) -> Solution:
+        """Solve (13) by conjugate gradients for v = C z, with the matrix H = rho I + 2 G'G.
 
-    def _times_z_matrix(self, rho: float, v: Tensor) -> Tensor:
-        """Return (2 K_VT' K_VT + rho C^2) v."""
-        n_T, u = self.fold.trained, self.M.times(v)
-        u[:n_T] = rho * (u[:n_T] + self.s2 * v)
-        u[n_T:] *= 2.0
-        return self.M.transposed_times(u) + self.s2 * u[:n_T]
+        The residual of that equation is the adjoint 2 C^-1 K_VT' r less the new multipliers lambda + rho c. It stops
+        when this is a share `limits.tolerance` of the adjoint, or when the solutions with C have taken
+        `limits.iterations` iterations together.
 
-    def _C_inverse_squared(self, rho: float, v: Tensor) -> Tensor:
-        return v if self.C_inverse is None else self.C_inverse(self.C_inverse(v)) / rho
+        Notes
+        -----
+        It starts at v = y_T, where c = 0, and not at the z of another theta: C changes z so much that its residual
+        would be many times |y_T|. A step of v has at most length |s| / rho, and an error e of v counts as rho e: the
+        accuracy needed of the solutions with C does not depend on rho.
+        """
+        zeros = torch.zeros_like(dual)
+        start = self.solve_C(self.y_T, zeros, limits)
+        Z, product = start.X, self.M.times(start.X)
+        c = self.T * (product[: self.group.trained] + self.s2 * Z) - self.y_T  # [c, K]
+        first = self.adjoint(self.group.V * (self.group.y[:, None] - product), zeros, limits)
+        used, target = start.iterations + first.iterations, limits.tolerance * first.X.norm(dim=0)
+        R = first.X - dual - rho * c
+        S, rr = R, (R * R).sum(0)
+        for _ in range(MAX_OUTER):
+            if used >= limits.iterations or bool((R.norm(dim=0) <= target).all()):
+                break
+            inverse = self._solve(S, zeros, Target(INNER * target, limits.iterations - used))
+            used += inverse.iterations
+            G_s = self.group.V * self.M.times(inverse.X)  # [n, K]
+            accuracy = INNER * max(rho, 1.0) * target
+            rest = Target(accuracy, max(limits.iterations - used, 1), of_solution=True)
+            curved = self._solve(self.T * self.M.transposed_times(2.0 * G_s), zeros, rest)
+            used += curved.iterations
+            HS = rho * S + curved.X
+            alpha = _ratio(rr, (S * HS).sum(0))
+            Z, R = Z + alpha * inverse.X, R - alpha * HS
+            rr, rr_before = (R * R).sum(0), rr
+            S = R + _ratio(rr, rr_before) * S
+        return Solution(Z, used, float((R.norm(dim=0) / target.clamp_min(torch.finfo(R.dtype).tiny)).max()))
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    tiny = torch.finfo(b.dtype).tiny
+    return torch.where(b > tiny, a / b.clamp_min(tiny), 0.0)

@@ -95,7 +95,7 @@ class ExactLearning(Method):
         doc="Stop when no derivative in a log-hyperparameter exceeds this share of the objective.",
     )
     restarts = settings.restarts()
-    refit = settings.refit()
+    refit = settings.refit("cholesky")
     memory = settings.memory()
 
     @abstractmethod

@@ -9,12 +9,13 @@ import param
 GIGABYTE = 1e9
 
 
-def refit() -> Any:
+def refit(default: str) -> Any:
     """Declare how predictions are computed."""
     return param.Selector(
-        default="cholesky",
-        objects=["cholesky", "cg"],
-        doc="Predict by one Cholesky factor of all rows, or by conjugate gradients, which store no such matrix.",
+        default=default,
+        objects=["auto", "cholesky", "cg"],
+        doc="Predict by one Cholesky factor of all rows, n^3/3, or by conjugate gradients, n^2 per iteration and test "
+        "row; auto takes the cheaper one.",
     )
 
 

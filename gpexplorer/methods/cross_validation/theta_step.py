@@ -1,12 +1,15 @@
-"""Two theta steps of one fold at fixed multipliers: the published one, which fixes z, and one in which z follows.
+"""The theta step of a group of folds (eq 11a), with three rules for z while theta moves.
 
-    phi(theta) = L(theta, z, lambda) + penalty          gradient descent                             eqs 11a and 12
-    psi(theta) = min_z L(theta, z, lambda) + penalty    quasi-Newton
-    penalty    = nu'(theta - mean) + kappa/2 |theta - mean|^2                                        eq 16
+    fixed        phi(theta) = L(theta, z, lambda)           gradient descent, as published               eq 12
+    follows      psi(theta) = min_z L(theta, z, lambda)     quasi-Newton; z by the z step at each trial  eqs 11b, 13
+    eliminated   F(theta)   = L(theta, C^-1 y_T, lambda)    quasi-Newton; C z = y_T holds at each trial  eqs 8, 10
 
-Both choose the length of a step by Armijo's rule. The curvature of phi is that of rho |d(C z)/dtheta|^2: with z fixed,
-theta moves very slowly where rho is large. The curvature of psi is that of the cross-validated loss itself, and a step
-of it is one of the method of multipliers, the setting of theorem 1. Both have the same gradient.
+To each is added the penalty nu'(theta - mean) + kappa/2 |theta - mean|^2 of eq 16, and Armijo's rule chooses the length
+of a step. The curvature of phi is that of rho |d(C z)/dtheta|^2: with z fixed, theta moves very slowly where rho is
+large. The curvature of psi is that of the cross-validated loss itself, and a step of it is one of the method of
+multipliers, the setting of theorem 1; but psi lies below the loss by about |lambda - lambda*|^2 / (2 rho), which is
+different at each theta. F is the limit of psi for large rho: it is the loss itself, and with lambda = lambda* the
+gradient of L is its gradient. It needs two solutions with C per step, to an accuracy that does not grow with rho.
 
     d = -(B + kappa I)^-1 g,   B [p, p] the BFGS approximation of the Hessian of L alone, with Powell's damping
 
@@ -17,19 +20,21 @@ predicted mean changes along it (scale_direction).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from .folds import Fold
+from .folds import FoldGroup
 from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 
 ARMIJO = 1e-4
 TRIALS, TRIALS_FIXED_Z = 6, 25  # halvings of a step at most: each costs a z step, or one value of L
 FIRST = 0.3  # length of the first step, in log-hyperparameters
 LONGEST = 1.0  # no log-hyperparameter moves further in one step: a factor of e
+UNSOLVED = 10.0  # a residual of C z = y_T above this many tolerances counts as no solution
 ENOUGH_CURVATURE = 0.2  # Powell's damping keeps this share of s'Bs
 
 
@@ -67,11 +72,31 @@ class ConsensusPenalty(NamedTuple):
         return g - (g @ self.u) * self.u
 
 
+ZRule = Callable[["ThetaProblem", FoldSystems], tuple[Tensor, int]]
+
+
+def fixed_z(problem: ThetaProblem, systems: FoldSystems) -> tuple[Tensor, int]:
+    """Keep z as it is."""
+    return problem.Z, 0
+
+
+def z_follows(problem: ThetaProblem, systems: FoldSystems) -> tuple[Tensor, int]:
+    """Minimise L over z: the z step of eq 11b."""
+    solution = systems.z_step(problem.dual, problem.rho, problem.limits)
+    return solution.X, solution.iterations
+
+
+def z_eliminated(problem: ThetaProblem, systems: FoldSystems) -> tuple[Tensor, int]:
+    """Solve C z = y_T (eq 8)."""
+    solution = systems.solve_C(systems.y_T, problem.Z, problem.limits)
+    return solution.X, solution.iterations
+
+
 class Trial(NamedTuple):
     """One theta that a step may lead to, with z and L there."""
 
     theta: Tensor  # [p]
-    z: Tensor  # [n_T]
+    Z: Tensor  # [c, K]
     systems: FoldSystems
     terms: LagrangianTerms
     value: float  # L and the penalty
@@ -81,44 +106,57 @@ class Trial(NamedTuple):
 class ThetaProblem(NamedTuple):
     """The subproblem of one theta step (eq 11a): all that is fixed while theta moves."""
 
-    fold: Fold
-    z: Tensor  # [n_T] where the z step starts, or the fixed z
-    dual: Tensor  # [n_T] lambda
+    group: FoldGroup
+    Z: Tensor  # [c, K] the z of the last iteration, where z is fixed
+    dual: Tensor  # [c, K] lambda
     nu: Tensor  # [p] multipliers of theta_k = mean
     rho: float
     rank: int
     limits: Limits
     penalty: ConsensusPenalty
 
-    def trial(self, theta: Tensor, z_follows: bool) -> Trial | None:
-        """Evaluate L at theta: one kernel matrix, and one z step if z follows. None where L is not finite."""
+    def trial(self, theta: Tensor, z_rule: ZRule) -> Trial | None:
+        """Evaluate L at theta: one kernel matrix, and z by the rule. None where L is not finite."""
         penalty = self.penalty.value(theta, self.nu)
         if not math.isfinite(penalty):
             return None
         try:
-            systems = FoldSystems(self.fold, self.fold.kernel_matrix(theta), self.rank if z_follows else 0)
+            systems = FoldSystems(self.group, self.group.kernel_matrix(theta), 0 if z_rule is fixed_z else self.rank)
         except NotPositiveDefinite:  # the kernel matrix is not finite, or beyond rounding
             return None
-        z, iterations = self.z, 0
-        if z_follows:
-            z, iterations, _ = systems.z_step(self.dual, self.rho, z, self.limits)  # eq 11b
-        terms = lagrangian_terms(self.fold, systems.M, z, self.dual, self.rho)
+        Z, iterations = z_rule(self, systems)
+        terms = lagrangian_terms(self.group, systems.M, Z, self.dual, self.rho)
         if not math.isfinite(terms.total):
             return None
-        return Trial(theta, z, systems, terms, terms.total + penalty, iterations)
+        if z_rule is z_eliminated and bool((terms.gaps > UNSOLVED * self._tolerance() * systems.y_norms).any()):
+            return None  # the condition number of C is so large that its solution, and the loss, are not accurate
+        return Trial(theta, Z, systems, terms, terms.total + penalty, iterations)
 
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
         """Return dL/dtheta [p] without the penalty."""
-        w = self.dual + self.rho * trial.terms.c  # [n_T]
-        return self.penalty.without_scale(theta_gradient(trial.systems.M, trial.z, w, trial.terms.r))
+        W = self.dual + self.rho * trial.terms.c  # [c, K]
+        gradient = theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)
+        return self.penalty.without_scale(gradient)
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:
         """Return the gradient [p] with the penalty, from dL/dtheta = g."""
         penalty = self.penalty
         return penalty.without_scale(g + self.nu + penalty.kappa * (theta - penalty.mean))
 
+    def _tolerance(self) -> float:
+        return max(self.limits.tolerance, torch.finfo(self.group.y.dtype).eps ** 0.5)
+
+    def _inaccuracy(self) -> float:
+        """Return how far the value of a trial may be off, since z has the tolerance of `limits`.
+
+        It is of second order: an error c of C z and one of lambda, both relative to the tolerance e, change the
+        value by e^2 |y_T| |lambda|.
+        """
+        y_T = self.group.T * self.group.y[: self.group.trained, None]
+        return self.limits.tolerance**2 * float(y_T.norm() * self.dual.norm())
+
     def armijo(
-        self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_follows: bool
+        self, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule
     ) -> tuple[Trial | None, int]:
         """Try the lengths 1, 1/2, 1/4, ... until Armijo's rule accepts one.
 
@@ -130,7 +168,8 @@ class ThetaProblem(NamedTuple):
             L and the penalty there.
         step : pair of Tensor [p]
             The direction, and the gradient at theta.
-        z_follows : bool
+        z_rule : callable
+            One of `fixed_z`, `z_follows`, `z_eliminated`.
 
         Returns
         -------
@@ -140,10 +179,10 @@ class ThetaProblem(NamedTuple):
             The number of trials.
         """
         d, g = step
-        expected, most = ARMIJO * float(d @ g), TRIALS if z_follows else TRIALS_FIXED_Z
+        expected, most = ARMIJO * float(d @ g), TRIALS_FIXED_Z if z_rule is fixed_z else TRIALS
         for k in range(most if expected < 0.0 else 0):
-            trial = self.trial(theta + 0.5**k * d, z_follows)
-            if trial is not None and trial.value <= value + 0.5**k * expected:
+            trial = self.trial(theta + 0.5**k * d, z_rule)
+            if trial is not None and trial.value <= value + 0.5**k * expected + self._inaccuracy():
                 return trial, k + 1
             trial = None  # frees its kernel matrix for the next trial
         return None, most

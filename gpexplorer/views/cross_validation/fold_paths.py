@@ -10,7 +10,7 @@ import pandas as pd
 import param
 import torch
 
-from ...methods.cross_validation.fold_steps import score_fold
+from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
@@ -34,7 +34,7 @@ class Paths(View):
     first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Hyperparameter along x; 0 is the first.")
     second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), doc="Along y; -1 is the last, the noise.")
     side = param.Integer(
-        9, bounds=(2, 60), softbounds=(5, 25), doc="Points per side of the slice; each costs one solution per fold."
+        9, bounds=(2, 60), softbounds=(5, 25), doc="Points per side of the slice; each costs one kernel matrix."
     )
 
     def applies(self, run: Run) -> bool:
@@ -63,16 +63,16 @@ class Paths(View):
         """Evaluate the error of all folds at `side`^2 points around the paths."""
         method = _method(run)
         low, high = around.min(0) - MARGIN, around.max(0) + MARGIN
-        folds = split(run.problem, method.validation(len(run.problem.train)), method.seed, method.memory)
-        settings, rows = method.fold_settings(), sum(len(fold.y) - fold.trained for fold in folds)
+        validation = method.validation(len(run.problem.train))
+        [group] = split(run.problem, validation, method.seed, method.memory, shared=True)
+        zeros = [torch.zeros_like(z) for z in group.vectors(group.T)]
         points = []
         for x in np.linspace(low[0], high[0], self.side):
             for y in np.linspace(low[1], high[1], self.side):
                 theta = centre.clone()
                 theta[list(axes)] = torch.tensor([x, y]).to(theta)
-                zeros = [torch.zeros_like(fold.y[: fold.trained]) for fold in folds]
-                loss = sum(score_fold(fold, theta, z, settings).loss for fold, z in zip(folds, zeros, strict=True))
-                points.append((x, y, np.log10(max(loss / rows, 1e-300))))
+                loss = score_folds(group, theta, zeros, method.fold_settings()).loss
+                points.append((x, y, np.log10(max(loss / group.validation_rows, 1e-300))))
         frame = pd.DataFrame(points, columns=["x", "y", "value"]).replace([np.inf, -np.inf], np.nan)
         return frame.sort_values(["y", "x"]).reset_index(drop=True)
 

@@ -9,11 +9,11 @@ import torch
 
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
-from gpexplorer.methods.cross_validation.folds import Fold, FoldKernel, equal_parts, split
+from gpexplorer.methods.cross_validation.folds import FoldGroup, FoldKernel, equal_parts, split
 from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.problem import Problem
-from oracles_admm import central_differences, covariance, held_out, problem
+from oracles_admm import central_differences, held_out, problem
 
 SHIFTS = [0.0, 1000.0]
 KERNELS = ["se-ard", "se", "lp", "se + lp", "rq-ard * periodic", "matern32"]
@@ -21,67 +21,101 @@ SCHEMES = ["gpcv-admm-holdout", "gpcv-admm", "gpcv-admm-naive"]
 QUICK = {"max_iterations": 25, "cg_iterations": 200, "cg_tolerance": 1e-8, "rank": 30}
 
 
-def fold_of(task: Problem, budget: float = 1e9) -> Fold:
+def groups_of(task: Problem, budget: float = 1e9) -> dict[str, FoldGroup]:
+    """One fold, and three folds of one theta that share their kernel matrix."""
     [fold] = split(task, [slice(0, 20)], 3, budget)
-    return fold
+    [shared] = split(task, equal_parts(len(task.train), 3), 3, budget, shared=True)
+    return {"one fold": fold, "three folds": shared}
 
 
-def vectors(fold: Fold) -> tuple[torch.Tensor, torch.Tensor]:
+def columns(group: FoldGroup) -> tuple[torch.Tensor, torch.Tensor]:
+    """Random Z and lambda [c, K]."""
     rng = torch.Generator().manual_seed(1)
-    z, dual = torch.randn(2, fold.trained, generator=rng, dtype=torch.float64)
-    return z, dual
+    Z, dual = torch.randn(2, *group.T.shape, generator=rng, dtype=torch.float64)
+    return group.T * Z, group.T * dual
+
+
+def fold_matrices(task: Problem, group: FoldGroup, theta: torch.Tensor, k: int) -> tuple[torch.Tensor, ...]:
+    """C, K_VT, y_T, y_V of fold k, and its training rows."""
+    T, V = (mask.bool()[:, k] for mask in (group.T, group.V))
+    X_T, X_V = group.X[: group.trained][T], group.X[V]
+    C = task.kernel(theta, X_T, X_T) + (2 * theta[-1]).exp() * torch.eye(len(X_T), dtype=theta.dtype)
+    return C, task.kernel(theta, X_V, X_T), group.y[: group.trained][T], group.y[V], T
 
 
 def lagrangian(
-    task: Problem, fold: Fold, theta: torch.Tensor, z: torch.Tensor, dual: torch.Tensor, rho: float
+    task: Problem, group: FoldGroup, theta: torch.Tensor, Z: torch.Tensor, dual: torch.Tensor, rho: float
 ) -> float:
-    """By the definition in section 3.1."""
-    T, V = fold.X[: fold.trained], fold.X[fold.trained :]
-    C = task.kernel(theta, T, T) + (2 * theta[-1]).exp() * torch.eye(len(T), dtype=z.dtype)
-    r, c = fold.y[fold.trained :] - task.kernel(theta, V, T) @ z, C @ z - fold.y[: fold.trained]
-    return float(r @ r + dual @ c + 0.5 * rho * c @ c)
+    """The definition in section 3.1, summed over the folds."""
+    total = 0.0
+    for k in range(Z.shape[1]):
+        C, K, y_T, y_V, T = fold_matrices(task, group, theta, k)
+        r, c = y_V - K @ Z[T, k], C @ Z[T, k] - y_T
+        total += float(r @ r + dual[T, k] @ c + 0.5 * rho * c @ c)
+    return total
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_lagrangian_and_its_gradient_match_the_definition(kernel: str, shift: float):
+@pytest.mark.parametrize("kind", ["one fold", "three folds"])
+def test_lagrangian_and_its_gradient_match_the_definition(kind: str, kernel: str, shift: float):
     task = problem(shift, kernel=kernel)
-    fold = fold_of(task)
-    (z, dual), rho = vectors(fold), 0.7
+    group = groups_of(task)[kind]
+    (Z, dual), rho = columns(group), 0.7
+    M = group.kernel_matrix(task.theta)
 
-    at = lagrangian_terms(fold, fold.kernel_matrix(task.theta), z, dual, rho)
-    g = theta_gradient(fold.kernel_matrix(task.theta), z, dual + rho * at.c, at.r)
+    terms = lagrangian_terms(group, M, Z, dual, rho)
+    g = theta_gradient(group, M, Z, dual + rho * terms.c, terms.r)
 
-    assert at.total == pytest.approx(lagrangian(task, fold, task.theta, z, dual, rho), rel=1e-10)
-    expected = central_differences(lambda theta: lagrangian(task, fold, theta, z, dual, rho), task.theta)
+    assert terms.total == pytest.approx(lagrangian(task, group, task.theta, Z, dual, rho), rel=1e-10)
+    expected = central_differences(lambda theta: lagrangian(task, group, theta, Z, dual, rho), task.theta)
     torch.testing.assert_close(g, expected, rtol=1e-6, atol=1e-5)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("rank", [0, 25])
-def test_z_step_is_the_minimiser(rank: int, shift: float):
+@pytest.mark.parametrize("kind", ["one fold", "three folds"])
+def test_z_step_is_the_minimiser(kind: str, rank: int, shift: float):
     task = problem(shift)
-    fold, theta, rho = fold_of(task), task.theta, 0.7
-    z, dual = vectors(fold)
-    C = covariance(task, theta, type(task.train)(fold.X[:40], fold.y[:40]))
-    K = task.kernel(theta, fold.X[40:], fold.X[:40])
+    group, theta, rho = groups_of(task)[kind], task.theta, 0.7
+    _, dual = columns(group)
 
-    solution = FoldSystems(fold, fold.kernel_matrix(theta), rank).z_step(dual, rho, z, Limits(4000, 1e-13))
+    solution = FoldSystems(group, group.kernel_matrix(theta), rank).z_step(dual, rho, Limits(4000, 1e-10))
 
-    want = 2 * K.T @ fold.y[40:] + C @ (rho * fold.y[:40] - dual)
-    exact = torch.linalg.solve(2 * K.T @ K + rho * C @ C, want)
-    torch.testing.assert_close(C @ solution.x, C @ exact, rtol=1e-6, atol=1e-6)
+    for k in range(dual.shape[1]):
+        C, K, y_T, y_V, T = fold_matrices(task, group, theta, k)
+        b = 2 * K.T @ y_V + C @ (rho * y_T - dual[T, k])
+        exact = torch.linalg.solve(2 * K.T @ K + rho * C @ C, b)
+        torch.testing.assert_close(C @ solution.X[T, k], C @ exact, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("rank", [0, 25])
+def test_folds_that_share_a_matrix_have_the_solutions_of_separate_folds(rank: int, shift: float):
+    task = problem(shift)
+    group = groups_of(task)["three folds"]
+    systems = FoldSystems(group, group.kernel_matrix(task.theta), rank)
+
+    Z = systems.solve_C(systems.y_T, torch.zeros_like(systems.y_T), Limits(2000, 1e-12)).X
+    adjoint = systems.adjoint(lagrangian_terms(group, systems.M, Z, 0.0 * Z, 0.0).r, 0.0 * Z, Limits(2000, 1e-12)).X
+
+    for k in range(3):
+        C, K, y_T, y_V, T = fold_matrices(task, group, task.theta, k)
+        z = torch.linalg.solve(C, y_T)
+        torch.testing.assert_close(Z[T, k], z, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(adjoint[T, k], torch.linalg.solve(C, 2 * K.T @ (y_V - K @ z)), rtol=1e-7, atol=1e-8)
+        assert not bool(Z[~T, k].any() or adjoint[~T, k].any())
 
 
 @pytest.mark.parametrize("budget", [0.0, 40 * 8 * 17.0, 1e9])
 def test_products_do_not_depend_on_the_memory_budget(budget: float):
     task = problem(1000.0)
-    fold = fold_of(task)
+    fold = groups_of(task)["one fold"]
     M, full = (
         FoldKernel(task.kernel, task.theta, fold.X, 40, Workspace(budget)),
         task.kernel(task.theta, fold.X, fold.X[:40]),
     )
-    u = torch.linspace(-1, 2, 60, dtype=torch.float64)
+    u = torch.linspace(-1, 2, 120, dtype=torch.float64).reshape(60, 2)
     rows = torch.tensor([3, 39, 0])
 
     assert M.stored == min(60, int(budget // (40 * 8)))
@@ -109,7 +143,8 @@ def test_with_adjoint_multipliers_the_first_gradient_is_that_of_the_loss():
 @pytest.mark.parametrize("key", SCHEMES)
 def test_final_constraint_holds_and_the_error_equals_the_one_by_cholesky(key: str, shift: float):
     task = problem(shift)
-    method = registry[key](**{**QUICK, "calibrate": False, "tolerance": 3e-3})
+    # with 25 iterations theta runs to a condition number of 1e12, where dense algebra has no six digits either
+    method = registry[key](**{**QUICK, "calibrate": False, "tolerance": 3e-3, "max_iterations": 12})
     steps = list(method.steps(task))
     last, first = steps[-1], steps[1]
 

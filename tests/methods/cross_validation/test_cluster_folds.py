@@ -19,7 +19,7 @@ from gpexplorer.runs.trace import tensors
 from oracles_admm import problem
 
 SETTINGS = {"cg_tolerance": 1e-12, "cg_iterations": 300, "rank": 10, "restarts": 1, "max_iterations": 6}
-SCHEMES = {"gpcv-admm": {"folds": 3}, "gpcv-admm-naive": {"folds": 2}, "gpcv-admm-holdout": {}}
+SCHEMES = {"gpcv-admm": {"folds": 3, "copies": True}, "gpcv-admm-naive": {"folds": 2}, "gpcv-admm-holdout": {}}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_folds_on_a_worker_give_the_same_numbers_as_in_this_process(key: str, cl
 def test_command_line_run_sends_its_folds_to_a_scheduler(
     client: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    spec = Spec("gpcv-admm", {"folds": 2, "max_iterations": 2}, data={"name": "snelson-like", "n": 40})
+    spec = Spec("gpcv-admm", {"folds": 2, "copies": True, "max_iterations": 2}, data={"name": "snelson-like", "n": 40})
     (tmp_path / "spec.json").write_text(spec.to_json())
     address = client.scheduler.address
 

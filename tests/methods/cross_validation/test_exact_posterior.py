@@ -142,3 +142,35 @@ def test_gpytorch_reaches_the_same_theta_and_refuses_unknown_kernels():
 
     with pytest.raises(SettingError, match='not for rq; choose engine "closed form"'):
         list(registry["ml"](engine="gpytorch").steps(problem(n=20, kernel="rq")))
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("tests", [1, 59])
+def test_the_cheaper_posterior_is_the_exact_one_and_factors_only_for_many_rows(
+    tests: int, shift: float, monkeypatch: pytest.MonkeyPatch
+):
+    from gpexplorer.methods.cross_validation import exact_posterior as module
+
+    task, factored = problem(shift), list[int]()
+    dense, by_cholesky = module.by_cholesky(task, task.theta), module.by_cholesky
+    monkeypatch.setattr(module, "by_cholesky", lambda *both: factored.append(1) or by_cholesky(*both))
+
+    predict = exact_posterior(task, task.theta, "auto", 1.0, rank=40)
+    for _ in range(2):
+        got, exact = (each(task.train.X[:tests] + 0.03) for each in (predict, dense))
+        torch.testing.assert_close(got.mean, exact.mean, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(got.var, exact.var, rtol=1e-6, atol=1e-8)
+
+    assert len(factored) == (tests == 59)  # 60^3 / 3 flops for a factor, 2 60^2 per iteration and test row
+
+
+def test_without_room_for_a_factor_many_rows_are_predicted_by_products(monkeypatch: pytest.MonkeyPatch):
+    from gpexplorer.methods.cross_validation import exact_posterior as module
+
+    task = problem()
+    exact = module.by_cholesky(task, task.theta)(task.train.X + 0.03)
+    monkeypatch.delattr(module, "by_cholesky")
+
+    got = exact_posterior(task, task.theta, "auto", 1e-6, rank=10)(task.train.X + 0.03)
+
+    torch.testing.assert_close(got.var, exact.var, rtol=1e-5, atol=1e-8)

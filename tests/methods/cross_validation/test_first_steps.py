@@ -12,7 +12,7 @@ from gpexplorer import kernels
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
-from gpexplorer.methods.cross_validation.folds import Fold
+from gpexplorer.methods.cross_validation.folds import FoldGroup
 from gpexplorer.methods.cross_validation.lagrangian import FoldSystems
 from gpexplorer.methods.cross_validation.theta_step import ConsensusPenalty
 from gpexplorer.problem import Dataset, Problem
@@ -43,7 +43,7 @@ def test_folds_move_also_where_the_noise_is_small(shift: float):
 def test_first_hessian_is_the_gauss_newton_diagonal(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(fold_steps, "PROBES", 150)
     task, n_T, p = problem(1000.0, n=24), 14, 4
-    fold = Fold(task.kernel, task.train.X, task.train.y, n_T, Workspace(1e9))
+    fold = FoldGroup(task.kernel, task.train.X, task.train.y, n_T, (slice(n_T, 24),), Workspace(1e9))
     systems = FoldSystems(fold, fold.kernel_matrix(task.theta), 8)
 
     def held_out(theta: torch.Tensor) -> torch.Tensor:
@@ -52,9 +52,10 @@ def test_first_hessian_is_the_gauss_newton_diagonal(monkeypatch: pytest.MonkeyPa
         return task.train.y[n_T:] - M[n_T:] @ torch.linalg.solve(C, task.train.y[:n_T])
 
     J = torch.autograd.functional.jacobian(held_out, task.theta)
-    z = torch.linalg.solve(systems.M.columns(torch.arange(n_T)) + systems.s2 * torch.eye(n_T), task.train.y[:n_T])
-    nothing = torch.zeros(p, dtype=z.dtype)
-    B = fold_steps.initial_hessian(fold, systems, z, nothing, ConsensusPenalty(nothing, 0.0, nothing, nothing, 8.0))
+    C = systems.M.columns(torch.arange(n_T)) + systems.s2 * torch.eye(n_T)
+    Z = torch.linalg.solve(C, task.train.y[:n_T])[:, None]
+    zero = torch.zeros(p, dtype=Z.dtype)
+    B = fold_steps.initial_hessian(systems, Z, zero, ConsensusPenalty(zero, 0.0, zero, zero, 8.0))
 
     torch.testing.assert_close(B.diagonal(), 2.0 * J.square().sum(0), rtol=0.4, atol=1e-6)
 

@@ -21,10 +21,14 @@ from gpexplorer.methods.cross_validation.theta_step import (
     LONGEST,
     ConsensusPenalty,
     ThetaProblem,
+    ZRule,
     bfgs,
+    fixed_z,
     newton_direction,
+    z_follows,
 )
-from oracles_admm import central_differences, covariance, problem
+from gpexplorer.problem import Problem
+from oracles_admm import central_differences, covariance, held_out, problem
 
 SHIFTS = [0.0, 1000.0]
 
@@ -45,23 +49,42 @@ def curved(p: int = 5) -> tuple[Tensor, Tensor]:
     return R @ R.T + torch.eye(p, dtype=torch.float64), s
 
 
-@pytest.mark.parametrize("follow", [True, False])
+@pytest.mark.parametrize("z_rule", [fixed_z, z_follows])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_gradient_with_consensus_penalty_matches_central_differences(follow: bool, shift: float):
+def test_gradient_with_consensus_penalty_matches_central_differences(z_rule: ZRule, shift: float):
     task = problem(shift)
     [fold] = split(task, [slice(0, 20)], 3, 1e9)
     rng, theta = torch.Generator().manual_seed(1), task.theta
-    z, dual = torch.randn(2, fold.trained, generator=rng, dtype=torch.float64)
+    z, dual = torch.randn(2, fold.trained, 1, generator=rng, dtype=torch.float64)
     nu, off = torch.randn(2, len(theta), generator=rng, dtype=torch.float64)
     penalty = ConsensusPenalty(theta + 0.3 * off, 4.0, torch.zeros_like(theta), theta, 8.0)
     subproblem = ThetaProblem(fold, z, dual, nu, 0.7, 25, Limits(500, 1e-12), penalty)
 
-    trial = subproblem.trial(theta, follow)
+    trial = subproblem.trial(theta, z_rule)
     assert trial is not None
     result = subproblem.total_gradient(theta, subproblem.lagrangian_gradient(trial))
 
-    wanted = central_differences(lambda theta: subproblem.trial(theta, follow).value, theta)  # type: ignore[union-attr]
+    wanted = central_differences(lambda theta: subproblem.trial(theta, z_rule).value, theta)  # type: ignore[union-attr]
     torch.testing.assert_close(result, wanted, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_with_z_eliminated_the_gradient_of_an_iteration_is_that_of_the_cross_validated_loss(shift: float):
+    """All folds share theta, and the multipliers are the adjoints: dL/dtheta is the derivative of eq 15."""
+    task = problem(shift)
+    method = registry["gpcv-admm"](folds=3, cg_tolerance=1e-10)
+    state = next(islice(method.steps(task), 3, None)).state
+
+    def loss(theta: Tensor) -> float:
+        total = 0.0
+        for fold in split(task, method.validation(len(task.train)), method.seed, 1.0):
+            T, V = torch.arange(fold.trained), torch.arange(fold.trained, len(fold.y))
+            same = Problem(type(task.train)(fold.X, fold.y), task.kernel, theta)
+            total += float(held_out(same, theta, T, V)[0].square().sum())
+        return total
+
+    torch.testing.assert_close(state.folds[0].g, central_differences(loss, state.mean), rtol=1e-5, atol=1e-4)
+    assert sum(local.loss for local in state.folds) == pytest.approx(loss(state.mean), rel=1e-7)
 
 
 def test_gradient_has_no_part_along_the_scale_and_the_penalty_is_infinite_beyond_the_span():
@@ -104,7 +127,7 @@ def test_step_is_the_newton_step_with_the_consensus_penalty_and_has_a_largest_le
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_multipliers_sum_to_zero_after_the_consensus(alpha: float):
-    method, task = registry["gpcv-admm"](folds=3, rank=10, relaxation=alpha), problem()
+    method, task = registry["gpcv-admm"](folds=3, rank=10, relaxation=alpha, copies=True), problem()
     state = next(islice(method.steps(task), 2, None)).state
     setup = consensus.make_setup(method, task)
     kappa = setup.kappa(state.best)
@@ -160,11 +183,16 @@ def test_iteration_without_a_lower_error_keeps_the_best_theta():
     assert not torch.equal(better.theta, state.theta)
 
 
-def test_converged_needs_a_theta_at_rest_and_a_small_constraint_residual():
+def test_converged_needs_a_theta_at_rest_a_small_gradient_and_a_small_constraint_residual():
     method, task = registry["gpcv-admm-holdout"](rank=10), problem()
-    state = next(islice(method.steps(task), 1, None)).state._replace(still=method.patience, gap=0.5 * method.tolerance)
+    state = next(islice(method.steps(task), 1, None)).state._replace(
+        still=method.patience, gap=0.5 * method.tolerance, gradient=0.5 * method.tolerance
+    )
 
     assert consensus.outcome_of(method, state).reason == "converged"  # type: ignore[union-attr]
+    steep = state._replace(gradient=2.0 * method.tolerance)
+    assert consensus.outcome_of(method, steep) is None
+    assert consensus.outcome_of(method, steep._replace(resets=3)).reason == "stopped"  # type: ignore[union-attr]
     assert consensus.outcome_of(method, state._replace(gap=2.0 * method.tolerance)) is None
     assert consensus.outcome_of(method, state._replace(still=method.patience - 1)) is None
 

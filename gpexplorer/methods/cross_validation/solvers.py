@@ -1,0 +1,148 @@
+"""Conjugate gradients for the systems of a group of folds: several right-hand sides at once, and stable to rounding.
+
+    R = B - A X,  Z = P R,  S <- Z + beta S,  X <- X + alpha S,  R <- R - alpha A S       (Hestenes and Stiefel 1952)
+
+Each column has its own alpha and beta; a product with A serves all columns. The residuals of exact arithmetic satisfy
+r_i' P r_j = 0. Rounding destroys this within tens of iterations, and from then on two computations that round
+differently, as with another number of threads, have different iterates. Here every new residual is made orthogonal to
+the earlier ones, which costs O(n) per earlier iteration, and iterates differ by little more than rounding itself. The
+residual that is updated may become smaller than the true one, which is therefore computed again after many iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...linalg.cholesky import cholesky
+from ...linalg.preconditioners import nystrom_root, sufficient_rank
+from .folds import FoldGroup, FoldKernel
+
+Product = Callable[[Tensor], Tensor]
+ITERATIONS_PER_ROW = 20  # limit of iterations; an ill-conditioned system needs a few per row
+FEWEST = 2  # iterations at least: where one is enough, its result still has the rounding of the preconditioner
+TRUSTED = 20  # after more iterations the residual is computed from its definition before the solution is accepted
+REMEMBERED = 200  # earlier residuals that are kept; then the iterations restart
+
+
+class Solution(NamedTuple):
+    """The result of conjugate gradients."""
+
+    X: Tensor  # [c, K]
+    iterations: int
+    error: float  # the largest of the columns, in units of its target: at most 1 where all of them are solved
+
+
+class Target(NamedTuple):
+    """When a column is solved."""
+
+    norms: Tensor  # [K]
+    iterations: int  # at most
+    of_solution: bool = False  # whether norms bound |P r|, about the error of x; otherwise |r|, that of A x
+
+
+def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target: Target) -> Solution:
+    """Solve A X = B by preconditioned conjugate gradients, starting at X.
+
+    Parameters
+    ----------
+    product : callable
+        X [c, K] -> A X, A being symmetric and positive definite.
+    B, X : Tensor [c, K]
+    precondition : callable
+        R -> P R, with P close to A^-1, symmetric and positive definite.
+    target : Target
+        There are also at most ITERATIONS_PER_ROW iterations per row, since rounding may leave a residual that no
+        further iteration removes.
+    """
+    tiny = torch.finfo(B.dtype).tiny
+    R = B - product(X) if bool(X.any()) else B.clone()
+    X, S, rz_before = X.clone(), torch.zeros_like(B), torch.zeros_like(target.norms)
+    earlier, k, since = _Residuals(B), 0, 0  # iterations, and those since R was computed from its definition
+    most = min(target.iterations, ITERATIONS_PER_ROW * len(B))
+    while True:
+        Z = precondition(R)
+        errors = (Z if target.of_solution else R).norm(dim=0)  # [K]
+        solved = bool((errors <= target.norms).all()) and (k >= FEWEST or not bool(R.any()))
+        if since > TRUSTED and (solved or since >= min(REMEMBERED, len(B))):
+            R, S, rz_before = B - product(X), torch.zeros_like(B), torch.zeros_like(rz_before)
+            earlier, since = _Residuals(B), 0
+            continue
+        if k >= most or solved:
+            return Solution(X, k, float((errors / target.norms.clamp_min(tiny)).max()))
+        rz = (R * Z).sum(0)  # [K]
+        S = Z + torch.where(rz_before > tiny, rz / rz_before.clamp_min(tiny), 0.0) * S
+        AS = product(S)
+        curvature = (S * AS).sum(0)
+        alpha = torch.where(curvature > tiny, rz / curvature.clamp_min(tiny), 0.0)
+        earlier.append(R, Z, rz)
+        X.addcmul_(alpha.expand_as(S), S)
+        R = earlier.orthogonal(earlier.orthogonal(R - alpha * AS))
+        rz_before, k, since = rz, k + 1, since + 1
+
+
+class _Residuals:
+    """The residuals of earlier iterations with their preconditioned ones, normalised so that r'P r = 1."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._count, self._like = 0, like
+        self._R = self._Z = like.new_empty(like.shape[1], 0, len(like))  # [K, capacity, c]
+
+    def append(self, R: Tensor, Z: Tensor, rz: Tensor) -> None:
+        if self._count == self._R.shape[1]:
+            more = self._R.new_empty(self._R.shape[0], max(8, self._count), self._R.shape[2])
+            self._R, self._Z = (torch.cat([old, more], 1) for old in (self._R, self._Z))
+        if not self._count:
+            self._least = rz * torch.finfo(rz.dtype).eps ** 2
+        scale = torch.where(rz > self._least, rz, torch.inf).rsqrt()  # 0 where a column is solved to rounding
+        self._R[:, self._count], self._Z[:, self._count] = (R * scale).T, (Z * scale).T
+        self._count += 1
+
+    def orthogonal(self, R: Tensor) -> Tensor:
+        """Return R [c, K] without its parts along the earlier residuals, in the inner product of P."""
+        rows = slice(0, self._count)
+        coefficients = self._Z[:, rows] @ R.T[:, :, None]  # [K, count, 1]
+        return R - (self._R[:, rows].transpose(1, 2) @ coefficients)[:, :, 0].T
+
+
+class NystromInverse:
+    """The preconditioner (K_hat + s2 I)^-1 of C = K_TT + s2 I, for every fold of a group.
+
+    K_hat = L L' is the Nystrom approximation by at most `rank` rows, the same for all folds; a fold takes the rows of
+    L that it trains on. By Woodbury's identity
+
+        (L_T L_T' + s2 I)^-1 v = (v - L_T (L_T'L_T + s2 I)^-1 L_T'v) / s2
+
+    Notes
+    -----
+    n rank^2 flops for L and for all L_T'L_T together, rank^3 / 3 per fold, 4 n rank per vector. With rank 0 it is the
+    identity.
+    """
+
+    def __init__(self, group: FoldGroup, M: FoldKernel, rank: int, s2: float) -> None:
+        self.T, self.s2, self.rank = group.T, s2, rank
+        if not rank:
+            return
+        rows = torch.linspace(0, group.trained - 1, min(rank, group.trained), device=self.T.device).long()
+        rows = rows[
+            : sufficient_rank(M.columns(rows)[rows], s2 / group.trained)
+        ]  # the condition number of P C is about 2
+        self.L = nystrom_root(M.columns, rows)  # [c, r]
+        whole = self.L.T @ self.L  # [r, r]
+        factors = []
+        for part in group.validation:
+            L_V = self.L[part]  # no rows where the group is a single fold: those lie after the columns
+            inner = whole - L_V.T @ L_V
+            inner.diagonal().add_(s2)
+            factors.append(cholesky(inner, "L'L + s2 I of the preconditioner", noted=False).L)
+        self.factors = torch.stack(factors)  # [K, r, r]
+
+    def __call__(self, V: Tensor) -> Tensor:
+        """Return P V [c, K]."""
+        if not self.rank:
+            return V
+        inner = torch.cholesky_solve((self.L.T @ V).T[:, :, None], self.factors)[:, :, 0].T  # [r, K]
+        return (V - self.T * (self.L @ inner)) / self.s2
