@@ -5,6 +5,11 @@ state the noise of its draws. Here its sd is 0.3 and that of the signal 1, so th
 with each other, but not with the paper. Eq 20 has one lengthscale for the sine and for the decay; the kernel here has
 two. In table 1 both methods begin at the best of the same random initial values, each by its own objective (section
 5.3 recommends restarts and gives no number).
+
+For LP and SE + LP the estimates of GPCV-ADMM from random initial values are far from the truth, and those of the paper
+are close to it. The reason is the criterion and not its minimiser: the cross-validated error of such an estimate is
+lower than that at the truth, and within 0.4 % of that of the local minimum next to the truth, which a run that begins
+at the truth finds. A squared error over two folds does not tell such hyperparameters apart. A table row starts there.
 """
 
 from __future__ import annotations
@@ -30,28 +35,56 @@ from .base import Figure, Rows, Unit
 NOISE, TESTS, RESTARTS = 0.3, 20, 10
 
 
+class Published(NamedTuple):
+    """What table 1 of the paper prints for one cell, in the order GPCV-ADMM, GPML."""
+
+    mse: tuple[float, float]
+    estimates: tuple[tuple[float, ...], tuple[float, ...]]  # in the order of the hyperparameters listed
+
+
 class Truth(NamedTuple):
     """A kernel, the hyperparameters of the draws, and those that the table lists by name."""
 
     kernel: str
     theta: tuple[float, ...]
     listed: dict[str, int]  # name -> index in theta
-    paper: dict[int, tuple[float, float]]  # n -> test MSE of GPCV-ADMM and of GPML
+    paper: dict[int, Published]  # by n
 
 
 TRUTHS = {
-    "SE": Truth("se", (1.0, 0.5), {"l": 1}, {500: (0.12, 0.13), 1000: (0.12, 0.14), 2000: (0.12, 0.14)}),
+    "SE": Truth(
+        kernel="se",
+        theta=(1.0, 0.5),
+        listed={"l": 1},
+        paper={
+            500: Published((0.12, 0.13), ((0.46,), (0.52,))),
+            1000: Published((0.12, 0.14), ((0.50,), (0.50,))),
+            2000: Published((0.12, 0.14), ((0.50,), (0.53,))),
+        },
+    ),
     "LP": Truth(
-        "lp", (1.0, 0.5, 1.0, 0.5), {"l": 1, "p": 2}, {500: (0.13, 0.36), 1000: (0.17, 0.44), 2000: (0.26, 0.28)}
+        kernel="lp",
+        theta=(1.0, 0.5, 1.0, 0.5),
+        listed={"l": 1, "p": 2},
+        paper={
+            500: Published((0.13, 0.36), ((0.34, 1.13), (0.55, 1.06))),
+            1000: Published((0.17, 0.44), ((0.39, 1.06), (0.52, 1.16))),
+            2000: Published((0.26, 0.28), ((0.44, 1.19), (0.53, 1.02))),
+        },
     ),
     "SE+LP": Truth(
-        "se + lp",
-        (1.0, 3.0, 1.0, 1.0, 2.0, 1.0),
-        {"l1": 1, "l2": 3, "p": 4},
-        {500: (0.18, 0.21), 1000: (0.13, 0.15), 2000: (0.34, 0.37)},
+        kernel="se + lp",
+        theta=(1.0, 3.0, 1.0, 1.0, 2.0, 1.0),
+        listed={"l1": 1, "l2": 3, "p": 4},
+        paper={
+            500: Published((0.18, 0.21), ((3.73, 0.94, 2.38), (3.62, 1.08, 2.38))),
+            1000: Published((0.13, 0.15), ((3.74, 0.95, 2.14), (3.61, 1.05, 2.27))),
+            2000: Published((0.34, 0.37), ((3.94, 0.99, 2.10), (3.69, 1.09, 2.13))),
+        },
     ),
 }
 METHODS = {"GPCV-ADMM": ("gpcv-admm", {"folds": 2}), "maximum likelihood": ("ml", {})}
+FROM_TRUTH = "GPCV-ADMM, from the truth"
 
 
 def drawn(name: str, n: int, trial: int) -> tuple[Problem, Dataset]:
@@ -75,22 +108,32 @@ def trials(full: bool) -> list[dict[str, Any]]:
 
 
 def estimate(unit: Unit) -> Rows:
-    """Run both methods on one draw: test MSE, estimates, and seconds."""
+    """Run both methods on one draw, and GPCV-ADMM from the true theta too: test MSE, estimates, CV error, seconds."""
     name, n = unit["kernel"], unit["n"]
-    task, test = drawn(name, n, unit["trial"])
+    truth, (task, test) = TRUTHS[name], drawn(name, n, unit["trial"])
+    theta = torch.tensor([*truth.theta, NOISE], dtype=torch.float64).log()
     rows = []
-    for (label, (key, settings)), paper in zip(METHODS.items(), TRUTHS[name].paper[n], strict=True):
-        begin, problem = time.perf_counter(), task
+    for label, k in (("GPCV-ADMM", 0), (FROM_TRUTH, 0), ("maximum likelihood", 1)):
+        key, settings = METHODS["GPCV-ADMM" if label == FROM_TRUTH else label]
+        begin, problem, method = time.perf_counter(), task, registry[key](**settings)
         if key == "ml":
-            problem, method = _likeliest(task), registry[key](**settings)
+            problem = _likeliest(task)
+        elif label == FROM_TRUTH:
+            problem = replace(task, theta=theta)
         else:
             method = registry[key](**settings, restarts=RESTARTS)
-        *_, last = method.steps(problem)
+        _, first, *_, last = method.steps(problem)
         mean, _ = method.posterior(problem, last.state)(test.X)
-        estimates = {word: float(last.state.theta[index].exp()) for word, index in TRUTHS[name].listed.items()}
         seconds = time.perf_counter() - begin
-        error = float((test.y - mean).square().mean())
-        rows.append({**unit, "method": label, "test MSE": error, "paper": paper, "seconds": seconds, **estimates})
+        row = {**unit, "method": label, "test MSE": float((test.y - mean).square().mean())}
+        row |= {"paper": truth.paper[n].mse[k], "seconds": seconds}
+        for (word, index), published in zip(truth.listed.items(), truth.paper[n].estimates[k], strict=True):
+            row |= {word: float(last.state.theta[index].exp()), f"{word} (paper)": published}
+        if key != "ml":
+            row["CV error"] = last.state.best
+        if label == FROM_TRUTH:
+            row["CV error at the truth"] = first.state.best
+        rows.append(row)
     return rows
 
 
@@ -198,7 +241,10 @@ FIGURES = (
     Figure(
         name="admm-table1",
         title="GPCV-ADMM and maximum likelihood on draws of three kernels",
-        paper="The paper, 50 trials at 500 rows: test MSE .12, .13, .18 against .13, .36, .21 of GPML.",
+        paper=(
+            "The paper, 50 trials at 500 rows: test MSE .12, .13, .18 against .13, .36, .21 of GPML. Its estimates are "
+            "listed too. Compare the rows from the truth: several minima have nearly the same cross-validated error."
+        ),
         units=trials,
         work=estimate,
         plot=table,

@@ -34,13 +34,19 @@ def test_draws_have_the_stated_covariance():
 
 
 def test_table_1_has_both_methods_and_the_numbers_of_the_paper(monkeypatch: pytest.MonkeyPatch):
-    paper = {name: truth._replace(paper={60: (0.1, 0.2)}) for name, truth in admm_synthetic.TRUTHS.items()}
+    paper = {
+        name: truth._replace(paper={60: admm_synthetic.Published((0.1, 0.2), ((0.3,), (0.4,)))})
+        for name, truth in admm_synthetic.TRUTHS.items()
+    }
     monkeypatch.setattr(admm_synthetic, "TRUTHS", paper)
     rows = admm_synthetic.estimate({"kernel": "SE", "n": 60, "trial": 0})
     frame = pd.DataFrame(rows)
 
-    assert frame["method"].tolist() == ["GPCV-ADMM", "maximum likelihood"]
-    assert frame["paper"].tolist() == [0.1, 0.2]
+    assert frame["method"].tolist() == ["GPCV-ADMM", "GPCV-ADMM, from the truth", "maximum likelihood"]
+    assert frame["paper"].tolist() == [0.1, 0.1, 0.2]
+    assert frame["l (paper)"].tolist() == [0.3, 0.3, 0.4]
+    assert frame["CV error"][0] <= 1.05 * frame["CV error"][1]
+    assert frame["CV error"][1] <= frame["CV error at the truth"][1]
     assert (frame["test MSE"] < 1.5).all()
     assert frame["l"].between(0.05, 5.0).all()
     assert isinstance(find("admm-table1").plot(frame), hv.Table)
