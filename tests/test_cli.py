@@ -137,7 +137,7 @@ def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixtu
     printed = capsys.readouterr().out
     kind = methods["cholqr"]
     assert f"cholqr: {kind.title} ({kind.family})" in printed
-    assert "num_inducing = 64: a whole number of at least 1." in printed
+    assert "num_inducing = 0: a whole number of at least 0." in printed
     assert all(f"  {name} = " in printed for name in kind.param if name != "name")
     assert "toy" not in printed
 

@@ -69,7 +69,7 @@ def test_more_inducing_points_than_rows_are_as_many_as_rows():
     X, y = rows(9)
 
     assert Estimator(num_inducing=50).fit(X, y).run_.spec.settings["num_inducing"] == 9
-    assert Estimator(num_inducing=None).fit(X, y).run_.spec.settings["num_inducing"] == 64
+    assert Estimator(num_inducing=None).fit(X, y).run_.spec.settings["num_inducing"] == 0  # chosen from n
 
 
 def test_a_pickled_model_predicts_and_goes_on_the_same():
@@ -119,7 +119,7 @@ def test_what_cannot_be_fitted_is_raised(monkeypatch: pytest.MonkeyPatch):
 
     with pytest.raises(NotPositiveDefinite):
         Estimator("toy", settings={"fault": "known"}).fit(X, y)
-    with pytest.raises(SettingError, match="num_inducing is 0"):
-        Estimator(num_inducing=0).fit(X, y)
+    with pytest.raises(SettingError, match="num_inducing is -1"):
+        Estimator(num_inducing=-1).fit(X, y)
     with pytest.raises(SettingError, match="Method 'svm' is not known"):
         Estimator("svm").fit(X, y)

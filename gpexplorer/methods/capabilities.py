@@ -107,6 +107,14 @@ class Landscape(NamedTuple):
 
 
 @runtime_checkable
+class HasInducingPoints(Protocol):
+    """A method that represents all rows by a few points, whose number may follow the number of rows."""
+
+    def num_points(self, n: int) -> int:
+        """Number of inducing points for n training rows."""
+
+
+@runtime_checkable
 class HasSwapLandscape(Protocol):
     """A method that replaces inducing points by other rows, and can evaluate every replacement of one point."""
 

@@ -85,7 +85,7 @@ def test_what_is_wrong_is_left_out_with_a_sentence(query: str, message: str):
 
 
 def test_one_bad_value_does_not_affect_the_others():
-    result = link.read("v=1&seed=5&set.num_inducing=0&set.num_pivots=9&kernel=matern32-ard&dtype=int", START)
+    result = link.read("v=1&seed=5&set.num_inducing=-1&set.num_pivots=9&kernel=matern32-ard&dtype=int", START)
 
     assert result.spec.seed == 5
     assert result.spec.settings == {**START.settings, "num_pivots": 9}

@@ -41,7 +41,7 @@ def test_the_grid_holds_every_combination():
         ({}, "has 0 runs"),
         ({"seed": []}, "has 0 runs"),
         ({"seed": range(201)}, "has 201 runs; give 1 to 200"),
-        ({"num_inducing": [0]}, "num_inducing is 0"),
+        ({"num_inducing": [-1]}, "num_inducing is -1"),
         ({"num_induced": [5]}, "did you mean 'num_inducing'"),
     ],
 )

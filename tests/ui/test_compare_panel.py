@@ -67,6 +67,7 @@ def test_values_proposed_lie_around_the_present_one_and_within_its_bounds():
     assert around(spec, "learn") == [False, True]
     assert set(around(spec, "objective")) == {"vfe", "pp"}
     assert around(Spec("cholqr", {"num_inducing": 1}, ROWS), "num_inducing") == [1, 2, 4]
+    assert around(Spec("cholqr", {}, ROWS), "num_inducing") == [32, 64, 128, 256]
 
 
 def test_a_sweep_can_be_stopped_within_a_step():

@@ -75,7 +75,7 @@ class SubsetOfData(Method):
         500,
         bounds=(1, None),
         softbounds=(50, 2000),
-        doc="Rows m of the exact GP; a step costs m^3, whatever the number of rows of the data.",
+        doc="Rows m of the exact GP: a step costs m^3, whatever the number of rows of the data.",
     )
     start = start("random")
     learn = settings.learn()

@@ -99,9 +99,12 @@ def around(spec: Spec, name: str) -> list[Any]:
         return [False, True]
     if isinstance(setting, param.Selector):
         return list(setting.objects)
-    present = spec.settings.get(name, setting.default) or 1
+    largest = max((bound for bound in getattr(setting, "softbounds", None) or () if bound), default=8)
+    present = spec.settings.get(name, setting.default) or largest / 8  # 0 often means that the method chooses
     low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)
     values = [present * 2.0**k for k in range(-1, COUNT - 1)]
+    if isinstance(setting, param.Integer):
+        values = [value for value in values if value >= 1]
     allowed = [v for v in values if (low is None or v >= low) and (high is None or v <= high)]
     return list(dict.fromkeys(round(v) if isinstance(setting, param.Integer) else v for v in allowed))
 

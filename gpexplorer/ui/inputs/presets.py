@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...methods.base import registry
+from ...methods.capabilities import HasInducingPoints
 from ...runs import Spec
 from ..text.escape import text
 
@@ -116,6 +117,9 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
     if preset in PRESETS:
         return _heading(PRESETS[preset].question, text(PRESETS[preset].look))
     method, m = registry[spec.method], spec.settings.get("num_inducing")
+    if m == 0 and rows:  # the method chooses from the number of rows
+        opened = method(**spec.settings)
+        m = opened.num_points(rows) if isinstance(opened, HasInducingPoints) else None
     n = f"{rows:,}" if rows else "all"
     title = f"Which {m} of {n} rows can represent the others?" if m else BY_FAMILY.get(method.family, method.title)
     summary = " ".join((method.__doc__ or "").strip().splitlines()[:1])

@@ -55,8 +55,9 @@ class FITC(MovingPoints):
         )
 
     def cost(self, problem: Problem) -> Cost:
-        cost, n = moving_cost(problem, self.num_inducing), len(problem.train)
+        n = len(problem.train)
+        m = self.num_points(n)
+        cost = moving_cost(problem, m)
         if self.likelihood != "fitc":
             return cost
-        m = min(self.num_inducing, n)
         return cost.plus(flops=(4.0 + SOLVE) * n * m * m + ROWWISE * n * m)  # two more products and one solve

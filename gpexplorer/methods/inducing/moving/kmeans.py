@@ -62,7 +62,7 @@ class KMeans(Method):
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         state = resume
         if state is None:
-            state = initial_state(problem, self.num_inducing, self.seed, self.title)
+            state = initial_state(problem, self.num_points(len(problem.train)), self.seed, self.title)
             yield Step(state, START)
 
         if state.phase in ("start", "move"):
@@ -84,7 +84,7 @@ class KMeans(Method):
         """Iterate until no centre moves. The objective is only reported, at the first and the last of these steps."""
         X = problem.train.X
         if state.phase == "start":
-            rows = spread_rows(X, min(self.num_inducing, len(X)), self.seed)
+            rows = spread_rows(X, self.num_points(len(X)), self.seed)
             state = state._replace(phase="move", Z=X[rows].clone())
         for k in range(state.position, self.iterations):
             Z, _ = lloyd(X, state.Z)
@@ -122,6 +122,9 @@ class KMeans(Method):
         model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
 
+    def num_points(self, n: int) -> int:
+        return settings.resolve_num_inducing(self.num_inducing, n)
+
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.objective)
 
@@ -130,7 +133,7 @@ class KMeans(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-        m = min(self.num_inducing, n)
+        m = self.num_points(n)
         arrays = {"block": 3.0 * s * min(n * m, 3e6), "m x m factors": 6.0 * s * m * m, "rows": 1.0 * s * n * d}
         if not self.learn:
             return Cost(2.0 * n * m * (d + 2.0), s * n * (4.0 * m + 2.0 * d), arrays, LLOYD)

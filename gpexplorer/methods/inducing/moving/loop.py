@@ -101,6 +101,9 @@ class MovingPoints(Method):
         model = sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
         return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
 
+    def num_points(self, n: int) -> int:
+        return settings.resolve_num_inducing(self.num_inducing, n)
+
     def move_point(self, problem: Problem, state: MovingState, slot: int, position: Tensor) -> Step:
         return move_point(problem, state, slot, position, self.likelihood_name)
 
@@ -108,17 +111,17 @@ class MovingPoints(Method):
         return sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
     def cost(self, problem: Problem) -> Cost:
-        return moving_cost(problem, self.num_inducing)
+        return moving_cost(problem, self.num_points(len(problem.train)))
 
 
 def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, descent: Descent) -> Steps:
     """Run descents until an epoch lowers the objective by too little. A step is one evaluation with its gradient."""
     state = resume
     if state is None:
-        state = initial_state(problem, method.num_inducing, method.seed, method.title)
+        state = initial_state(problem, method.num_points(len(problem.train)), method.seed, method.title)
         yield Step(state, START)
     if state.phase == "start":
-        Z = start_inputs(method.start, problem, method.num_inducing, method.seed)
+        Z = start_inputs(method.start, problem, method.num_points(len(problem.train)), method.seed)
         state = state._replace(phase="move", Z=Z, Z_begin=Z.clone())
 
     while state.epoch < method.max_epochs:

@@ -94,7 +94,7 @@ class CSI(Method):
         40,
         bounds=(1, None),
         softbounds=(5, 100),
-        doc="Look-ahead pivots a. More estimate the gains better; costs grow with a^2.",
+        doc="Look-ahead pivots a: more estimate the gains better; costs grow with a^2.",
     )
     weight = param.Number(
         0.99, bounds=(0.0, 1.0), doc="Weight of the targets when pivots are chosen; with 0 only the inputs count."
@@ -136,6 +136,9 @@ class CSI(Method):
         )
         return Outcome("converged", message)
 
+    def num_points(self, n: int) -> int:
+        return settings.resolve_num_inducing(self.num_inducing, n)
+
     def _grid(self, problem: Problem) -> list[tuple[float, float]]:
         """Return factors of the lengthscales (where the kernel has any) and of the noise; 1 is in the middle."""
         values = [self.grid_factor ** (k - self.grid_size // 2) for k in range(self.grid_size)]
@@ -162,7 +165,7 @@ class CSI(Method):
 
     def _choose(self, problem: Problem, theta: Tensor, among: Tensor) -> Tensor:
         """Choose up to m of the rows `among` by their gain."""
-        m = min(self.num_inducing, len(among))
+        m = min(self.num_points(len(problem.train)), len(among))
         factor = Lookahead(problem.kernel, theta, problem.train.rows(among), m, self.num_ahead)
         while len(factor.rows) < m:
             gains = factor.gains(self.weight)
@@ -185,7 +188,7 @@ class CSI(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n, s = (1.0 - HELD_OUT) * len(problem.train), problem.train.y.element_size()
-        m, a = min(self.num_inducing, int(n)), min(self.num_ahead, int(n))
+        m, a = min(self.num_points(len(problem.train)), int(n)), min(self.num_ahead, int(n))
         per_point = n * a * (1.0 * m + 12.0 * a) + 4.0 * n * m + 2.0 * n * entry_flops(problem)
         arrays = {"factors L and Q": 2.0 * s * n * m, "look-ahead W": 3.0 * s * n * a}
         calls = POINT_CALLS * m + LOOKAHEAD_CALLS * a

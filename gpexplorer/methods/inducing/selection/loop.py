@@ -156,6 +156,9 @@ class RowSelection(Method):
     max_epochs = settings.max_epochs()
     tolerance = settings.tolerance()
 
+    def num_points(self, n: int) -> int:
+        return settings.resolve_num_inducing(self.num_inducing, n)
+
     @abstractmethod
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
         """Make the rule of one round of choosing, at this theta."""
@@ -192,7 +195,7 @@ class RowSelection(Method):
 
     def _choosing_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
         """The discrete phase, point by point. It is resumed by adding the points that were chosen before."""
-        m, is_first = min(self.num_inducing, len(problem.train)), state.epoch == 0
+        m, is_first = self.num_points(len(problem.train)), state.epoch == 0
         model = GrowingGP(problem.kernel, state.theta, problem.train, self.objective, m)
         rule = self.rule(problem, state.theta)
         for row in state.growing.tolist():
@@ -229,7 +232,7 @@ class RowSelection(Method):
         return subset_posterior(problem, state)
 
     def cost(self, problem: Problem) -> Cost:
-        return choosing_cost(problem, self.num_inducing, 0)
+        return choosing_cost(problem, self.num_points(len(problem.train)), 0)
 
 
 def initial_state(problem: Problem) -> State:

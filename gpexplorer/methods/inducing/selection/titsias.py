@@ -62,7 +62,8 @@ class Titsias(RowSelection):
         return BestCandidate(self.num_candidates, self.seed)
 
     def cost(self, problem: Problem) -> Cost:
-        return choosing_cost(problem, self.num_inducing, self.num_candidates or len(problem.train))
+        n = len(problem.train)
+        return choosing_cost(problem, self.num_points(n), self.num_candidates or n)
 
 
 class BestCandidate(RowRule):

@@ -97,11 +97,12 @@ class IVM(RowSelection):
     again = settings.again()
 
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
-        return LargestEntropyReduction(problem, theta, min(self.num_inducing, len(problem.train)), self.seed)
+        return LargestEntropyReduction(problem, theta, self.num_points(len(problem.train)), self.seed)
 
     def cost(self, problem: Problem) -> Cost:
-        cost, n, s = choosing_cost(problem, self.num_inducing, 0), len(problem.train), problem.train.y.element_size()
-        m = min(self.num_inducing, n)
+        n, s = len(problem.train), problem.train.y.element_size()
+        m = self.num_points(n)
+        cost = choosing_cost(problem, m, 0)
         arrays = {"noisy factor U": 1.0 * s * n * m}
         return cost.plus(n * (m + entry_flops(problem)), s * n * (0.5 * m + 12.0), NOISY_FACTOR_CALLS, **arrays)
 

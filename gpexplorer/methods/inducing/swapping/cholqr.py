@@ -104,18 +104,13 @@ class CholQR(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
 
-    num_inducing = param.Integer(
-        64,
-        bounds=(1, None),
-        softbounds=(4, 512),
-        doc="Inducing points m. More of them fit better; a swap costs m per row, learning m^2 per row.",
-    )
+    num_inducing = settings.num_inducing()
     objective = settings.objective()
     num_pivots = param.Integer(
         64,
         bounds=(1, None),
         softbounds=(4, 128),
-        doc="Information pivots z. More of them rank the candidates better, at n z^2 flops per ranking.",
+        doc="Information pivots z: more of them rank the candidates better, at n z^2 flops per ranking.",
     )
     num_proposals = param.Integer(
         0,
@@ -169,8 +164,8 @@ class CholQR(Method):
             continuous_inputs(problem, "Setting polish")
         state = resume
         if state is None:
-            order = random_order(problem, self.seed)
-            state = initial_state(order[: self.num_inducing].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
+            order, m = random_order(problem, self.seed), self.num_points(len(problem.train))
+            state = initial_state(order[:m].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
             yield Step(state, START)
         if state.step == 0:
             check_precision(problem, state.theta)
@@ -259,14 +254,14 @@ class CholQR(Method):
     @torch.inference_mode()  # without it, the version counters of autograd take a tenth of a small swap
     def _swapper(self, problem: Problem, state: SwapState) -> Swapper:
         """Build the factor of a state, with its pivots if it has any."""
-        inducing = state.inducing
+        inducing, m = state.inducing, self.num_points(len(problem.train))
         if state.step == 0:
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
-        is_short = state.phase == "swap" and state.position == 0 and len(inducing) < self.num_inducing
+        is_short = state.phase == "swap" and state.position == 0 and len(inducing) < m
         if is_short and state.step > 0:  # rows that others explained may be distinct under the theta learned since
             order = random_order(problem, self.seed)
             order = torch.cat([inducing, order[~torch.isin(order, inducing)]])  # [n], the inducing rows come first
-            inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, self.num_inducing)
+            inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, m)
             state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
         swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, POLICIES[self.pivot_policy])
@@ -310,10 +305,13 @@ class CholQR(Method):
             return message
         return message + " Points between the rows may fit better than any choice of rows: set polish to move them."
 
-    # -- what pictures and the page ask for: HasSwapLandscape and HasMovablePoints of methods/capabilities.py --------
+    # -- what pictures and the page ask for: protocols of methods/capabilities.py -----------------------------
+
+    def num_points(self, n: int) -> int:
+        return settings.resolve_num_inducing(self.num_inducing, n)
 
     def landscape_entries(self, problem: Problem) -> float:
-        return 1.0 * len(problem.train) * self.num_inducing
+        return 1.0 * len(problem.train) * self.num_points(len(problem.train))
 
     def swap_landscape(self, problem: Problem, state: SwapState, slot: int | None = None) -> Landscape | None:
         """Evaluate every row in the place of one inducing point: 2 n m^2 flops, and 2 n m per exact evaluation."""
@@ -382,4 +380,5 @@ class CholQR(Method):
         return problem.train.rows(state.inducing).X if state.Z is None else state.Z
 
     def cost(self, problem: Problem) -> Cost:
-        return swap_cost(problem, self.num_inducing, self.num_pivots, self.num_proposals, self.pivot_refresh)
+        m = self.num_points(len(problem.train))
+        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh)
