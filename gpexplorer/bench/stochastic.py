@@ -59,7 +59,8 @@ def command(  # noqa: PLR0913 - one argument an option
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
-        asked: dict[str, Any] = {**settings, "epochs": epochs, "schedule": "cosine", "minibatches": WHOLE, **ALL_ROWS}
+        asked: dict[str, Any] = {"epochs": epochs, "schedule": "cosine", "minibatches": WHOLE, **ALL_ROWS}
+        asked |= {} if key == "svgp" else settings  # SVGP learns as the usual baseline, with its own defaults
         for line in learning.report(Spec(key, asked, data=data, dtype=dtype), seconds, choose, keep):
             typer.echo(line)
 
@@ -89,7 +90,8 @@ def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
     split, kind = data_sets.load(name).scaled(), {"float64": torch.float64, "float32": torch.float32}[dtype]
     train, kernel = split.train.to("cpu", kind), kernels.make("se-ard", split.train.d)
     problem = Problem(train, kernel, kernel.start(train))
-    return Run(registry[key](**settings), problem, split)
+    same_network = {"kernel": "linear", "layers": 2, "num_inducing": settings["batch_size"], "variational": "optimiser"}
+    return Run(registry[key](**settings, **(same_network if key == "svgp" else {})), problem, split)
 
 
 def _learner(run: Run) -> Learner:

@@ -72,6 +72,8 @@ def work(unit: Unit) -> Rows:
     split = split.scaled()
     kernel = kernels.make("se-ard", split.train.d)
     problem = Problem(split.train, kernel, kernel.start(split.train))
+    if key == "svgp":  # the paper's: the same network, as many inducing inputs as rows per minibatch
+        settings |= {"layers": 2, "num_inducing": unit["batch"], "variational": "optimiser"}
     method: Any = registry[key](kernel=unit["kernel"], batch_size=unit["batch"], **settings)
     if full:
         method.rate = best_validation_rate(method, problem)

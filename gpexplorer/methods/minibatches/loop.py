@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Generator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import param
 from torch import Tensor
@@ -36,6 +36,21 @@ OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that 
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
 
+class Evaluation(NamedTuple):
+    """The quality of the parameters, by a pass over all rows."""
+
+    objective: float  # NLML, or an upper bound of it, in nat
+    error: float  # RMSE on the rows set aside; nan if there are none
+    gap: float = math.nan  # relative error of the matrix that approximates F
+    penalty: float = math.nan
+    diverged: bool = False
+
+    @property
+    def score(self) -> float:
+        """The value that chooses the best theta: the error if rows are set aside, else the objective."""
+        return self.objective if math.isnan(self.error) else self.error
+
+
 class Minibatches(Method):
     """Base class of the minibatch methods: their common settings and steps. A subclass defines one minibatch."""
 
@@ -52,7 +67,8 @@ class Minibatches(Method):
         "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    conjugate: ClassVar[bool] = True  # the posterior is the exact one of the features, so that it can be refitted
+
+    objective_name: ClassVar[str] = "NLML"
 
     features: Pretrained | Module | None = None  # replaces layers, width and activation; can be given in Python only
 
@@ -157,19 +173,25 @@ class Minibatches(Method):
         if state.phase != "best":
             state, info, sentences = self._finish(model, state)
             yield Step(state, info)
-        judged = "the error on the rows set aside" if len(model.held) else "the NLML"
+        judged = "error on the rows set aside" if len(model.held) else self.objective_name
         if state.batches < last:
-            ending = f"{judged.capitalize()} did not improve in {self.patience} evaluations."
+            ending = f"The {judged} did not improve in {self.patience} evaluations."
             return Outcome("converged", " ".join([ending, *sentences, "The best theta is returned."]))
         ending = f"All {self.epochs} epochs are done."
-        return Outcome(
-            "budget", " ".join([ending, *sentences, f"The theta with the lowest of {judged[4:]} is returned."])
-        )
+        return Outcome("budget", " ".join([ending, *sentences, f"The theta with the lowest {judged} is returned."]))
+
+    def evaluate(self, model: Model, learner: Learner) -> Evaluation:
+        """Compute the objective of all rows, and the error on the rows set aside, at the learner's parameters."""
+        theta = learner.parameters.theta
+        exact = exact_likelihood(model, theta)
+        gap, penalty = learner.gap(exact)
+        error, diverged = validation_error(model, theta, exact), bool(learner.divergence(exact))
+        return Evaluation(exact.value, error, gap=gap, penalty=penalty, diverged=diverged)
 
     def _finish(self, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo, list[str]]:
         """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
         last_theta, sentences = state.theta, []
-        state = _at_best_theta(state)._replace(step=state.step + 1, phase="best")
+        state = at_best_theta(state)._replace(step=state.step + 1, phase="best")
         if not len(model.held):
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))), []
         exact = exact_likelihood(model, state.theta)
@@ -178,7 +200,7 @@ class Minibatches(Method):
             sentences.append(
                 f"The NLML went on to decrease by {decrease:.0f} nat after the best theta, which is overfitting."
             )
-        if self.refit == "held-out" and self.conjugate:
+        if self.refit == "held-out":
             refit = refit_magnitude_and_noise(model, state.theta, exact, self.noise_floor, self.largest)
             if refit:
                 if refit.is_significant:
@@ -217,13 +239,16 @@ class Minibatches(Method):
             epoch=until / learner.rows.per_epoch,
         )
         if due:
-            exact = exact_likelihood(model, state.theta)
-            if learner.divergence(exact):
+            evaluation = self.evaluate(model, learner)
+            if evaluation.diverged:
                 return state._replace(phase="diverged")
-            error = validation_error(model, state.theta, exact)
-            gap, penalty = learner.gap(exact)
-            state = _update_best(state, error if len(model.held) else exact.value)
-            info = info._replace(objective=exact.value, error=error, gap=gap, penalty=penalty)
+            state = _update_best(state, evaluation.score)
+            info = info._replace(
+                objective=evaluation.objective,
+                error=evaluation.error,
+                gap=evaluation.gap,
+                penalty=evaluation.penalty,
+            )
         yield Step(state, info)
         return state
 
@@ -255,11 +280,9 @@ class Minibatches(Method):
             learner = self.learner(model, state)
             for t in range(self.trial):
                 learner.move(t)
-            theta = learner.parameters.theta.clone()
-            exact = exact_likelihood(model, theta)
+            theta, value = learner.parameters.theta.clone(), self.evaluate(model, learner).score
         except NotPositiveDefinite:
             return math.inf, state
-        value = validation_error(model, theta, exact) if len(model.held) else exact.value
         if not math.isfinite(value):
             return math.inf, state
         return value, state._replace(theta=theta, w=learner.parameters.w.clone(), batches=self.trial)
@@ -289,8 +312,8 @@ def _update_best(state: MinibatchState, score: float) -> MinibatchState:
     return state._replace(waited=state.waited + 1)
 
 
-def _at_best_theta(state: MinibatchState) -> MinibatchState:
-    """The state with theta and w replaced by the best ones."""
+def at_best_theta(state: MinibatchState) -> MinibatchState:
+    """Return the state with theta and w replaced by the best ones."""
     if state.best_theta is None or state.best_w is None:
         return state
     return state._replace(theta=state.best_theta, w=state.best_w)

@@ -7,10 +7,10 @@ from typing import Any
 import param
 
 
-def batch_size() -> Any:
+def batch_size(default: int = 64) -> Any:
     """Return the number of rows per minibatch."""
     return param.Integer(
-        64, bounds=(1, None), softbounds=(16, 512), doc="Rows per minibatch b; all rows if there are fewer."
+        default, bounds=(1, None), softbounds=(16, 512), doc="Rows per minibatch b; all rows if there are fewer."
     )
 
 

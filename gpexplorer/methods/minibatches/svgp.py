@@ -1,16 +1,23 @@
-"""SVGP by GPyTorch: inducing inputs and a variational normal, whose bound is a sum over rows (Hensman et al. 2013).
+"""SVGP with GPyTorch: inducing inputs and a variational normal, whose bound is a sum over rows (Hensman et al. 2013).
 
-    log p(y) >= sum_i E_q log N(y_i | f_i, s2) - KL(q(u) || p(u)),    q(u) = N(L m, L S L'),  L L' = K_mm
-    mean = a'm,   var = k(x, x) - a'a + a'S a,   a = L^-1 k_m(x)
+    log p(y) >= sum_i E_q log N(y_i | f_i, s2) - KL(q(u) || p(u)),    q(u) = N(L m, L S S' L'),  L L' = K_mm
+    mean = a'm,   var = k(x, x) - a'a + |S'a|^2,   a = L^-1 k_m(x)                                    A = [a_1 ... a_b]
 
-It uses the network, the minibatches and the optimiser of the other methods of this family, and as many inducing inputs
-as a minibatch has rows.
+The kernel is SE-ARD on the inputs by default; with `layers` or `kernel="linear"` it is that of the other methods of
+this family. The parameters of q follow natural gradients (`variational="natural"`), in whitened coordinates:
+
+    Lambda <- (1 - r) Lambda + r (I + n / (b s2) A A')        Lambda = (S S')^-1            Hensman et al., section 3.2
+    eta    <- (1 - r) eta    + r n / (b s2) A y               eta = Lambda m
+
+Kernel, noise and inducing inputs follow the optimiser. With r = 1 and all rows, q is the optimal one (Titsias 2009).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
+import param
 import torch
 from torch import Tensor
 
@@ -18,66 +25,115 @@ from ...features.deep import views
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
-from ...problem import Cost, Posterior, Prediction, Problem
+from ...problem import Channel, Cost, Posterior, Prediction, Problem, channel
 from . import settings
 from .costs import feature_flops, step_cost
 from .exact_likelihood import exact_posterior
 from .gpytorch_svgp import VariationalBound, covariance, variance
 from .gradients import Parameters
 from .learner import Learner
-from .loop import Minibatches
+from .loop import Evaluation, Minibatches, at_best_theta
 from .model import Model
-from .state import State
+from .state import CHANNELS, Info, State
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch
 OVERHEAD = 2.0  # GPyTorch's Python code between two operations takes as long as an operation
 
 
 class SVGP(Minibatches):
-    """Stochastic variational inference with inducing inputs, on the same features as the other methods.
+    """Stochastic variational inference with inducing inputs, by default with an SE-ARD kernel of the inputs.
 
     Notes
     -----
-    A minibatch of b rows with D features costs 20 b^3 + 24 b^2 D flops and passes the network twice.
+    A minibatch of b rows and m inducing inputs costs 8 m^3 + 12 m^2 b + 6 (m + b)^2 D flops for kernels of D inputs or
+    features. The objective that is reported is the negative bound, which is no less than the NLML.
+
+    References
+    ----------
+    Hensman, Fusi and Lawrence (2013), sections 3.1 and 3.2.
     """
 
     key: ClassVar[str] = "svgp"
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
-    conjugate: ClassVar[bool] = False
+    channels: ClassVar[tuple[Channel, ...]] = (
+        channel("objective", "-ELBO, an upper bound of the NLML", "nat"),
+        channel("estimate", "-ELBO as the minibatches see it", "nat"),
+        *CHANNELS[2:],
+    )
 
-    batch_size = settings.batch_size()
+    objective_name: ClassVar[str] = "-ELBO"
+
+    kernel: Any = param.Selector(
+        default="gaussian",
+        objects=["linear", "gaussian"],
+        doc="Kernel of the inputs, or of the features if there are layers: gaussian is SE-ARD.",
+    )
+    layers = param.Integer(
+        0, bounds=(0, 20), softbounds=(0, 4), doc="Layers of the network; with 0 the features are the inputs."
+    )
+    batch_size = settings.batch_size(128)
+    rate = settings.rate(1e-2)
+    validation = param.Number(0.0, bounds=(0.0, 0.5), doc="Fraction of the rows set aside; 0 chooses theta by -ELBO.")
+    patience = param.Integer(
+        0, bounds=(0, None), softbounds=(0, 50), doc="Stop after this many evaluations without improvement; 0 uses all."
+    )
+    num_inducing = param.Integer(
+        256, bounds=(1, None), softbounds=(16, 1000), doc="Inducing inputs m; all rows if there are fewer."
+    )
+    variational: Any = param.Selector(
+        default="natural",
+        objects=["natural", "optimiser"],
+        doc="How the variational normal moves: by natural gradients, or by the optimiser as all other parameters.",
+    )
+    natural_rate = param.Number(
+        0.1,
+        bounds=(0.0, 1.0),
+        inclusive_bounds=(False, True),
+        doc="Step length r of the natural gradients; 1 with all rows is the optimum for the present kernel.",
+    )
 
     def learner(self, model: Model, state: State) -> Learner:
-        return SVGPLearner(self, model, state, self.batch_size)
+        return SVGPLearner(self, model, state)
+
+    def evaluate(self, model: Model, learner: Learner) -> Evaluation:
+        """Compute -ELBO of all rows, and the error on the rows set aside."""
+        theta, w = learner.parameters.theta, learner.parameters.w
+        _, m, S = variational_parts(model, w)
+        predict, s2, total = predictor(model, theta, w), math.exp(2.0 * float(theta[-1])), 0.0
+        for rows in row_blocks(model.n, 8 * theta.element_size() * (len(m) + model.problem.train.d)):
+            X, y = model.rows(rows)
+            mean, var = predict(X)
+            total += float(((y - mean).square() + var).sum()) / s2
+        S = S.tril()
+        divergence = float(m.square().sum() + S.square().sum()) - len(m) - 2.0 * float(S.diagonal().abs().log().sum())
+        objective, error = 0.5 * (total + model.n * math.log(s2) + divergence), math.nan
+        if len(model.held):
+            X, y = model.validation()
+            error = float((predict(X).mean - y).square().mean().sqrt())
+        return Evaluation(objective, error)
 
     def posterior(self, problem: Problem, state: State) -> Posterior:
         model = Model(self, problem)
         if not state.batches:
             return exact_posterior(model, state.theta)
-        learning_rows = Model(self, problem, self.validation).n
-        Z, m, S = views(state.w, shapes(model, min(self.batch_size, learning_rows)))
-        K_mm, like = covariance(model, state.theta, Z, Z), state.theta
-        K_mm.diagonal().add_(JITTER[K_mm.dtype])
-        L, S = cholesky(K_mm, "K_mm").L, S.tril()
+        return predictor(model, state.theta, state.w)
 
-        def predict(X: Any) -> Prediction:
-            mean, var = like.new_empty(len(X)), like.new_empty(len(X))
-            for rows in row_blocks(len(X), 8 * like.element_size() * (len(Z) + model.D)):
-                X_block = X[rows].to(like)
-                a = torch.linalg.solve_triangular(L, covariance(model, state.theta, Z, X_block), upper=False)  # [m, b]
-                mean[rows] = a.T @ m
-                residual = (variance(model, state.theta, X_block) - a.square().sum(0)).clamp_min(0.0)
-                var[rows] = residual + (S.T @ a).square().sum(0)
-            return Prediction(mean, var)
-
-        return predict
+    def _finish(self, model: Model, state: State) -> tuple[State, Info, list[str]]:
+        """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
+        state = at_best_theta(state)._replace(step=state.step + 1, phase="best", matrices=())
+        evaluation = self.evaluate(model, self.learner(model, state))
+        noise = math.exp(float(state.theta[-1]))
+        return state, Info("best", evaluation.objective, noise=noise, error=evaluation.error), []
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
-        b = min(self.batch_size, model.n)
-        inducing = 3.0 * b * feature_flops(model)  # the inducing inputs pass the network as well
-        algebra = inducing + 20.0 * b**3 + 24.0 * b * b * model.D
+        b, m = min(self.batch_size, model.n), min(self.num_inducing, model.n)
+        width = model.D if model.waves is None else model.map.width
+        algebra = 3.0 * m * feature_flops(model)  # the inducing inputs pass the network as well
+        algebra += 8.0 * m**3 + 12.0 * m * m * b + 6.0 * (m + b) ** 2 * width
+        if self.variational == "natural":
+            algebra += 2.0 * m**3 + 4.0 * m * m * b
         return step_cost(self, model, self.batch_size, algebra=algebra, matrices=0, calls=OVERHEAD * 190.0)
 
 
@@ -86,13 +142,51 @@ def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
     return [(m, model.problem.train.d), (m,), (m, m)]
 
 
+def variational_parts(model: Model, w: Tensor) -> list[Tensor]:
+    """Return inducing inputs [m, d], mean [m] and factor [m, m] as views of w, whose length m^2 + m (d + 1) gives m."""
+    half = 0.5 * (model.problem.train.d + 1)
+    return views(w, shapes(model, round(math.sqrt(half * half + len(w)) - half)))
+
+
+def whitened(model: Model, theta: Tensor, Z: Tensor) -> Tensor:
+    """Return the Cholesky factor L [m, m] of K_mm with jitter."""
+    K_mm = covariance(model, theta, Z, Z)
+    K_mm.diagonal().add_(JITTER[K_mm.dtype])
+    return cholesky(K_mm, "K_mm").L
+
+
+def predictor(model: Model, theta: Tensor, w: Tensor) -> Posterior:
+    """Return the predictive mean and variance of f as a function of inputs."""
+    Z, m, S = variational_parts(model, w)
+    L, S, like = whitened(model, theta, Z), S.tril(), theta
+
+    def predict(X: Any) -> Prediction:
+        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
+        for rows in row_blocks(len(X), 8 * like.element_size() * (len(Z) + model.D)):
+            X_block = X[rows].to(like)
+            a = torch.linalg.solve_triangular(L, covariance(model, theta, Z, X_block), upper=False)  # [m, b]
+            mean[rows] = a.T @ m
+            residual = (variance(model, theta, X_block) - a.square().sum(0)).clamp_min(0.0)
+            var[rows] = residual + (S.T @ a).square().sum(0)
+        return Prediction(mean, var)
+
+    return predict
+
+
 class SVGPLearner(Learner):
-    """One minibatch of SVGP."""
+    """One minibatch of SVGP: a natural-gradient step of q, then the gradient in the other parameters."""
 
     closed = False  # GPyTorch computes the gradient by autograd
+    precision: Tensor  # [m, m] Lambda
+    eta: Tensor  # [m] Lambda m
+
+    def __init__(self, method: SVGP, model: Model, state: State) -> None:
+        self.num_inducing, self.natural_rate = min(method.num_inducing, model.n), method.natural_rate
+        self.natural = method.variational == "natural"
+        super().__init__(method, model, state, method.batch_size)
 
     def begin(self, state: State) -> Parameters:
-        model, m = self.model, self.rows.size
+        model, m = self.model, self.num_inducing
         if state.batches:
             w, theta = state.w, state.theta
         else:
@@ -100,10 +194,41 @@ class SVGPLearner(Learner):
             rows = torch.randperm(model.n, generator=generator(self.seed, "inducing"))[:m]
             w = torch.cat([model.rows(rows)[0].flatten(), theta.new_zeros(m), torch.eye(m).to(theta).flatten()])
         parameters = Parameters(model, w, theta)
-        self.bound = VariationalBound(model, parameters.theta, views(parameters.w, shapes(model, m)))
+        self.Z, self.mean, self.S = variational_parts(model, parameters.w)
+        if self.natural:
+            self.precision, self.eta = (matrix.clone() for matrix in state.matrices or self._natural_parameters())
+        self.bound = VariationalBound(model, parameters.theta, [self.Z, self.mean, self.S])
         return parameters
 
+    def matrices(self) -> tuple[Tensor, ...]:
+        return (self.precision.clone(), self.eta.clone()) if self.natural else ()
+
     def gradient(self, index: Tensor, t: int) -> float:
-        value, gradients = self.bound(*self.model.rows(index))
+        X, y = self.model.rows(index)
+        if self.natural:
+            with torch.no_grad():
+                self._natural_step(X, y)
+        value, gradients = self.bound(X, y)
+        if self.natural:
+            gradients[1:3] = [torch.zeros_like(gradients[1]), torch.zeros_like(gradients[2])]
         torch.cat([gradient.flatten() for gradient in gradients], out=self.parameters.g)
         return value.item()
+
+    def _natural_parameters(self) -> tuple[Tensor, Tensor]:
+        """Lambda and eta of the present mean and factor."""
+        precision = torch.cholesky_inverse(self.S.tril())
+        return precision, precision @ self.mean
+
+    def _natural_step(self, X: Tensor, y: Tensor) -> None:
+        """Hensman et al., section 3.2: move Lambda and eta by a minibatch, then write mean and factor from them."""
+        theta, r = self.parameters.theta, self.natural_rate
+        L = whitened(self.model, theta, self.Z)
+        A = torch.linalg.solve_triangular(L, covariance(self.model, theta, self.Z, X), upper=False)  # [m, b]
+        weight = r * self.model.n / (len(y) * self.parameters.s2())
+        self.precision.mul_(1.0 - r).addmm_(A, A.T, alpha=weight)
+        self.precision.diagonal().add_(r)
+        self.eta.mul_(1.0 - r).addmv_(A, y, alpha=weight)
+        R = cholesky(self.precision, "Lambda").L
+        covariance_q = torch.cholesky_inverse(R)  # [m, m]
+        self.mean.copy_(covariance_q @ self.eta)
+        self.S.copy_(cholesky(covariance_q, "Lambda^-1").L)

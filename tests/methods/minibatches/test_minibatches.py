@@ -13,7 +13,7 @@ from torch import Tensor
 from gpexplorer.methods.minibatches import optimisers
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood
 from gpexplorer.methods.minibatches.learner import MinibatchRows
-from gpexplorer.methods.minibatches.loop import _at_best_theta, _update_best
+from gpexplorer.methods.minibatches.loop import _update_best, at_best_theta
 from gpexplorer.methods.minibatches.optimisers import OPTIMISERS
 from gpexplorer.methods.minibatches.scgd import running_inverse
 from gpexplorer.methods.minibatches.studies.rate_search import best_validation_rate
@@ -154,7 +154,7 @@ def test_the_best_theta_is_kept_and_waiting_begins_anew_with_a_better_one():
 
     assert (first.waited, worse.waited, _update_best(worse, 2.9).waited) == (0, 2, 0)
     assert worse.best_value == 3.0
-    torch.testing.assert_close(_at_best_theta(worse).theta, begin.theta + 1.0)
+    torch.testing.assert_close(at_best_theta(worse).theta, begin.theta + 1.0)
 
 
 def test_a_full_batch_moves_theta_and_solves_for_the_weights():

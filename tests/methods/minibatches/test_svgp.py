@@ -1,7 +1,8 @@
-"""SVGP as a rival on the same kernel: its bound is below the evidence, and its predictions are GPyTorch's."""
+"""SVGP as a baseline: its bound is below the evidence, and its predictions are GPyTorch's."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from gpexplorer.methods.minibatches.gpytorch_svgp import covariance, variance
 from gpexplorer.methods.minibatches.svgp import shapes
 from oracles_minibatches import begun, dense, method, model, problem
 
-KINDS: list[dict[str, Any]] = [{}, {"kernel": "gaussian"}]
+KINDS: list[dict[str, Any]] = [{"kernel": "linear"}, {"kernel": "gaussian"}, {"kernel": "gaussian", "layers": 0}]
 
 
 @pytest.mark.parametrize("settings", KINDS)
@@ -31,7 +32,9 @@ def test_the_kernel_is_that_of_the_features(settings: dict):
 
 def test_the_bound_stays_below_the_evidence_and_nears_it():
     at = problem(n=50, shift=0.6)
-    here, learner = begun(method("svgp", batch_size=50, rate=0.02, width=4), at)
+    here, learner = begun(
+        method("svgp", batch_size=50, num_inducing=50, rate=0.02, width=4, kernel="linear", variational="optimiser"), at
+    )
 
     values = []
     for t in range(150):
@@ -45,7 +48,9 @@ def test_the_bound_stays_below_the_evidence_and_nears_it():
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_the_mean_over_minibatches_is_the_bound_of_all_rows_and_so_is_the_slope(settings: dict):
-    _, learner = begun(method("svgp", batch_size=10, **settings), problem(n=50, shift=0.6))
+    _, learner = begun(
+        method("svgp", batch_size=10, num_inducing=10, variational="optimiser", **settings), problem(n=50, shift=0.6)
+    )
     parts = torch.randperm(50, generator=torch.Generator().manual_seed(1)).view(5, 10)
     for t in range(5):  # away from the start, where q is the prior
         learner.move(t)
@@ -57,10 +62,11 @@ def test_the_mean_over_minibatches_is_the_bound_of_all_rows_and_so_is_the_slope(
     torch.testing.assert_close(torch.stack([g for _, g in values]).mean(0), slope, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("variational", ["natural", "optimiser"])
 @pytest.mark.parametrize("settings", KINDS)
-def test_predictions_are_those_of_gpytorch(settings: dict):
+def test_predictions_are_those_of_gpytorch(settings: dict, variational: str):
     at = problem(n=40)
-    small = method("svgp", batch_size=10, rate=0.01, **settings)
+    small = method("svgp", batch_size=10, num_inducing=10, rate=0.01, variational=variational, **settings)
     here, learner = begun(small, at)
     for t in range(30):
         learner.move(t)
@@ -77,10 +83,62 @@ def test_predictions_are_those_of_gpytorch(settings: dict):
 
 
 def test_rows_set_aside_leave_fewer_inducing_inputs():
-    chosen = {"validation": 0.5, "batch_size": 64, "num_features": 8, "layers": 1, "width": 4, "search": 0}
+    chosen = {
+        "validation": 0.5,
+        "batch_size": 64,
+        "num_features": 8,
+        "layers": 1,
+        "width": 4,
+        "search": 0,
+        "num_inducing": 64,
+    }
     run = Spec("svgp", chosen, {"name": "friedman1", "n": 60}).open()
     run.finish(steps=2)
 
     mean, var = run.posterior()(run.problem.train.X[:3])
     assert torch.isfinite(mean).all()
     assert (var >= 0).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_one_natural_step_of_length_one_on_all_rows_is_the_optimum_of_titsias(shift: float):
+    at = problem(n=40, shift=shift)
+    small = method("svgp", layers=0, kernel="gaussian", batch_size=40, num_inducing=12, natural_rate=1.0, rate=1e-12)
+    here, learner = begun(small, at)
+    learner.move(0)
+    theta, Z = learner.parameters.theta, learner.Z
+
+    X, y = here.rows(slice(None))
+    s2 = math.exp(2.0 * float(theta[-1]))
+    K_mm = covariance(here, theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
+    K_nm = covariance(here, theta, X, Z)
+    Q = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
+    A = Q + s2 * torch.eye(40, dtype=y.dtype)
+    bound = 0.5 * (y @ torch.linalg.solve(A, y) + torch.logdet(A))
+    bound = bound + 0.5 * (variance(here, theta, X) - Q.diagonal()).sum() / s2
+
+    assert small.evaluate(here, learner).objective == pytest.approx(float(bound), rel=1e-6)
+
+
+def test_the_objective_of_svgp_is_an_upper_bound_of_the_dense_nlml():
+    at = problem(n=60, noise=0.3)
+    small = method("svgp", layers=0, kernel="gaussian", batch_size=20, num_inducing=15)
+    here, learner = begun(small, at)
+    for t in range(30):
+        learner.move(t)
+        if t % 10 == 9:
+            theta = learner.parameters.theta
+            X, y = here.rows(slice(None))
+            A = covariance(here, theta, X, X) + math.exp(2.0 * float(theta[-1])) * torch.eye(60, dtype=y.dtype)
+            dense_nlml = 0.5 * float(y @ torch.linalg.solve(A, y) + torch.logdet(A))
+            assert small.evaluate(here, learner).objective >= dense_nlml - 1e-3
+
+
+def test_the_default_svgp_learns_where_a_network_of_batch_size_inducing_inputs_does_not():
+    run = Spec("svgp", {"epochs": 25}, {"name": "friedman1", "n": 400}).open()
+    run.finish()
+    scores = run.scores()
+
+    assert scores["smse"] < 0.2
+    assert 0.85 <= scores["coverage95"] <= 1.0
+    assert scores["snlp"] < -0.6
