@@ -1,0 +1,52 @@
+"""Every package that gpexplorer imports is one that it declares, and none has a known hole."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def imported() -> dict[str, str]:
+    """Top-level name of every import outside the standard library -> a file that imports it."""
+    names: dict[str, str] = {}
+    for path in sorted((ROOT / "gpexplorer").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            names |= {module.partition(".")[0]: path.name for module in modules}
+    return {name: file for name, file in names.items() if name not in sys.stdlib_module_names and name != "gpexplorer"}
+
+
+def test_every_import_is_declared():
+    optional = [line for extra in PROJECT["optional-dependencies"].values() for line in extra]
+    requirements = [Requirement(line) for line in [*PROJECT["dependencies"], *optional]]
+    declared = {canonicalize_name(name) for needed in requirements for name in (needed.name, *needed.extras)}
+    distributions = packages_distributions()
+
+    undeclared = {
+        name: file
+        for name, file in imported().items()
+        if not set(map(canonicalize_name, distributions.get(name, [name]))) & declared
+    }
+
+    assert undeclared == {}
+
+
+def test_no_version_of_bokeh_is_accepted_that_opens_websockets_to_other_sites():
+    [bokeh] = [requirement for requirement in map(Requirement, PROJECT["dependencies"]) if requirement.name == "bokeh"]
+
+    assert "3.8.1" not in bokeh.specifier  # CVE-2026-21883
+    assert "3.8.2" in bokeh.specifier
