@@ -12,7 +12,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..errors import GPExplorerError, SettingError
+from ..errors import SettingError
 from ..runs import Spec, Store
 from .address import PageRequest, read_query
 from .browser.batch import together
@@ -184,8 +184,8 @@ class Explorer(pn.viewable.Viewer):
     def _controls_changed(self) -> None:
         try:
             spec = self.choices.apply_to(self.session.spec)
-        except GPExplorerError as error:
-            self.status.say(str(error))
+        except Exception as error:  # a browser can send any value, not only those that the widgets offer
+            self.status.say(sentence(error, "the settings were being read"))
             return
         self.session.change(spec)
 

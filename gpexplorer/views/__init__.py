@@ -14,6 +14,7 @@ import holoviews as hv
 
 from ..runs.run import Run
 from .base import BrokenView, View, registry
+from .drawing.current_document import repair_current_document
 
 __all__ = ["View", "for_run"]
 
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 
 if "bokeh" not in hv.Store.loaded_backends():
     hv.extension("bokeh", logo=False)
+repair_current_document()
 
 for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
     importlib.import_module(_module.name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
@@ -31,23 +33,28 @@ class Served:
             self._process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, stderr=log_file, text=True, env=env, cwd=HERE.parents[1]
             )
-        self._read()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._lines.get(timeout=120)  # the address, or "" where the process has ended
 
     def count(self) -> dict[str, int]:
         """Return the numbers of live explorers, runs and player threads."""
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        line = self._read()
-        while line and not line.startswith("{"):  # warnings of Panel are on the same stream
-            line = self._read()
-        return json.loads(line)
+        return json.loads(self._lines.get(timeout=120))
 
     def close(self) -> None:
         self._process.kill()
+        self._reader.join()
         self._process.communicate()
 
-    def _read(self) -> str:
-        return self._process.stdout.readline()
+    def _read(self) -> None:
+        """Keep the answers, and drop what Panel logs on the same stream: a full pipe would stop the server."""
+        for line in self._process.stdout:
+            if line.startswith(("{", "Explorer:")):
+                self._lines.put(line)
+        self._lines.put("")
 
 
 def answers(url: str) -> bool:

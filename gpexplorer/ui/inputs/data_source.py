@@ -15,6 +15,7 @@ from ...runs import Spec
 from ..text.error_sentences import sentence
 from ..text.escape import text
 from ..text.number_format import named
+from .file_upload import FileUpload
 
 CAP = data_sets.UPLOAD.file_bytes
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
@@ -52,11 +53,12 @@ class DataSource(pn.viewable.Viewer):
         )  # fmt: skip
         self.names.param.watch(self._choose_name, "value")
         self.adopt(spec)
-        self.upload = pmui.FileInput(
+        self.upload = FileUpload(
+            show_message, CAP,
             **named(
                 f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ with a header and numeric columns"
             ),
-            accept=ACCEPT, max_file_size=CAP, variant="outlined",
+            accept=ACCEPT, variant="outlined",
             sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip
         self.upload.param.watch(self._read_upload, "value")

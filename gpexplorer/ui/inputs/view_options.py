@@ -55,7 +55,10 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_
         return None
 
     def choose(event: Any) -> None:
-        setattr(current(), name, event.new)
+        try:
+            setattr(current(), name, event.new)
+        except ValueError:  # a browser can send any value; the view keeps the one it has
+            return
         on_change()
 
     widget.param.watch(choose, "value_throttled" if hasattr(widget, "value_throttled") else "value")

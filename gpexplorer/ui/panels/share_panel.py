@@ -17,6 +17,7 @@ from ...runs import link as links
 from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
 from ..address import HIDE, full_address
+from ..inputs.file_upload import FileUpload
 from ..session import Screen, Session
 from ..text.escape import text
 from ..text.number_format import named
@@ -67,9 +68,10 @@ class SharePanel(pn.viewable.Viewer):
             sizing_mode="stretch_width", description=NOTE_HELP[notes.store is not None],
         )  # fmt: skip
         self.note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
-        self.spec_file = pmui.FileInput(
+        self.spec_file = FileUpload(
+            self._show_error, LARGEST,
             **named("Open a spec.json", "open the run that the file describes."),
-            accept=".json", max_file_size=LARGEST, variant="outlined", margin=(4, 6),
+            accept=".json", variant="outlined", margin=(4, 6),
         )  # fmt: skip
         self.spec_file.param.watch(self._open_spec, "value")
         self.error = pn.pane.HTML("", margin=(4, 12))
@@ -106,10 +108,13 @@ class SharePanel(pn.viewable.Viewer):
                     "The data of this spec came from memory or from a file. Open them first, then choose the method."
                 )
         except GPExplorerError as error:
-            self.error.object = text(str(error))
+            self._show_error(str(error))
             return
         self.error.object = ""
         self._session.choose(spec)
+
+    def _show_error(self, message: str) -> None:
+        self.error.object = text(message)
 
     def _write_link(self) -> None:
         screen = self._session.screen

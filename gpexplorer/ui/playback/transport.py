@@ -109,7 +109,7 @@ class Transport(pn.viewable.Viewer):
         self._make_buttons()
         self.scrub = Scrub(self._scrub_to, margin=(6, 16), min_width=180, styles={"flex": "1 1 180px"})
         self.speed = pmui.Select(
-            label="Speed", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=204, margin=(10, 8, 4, 8),
+            label="Speed", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=224, margin=(10, 8, 4, 8),
             description="The greatest speed of playing; a step that takes longer is not cut short.",
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")

@@ -25,6 +25,7 @@ from bokeh.models import (
 
 from ..base import Layers
 from .brushing import brush
+from .current_document import own_document
 from .palette import paint
 
 MARGIN = 0.06  # part of the data's range that stays free on each side
@@ -78,8 +79,8 @@ class Live:
     """
 
     def __init__(self, view: Plotted, layers: Layers, theme: str = "light") -> None:
-        plot = hv.renderer("bokeh").get_plot(view.plot(layers))
-        self.figure = plot.state
+        with own_document():
+            self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.toolbar_inner = True  # over the picture: no empty line above the legend
         self.figure.toolbar.update(logo=None, autohide=True)

@@ -1,0 +1,74 @@
+"""One visitor whose widgets send what they should not: a sentence for them, and nothing changes for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pages import ON_PAGE, Seen, until
+
+pytestmark = pytest.mark.ui
+
+SEND = f"""([value, names]) => {{
+  let sent = 0
+  for (const model of {ON_PAGE}) {{
+    const data = model.data
+    if (data == null || typeof data.setv !== "function") continue
+    for (const name of names) if (name in data.attributes) {{
+      try {{ data.setv({{ [name]: value }}); sent += 1 }} catch {{}}
+    }}
+  }}
+  return sent
+}}"""
+MARKS = f"""() => {ON_PAGE}.filter((m) => m.type === "GlyphRenderer").length"""
+
+
+def until_drawn(seen: Seen) -> None:
+    """Wait until all three pictures of the page have their glyphs: prediction, convergence and landscape."""
+    until(lambda: seen.page.evaluate(MARKS) == 12)
+
+
+def test_a_file_that_is_too_large_gets_a_sentence_and_takes_no_pictures_away(open_page: Callable[..., Seen]):
+    seen = open_page()
+    until_drawn(seen)
+    content = b"x,y\n" + b"1.25,2.5\n" * 2_100_000  # 18.9 MB
+
+    seen.page.locator("input[type=file]").first.set_input_files(
+        {"name": "large.csv", "mimeType": "text/csv", "buffer": content}
+    )
+    until(lambda: "at most 10 MB" in seen.alert())
+    seen.complaints.clear()  # the widget itself writes the refusal to the console
+    seen.page.close()
+
+    for _ in range(2):
+        until_drawn(open_page())
+
+
+def test_a_small_file_is_read(open_page: Callable[..., Seen]):
+    seen = open_page()
+    content = b"length,height\n" + b"".join(b"%d,%d\n" % (k, (k * 7) % 11) for k in range(60))
+
+    seen.page.locator("input[type=file]").first.set_input_files(
+        {"name": "small.csv", "mimeType": "text/csv", "buffer": content}
+    )
+
+    until(lambda: seen.page.get_by_text("60 rows, 2 columns").count() == 1)
+    seen.press("Use these columns")
+    until(lambda: seen.page.get_by_text("54 training rows").count() == 1)
+
+
+def test_values_that_no_widget_has_harm_nobody_else(open_page: Callable[..., Seen]):
+    other = open_page()
+    until_drawn(other)
+    seen = open_page()
+    seen.page.get_by_text("Scaling: what would more rows cost?").click()
+    for value in (float("nan"), -1, 1e308, "<b>", None, [1], {"a": 1}):
+        assert seen.page.evaluate(SEND, [value, ["value", "value_throttled", "active", "options"]]) > 5
+        seen.page.wait_for_timeout(400)
+    seen.complaints.clear()
+    seen.page.close()
+
+    until_drawn(open_page())
+    other.press("One step")
+    until(lambda: other.step == 1)

@@ -1,0 +1,77 @@
+"""Values that a widget does not offer, sent by a browser under a person's control."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.ui.explorer import Explorer
+from gpexplorer.ui.inputs.file_upload import CHUNK, FileUpload
+
+SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1}, kernel="se")
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_a_setting_that_cannot_be_read_becomes_a_message(monkeypatch: pytest.MonkeyPatch):
+    explorer = Explorer(SPEC)
+
+    def unreadable(spec: Spec) -> Spec:
+        return int(math.nan)
+
+    monkeypatch.setattr(explorer.choices, "apply_to", unreadable)
+    explorer._controls_changed()
+    explorer.close()
+
+    assert "the settings were being read" in explorer.status.sentence.object
+    assert explorer.session.spec == SPEC
+
+
+def part(data: object, chunk: object = 1, chunks: object = 1, name: object = "a.csv") -> dict[str, object]:
+    return {
+        "status": "upload_event", "name": name, "chunk": chunk, "total_chunks": chunks, "data": data,
+        "mime_type": "text/csv",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def messages() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def upload(messages: list[str]) -> FileUpload:
+    return FileUpload(messages.append, 2 * CHUNK, label="file")
+
+
+def test_a_file_arrives_in_parts(upload: FileUpload, messages: list[str]):
+    for message in ({"status": "initializing"}, part(b"ab", 1, 2), part(b"cd", 2, 2), {"status": "finished"}):
+        upload._handle_msg(message)
+
+    assert upload.value == b"abcd"
+    assert messages == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"status": "error", "error": "File too large"}, {"status": "unknown"}, {}, "text", None, [1],
+        part("text"), part(b"", chunk=0), part(b"", chunk=2), part(b"", chunk="1"), part(b"", chunks=10**9),
+        part(b"", name=None), part(b"", name=300 * "a"), part(None), {"status": "upload_event"},
+    ],
+)  # fmt: skip
+def test_every_message_that_is_no_file_gets_a_sentence(upload: FileUpload, messages: list[str], message: object):
+    upload._handle_msg(message)
+
+    assert len(messages) == 1
+    assert "at most 21 MB" in messages[0]
+    assert upload.value is None
+
+
+def test_the_server_counts_the_parts_itself(upload: FileUpload, messages: list[str]):
+    for name in ("a.csv", "b.csv", "c.csv"):
+        upload._handle_msg(part(bytes(CHUNK - 1), 1, 2, name))
+
+    assert len(messages) == 1
+    assert upload._file_buffer == {}
