@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import SettingError
+from ..errors import GPExplorerError, SettingError
 
 ALL_ARGUMENTS: dict[str, Any] = {  # for a command that passes every argument on, --help included
     "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
@@ -31,6 +31,8 @@ def serve(
 
     try:
         server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
+    except GPExplorerError:  # a StoreError is an OSError, too
+        raise
     except OSError as error:
         raise SettingError(
             f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address."

@@ -85,13 +85,15 @@ class Prebuilt:
 prebuilt = Prebuilt()
 
 
-def app(store: Store | None = None) -> Any:
+def app(store: Store | None = None, notice: str = "") -> Any:
     """Build the page of one session.
 
     Parameters
     ----------
     store
         Where kept runs and notes stay; None for nowhere.
+    notice
+        A warning to show on the page.
 
     Returns
     -------
@@ -104,6 +106,8 @@ def app(store: Store | None = None) -> Any:
         load_resources()
         explorer = (prebuilt.take() if _is_plain(request) else None) or Explorer(request.link.spec, store=store)
         explorer.adopt(request)
+        if notice:
+            explorer.status.say(notice)
         return _page(explorer, show_controls="controls" not in request.hide)
     except Exception as error:
         number = record(error, "the page was being built")

@@ -1,8 +1,11 @@
-"""Serve the explorer: signed session ids, named websocket origins, a checked Host, headers that keep others out."""
+"""Serving the explorer, by `python -m gpexplorer serve` or by `panel serve apps/explorer.py`.
+
+Both have signed session ids, the guard of `request_guard.py` before every request, and no tracebacks for strangers.
+Whoever may open the page can do everything that the page offers: there are no accounts.
+"""
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import secrets
 import warnings
@@ -11,38 +14,56 @@ from typing import Any
 import panel as pn
 import torch
 from bokeh.util.warnings import BokehUserWarning
-from tornado.web import RequestHandler
 
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "SAMEORIGIN",
-    "Referrer-Policy": "no-referrer",
-    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-    "Cross-Origin-Opener-Policy": "same-origin",
-}
-LOOPBACK = ("localhost", "127.0.0.1")
+from ..errors import SettingError
+from ..runs import Store
+from .page import app, warm
+from .protocol_repairs import repair_protocol
+from .request_guard import LOCAL_NAMES, guard, is_loopback
+
+ALL_INTERFACES = ("", "0.0.0.0", "::", "*")
+RELOAD = "<p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script>"
+ANY_NAME = (
+    "This server answers under any name (--allow-websocket-origin=*), so any web site that you visit can read this "
+    "page. Name the host instead, or use python -m gpexplorer serve."
+)
 
 
 def serve(
     port: int = 5006, address: str = "localhost", show: bool = False, origins: tuple[str, ...] = (),
     store: str | os.PathLike[str] | None = None,
 ) -> None:  # fmt: skip
-    """Serve the page at http://address:port/explorer until interrupted; `origins` names more hosts, as "host:port".
+    """Serve the page at http://address:port/explorer until interrupted.
 
-    With a `store`, a directory, everybody's kept runs and notes stay there, and everybody may read them.
+    Parameters
+    ----------
+    port
+        Port to listen on.
+    address
+        Address to listen on. With "0.0.0.0" or "::" (every network of this machine), `origins` must name the host.
+    show
+        Whether to open the page in a browser.
+    origins
+        Names, each as "host:port", by which people may also open the page, for example behind a proxy.
+    store
+        A directory. The runs and notes that anyone keeps stay there, and everyone can read them.
+
+    Raises
+    ------
+    SettingError
+        Where the address is open to all networks and no origin is named, or an origin is not a host with a port.
+    OSError
+        Where the address cannot be listened on.
     """
-    from ..runs import Store
-    from .page import app, warm
-
-    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
-    held = None if store is None else Store(store)
     allowed = hosts(address, port, origins)
-    guard(allowed)
-    warm(held)
+    guard.install()
+    repair_protocol()
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    shared_store = None if store is None else Store(store)
     # The browser names a table's style sheets anew when it sends them back, which harms nothing.
     warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
     server = pn.serve(
-        {"explorer": lambda: app(held)},
+        {"explorer": lambda: app(shared_store)},
         port=port,
         address=address,
         show=show,
@@ -56,40 +77,54 @@ def serve(
         unused_session_lifetime_milliseconds=8000,
         check_unused_sessions_milliseconds=2000,
         verbose=False,
-    )
-    print(f"Explorer: http://{allowed[0]}/explorer", flush=True)  # it listens: OSError was raised if it cannot
+    )  # listens from here on: OSError was raised if the port is taken
+    warm(shared_store)
+    print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
     server.io_loop.start()
 
 
-def hosts(address: str, port: int, more: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The values of Host (and of a websocket's origin) that are answered."""
-    own = LOOPBACK if address in ("", "localhost", "0.0.0.0", "::") or _is_loopback(address) else (address,)
-    return (*(f"{name}:{port}" for name in own), *more)
+def hosts(address: str, port: int, origins: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the values of the Host and Origin headers that are answered.
+
+    Parameters
+    ----------
+    address, port, origins
+        As for `serve`.
+
+    Raises
+    ------
+    SettingError
+        As for `serve`.
+    """
+    for origin in origins:
+        if "*" in origin or "/" in origin or not origin.rpartition(":")[2].isdigit():
+            raise SettingError(f"The origin {origin!r} is not a host with a port; give one such as lab.example.org:80.")
+    if address in ALL_INTERFACES and not origins:
+        raise SettingError(
+            f"The address {address!r} is open to every network of this machine. Name the host by which people open "
+            f"the page, for example --origin lab.example.org:{port}, or listen on --address localhost."
+        )
+    local = address in (*ALL_INTERFACES, "localhost") or is_loopback(address)
+    names = LOCAL_NAMES if local else (address,)
+    own = [f"{name}:{port}" for name in names]
+    others = [origin.lower() for origin in origins]
+    # Bokeh takes a name without a port for port 80, also where the browser means https and its port 443.
+    implicit = [f"{origin.removesuffix(':443')}:80" for origin in others if origin.endswith(":443")]
+    return (*own, *others, *implicit)
 
 
-def guard(allowed: tuple[str, ...]) -> None:
-    """Send the headers with every answer of this process, and refuse requests whose Host is not named."""
-    defaults, prepare = RequestHandler.set_default_headers, RequestHandler.prepare
+def panel_serve_app() -> Any:
+    """Build the page for `panel serve apps/explorer.py`, after making that server as safe as `serve` where possible.
 
-    def set_default_headers(handler: Any) -> None:
-        defaults(handler)
-        for name, value in HEADERS.items():
-            handler.set_header(name, value)
-
-    def checked(handler: Any) -> Any:
-        if handler.request.host.lower() not in allowed:
-            handler.set_status(421)
-            handler.finish("This server is not known under that name.")
-            return None
-        return prepare(handler)
-
-    RequestHandler.set_default_headers = set_default_headers  # type: ignore[method-assign]
-    RequestHandler.prepare = checked  # type: ignore[method-assign]
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
+    `panel serve` runs an app only when the first visitor comes, so this visitor's request has not passed the guard:
+    it is answered with a page that loads itself again. The guard then refuses visitors from other machines, unless
+    --allow-websocket-origin names a host that is not this machine.
+    """
+    document = pn.state.curdoc
+    context = document.session_context if document is not None else None
+    installed = guard.install(local_only=True)
+    repair_protocol()
+    if installed and context is not None and context.request is not None:
+        return pn.pane.HTML(RELOAD)
+    return app(notice=ANY_NAME if guard.answers_any_name else "")

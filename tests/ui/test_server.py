@@ -1,4 +1,4 @@
-"""Serving the page from the command line: what it is told, and what it says of its address."""
+"""Serving the page from the command line: the options that reach the server, and the messages about its address."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpexplorer.__main__ import main
+from gpexplorer.errors import StoreError
 
 
 def call(*arguments: str) -> int:
@@ -44,13 +45,13 @@ def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     )
 
 
-def test_serve_names_its_address_once_it_listens(monkeypatch: pytest.MonkeyPatch):
-    from gpexplorer.ui import page
+def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_both(monkeypatch: pytest.MonkeyPatch):
     from gpexplorer.ui import server as serving
 
     order: list[str] = []
-    monkeypatch.setattr(serving, "guard", lambda _: None)
-    monkeypatch.setattr(page, "warm", lambda _: None)
+    monkeypatch.setattr(serving.guard, "install", lambda: order.append("guard"))
+    monkeypatch.setattr(serving, "repair_protocol", lambda: None)
+    monkeypatch.setattr(serving, "warm", lambda _: order.append("warm"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     loop = SimpleNamespace(start=lambda: order.append("answers"))
     server = SimpleNamespace(start=lambda: None, io_loop=loop)
@@ -59,4 +60,22 @@ def test_serve_names_its_address_once_it_listens(monkeypatch: pytest.MonkeyPatch
 
     assert call("serve", "--port", "5099") == 0
 
-    assert order == ["listens, started: False", "Explorer: http://localhost:5099/explorer", "answers"]
+    # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
+    address = "Explorer: http://localhost:5099/explorer"
+    assert order == ["guard", "listens, started: False", "warm", address, "answers"]
+
+
+def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from gpexplorer.ui import server as serving
+
+    def unreadable(**_: Any) -> None:
+        raise StoreError("The store /nowhere cannot be opened.")
+
+    monkeypatch.setattr(serving, "serve", unreadable)
+
+    assert call("serve") == 2
+    message = capsys.readouterr().err
+    assert "/nowhere cannot be opened" in message
+    assert "Cannot listen" not in message

@@ -1,0 +1,37 @@
+"""Repairs of what Bokeh's websocket protocol tells strangers, and of what they can write into the log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from bokeh.protocol.messages.error import error as ErrorMessage
+
+log = logging.getLogger("gpexplorer.ui")
+CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
+
+
+class OneLineRecord(logging.LogRecord):
+    """A log record whose message has no line breaks, so that text from a visitor cannot look like a second record.
+
+    A traceback is not part of the message and keeps its lines.
+    """
+
+    def getMessage(self) -> str:
+        """Return the message with control characters escaped."""
+        return super().getMessage().translate(CONTROL_CHARACTERS)
+
+
+def repair_protocol() -> None:
+    """Send numbers in place of tracebacks to browsers, and escape line breaks in the messages of the log."""
+    ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
+    logging.setLogRecordFactory(OneLineRecord)
+
+
+def _create(cls: type[ErrorMessage], request_id: Any, text: str, **metadata: Any) -> ErrorMessage:
+    """An error message with the number under which the log has the reason, without paths and program text."""
+    number = secrets.token_hex(3)
+    log.error("%s: a message from a browser could not be handled: %s", number, text)
+    answer = f"The server could not handle this message. The reason is in its log under {number}."
+    return cls(cls.create_header(request_id=request_id), metadata, {"text": answer, "traceback": None})

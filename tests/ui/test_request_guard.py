@@ -1,0 +1,190 @@
+"""What real servers answer to strangers, asked by raw clients over HTTP and websockets."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpexplorer.errors import SettingError
+from gpexplorer.ui.server import hosts
+from pages import Served, answers, until
+from raw_clients import fragments, get, talk, token_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUTES = (
+    "/",
+    "/explorer",
+    "/explorer/metadata",
+    "/explorer/autoload.js?bokeh-autoload-element=1",
+    "/explorer/ws",
+    "/static/js/bokeh.min.js",
+    "/static/extensions/panel/panel.min.js",
+    "/favicon.ico",
+    "/components/panel.io.server/x/_css/y",
+    "/nothing",
+)
+STRANGER = "attacker.example"
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_host_and_origin_are_checked_on_every_route(served: Served, route: str):
+    own, port = f"localhost:{served.port}", served.port
+    statuses = {
+        (host, origin): get(port, route, host=host, origin=origin)[0]
+        for host in (own, f"{STRANGER}:{port}", STRANGER)
+        for origin in ("", f"http://{own}", f"http://{STRANGER}:{port}", "null")
+    }
+
+    for (host, origin), status in statuses.items():
+        if host != own:
+            assert status == 421, (host, origin)
+        elif origin not in ("", f"http://{own}"):
+            assert status == 403, (host, origin)
+        else:
+            assert status in (200, 302, 400, 404), (
+                host,
+                origin,
+            )  # 302: /; 400: a websocket
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD", "OPTIONS", "PUT", "DELETE"])
+def test_no_method_passes_under_a_foreign_name(served: Served, method: str):
+    for route in ("/explorer", "/explorer/autoload.js"):
+        assert get(served.port, route, host=STRANGER, method=method)[0] == 421
+
+
+def test_a_websocket_opens_only_for_the_pages_own_name_and_origin(served: Served):
+    port, own = served.port, f"localhost:{served.port}"
+    foreign = f"{STRANGER}:{port}"
+
+    assert "ACK" in talk(port, token_of(port), [], origin=f"http://{own}")[0]
+    assert "ACK" in talk(port, token_of(port), [], host=f"127.0.0.1:{port}", origin=f"http://127.0.0.1:{port}")[0]
+    # A name of the attacker that resolves to this machine: Origin and Host agree, as after DNS rebinding.
+    assert talk(port, token_of(port), [], host=foreign, origin=f"http://{foreign}") == ["status 421"]
+    assert talk(port, token_of(port), [], origin=f"http://{foreign}") == ["status 403"]
+
+
+def test_every_answer_has_the_security_headers_and_none_invites_other_sites(served: Served):
+    for route in ROUTES:
+        for host in ("", STRANGER):
+            _, headers, _ = get(served.port, route, host=host)
+            assert headers["X-Content-Type-Options"] == "nosniff", route
+            assert "object-src 'none'" in headers["Content-Security-Policy"], route
+            assert not [name for name in headers if name.startswith("Access-Control-")], route
+
+
+def test_no_address_imports_a_module(served: Served):
+    for module in ("lib2to3.__main__", "antigravity", "this", "panel.io.server"):
+        assert get(served.port, f"/components/{module}/x/_css/y")[0] == 404
+
+    assert get(served.port, "/explorer")[0] == 200
+
+
+def test_no_token_is_given_to_scripts_of_other_sites(served: Served):
+    status, _, text = get(served.port, "/explorer/autoload.js?bokeh-autoload-element=1")
+
+    assert status == 404
+    assert "token" not in text
+
+
+@pytest.mark.parametrize("argument", ["bokeh-token=abc", "bokeh-session-id=abc", "bokeh-session-id=a%0aERROR%20forged"])
+def test_a_session_cannot_be_chosen_in_the_address(served: Served, argument: str):
+    status, _, text = get(served.port, f"/explorer?{argument}")
+
+    assert status == 400
+    assert "cannot be chosen" in text
+
+
+def test_a_message_that_fails_tells_no_paths_and_leaves_its_reason_in_the_log(served: Served):
+    patch = {"events": [{"kind": "ModelChanged", "model": {"id": "none"}, "attr": "x", "new": 1}]}
+    came = "\n".join(talk(served.port, token_of(served.port), fragments("PATCH-DOC", patch)))
+
+    assert "ERROR" in came
+    assert "Traceback" not in came
+    assert ".py" not in came
+    number = re.search(r"in its log under ([0-9a-f]{6})", came)
+    assert number
+    assert number[1] in served.log.read_text()
+
+
+def test_text_from_a_visitor_stays_on_one_line_of_the_log(served: Served):
+    forged = "\nERROR forged by a visitor"
+    talk(served.port, token_of(served.port), fragments(f"PATCH-DOC{forged}", {}))
+    talk(served.port, token_of(served.port), [f"no json {forged}"])
+
+    lines = served.log.read_text().splitlines()
+    assert any("forged by a visitor" in line for line in lines)
+    assert not [line for line in lines if line.startswith("ERROR forged")]
+
+
+def test_an_address_open_to_all_networks_needs_a_name():
+    for address in ("0.0.0.0", "::", ""):
+        with pytest.raises(SettingError, match=r"open to every network.*--origin"):
+            hosts(address, 5006)
+    assert "lab.example:80" in hosts("0.0.0.0", 5006, ("Lab.example:80",))
+    assert {"lab.example:443", "lab.example:80"} <= set(hosts("localhost", 5006, ("lab.example:443",)))
+    assert hosts("192.0.2.7", 5006) == ("192.0.2.7:5006",)
+    for origin in ("*", "*.example:80", "https://lab.example", "lab.example"):
+        with pytest.raises(SettingError, match="is not a host with a port"):
+            hosts("localhost", 5006, (origin,))
+
+
+@pytest.fixture(scope="module")
+def panel_serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of `panel serve apps/explorer.py`, whose first visitor was here already."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("panel") / "log"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "panel", "serve", "apps/explorer.py", "--port", str(port)]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=output, stderr=output)
+    try:
+        until(lambda: answers(f"http://localhost:{port}/explorer"), seconds=90)
+        yield port
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def test_panel_serve_is_guarded_as_serve_is(panel_serve: int):
+    status, headers, _ = get(panel_serve, "/explorer")
+    assert status == 200
+    assert "Content-Security-Policy" in headers
+    for route in ROUTES:
+        assert get(panel_serve, route, host=f"{STRANGER}:{panel_serve}")[0] == 421, route
+    assert get(panel_serve, "/components/lib2to3.__main__/x/_css/y")[0] == 404
+    assert "ACK" in talk(panel_serve, token_of(panel_serve), [])[0]
+
+
+def test_panel_serve_signs_its_sessions(panel_serve: int):
+    from bokeh.util.token import generate_jwt_token, generate_session_id
+
+    unsigned = generate_jwt_token(generate_session_id(signed=False), signed=False)
+
+    assert not [answer for answer in talk(panel_serve, unsigned, []) if "ACK" in answer]
+
+
+def test_panel_serve_refuses_other_machines(panel_serve: int):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it asks which address this machine would send from
+        except OSError:
+            pytest.skip("this machine has no address but its own loopback")
+        address = probe.getsockname()[0]
+    if address.startswith("127."):
+        pytest.skip("this machine has no address but its own loopback")
+
+    status, _, text = get(panel_serve, "/explorer", address=address)
+
+    assert status == 403
+    assert "its own machine only" in text
