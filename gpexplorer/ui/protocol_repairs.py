@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import traceback
 from typing import Any
 
 from bokeh.protocol.messages.error import error as ErrorMessage
@@ -13,10 +14,16 @@ CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if ch
 
 
 class OneLineRecord(logging.LogRecord):
-    """A log record whose message has no line breaks, so that text from a visitor cannot look like a second record.
+    """A log record in which no text from a visitor can look like a second record.
 
-    A traceback is not part of the message and keeps its lines.
+    Line breaks in the message are escaped. A traceback keeps its lines, each of which begins with a bar.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.exc_info and self.exc_info[0] is not None:
+            trace = "".join(traceback.format_exception(*self.exc_info)).rstrip()
+            self.exc_text = "\n".join(f"  | {line}" for line in trace.splitlines())  # formatters take it from here
 
     def getMessage(self) -> str:
         """Return the message with control characters escaped."""

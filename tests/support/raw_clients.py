@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
+import base64
 import http.client
 import json
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.websocket import websocket_connect
+import os
+import socket
+import struct
+from typing import Any, BinaryIO
 
 Answer = tuple[int, dict[str, str], str]  # status, headers, text
+PATIENCE = 30  # seconds to wait for an answer: a busy server may be building a page
 
 
 def get(
-    port: int, path: str, host: str = "", origin: str = "", address: str = "localhost", method: str = "GET"
+    port: int, path: str, *, host: str = "", origin: str = "", address: str = "localhost", method: str = "GET"
 ) -> Answer:
     """One request; `host` is the Host header, by default the server's own name."""
     connection = http.client.HTTPConnection(address, port, timeout=60)
@@ -35,38 +35,56 @@ def token_of(port: int, path: str = "/explorer") -> str:
     return text[start : text.index('"', start)]
 
 
-def talk(port: int, token: str, messages: list[str], host: str = "", origin: str = "") -> list[str]:
-    """Open a websocket, send these fragments, and return what comes back within two seconds of the last one.
+def talk(port: int, token: str, messages: list[str], *, host: str = "", origin: str = "", until: str = "") -> list[str]:
+    """Open a websocket, send these fragments, and return what comes back up to a fragment with the text `until`.
 
-    The list is ["status N"] where the server refuses the websocket.
+    The list is ["status N"] where the server refuses the websocket, and ends where the server closes it.
     """
-    headers = {"Host": host or f"localhost:{port}", **({"Origin": origin} if origin else {})}
-
-    async def conversation() -> list[str]:
-        request = HTTPRequest(f"ws://localhost:{port}/explorer/ws", headers=headers)
-        try:
-            socket = await websocket_connect(request, subprotocols=["bokeh", token])
-        except HTTPClientError as error:
-            return [f"status {error.code}"]
-        answers: list[str] = []
-        for message in messages:
-            await socket.write_message(message)
-        while True:
-            try:
-                answer: Any = await asyncio.wait_for(socket.read_message(), timeout=2)
-            except TimeoutError:
-                break
-            if answer is None:
-                break
-            answers.append(answer if isinstance(answer, str) else repr(answer))
-        socket.close()
-        await asyncio.sleep(0.2)  # the stream is closed by then
-        return answers
-
-    with ThreadPoolExecutor(1) as thread:  # a thread without an event loop; a browser test may have left one here
-        return thread.submit(asyncio.run, conversation()).result()
+    headers = {
+        "Host": host or f"localhost:{port}", "Upgrade": "websocket", "Connection": "Upgrade",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Protocol": f"bokeh, {token}", **({"Origin": origin} if origin else {}),
+    }  # fmt: skip
+    head = "GET /explorer/ws HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    with socket.create_connection(("localhost", port), timeout=PATIENCE) as connection:
+        connection.sendall(f"{head}\r\n".encode())
+        with connection.makefile("rb") as stream:
+            status = int(stream.readline().split()[1])
+            if status != 101:
+                return [f"status {status}"]
+            while stream.readline().strip():
+                pass
+            answers = _fragments_until(stream, "ACK")  # what is sent before it is lost
+            if messages:
+                connection.sendall(b"".join(map(_frame, messages)))
+                answers += _fragments_until(stream, until)
+            return answers
 
 
 def fragments(kind: str, content: Any) -> list[str]:
     """The parts of one message of Bokeh's protocol."""
     return [json.dumps({"msgid": "1", "msgtype": kind}), "{}", json.dumps(content)]
+
+
+def _frame(text: str) -> bytes:
+    """A text frame of a client; the mask of zeros leaves the text as it is."""
+    data = text.encode()
+    length = bytes([0x80 | len(data)]) if len(data) < 126 else bytes([0x80 | 126]) + struct.pack("!H", len(data))
+    return b"\x81" + length + bytes(4) + data
+
+
+def _fragments_until(stream: BinaryIO, until: str) -> list[str]:
+    answers: list[str] = []
+    while until not in "".join(answers[-1:]):
+        try:
+            head = stream.read(2)
+            if len(head) < 2 or head[0] & 0x0F == 8:  # the server has closed the connection
+                break
+            length = head[1]
+            if length >= 126:
+                size = 2 if length == 126 else 8
+                length = int.from_bytes(stream.read(size))
+            answers.append(stream.read(length).decode("utf-8", "replace"))
+        except TimeoutError:
+            break
+    return answers

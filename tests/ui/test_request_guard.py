@@ -105,7 +105,7 @@ def test_a_session_cannot_be_chosen_in_the_address(served: Served, argument: str
 
 def test_a_message_that_fails_tells_no_paths_and_leaves_its_reason_in_the_log(served: Served):
     patch = {"events": [{"kind": "ModelChanged", "model": {"id": "none"}, "attr": "x", "new": 1}]}
-    came = "\n".join(talk(served.port, token_of(served.port), fragments("PATCH-DOC", patch)))
+    came = "\n".join(talk(served.port, token_of(served.port), fragments("PATCH-DOC", patch), until="in its log"))
 
     assert "ERROR" in came
     assert "Traceback" not in came
@@ -115,13 +115,14 @@ def test_a_message_that_fails_tells_no_paths_and_leaves_its_reason_in_the_log(se
     assert number[1] in served.log.read_text()
 
 
-def test_text_from_a_visitor_stays_on_one_line_of_the_log(served: Served):
+def test_no_text_from_a_visitor_looks_like_a_record_of_the_log(served: Served):
     forged = "\nERROR forged by a visitor"
-    talk(served.port, token_of(served.port), fragments(f"PATCH-DOC{forged}", {}))
-    talk(served.port, token_of(served.port), [f"no json {forged}"])
+    patch = {"events": [{"kind": "ModelChanged", "model": {"id": f"none{forged}"}, "attr": "x", "new": 1}]}
+    for messages in (fragments("PATCH-DOC", patch), fragments(f"PATCH-DOC{forged}", {}), [f"no json {forged}"]):
+        talk(served.port, token_of(served.port), messages)
 
+    until(lambda: served.log.read_text().count("forged by a visitor") >= 3)
     lines = served.log.read_text().splitlines()
-    assert any("forged by a visitor" in line for line in lines)
     assert not [line for line in lines if line.startswith("ERROR forged")]
 
 
