@@ -1,4 +1,4 @@
-"""The family's pictures, drawn for every rival: they show the points where there are any to show."""
+"""Every picture that applies to a baseline of the inducing-point methods can be drawn and shows its points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpexplorer.runs.run import Run
 
 hv.extension("bokeh")
 CHOOSING = ["random", "greedy-variance", "titsias", "ivm"]
-RIVALS = [*CHOOSING, "kmeans", "subset-of-data", "sgpr", "fitc", "csi"]
+BASELINES = [*CHOOSING, "kmeans", "subset-of-data", "sgpr", "fitc", "csi"]
 SMALL = {"num_inducing": 6, "num_rows": 20, "grid_size": 2}
 
 
@@ -25,8 +25,8 @@ def run_of(method: str) -> Run:
     return run
 
 
-@pytest.mark.parametrize("method", RIVALS)
-def test_every_picture_of_a_rival_can_be_drawn(method: str) -> None:
+@pytest.mark.parametrize("method", BASELINES)
+def test_every_picture_of_a_baseline_can_be_drawn(method: str) -> None:
     run = run_of(method)
     shown = views.for_run(run)
     keys = {view.key for view in shown}
@@ -40,7 +40,7 @@ def test_every_picture_of_a_rival_can_be_drawn(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", CHOOSING)
-def test_points_appear_one_by_one(method: str) -> None:
+def test_the_picture_of_the_fit_shows_the_points_chosen_so_far(method: str) -> None:
     run = run_of(method)
     fit = next(view for view in views.for_run(run) if view.key == "fit")
     assert [len(fit.data(run, at)["inducing"]) for at in (0, 1, 2, 6)] == [0, 1, 2, 6]

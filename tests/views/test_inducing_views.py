@@ -1,4 +1,4 @@
-"""The family's own pictures: scores over the plane and by rank, the lives of points, and what polishing leaves."""
+"""Pictures of the inducing-point methods: the swap landscape, lives of points, and states after polishing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from gpexplorer.views.inducing.survival import lives
 hv.extension("bokeh")
 
 
-def played(d: int, steps: int = 14, **settings: object) -> Run:
+def finished_run(d: int, steps: int = 14, **settings: object) -> Run:
     rows = {"name": "hypercube", "n": 70, "d": d, "noise": 0.2, "seed": 2}
-    held = {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4} | settings
-    run = Spec("cholqr", held, data=rows).open()
+    all_settings = {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4} | settings
+    run = Spec("cholqr", all_settings, data=rows).open()
     run.finish(steps=steps)
     return run
 
@@ -28,8 +28,8 @@ def view(run: Run, key: str) -> views.View:
 
 @pytest.mark.parametrize("colour", ["exact", "predicted"])
 @pytest.mark.parametrize("d", [2, 5])
-def test_scores_colour_the_rows_where_they_lie(d: int, colour: str) -> None:
-    run = played(d)
+def test_the_value_colours_each_row_at_its_position(d: int, colour: str) -> None:
+    run = finished_run(d)
     landscape = view(run, "landscape")
     landscape.colour = colour
     layers = landscape.data(run, 13)
@@ -49,28 +49,32 @@ def test_scores_colour_the_rows_where_they_lie(d: int, colour: str) -> None:
     assert landscape.plot(layers) is not None
 
 
-def test_ranks_count_from_the_best_and_agree_with_the_correlation() -> None:
-    run = played(5)
+def test_rank_one_is_the_best_and_ranks_agree_with_the_correlation() -> None:
+    run = finished_run(5)
     landscape = view(run, "landscape")
     landscape.show = "ranks"
     exact = landscape.data(run, 13)["exact"]
 
     assert exact.loc[exact["exact"].idxmax(), "y"] == 1.0
     assert exact.loc[exact["approx"].idxmax(), "x"] == 1.0
-    found = stats.pearsonr(exact["x"], exact["y"]).statistic
-    assert f"rank correlation {found:.2f}" in exact.attrs["title"]
+    correlation = stats.pearsonr(exact["x"], exact["y"]).statistic
+    assert f"rank correlation {correlation:.2f}" in exact.attrs["title"]
 
 
-def test_lives_begin_and_end_where_a_slow_walk_says() -> None:
+def test_lives_begin_and_end_at_the_expected_steps() -> None:
     sets = [np.array(rows) for rows in ([7, 3], [7, 3, 5], [2, 3, 5], [2, 3, 7], [7, 3, 7])]
     begin, end, alive = lives(sets)
-    found = sorted(zip(begin.tolist(), end.tolist(), alive.tolist(), strict=True))
-    assert found == [(0, 2, False), (0, 4, True), (1, 3, False), (2, 4, False), (3, 4, True), (4, 4, True)]
+    all_lives = sorted(zip(begin.tolist(), end.tolist(), alive.tolist(), strict=True))
+    assert all_lives == [(0, 2, False), (0, 4, True), (1, 3, False), (2, 4, False), (3, 4, True), (4, 4, True)]
 
 
 @pytest.mark.parametrize("method", ["cholqr", "titsias"])
-def test_every_step_has_as_many_lives_as_points(method: str) -> None:
-    run = played(3, steps=25) if method == "cholqr" else Spec("titsias", {"num_inducing": 5}, data="friedman1").open()
+def test_every_step_has_as_many_lives_as_inducing_points(method: str) -> None:
+    run = (
+        finished_run(3, steps=25)
+        if method == "cholqr"
+        else Spec("titsias", {"num_inducing": 5}, data="friedman1").open()
+    )
     run.finish(steps=9)
     last = len(run.trace) - 1
     layers = view(run, "survival").data(run, last)
@@ -83,8 +87,8 @@ def test_every_step_has_as_many_lives_as_points(method: str) -> None:
     assert view(run, "survival").plot(layers) is not None
 
 
-def test_a_polished_state_has_no_swap_to_score() -> None:
-    run = played(2, steps=20, max_epochs=1, polish=8, learn=False)
+def test_a_polished_state_has_no_swap_landscape() -> None:
+    run = finished_run(2, steps=20, max_epochs=1, polish=8, learn=False)
     last = len(run.trace) - 1
     assert run.trace[last].step.state.Z is not None
     landscape = view(run, "landscape")

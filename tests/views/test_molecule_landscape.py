@@ -1,4 +1,4 @@
-"""Molecules on paper: as many lines as bonds, letters where no carbon is, the best candidates, clicks and sentences."""
+"""Drawings of molecules: lines for bonds, letters for atoms other than carbon, best candidates, clicks, messages."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CHAINS = ["C" * a + end + "C" * b for a in range(1, 7) for b in range(4) for end
 def run() -> Run:
     y = torch.tensor([0.8 * len(text) - 2.0 * text.count("O") for text in CHAINS], dtype=torch.float64)
     settings = {"num_inducing": 8, "swaps_per_epoch": 6, "learn": False}
-    found = Spec("cholqr", settings, data="m", kernel="molecules").open(data=(CHAINS, y))
-    found.finish(steps=5)
-    return found
+    run = Spec("cholqr", settings, data="m", kernel="molecules").open(data=(CHAINS, y))
+    run.finish(steps=5)
+    return run
 
 
 def grid(run: Run) -> views.View:
@@ -42,22 +42,22 @@ def grid(run: Run) -> views.View:
     ],
 )
 def test_a_structure_has_a_line_for_each_bond_of_a_bond(smiles: str, lines: int, letters: tuple[str, ...]) -> None:
-    found = structure(smiles)
-    assert found.bonds.shape == (lines, 4)
-    assert found.letters == letters
-    assert np.abs(found.bonds).max(initial=0.0) <= 0.5
+    drawing = structure(smiles)
+    assert drawing.bonds.shape == (lines, 4)
+    assert drawing.letters == letters
+    assert np.abs(drawing.bonds).max(initial=0.0) <= 0.5
     if smiles == "c1ccccc1":
-        lengths = np.hypot(*(found.bonds[:, 2:] - found.bonds[:, :2]).T)
+        lengths = np.hypot(*(drawing.bonds[:, 2:] - drawing.bonds[:, :2]).T)
         assert lengths == pytest.approx(np.full(9, lengths[0]))
 
 
 def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     state = run.trace[5].step.state
-    found = run.method.swap_landscape(run.problem, state)
+    landscape = run.method.swap_landscape(run.problem, state)
     layers = grid(run).data(run, 5)
     shown = layers["captions"]
-    assert shown["text"].iloc[0] == f"row {found.removed} is removed"
-    exact = found.exact.nan_to_num(nan=-torch.inf)
+    assert shown["text"].iloc[0] == f"row {landscape.removed} is removed"
+    exact = landscape.exact.nan_to_num(nan=-torch.inf)
     best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
     assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)
     X = run.problem.train.X

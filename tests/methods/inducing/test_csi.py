@@ -63,15 +63,17 @@ def test_the_factor_its_basis_and_the_look_ahead_stay_what_they_are(shift: float
         Khat = K[:, rows] @ torch.linalg.solve(K[rows][:, rows], K[rows])
         assert torch.allclose(factor.Lt[:k].T @ factor.Lt[:k], Khat, atol=1e-8)
         assert torch.allclose(factor.Q[:k] @ factor.Q[:k].T, torch.eye(k, dtype=K.dtype), atol=1e-10)
-        left = K - Khat - factor.W.T @ factor.W  # what neither explains is a covariance too
+        left = K - Khat - factor.W.T @ factor.W  # the part that neither explains is a covariance matrix too
         assert float(torch.linalg.eigvalsh(left).min()) > -1e-8
         assert len(factor.W) == 8
 
 
-def test_the_targets_are_looked_at_where_they_have_weight() -> None:
+def test_the_weight_decides_whether_the_targets_influence_the_choice() -> None:
     task = problem(n=60)
     X = torch.cat([task.train.X, 50.0 + 9.0 * torch.rand(60, 2, generator=torch.Generator().manual_seed(1)).double()])
-    y = torch.cat([task.train.y, torch.zeros(60, dtype=torch.float64)])  # far rows that vary and tell nothing
+    y = torch.cat(
+        [task.train.y, torch.zeros(60, dtype=torch.float64)]
+    )  # far rows with different inputs and constant targets
     task = Problem(Dataset(X, y), task.kernel, task.theta)
     near = {
         weight: sum(
@@ -85,7 +87,7 @@ def test_the_targets_are_looked_at_where_they_have_weight() -> None:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_the_grid_is_searched_by_rows_held_out_and_the_best_is_fitted(shift: float) -> None:
+def test_the_grid_is_evaluated_on_held_out_rows_and_the_best_point_is_fitted(shift: float) -> None:
     task = problem(shift)
     task = Problem(task.train, task.kernel, task.kernel.start(task.train) + 1.0)
     method = methods["csi"](num_inducing=12, grid_size=3, num_ahead=10)
@@ -100,13 +102,13 @@ def test_the_grid_is_searched_by_rows_held_out_and_the_best_is_fitted(shift: flo
     assert float((mean - task.train.y).square().mean()) < 0.1 * float(task.train.y.square().mean())
 
 
-def test_rows_held_out_have_no_say_in_what_judges_them() -> None:
+def test_held_out_rows_do_not_influence_the_model_that_is_evaluated_on_them() -> None:
     task = problem()
     method = methods["csi"](num_inducing=12, num_ahead=10)
     order = torch.randperm(len(task.train), generator=generator(method.seed, "held out"))
-    held, fitting = order[:14], order[14:]
+    held_out, fitting = order[:14], order[14:]
     other = task.train.y.clone()
-    other[held] += 3.0
+    other[held_out] += 3.0
     twin = Problem(Dataset(task.train.X, other), task.kernel, task.theta)
 
     (rows, error), (again, worse) = (method._validate(at, task.theta) for at in (task, twin))
@@ -114,24 +116,24 @@ def test_rows_held_out_have_no_say_in_what_judges_them() -> None:
     assert rows.tolist() == again.tolist()
     assert set(rows.tolist()) <= set(fitting.tolist())
     X, y, Z = task.train.X[fitting], task.train.y[fitting], task.train.X[rows]
-    mean, _ = projected_prediction(task.kernel, task.theta, X, y, Z, task.train.X[held])
-    for at, found in ((task, error), (twin, worse)):
-        off, spread = at.train.y[held] - mean, at.train.y[held] - y.mean()
-        assert found == pytest.approx(float(off.square().mean() / spread.square().mean()), rel=1e-5)
+    mean, _ = projected_prediction(task.kernel, task.theta, X, y, Z, task.train.X[held_out])
+    for evaluated, smse in ((task, error), (twin, worse)):
+        off, spread = evaluated.train.y[held_out] - mean, evaluated.train.y[held_out] - y.mean()
+        assert smse == pytest.approx(float(off.square().mean() / spread.square().mean()), rel=1e-5)
 
 
-def test_a_column_that_the_basis_nearly_holds_leaves_it_orthogonal() -> None:
-    """Once through Gram and Schmidt would leave nine digits of sixteen."""
+def test_the_basis_stays_orthogonal_when_it_nearly_contains_a_new_column() -> None:
+    """With one pass of Gram-Schmidt, only nine of sixteen digits would be right."""
     task = problem()
     factor = Lookahead(task.kernel, task.theta, task.train, 8, 4)
     for row in (3, 40, 17, 60):
         factor.add(row)
     Q, noise = factor.Q[:4], torch.randn(70, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
-    found = factor._orthonormal(Q.sum(0) + 1e-7 * noise)
+    direction = factor._orthonormal(Q.sum(0) + 1e-7 * noise)
 
-    assert float((Q @ found).abs().max()) < 1e-14
-    assert float(found.norm()) == pytest.approx(1.0, rel=1e-14)
+    assert float((Q @ direction).abs().max()) < 1e-14
+    assert float(direction.norm()) == pytest.approx(1.0, rel=1e-14)
     assert not bool(factor._orthonormal(Q.sum(0)).any())
 
 

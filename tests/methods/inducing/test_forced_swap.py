@@ -1,4 +1,4 @@
-"""A swap that a person asks for: what it does to the set, to the objective, to the run, and how it is taken back."""
+"""A swap that a person asks for: its effect on the inducing set, the objective and the run, and how to undo it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from oracles import dense_objective
 @pytest.fixture(params=[1, 3])
 def run(request: pytest.FixtureRequest) -> Run:
     rows = {"name": "hypercube", "n": 70, "d": request.param, "noise": 0.2, "seed": 2}
-    found = Spec("cholqr", {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4}, data=rows).open()
+    run = Spec("cholqr", {"num_inducing": 6, "swaps_per_epoch": 5, "evaluations": 4}, data=rows).open()
     for _ in range(14):
-        found.advance()
-    return found
+        run.advance()
+    return run
 
 
 @pytest.mark.parametrize("at", [1, 4, 8, 13])
-def test_a_forced_swap_changes_one_point_and_says_what_it_cost(run: Run, at: int):
+def test_a_forced_swap_changes_one_point_and_reports_the_change_of_the_objective(run: Run, at: int):
     before, train = run.trace[at].step.state, run.problem.train
     row = next(r for r in range(len(train)) if r not in before.inducing.tolist())
 
@@ -39,24 +39,24 @@ def test_a_forced_swap_changes_one_point_and_says_what_it_cost(run: Run, at: int
     assert step.info.exact == pytest.approx(totals[0] - totals[1], rel=1e-6, abs=1e-8)
 
 
-def test_only_what_the_points_that_stay_explain_is_refused():
+def test_only_a_row_that_the_remaining_points_explain_is_refused():
     thrice = np.repeat(np.linspace(0.0, 6.0, 12), 3)[:, None]
-    found = Spec("cholqr", {"num_inducing": 4}).open(data=(thrice, np.sin(3 * thrice[:, 0])))
-    state = found.advance().step.state
-    _, slot = found.method.prepare(found.problem, state)
-    X, inducing = found.problem.train.X[:, 0], state.inducing
+    run = Spec("cholqr", {"num_inducing": 4}).open(data=(thrice, np.sin(3 * thrice[:, 0])))
+    state = run.advance().step.state
+    _, slot = run.method.prepare(run.problem, state)
+    X, inducing = run.problem.train.X[:, 0], state.inducing
     others = torch.tensor([r for r in range(len(X)) if r not in inducing.tolist()])
 
     def twin(position: int) -> int:
         return int(others[X[others] == X[inducing[position]]][0])
 
-    assert found.method.force_swap(found.problem, state, twin(slot)).info.proposed == twin(slot)
+    assert run.method.force_swap(run.problem, state, twin(slot)).info.proposed == twin(slot)
     for stays in {0, 1, 2, 3} - {slot}:
         with pytest.raises(SettingError, match="is explained"):
-            found.method.force_swap(found.problem, state, twin(stays))
+            run.method.force_swap(run.problem, state, twin(stays))
 
 
-def test_a_run_goes_on_from_it_and_can_go_back(run: Run):
+def test_a_run_continues_from_a_forced_swap_and_can_be_forked_before_it(run: Run):
     last = run.trace[13].step.state
     row = next(r for r in range(len(run.problem.train)) if r not in last.inducing.tolist())
     step = run.method.force_swap(run.problem, last, row)
@@ -75,7 +75,7 @@ def test_a_run_goes_on_from_it_and_can_go_back(run: Run):
 
 
 @pytest.mark.parametrize("show", ["over the data", "predicted against exact", "ranks"])
-def test_a_click_takes_the_nearest_row(run: Run, show: str):
+def test_a_click_forces_the_swap_of_the_nearest_row(run: Run, show: str):
     view = next(view for view in views.for_run(run) if view.key == "landscape")
     view.show = show
     shown = view.data(run, 13)["exact"]
@@ -88,7 +88,7 @@ def test_a_click_takes_the_nearest_row(run: Run, show: str):
     assert step.info.exact == pytest.approx(float(target["exact"]), rel=1e-6, abs=1e-8)
 
 
-def test_a_row_that_cannot_come_in_is_a_sentence(run: Run):
+def test_a_row_that_is_inducing_already_is_refused_with_a_sentence(run: Run):
     state = run.trace[13].step.state
     with pytest.raises(SettingError, match="is an inducing point already; choose another row"):
         run.method.force_swap(run.problem, state, int(state.inducing[0]))

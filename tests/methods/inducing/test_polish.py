@@ -1,4 +1,4 @@
-"""Polishing: moved points go on from the swaps, lower the same objective, replay from any state, and need numbers."""
+"""Polishing: it starts from the swaps, decreases the same objective, resumes from any state, and needs real inputs."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SWAPS, MOVES = 9, 12
 
 
 def method(**settings: Any) -> CholQR:
-    held = {"num_inducing": 6, "swaps_per_epoch": SWAPS, "max_epochs": 1, "learn": False, "polish": MOVES}
-    return CholQR(**(held | settings))
+    defaults = {"num_inducing": 6, "swaps_per_epoch": SWAPS, "max_epochs": 1, "learn": False, "polish": MOVES}
+    return CholQR(**(defaults | settings))
 
 
-def walked(task: Problem, **settings: Any) -> list[Step]:
+def all_steps(task: Problem, **settings: Any) -> list[Step]:
     return list(method(**settings).steps(task))
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_moved_points_lower_the_objective_that_the_swaps_lowered(shift: float, objective: str) -> None:
+def test_polishing_decreases_the_objective_below_that_of_the_swaps(shift: float, objective: str) -> None:
     task = problem(shift)
-    steps = walked(task, objective=objective)
+    steps = all_steps(task, objective=objective)
     swaps, moves = steps[1 : SWAPS + 1], steps[SWAPS + 1 :]
 
     assert {step.info.phase for step in moves} == {"polish"}
@@ -51,9 +51,9 @@ def test_moved_points_lower_the_objective_that_the_swaps_lowered(shift: float, o
 
 
 @pytest.mark.parametrize("learn", [True, False])
-def test_it_is_taken_up_from_any_state_of_either_phase(learn: bool) -> None:
+def test_a_run_resumes_from_any_state_of_either_phase(learn: bool) -> None:
     task = problem(50.0)
-    steps = walked(task, learn=learn, evaluations=3)
+    steps = all_steps(task, learn=learn, evaluations=3)
     for begin in (4, len(steps) - MOVES, len(steps) - 4):
         rest = list(islice(method(learn=learn, evaluations=3).steps(task, resume=steps[begin].state), 100))
         assert len(rest) == len(steps) - begin - 1
@@ -63,8 +63,8 @@ def test_it_is_taken_up_from_any_state_of_either_phase(learn: bool) -> None:
         assert torch.allclose(rest[-1].state.Z, steps[-1].state.Z, rtol=1e-6, atol=1e-8)
 
 
-def test_hyperparameters_move_with_the_points_where_they_are_learned() -> None:
-    steps = walked(problem(0.0), learn=True, evaluations=3)
+def test_hyperparameters_move_with_the_points_when_they_are_learned() -> None:
+    steps = all_steps(problem(0.0), learn=True, evaluations=3)
     first, last = (next(s.state for s in order if s.info.phase == "polish") for order in (steps, steps[::-1]))
     assert not torch.equal(first.theta, last.theta)
     assert last.objective < first.objective
@@ -93,15 +93,15 @@ def test_inputs_without_a_gradient_are_refused_before_any_work(key: str) -> None
     counts = torch.arange(24.0, dtype=torch.float64).reshape(8, 3)
     words = [chr(97 + i) * 5 for i in range(8)]
     settings = {"polish": 5} if key == "cholqr" else {}
-    for X, name, said in ((counts, "tanimoto", "counts"), (words, "spectrum", "str objects")):
+    for X, name, message in ((counts, "tanimoto", "counts"), (words, "spectrum", "str objects")):
         train = Dataset(X, torch.arange(8.0, dtype=torch.float64))
         kernel = kernels.make(name, train.d)
         task = Problem(train, kernel, kernel.start(train))
-        with pytest.raises(SettingError, match=said):
+        with pytest.raises(SettingError, match=message):
             next(registry[key](**settings).steps(task))
 
 
-def test_a_sum_with_a_kernel_of_counts_is_one_of_counts() -> None:
+def test_a_sum_with_a_kernel_of_counts_is_a_kernel_of_counts() -> None:
     assert kernels.make("tanimoto + se", 3).inputs == "counts"
     assert kernels.make("se * linear", 3).inputs == "real"
     task = problem(0.0)

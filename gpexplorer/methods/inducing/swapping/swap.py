@@ -245,7 +245,7 @@ class Swapper:
     def _removal(self, slots: list[int]) -> tuple[Removal, float]:
         """Remove the point in the first slot; if P is no longer the inverse of G, compute P again before.
 
-        Returns the removal, and the error of the inverse as it was found.
+        Returns the removal, and the error of the inverse before P was computed again.
         """
         column = self._removal_column(slots)
         removal = self.factor.remove(slots[0], *column)
