@@ -18,10 +18,10 @@ ALL_ARGUMENTS: dict[str, Any] = {  # for a command that passes every argument on
 def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 5006,
     address: Annotated[
-        str, typer.Option(help="The address to listen on; 0.0.0.0 listens on every address of this machine.")
+        str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine and needs --origin.")
     ] = "localhost",
     show: Annotated[bool, typer.Option(help="Open a browser.")] = False,
-    origin: Annotated[list[str] | None, typer.Option(help="host:port under which others may reach the page.")] = None,
+    origin: Annotated[list[str] | None, typer.Option(help="A host:port by which people may open the page.")] = None,
     store: Annotated[
         Path | None, typer.Option(help="Keep runs and notes in this directory, for everyone who opens the page.")
     ] = None,
