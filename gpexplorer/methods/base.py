@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 import param
@@ -32,6 +32,10 @@ class Method(param.ParameterizedABC):
         Fields of Info that become curves and columns, the objective first.
     own_kernel : bool
         Whether features of the method take the place of the problem's kernel.
+    added_settings : mapping
+        Settings that were added after the method was first released, each with the value that gives the earlier
+        behaviour, or with a function of the other settings that returns it. A spec that was stored before, with all
+        settings of its time, keeps its meaning and its name.
     map : callable
         Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
 
@@ -51,6 +55,7 @@ class Method(param.ParameterizedABC):
     Info: ClassVar[type]
     channels: ClassVar[tuple[Channel, ...]] = ()
     own_kernel: ClassVar[bool] = False
+    added_settings: ClassVar[Mapping[str, Any]] = {}
 
     map: Callable[..., Iterable[Any]] = map
 

@@ -32,14 +32,28 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
     ------
     SettingError
         If a setting is unknown or out of bounds. The message names the setting, its value and what it takes.
+
+    Notes
+    -----
+    If all settings are given that the method had before some were added to it, these take the values of the earlier
+    behaviour (`Method.added_settings`), so that an old spec keeps its meaning.
     """
     known = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+    settings = {**added_before(method, settings), **settings}
     for name in settings:
         if name == "seed":
             raise SettingError("The seed is a field of the spec, not a setting: give Spec(seed=...).")
         if name not in known:
             raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, known)}")
     return {name: _checked(method.key, known[name], settings.get(name, known[name].default)) for name in sorted(known)}
+
+
+def added_before(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of settings that did not exist yet when these settings were written; empty for new ones."""
+    added, names = method.added_settings, method.param.objects().keys() - {"name", "seed"}
+    if not added or not names - added.keys() <= settings.keys():
+        return {}
+    return {name: value(settings) if callable(value) else value for name, value in added.items()}
 
 
 def arguments(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:

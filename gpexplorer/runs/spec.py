@@ -19,7 +19,7 @@ from ..methods.base import registry
 from .budget import named_limits
 from .opening import DTYPES, JournalSource, open_run
 from .run import Run
-from .setting_checks import number, object_without_duplicates, of_kind, quoted, resolve
+from .setting_checks import added_before, number, object_without_duplicates, of_kind, quoted, resolve
 
 VERSION = 1
 LARGEST = 100_000  # bytes of JSON: a spec is a page of text, not a data set
@@ -129,6 +129,10 @@ class Spec:
         The budget is left out, because it decides only how many steps are taken.
         """
         computed = {name: value for name, value in asdict(self).items() if name != "budget"}
+        earlier = added_before(registry[self.method], self.settings)  # the name that an old spec has
+        computed["settings"] = {
+            name: value for name, value in self.settings.items() if name not in earlier or value != earlier[name]
+        }
         text = _canonical({"gpexplorer": VERSION, **computed})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

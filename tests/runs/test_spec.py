@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import replace
@@ -219,3 +220,22 @@ def test_a_split_already_scaled_is_the_same_data():
 
 def test_a_path_is_kept_as_text(tmp_path: Path):
     assert Spec("toy", data=tmp_path / "rows.csv").data == str(tmp_path / "rows.csv")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [key for key in methods if methods[key].added_settings])
+def test_a_spec_from_before_settings_were_added_keeps_its_meaning_and_its_name(key: str):
+    added, today = methods[key].added_settings, Spec(key)
+    settings = {name: value for name, value in today.settings.items() if name not in added}
+
+    earlier = Spec.from_json(json.dumps({"gpexplorer": 1, "method": key, "settings": settings}))
+
+    fields = json.loads(earlier.to_json())
+    del fields["budget"]
+    fields["settings"] = settings
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+    assert earlier.key() == hashlib.sha256(text.encode()).hexdigest()[:16]  # its name when it was written
+    assert earlier.settings != today.settings
+    assert earlier.key() != today.key()
+    assert Spec.from_json(earlier.to_json()) == earlier
+    for name, value in added.items():
+        assert earlier.settings[name] == (value(earlier.settings) if callable(value) else value)

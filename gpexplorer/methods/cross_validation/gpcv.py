@@ -11,6 +11,7 @@ balances the residuals, and steps that are taken back. The published algorithm i
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import param
@@ -50,6 +51,7 @@ class GPCV(Method):
         "relaxation": r"\lambda \leftarrow \lambda + \alpha\rho\,(Cz - y_T)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    added_settings: ClassVar[Mapping[str, Any]] = {"forcing": 0.0}
 
     rho: Any = param.Number(
         20.0,
@@ -197,6 +199,7 @@ class Consensus(GPCV):
     """
 
     key: ClassVar[str] = "gpcv-admm"
+    added_settings: ClassVar[Mapping[str, Any]] = {"forcing": 0.0, "copies": True}
     title: ClassVar[str] = "GPCV-ADMM"
     equations: ClassVar[dict[str, str]] = {
         **GPCV.equations,

@@ -9,7 +9,7 @@ takes 4 n r flops more, after n r^2 flops once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import param
@@ -84,6 +84,7 @@ class PreconditionedCG(Solver):
     """
 
     key: ClassVar[str] = "pcg"
+    added_settings: ClassVar[Mapping[str, Any]] = {"damped": False}
     title: ClassVar[str] = "Preconditioned conjugate gradients"
     paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
     equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + (\sigma^2 + \lambda_r) I"}

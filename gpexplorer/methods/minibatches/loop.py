@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import param
@@ -67,6 +67,7 @@ class Minibatches(Method):
         "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none"}
 
     objective_name: ClassVar[str] = "NLML"
 

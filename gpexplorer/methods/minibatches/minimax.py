@@ -30,7 +30,8 @@ causes. What remains while theta moves is that A and B follow F with a delay, as
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import param
 import torch
@@ -66,6 +67,7 @@ class Minimax(Minibatches):
     """
 
     key: ClassVar[str] = "minimax"
+    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none", "rate_scaling": "constant"}
     title: ClassVar[str] = "MINIMAX"
     equations: ClassVar[dict[str, str]] = {
         **Minibatches.equations,

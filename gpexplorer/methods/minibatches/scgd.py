@@ -21,7 +21,8 @@ is much less than the sampling error of the minibatches unless b_t < 1e-4, for w
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import param
 import torch
@@ -52,6 +53,7 @@ class SCGD(Minibatches):
     """
 
     key: ClassVar[str] = "scgd"
+    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none", "gram_update": "before"}
     title: ClassVar[str] = "SCGD"
     equations: ClassVar[dict[str, str]] = {
         **Minibatches.equations,

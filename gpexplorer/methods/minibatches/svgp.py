@@ -15,6 +15,7 @@ Kernel, noise and inducing inputs follow the optimiser. With r = 1 and all rows,
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import param
@@ -54,6 +55,12 @@ class SVGP(Minibatches):
     """
 
     key: ClassVar[str] = "svgp"
+    added_settings: ClassVar[Mapping[str, Any]] = {
+        "refit": "none",
+        "variational": "optimiser",
+        "natural_rate": 0.1,
+        "num_inducing": lambda settings: settings["batch_size"],
+    }
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
     channels: ClassVar[tuple[Channel, ...]] = (

@@ -13,7 +13,7 @@ Section numbers refer to Evans and Nair (2018).
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar
@@ -68,6 +68,7 @@ class GriefMCMC(GridMethod):
     """
 
     key: ClassVar[str] = "grief-mcmc"
+    added_settings: ClassVar[Mapping[str, Any]] = {"starts": 1}
     title: ClassVar[str] = "GP-GRIEF, type I"
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
