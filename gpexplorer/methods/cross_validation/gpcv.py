@@ -29,13 +29,16 @@ from .fold_steps import FoldSettings
 from .folds import equal_parts
 from .lagrangian import Limits
 from .learning import BLOCK_CALLS, ENTRY
+from .settings import GIGABYTE
 from .theta_step import ZRule, fixed_z, z_eliminated, z_follows
 
 PAPER = "Xu, Yin, Zhang, Luo and Cui (2019). A general O(n^2) hyper-parameter optimization for GP regression with ADMM."
 Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follows, "z held still": fixed_z}
-ITERATION_CALLS = 500.0  # calls per outer iteration of a fold
-READ_CALLS = 12.0  # calls per read of M, with the vector operations of conjugate gradients
-Z_STEPS = 1.5  # z steps with all their CG iterations that an outer iteration costs: trials, and the score
+SOLUTION = 8.0  # iterations of conjugate gradients per solution
+TRIALS = 1.3  # kernel matrices of a theta step
+ITERATION_CALLS = 400.0  # calls per outer iteration of a group
+GRADIENT_CALLS = 60.0  # calls per fold and gradient
+READ_CALLS = 45.0  # calls per product with M, with the preconditioner and the vectors of conjugate gradients
 
 
 class GPCV(Method):
@@ -186,7 +189,12 @@ class GPCV(Method):
         return exact_posterior(problem, state.theta, self.refit, self.memory, self.rank)
 
     def cost(self, problem: Problem) -> Cost:
-        return admm_cost(problem, self.validation(len(problem.train)), self.fold_settings(), self.memory)
+        n = len(problem.train)
+        validation = self.validation(n)
+        groups = [(n - (part.stop - part.start), 1) for part in validation]
+        if self.shares_theta and len(validation) > 1:
+            groups = [(n, len(validation))]
+        return admm_cost(problem, groups, self.fold_settings(), self.memory)
 
 
 class Consensus(GPCV):
@@ -284,35 +292,43 @@ class HoldOut(GPCV):
         return [slice(0, min(max(round(self.fraction * n), 1), n - 1))]
 
 
-def admm_cost(problem: Problem, validation: list[slice], fold_settings: FoldSettings, gigabytes: float) -> Cost:
-    """Predict the cost of one outer iteration of all folds: kernel entries, and reads of M by conjugate gradients.
+def admm_cost(problem: Problem, groups: list[tuple[int, int]], fold_settings: FoldSettings, gigabytes: float) -> Cost:
+    """Predict the cost of one outer iteration of all groups of folds, given as (columns c of M, folds K).
 
-    Where z follows, an iteration computes M in one trial and in the score. Where z is fixed, every gradient step adds
-    a trial. A gradient that the kernel derives from M computes no entry; otherwise it costs as much as two matrices.
-    Where M is not stored, every read computes it again. The CG iterations are those of Z_STEPS full z steps.
+    With z eliminated an iteration solves for z, for the multipliers and for the score; the z step of the other rules
+    takes several times as many solutions. With z fixed, every gradient step adds a kernel matrix and a gradient. A
+    gradient that the kernel derives from M computes no entry; otherwise it costs as much as two matrices. Where M is
+    not stored, every product computes it again. SOLUTION iterations of conjugate gradients are those of a
+    preconditioner that nearly covers the rows.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
-    flops = bytes_moved = matrix_bytes = calls = 0.0
-    gradient = 0.0 if _gradient_from_matrix(problem) else 2.0  # in kernel matrices
-    if fold_settings.z_rule is not fixed_z:
-        matrices, reads = 2.0 + gradient, 2.0 * fold_settings.limits.iterations * Z_STEPS + 10.0
-    else:
-        matrices = (2.0 + gradient) * (fold_settings.gradient_steps + 1.0)
-        reads = 2.0 * fold_settings.limits.iterations + 10.0
-    for part in validation:
-        n_T = n - (part.stop - part.start)
-        not_stored = max(0.0, 1.0 - gigabytes * 1e9 / (s * n * n_T))
-        entries = n * n_T * (matrices + not_stored * reads)
-        flops += entries * (ENTRY + 3.0 * d) + 2.0 * n * n_T * reads + 4.0 * n_T * min(fold_settings.rank, n_T) ** 2
-        bytes_moved += s * (2.0 * entries + n * n_T * reads)
-        calls += ITERATION_CALLS + READ_CALLS * reads + BLOCK_CALLS * entries * s / BLOCK_BYTES
-        copies = 2.0 if fold_settings.z_rule is fixed_z else 1.0
-        matrix_bytes = max(matrix_bytes, min(gigabytes * 1e9, s * n * n_T) * copies)
-    memory = {
-        "kernel of a fold": matrix_bytes,
-        "blocks": (1.5 * gradient) * min(1.0 * BLOCK_BYTES, matrix_bytes),
-        "z and lambda": 4.0 * s * n,
-    }
+    from_matrix = _gradient_from_matrix(problem)
+    solutions = 3.0 if fold_settings.z_rule is z_eliminated else 9.0
+    steps = fold_settings.gradient_steps if fold_settings.z_rule is fixed_z else 0
+    products = SOLUTION * solutions + 4.0
+    flops = bytes_moved = calls = 0.0
+    memory: dict[str, float] = {}
+    for columns, folds in groups:
+        M, rank = 1.0 * n * columns, min(fold_settings.rank, columns)
+        gradients = (1.0 + steps) * folds
+        matrices = TRIALS + steps + (0.0 if from_matrix else 2.0 * gradients)
+        matrices += 1.0 if len(groups) > 1 else 0.0  # copies are scored at their mean
+        not_stored = max(0.0, 1.0 - gigabytes * GIGABYTE / (s * M))
+        entries = M * (matrices + not_stored * products)
+        flops += entries * (ENTRY + 3.0 * d) + 2.0 * M * folds * products
+        flops += 4.0 * M * (d + 2.0) * gradients * from_matrix
+        flops += TRIALS * (6.0 * columns * rank**2 + folds * rank**3 / 3.0)
+        bytes_moved += s * (2.0 * entries + M * (products + 2.0 * gradients))
+        bytes_moved += s * 4.0 * columns * folds * SOLUTION * products  # earlier residuals
+        calls += ITERATION_CALLS + READ_CALLS * products * (1.0 - steps / (steps + 1.0) / 2.0)
+        calls += BLOCK_CALLS * entries * s / BLOCK_BYTES + GRADIENT_CALLS * gradients
+        stored = min(gigabytes * GIGABYTE, s * M) * (2.0 if steps else 1.0)
+        sizes = {"kernel of a group": stored, "preconditioner": s * (2.5 * columns * rank + 2.0 * folds * rank**2)}
+        sizes |= {
+            "vectors": s * folds * columns * (8.0 + 2.0 * SOLUTION),
+            "blocks": 0.0 if from_matrix else 1.5 * stored,
+        }
+        memory = max(memory, sizes, key=lambda part: sum(part.values()))
     return Cost(flops, bytes_moved, memory, calls)
 
 

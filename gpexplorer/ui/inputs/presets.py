@@ -85,7 +85,7 @@ PRESETS = {
         "What happens when the penalty of ADMM is too small?",
         "The constraint does not hold theta back: steps are rejected, and the run ends with a large test error. "
         "Set rho to 20, and both residuals decrease together.",
-        "v=1&method=gpcv-admm-holdout&data=snelson-like&kernel=se&set.rho=0.001&set.balance=0&set.rho_span=1"
+        "v=1&method=gpcv-admm-holdout&data=snelson-like&kernel=se&set.theta_method=z+follows&set.rho=0.001&set.balance=0&set.rho_span=1"
         "&view=admm-residuals",
     ),
     "biased": Preset(
