@@ -150,6 +150,12 @@ class Minibatches(Method):
         1e3, bounds=(1.0, None), doc="Bound on the size of all parameters; a run that reaches it has diverged."
     )
 
+    def on_same_features(self, other: type[Minibatches], **settings: Any) -> Minibatches:
+        """Return a method of class `other` with these settings, on the feature map that was given to this one."""
+        method = other(**settings)
+        method.features = self.features
+        return method
+
     @abstractmethod
     def learner(self, model: Model, state: MinibatchState) -> Learner:
         """Return a learner that continues from this state."""

@@ -39,6 +39,13 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import cholesky
+from ...linalg.positive_definite import (
+    inverse_and_logdet,
+    lift_above,
+    num_squarings,
+    project_above,
+    project_to_unit_ball,
+)
 from ...problem import Cost, Problem
 from . import settings
 from .costs import factorisation_flops, feature_flops, step_cost
@@ -47,7 +54,6 @@ from .gradients import Parameters
 from .learner import Learner, MinibatchRows
 from .loop import Minibatches
 from .model import Model
-from .positive_definite import inverse_and_logdet, lift_above, num_squarings, project_above, project_to_unit_ball
 from .state import State
 
 MIN_RELATIVE_M = -0.5  # M is restricted to M >= this times A^-1

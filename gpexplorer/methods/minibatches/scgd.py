@@ -28,6 +28,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...linalg.positive_definite import inverse_and_logdet
 from ...problem import Cost, Problem
 from . import settings
 from .costs import factorisation_flops, step_cost
@@ -36,7 +37,6 @@ from .gradients import Parameters
 from .learner import Learner
 from .loop import Minibatches
 from .model import Model
-from .positive_definite import inverse_and_logdet
 from .state import State
 
 

@@ -82,6 +82,5 @@ class Gradients(View):
 
 def same_features(method: Minibatches, key: str, batch_size: int) -> Any:
     """Return the method with this key, with the features of `method` and another batch size."""
-    other: Any = registry[key](batch_size=batch_size, **{name: getattr(method, name) for name in SHARED_SETTINGS})
-    other.features = method.features
-    return other
+    settings = {name: getattr(method, name) for name in SHARED_SETTINGS}
+    return method.on_same_features(registry[key], batch_size=batch_size, **settings)

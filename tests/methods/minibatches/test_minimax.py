@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.linalg.positive_definite import project_above, project_to_unit_ball
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
-from gpexplorer.methods.minibatches.positive_definite import project_above, project_to_unit_ball
 from oracles_minibatches import begun, method, problem, saddle
 
 FLAT = {"metric": "flat", "mu": 3.0, "rate_ascent": 1e-3}

@@ -23,6 +23,6 @@ def best_validation_rate(method: Minibatches, problem: Problem) -> float:
     changed; use the rate to learn on all rows.
     """
     values = {name: getattr(method, name) for name in method.param if name != "name"}
-    candidate = type(method)(**values | search_settings(method, len(problem.train)))
-    candidate.features = method.features
+    settings = values | search_settings(method, len(problem.train))
+    candidate = method.on_same_features(type(method), **settings)
     return next(float(step.info.rate) for step in candidate.steps(problem) if step.info.phase == "learn")

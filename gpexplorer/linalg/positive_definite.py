@@ -1,4 +1,4 @@
-"""Positive definite matrices: inverses, and the projections that keep the matrices of MINIMAX admissible."""
+"""Positive definite matrices: inverses, and projections onto matrices with a lower bound on the eigenvalues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
+from .cholesky import cholesky
 
 SLACK = 1e-6  # lifted eigenvalues exceed the floor by this fraction, so that rounding does not cause the next lift
 CLEAR = 0.5  # if the sum of floor / eigenvalue is below this, no eigenvalue is near the floor

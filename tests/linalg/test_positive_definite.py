@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.methods.minibatches import positive_definite
-from gpexplorer.methods.minibatches.positive_definite import lift_above, num_squarings
+from gpexplorer.linalg import positive_definite
+from gpexplorer.linalg.positive_definite import lift_above, num_squarings
 
 ORDER = 96
 FLOORS = [1.0, 3e-7]
