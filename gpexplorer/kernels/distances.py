@@ -1,4 +1,4 @@
-"""Squared distances between scaled rows, computed by one matrix product, and the size of blocks of covariances.
+"""Squared distances between scaled rows: one matrix product for most columns, exact differences for wide ones.
 
 With A = (X - c) / l and B = (Z - c) / l, rows a_i and b_j, the squared distance is
 
@@ -8,13 +8,23 @@ and an affine function of it is one product of two factors with d + 2 columns:
 
     scale r2_ij + shift = P_i Q_j',   P_i = [-2 scale a_i, scale |a_i|^2 + shift, 1],   Q_j = [b_j, 1, scale |b_j|^2]
 
-The centre c is the mean of Z. Without it, inputs near 1e4 would lose eight digits to cancellation.
+The product loses digits if |a|^2 and |b|^2 are much larger than r2: its error is about eps max(|a|^2, |b|^2). The
+following rules keep it small.
+
+1. If the norm of all rows is at most NEAR lengthscales, c = 0. This is the usual case, because inputs are standardised.
+   All calls for one data set then have the same centre.
+2. Otherwise c is the mean of Z, rounded to a multiple of NEAR / 2 lengthscales, so that most calls for one data set
+   have the same centre.
+3. A column in which some row is farther than FAR lengthscales from c is wide. It is 0 in A and B, and its part of r2 is
+   computed from the differences x_iq - z_jq, with three operations per entry.
+
+Distances below the rounding error of the product become 0, so that the covariance of a row with itself is its variance.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -22,10 +32,75 @@ from torch import Tensor
 
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
 FILL_ROWS = 8  # a block has at least this many rows
+NEAR = {torch.float64: 100.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-12 and 1e-6
+FAR = {torch.float64: 100.0, torch.float32: 15.0}  # lengthscales: r2 errs by about 1e-12 and 1e-5 per column
+ROUNDING = 4.0  # times eps max(|a|^2, |b|^2): smaller distances are rounding errors
+
+
+class Scaled(NamedTuple):
+    """Two sets of rows in units of the lengthscale, around a common centre."""
+
+    A: Tensor  # [n, d], 0 in wide columns
+    B: Tensor  # [m, d], 0 in wide columns
+    A2: Tensor  # [n, 1] squared norms
+    B2: Tensor  # [m, 1]
+    rounding: float  # of a squared distance
+    wide: tuple[int, ...]  # columns whose differences must be computed exactly
+
+
+def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Scaled:
+    """Scale the rows of X and Z as the module docstring describes. Differentiable; O((n + m) d).
+
+    Parameters
+    ----------
+    X, Z : Tensor [n, d], [m, d]
+        Inputs.
+    lengthscale : Tensor [d] or []
+        One lengthscale per input, or one for all.
+    """
+    near, far = (limits.get(X.dtype, limits[torch.float32]) for limits in (NEAR, FAR))
+    A = X / lengthscale
+    B = A if Z is X else Z / lengthscale
+    A2, B2, largest = _squared_norms(A, B)
+    wide: tuple[int, ...] = ()
+    if not largest <= near**2:
+        with torch.no_grad():
+            unit = 0.5 * near * lengthscale
+            centre = unit * (Z.mean(0) / unit).round()  # [d]
+        A = (X - centre) / lengthscale
+        B = A if Z is X else (Z - centre) / lengthscale
+        is_wide = torch.maximum(A.detach().abs().amax(0), B.detach().abs().amax(0)) > far  # [d]
+        wide = tuple(torch.nonzero(is_wide)[:, 0].tolist())
+        if wide:
+            A = A.masked_fill(is_wide, 0.0)
+            B = A if Z is X else B.masked_fill(is_wide, 0.0)
+        A2, B2, largest = _squared_norms(A, B)
+    return Scaled(A, B, A2, B2, ROUNDING * torch.finfo(X.dtype).eps * largest, wide)
+
+
+def _squared_norms(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Squared norms [n, 1] and [m, 1], and the largest of them."""
+    A2 = A.square().sum(1, keepdim=True)
+    B2 = A2 if B is A else B.square().sum(1, keepdim=True)
+    if not len(A2) or not len(B2):
+        return A2, B2, 0.0
+    largest = A2.detach().max() if B is A else torch.maximum(A2.detach().max(), B2.detach().max())
+    return A2, B2, float(largest)
+
+
+def squared_differences(
+    X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, q: int
+) -> Float[Tensor, "n m"]:
+    """Return (x_iq - z_jq)^2 / l_q^2 for one input q, without loss of digits. Differentiable."""
+    return ((X[:, q, None] - Z[:, q]) / _of_input(lengthscale, q)).square()
+
+
+def _of_input(lengthscale: Tensor, q: int) -> Tensor:
+    return lengthscale.reshape(-1)[q if lengthscale.numel() > 1 else 0]
 
 
 def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor) -> Float[Tensor, "n m"]:
-    """Squared distances r2 between the rows of X and of Z, in units of the lengthscale.
+    """Return squared distances r2 between the rows of X and of Z, in units of the lengthscale.
 
     Parameters
     ----------
@@ -45,18 +120,18 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
     """
     if X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
-    centre = Z.mean(0)
-    A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
-    r2 = torch.addmm(B.square().sum(1).expand(len(A), -1), A, B.T, alpha=-2.0)  # [n, m]
-    r2 = r2 + A.square().sum(1)[:, None]
+    A, B, A2, B2, rounding, wide = scaled_rows(X, Z, lengthscale)
+    r2 = torch.threshold(torch.addmm(A2 + B2.T, A, B.T, alpha=-2.0), rounding, 0.0)  # [n, m]
     if X is Z:
-        r2 = r2 - torch.diag_embed(r2.diagonal())
-    return r2.clamp_min(0.0)
+        r2.fill_diagonal_(0.0)
+    for q in wide:
+        r2 = r2 + squared_differences(X, Z, lengthscale, q)
+    return r2
 
 
 def affine_distances(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
-) -> Callable[[slice, Tensor], Tensor]:
+) -> tuple[Callable[[slice, Tensor], Tensor], float]:
     """Prepare to compute scale r2 + shift by blocks of rows, each with one matrix product.
 
     Parameters
@@ -70,33 +145,62 @@ def affine_distances(
 
     Returns
     -------
-    callable
+    write : callable
         `write(rows, out)` writes scale r2 + shift for these rows of X into `out` [rows, m] and returns `out`.
+    rounding : float
+        An upper bound of the error of r2. The result is not clamped: where r2 is 0, it may be negative.
 
     Notes
     -----
-    2 m (d + 2) flops per row. The result is not differentiable, and it is not clamped: where r2 is 0 it may be wrong
-    by a rounding error in either direction.
+    2 m (d + 2) flops per row. The result is not differentiable.
     """
     if X.shape[1] == 1:
-        centre, unit = Z.mean(0), lengthscale / math.sqrt(abs(scale))
-        A, B, offset = (X - centre) / unit, ((Z - centre) / unit).T.contiguous(), torch.as_tensor(shift).to(X)
-        sign = math.copysign(1.0, scale)
-        return lambda rows, out: torch.addcmul(offset, torch.sub(A[rows], B, out=out), out, value=sign, out=out)
-    P, Q = distance_factors(X, Z, lengthscale, scale, shift)
-    Q = Q.T.contiguous()  # [d + 2, m]
-    return lambda rows, out: torch.mm(P[rows], Q, out=out)
+        offset, Zt, factor = torch.as_tensor(shift).to(X), Z.T.contiguous(), scale / float(lengthscale) ** 2
+        return lambda rows, out: torch.addcmul(offset, torch.sub(X[rows], Zt, out=out), out, value=factor, out=out), 0.0
+    scaled = scaled_rows(X, Z, lengthscale)
+    P, Q = _factors(scaled, scale, shift)
+    Qt = Q.T.contiguous()  # [d + 2, m]
+    if not scaled.wide:
+        return lambda rows, out: torch.mm(P[rows], Qt, out=out), scaled.rounding
+    columns = [(q, Z[:, q].contiguous(), scale / float(_of_input(lengthscale, q)) ** 2) for q in scaled.wide]
+
+    def write(rows: slice, out: Tensor) -> Tensor:
+        torch.mm(P[rows], Qt, out=out)
+        difference = torch.empty_like(out)
+        for q, z, factor in columns:
+            torch.sub(X[rows, q, None], z, out=difference)
+            out.addcmul_(difference, difference, value=factor)
+        return out
+
+    return write, scaled.rounding
 
 
 def distance_factors(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
-) -> tuple[Float[Tensor, "n d+2"], Float[Tensor, "m d+2"]]:
-    """Return P and Q of the module docstring, so that P Q' = scale r2 + shift. Both are differentiable."""
-    centre = Z.mean(0)
-    A, B = (X - centre) / lengthscale, (Z - centre) / lengthscale
-    a2, b2 = (scale * side.square().sum(1, keepdim=True) for side in (A, B))
-    P = torch.cat([-2.0 * scale * A, a2 + shift, torch.ones_like(a2)], 1)
-    return P, torch.cat([B, torch.ones_like(b2), b2], 1)
+) -> tuple[Float[Tensor, "n d+2"], Float[Tensor, "m d+2"]] | None:
+    """Return P and Q of the module docstring, so that P Q' = scale r2 + shift. Both are differentiable.
+
+    None if some column is wide, so that no product of two factors would be accurate.
+    """
+    scaled = scaled_rows(X, Z, lengthscale)
+    return None if scaled.wide else _factors(scaled, scale, shift)
+
+
+def _factors(scaled: Scaled, scale: float, shift: float | Tensor) -> tuple[Tensor, Tensor]:
+    a2, b2 = scale * scaled.A2, scale * scaled.B2
+    P = torch.cat([-2.0 * scale * scaled.A, a2 + shift, torch.ones_like(a2)], 1)
+    return P, torch.cat([scaled.B, torch.ones_like(b2), b2], 1)
+
+
+def weighted_square_sums(
+    W: Float[Tensor, "n m"], X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor
+) -> Float[Tensor, " d"]:
+    """Return sum_ij W_ij (x_iq - z_jq)^2 / l_q^2 for each input q, with one product W B and no matrix per input."""
+    A, B, _, _, _, wide = scaled_rows(X, Z, lengthscale)
+    sums = A.square().T @ W.sum(1) + B.square().T @ W.sum(0) - 2.0 * (A * (W @ B)).sum(0)
+    for q in wide:
+        sums[q] = (W * squared_differences(X, Z, lengthscale, q)).sum()
+    return sums
 
 
 def safe_sqrt(r2: Tensor) -> Tensor:

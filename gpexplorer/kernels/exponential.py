@@ -23,30 +23,40 @@ class Exponential(Covariance):
     """Base class of kernels with log k(x, z) = a(x)'b(z); theta[0] is the log standard deviation."""
 
     @abstractmethod
-    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Float[Tensor, "n t"], Float[Tensor, "m t"]]:
-        """Features a(X) [n, t] and b(Z) [m, t], differentiable with respect to theta."""
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Float[Tensor, "n t"], Float[Tensor, "m t"]] | None:
+        """Features a(X) [n, t] and b(Z) [m, t], differentiable with respect to theta.
+
+        None if their product would lose digits; the covariances and their gradient are then computed without it.
+        """
 
     def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache: 2 n m t flops, n m exponentials."""
-        A, B = self.features(theta, X, Z)
+        features = self.features(theta, X, Z)
+        if features is None:
+            super().fill(theta, X, Z, out)
+            return
+        A, B = features
         row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
         for rows in row_blocks(len(X), row_bytes, max(FILL_BYTES, FILL_ROWS * row_bytes)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
     def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Tensor
-    ) -> Float[Tensor, " p"]:
+    ) -> Float[Tensor, " p"] | None:
         """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring.
 
-        4 n m t flops, and autograd only through the features, O((n + m) t). K may contain further factors.
+        4 n m t flops, and autograd only through the features, O((n + m) t). K may contain further factors. None if
+        there are no features for these inputs.
         """
-        u, z = (side[:, None] for side in sides)
-        A, B = self.features(theta, X, Z)
+        features = self.features(theta, X, Z)
+        if features is None:
+            return None
+        (u, z), (A, B) = (side[:, None] for side in sides), features
         K_zB = ((z * B).T @ K.T).T  # [n, t]; products with few rows are faster than products with few columns
         K_uA = ((u * A).T @ K).T  # [m, t]
 
         def value(leaf: Tensor) -> Tensor:
-            A, B = self.features(leaf, X, Z)
+            A, B = self.features(leaf, X, Z) or features  # never None, because the value of theta is the same
             return (u * A * K_zB).sum() + (z * B * K_uA).sum()
 
         return gradient_of(theta, value)
@@ -59,5 +69,6 @@ class Exponential(Covariance):
         for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1)):
             K = X.new_empty(rows.stop - rows.start, len(Z))  # [block, m]
             self.fill(theta, X[rows], Z, K)
-            total += self.theta_gradient_from_matrix(theta, X[rows], Z, (u[rows], z), K)
+            gradient = self.theta_gradient_from_matrix(theta, X[rows], Z, (u[rows], z), K)
+            total += super().theta_gradient_bilinear(theta, X[rows], Z, (u[rows], z)) if gradient is None else gradient
         return total

@@ -46,7 +46,7 @@ class Periodic(Exponential):
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
 
-    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
         """Factors of log k = 2 log sd - S / l^2, S = d - sum_q (cos a_q cos b_q + sin a_q sin b_q)."""
         weight, frequency, centre = torch.exp(-2.0 * theta[1]), 2.0 * math.pi * torch.exp(-theta[2]), Z.mean(0)
         a, b = frequency * (X - centre), frequency * (Z - centre)
@@ -86,10 +86,12 @@ class LocallyPeriodic(Periodic):
         """Covariance [n, m] between the rows of X and Z."""
         return super().__call__(theta, X, Z) * torch.exp(-0.5 * squared_distances(X, Z, theta[3].exp()))
 
-    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of the periodic kernel beside those of -r^2 / (2 w^2)."""
-        parts = zip(super().features(theta, X, Z), distance_factors(X, Z, theta[3].exp(), -0.5, 0.0), strict=True)
-        A, B = (torch.cat(sides, 1) for sides in parts)
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Features of the periodic kernel beside those of -r^2 / (2 w^2), or None if an input is too wide for them."""
+        periodic, factors = super().features(theta, X, Z), distance_factors(X, Z, theta[3].exp(), -0.5, 0.0)
+        if periodic is None or factors is None:
+            return None
+        A, B = (torch.cat(sides, 1) for sides in zip(periodic, factors, strict=True))
         return A, B
 
     def initial_values(self, train: Dataset) -> list[float]:

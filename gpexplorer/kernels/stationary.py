@@ -24,7 +24,15 @@ from torch import Tensor
 from ..linalg.blocks import row_blocks
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
-from .distances import FILL_BYTES, FILL_ROWS, affine_distances, distance_factors, safe_sqrt, squared_distances
+from .distances import (
+    FILL_BYTES,
+    FILL_ROWS,
+    affine_distances,
+    distance_factors,
+    safe_sqrt,
+    squared_distances,
+    weighted_square_sums,
+)
 from .exponential import Exponential
 
 
@@ -59,9 +67,10 @@ class Stationary(Covariance):
         """Factor and shift that `covariances_` expects to be applied to r2. Folding them into r2 saves a pass."""
         return 1.0, 0.0
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor) -> None:
-        """Overwrite squared distances, after `affine_map`, with covariances."""
-        torch.mul(self.profile(theta, r2_mapped.clamp_min_(0.0)), torch.exp(2.0 * theta[0]), out=r2_mapped)
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: float) -> None:
+        """Overwrite squared distances, after `affine_map`, with covariances; r2 errs by at most `rounding`."""
+        r2 = torch.threshold_(r2_mapped, rounding, 0.0)
+        torch.mul(self.profile(theta, r2), torch.exp(2.0 * theta[0]), out=r2_mapped)
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]. 2 n m d flops and n m profiles; in place, by row blocks, if no gradient is needed."""
@@ -75,9 +84,9 @@ class Stationary(Covariance):
     def fill(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, out: Float[Tensor, "n m"]) -> None:
         """Write the covariance into `out`, by row blocks that stay in the cache."""
         row_bytes = X.element_size() * max(len(Z), 1)
-        write = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
+        write, rounding = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
         for rows in row_blocks(len(X), row_bytes, max(FILL_BYTES, FILL_ROWS * row_bytes)):
-            self.covariances_(theta, write(rows, out[rows]))
+            self.covariances_(theta, write(rows, out[rows]), rounding)
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
@@ -95,16 +104,12 @@ class Stationary(Covariance):
         W = G * sd^2 profile_derivative(r2), one product W Z gives the gradient in every lengthscale.
         """
         total, variance = torch.zeros_like(theta), torch.exp(2.0 * theta[0])
-        lengthscale, centre = theta[self._scales].exp(), Z.mean(0)
-        B = (Z - centre) / lengthscale  # [m, d]
+        lengthscale = theta[self._scales].exp()
         for rows in row_blocks(len(X), 4 * G.element_size() * max(len(Z), 1)):
-            r2, A = (
-                squared_distances(X[rows], Z, lengthscale),
-                (X[rows] - centre) / lengthscale,
-            )  # [block, m], [block, d]
+            r2 = squared_distances(X[rows], Z, lengthscale)  # [block, m]
             total[0] += 2.0 * variance * (G[rows] * self.profile(theta, r2)).sum()
             W = self.profile_derivative(theta, r2).mul_(G[rows]).mul_(variance)  # [block, m]
-            by_scale = A.square().T @ W.sum(1) + B.square().T @ W.sum(0) - 2.0 * (A * (W @ B)).sum(0)  # [d]
+            by_scale = weighted_square_sums(W, X[rows], Z, lengthscale)  # [d]
             total[self._scales] += by_scale if self.ard else by_scale.sum()
             self.add_extra_gradient(theta, r2, G[rows], total)
         return total
@@ -123,7 +128,7 @@ class SE(Stationary, Exponential):
         """The map from r2 to the logarithm of the covariance."""
         return -0.5, 2.0 * theta[0]
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor) -> None:
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: float) -> None:
         """The exponential of the logarithm, which rounding must not raise above the variance."""
         r2_mapped.clamp_max_(2.0 * theta[0]).exp_()
 
@@ -133,8 +138,8 @@ class SE(Stationary, Exponential):
     def profile_derivative(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-0.5 * r2)
 
-    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors of log k = 2 log sd - r2 / 2."""
+    def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Factors of log k = 2 log sd - r2 / 2, or None if an input is too wide for them."""
         return distance_factors(X, Z, theta[self._scales].exp(), -0.5, 2.0 * theta[0])
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:

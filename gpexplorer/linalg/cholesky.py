@@ -14,6 +14,10 @@ from torch import Tensor
 
 from ..errors import NotPositiveDefinite
 
+FLOAT32_HINT = (
+    "float32 resolves its entries to 7 digits only: use dtype float64, raise the noise, drop duplicate rows, or use "
+    "fewer points."
+)
 _record: ContextVar[dict[str, float] | None] = ContextVar("jitter", default=None)  # of the current thread
 
 
@@ -76,7 +80,7 @@ def cholesky(A: Float[Tensor, "m m"], name: str, largest: float = 1e-4, noted: b
             return Cholesky(L, jitter)
         jitter = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
         if jitter > largest * scale or scale <= 0.0:
-            raise NotPositiveDefinite(name, size, jitter)
+            raise NotPositiveDefinite(name, size, jitter, FLOAT32_HINT if A.dtype == torch.float32 else "")
 
 
 def logdet(L: Float[Tensor, "m m"]) -> float:

@@ -111,7 +111,7 @@ def test_the_reported_objective_stays_close_to_the_true_one_where_columns_are_fl
     values, _ = true_values(task, steps)
     reported = [step.info.objective for step in steps]
     off = max(abs(a - b) for a, b in zip(reported, values, strict=True))
-    assert off <= 0.01 * abs(min(values))
+    assert off <= 0.02 * abs(min(values))
 
 
 def test_a_run_that_changed_to_float64_resumes_in_float64():

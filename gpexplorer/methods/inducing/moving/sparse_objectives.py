@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ....kernels.distances import squared_distances
+from ....kernels.distances import squared_distances, weighted_square_sums
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky, logdet
 from ....objectives import Nystrom, Terms, noise_variance
@@ -247,13 +247,13 @@ def add_gradient(
         gradient.Z.add_(_autograd_in_Z(kernel, theta, Z, X, G + G.T if symmetric else G))
         return
     lengthscale, centre = theta[1:-1].exp(), X.mean(0)
-    Z, X = Z - centre, X - centre
+    X = X - centre
+    Z = X if symmetric else Z - centre  # the same object, so that distances on the diagonal are exactly 0
     W = (
         kernel.profile_derivative(theta, squared_distances(Z, X, lengthscale)).mul_(G).mul_(torch.exp(2.0 * theta[0]))
     )  # [m, k]
     WX, row_sums, column_sums = W @ X, W.sum(1), W.sum(0)
-    spread = Z.square().T @ row_sums + X.square().T @ column_sums - 2.0 * (Z * WX).sum(0)  # [d]
-    spread = spread / lengthscale.square()
+    spread = weighted_square_sums(W, Z, X, lengthscale)  # [d]
     gradient.theta[1:-1] += spread if len(lengthscale) == len(spread) else spread.sum()
     in_Z = WX - Z * row_sums[:, None]
     if symmetric:

@@ -1,0 +1,128 @@
+"""Covariances where a lengthscale is a small part of an input's range: compared with exact differences in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer import kernels
+from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.kernels.base import Covariance
+from gpexplorer.kernels.stationary import Stationary
+from gpexplorer.linalg.cholesky import cholesky
+from gpexplorer.methods.inducing.moving.sparse_objectives import Gradient, add_gradient
+
+KEYS = ["se", "se-ard", "matern12-ard", "matern32", "matern52-ard", "rq-ard"]
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 3e-5}  # of a covariance, relative to the prior variance
+
+
+def exact_covariance(kernel: Stationary, theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
+    """k(X, Z) from differences in float64, without a matrix product; differentiable with respect to theta."""
+    theta, symmetric, X, Z = theta.double(), X is Z, X.double(), Z.double()
+    scales = theta[1 : 1 + (kernel.d if kernel.ard else 1)].exp()
+    r2 = ((X[:, None] - Z[None]) / scales).square().sum(2)
+    r2 = r2 - torch.diag_embed(r2.diagonal()) if symmetric else r2  # its square root has no derivative at 0
+    return torch.exp(2.0 * theta[0]) * kernel.profile(theta, r2)
+
+
+def case(key: str, dtype: torch.dtype, share: float, shift: float = 0.0) -> tuple[Stationary, Tensor, Tensor]:
+    """Rows in 12 clusters as wide as a lengthscale, which is the given share of the range of the first inputs.
+
+    The last input has a range of three lengthscales if the kernel has one lengthscale per input.
+    """
+    rng = torch.Generator().manual_seed(3)
+    kernel = kernels.make(key, 3)
+    scales = torch.tensor([share, 1.5 * share, 0.3] if kernel.ard else [share], dtype=torch.float64)
+    centres = torch.rand(12, 3, generator=rng, dtype=torch.float64)
+    X = centres.repeat(5, 1) + scales * torch.randn(60, 3, generator=rng, dtype=torch.float64) + shift
+    rest = [0.4] if key.startswith("rq") else []
+    theta = torch.tensor([0.2, *scales.log().tolist(), *rest, -1.0], dtype=torch.float64)
+    return kernel, theta.to(dtype), X.to(dtype)
+
+
+HARD = [(torch.float64, 1e-4, 0.0), (torch.float64, 1e-4, 7.0), (torch.float64, 1e-6, 0.0), (torch.float32, 1e-3, 0.0)]
+
+
+@pytest.mark.parametrize(("dtype", "share", "shift"), HARD)
+@pytest.mark.parametrize("key", KEYS)
+def test_covariances_equal_those_of_exact_differences(key: str, dtype: torch.dtype, share: float, shift: float):
+    kernel, theta, X = case(key, dtype, share, shift)
+    variance, out = float(torch.exp(2.0 * theta[0])), torch.empty(60, 9, dtype=dtype)
+    kernel.fill(theta, X, X[:9], out)
+
+    for K, Z in (
+        (out, X[:9]),
+        (kernel(theta, X, X), X),
+        (kernel(theta, X, X[7:20]), X[7:20]),
+        (kernel(theta, X, X[4:5]), X[4:5]),
+    ):
+        exact = exact_covariance(kernel, theta, X, Z)
+        assert float((exact > 0.01 * variance).double().mean()) > 0.05
+        assert float((K - exact).abs().max()) < TOLERANCE[dtype] * variance
+
+
+@pytest.mark.parametrize(("dtype", "share", "shift"), [*HARD, (torch.float64, 1.0, 0.0), (torch.float64, 1.0, 300.0)])
+@pytest.mark.parametrize("key", KEYS)
+def test_a_kernel_matrix_is_symmetric_whether_it_is_computed_whole_or_in_parts(
+    key: str, dtype: torch.dtype, share: float, shift: float
+):
+    kernel, theta, X = case(key, dtype, share, shift)
+    K = kernel(theta, X, X)
+    parts = torch.cat([kernel(theta, X[rows], X) for rows in (slice(0, 7), slice(7, 8), slice(8, 60))])
+
+    rounding = 200 * torch.finfo(dtype).eps * float(torch.exp(2.0 * theta[0]))
+    assert float((K - K.T).abs().max()) <= rounding
+    assert float((parts - parts.T).abs().max()) <= 50 * rounding
+    assert float((parts - K).abs().max()) <= 50 * rounding
+
+
+@pytest.mark.parametrize(("dtype", "share", "shift"), HARD)
+@pytest.mark.parametrize("key", KEYS)
+def test_gradients_equal_those_of_exact_differences(key: str, dtype: torch.dtype, share: float, shift: float):
+    kernel, theta, X = case(key, dtype, share, shift)
+    rng = torch.Generator().manual_seed(1)
+    u, z = torch.randn(60, generator=rng, dtype=dtype), torch.randn(30, generator=rng, dtype=dtype)
+    leaf = theta.double().clone().requires_grad_(True)
+    value = u.double() @ exact_covariance(kernel, leaf, X, X[:30]) @ z.double()
+    (exact,) = torch.autograd.grad(value, leaf)
+
+    for gradient in gradients(kernel, theta, X, X[:30], (u, z)):
+        assert float((gradient - exact).abs().max()) < 50 * TOLERANCE[dtype] * float(exact.abs().max())
+
+
+def gradients(kernel: Covariance, theta: Tensor, X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """The gradient of u'K z in each of the ways in which a kernel computes it."""
+    u, z = sides
+    leaf = theta.clone().requires_grad_(True)
+    (by_autograd,) = torch.autograd.grad(u @ kernel(leaf, X, Z) @ z, leaf)
+    from_matrix = kernel.theta_gradient_from_matrix(theta, X, Z, sides, kernel(theta, X, Z))
+    ways = [kernel.theta_gradient(theta, X, Z, torch.outer(u, z)), kernel.theta_gradient_bilinear(theta, X, Z, sides)]
+    return [by_autograd, *ways, *([] if from_matrix is None else [from_matrix])]
+
+
+@pytest.mark.parametrize(("dtype", "share", "shift"), HARD)
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("key", ["se-ard", "matern32", "matern52-ard"])
+def test_gradients_with_respect_to_movable_points_equal_those_of_exact_differences(
+    key: str, dtype: torch.dtype, share: float, shift: float, symmetric: bool
+):
+    kernel, theta, X = case(key, dtype, share, shift)
+    Z, G = X[:30].clone(), torch.randn(30, 30, generator=torch.Generator().manual_seed(2), dtype=dtype)
+    G, X = (G + G.T, Z) if symmetric else (G, X[25:55])
+    gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
+    add_gradient(gradient, kernel, theta, (Z, X), G, symmetric)
+
+    leaf, points = theta.double().clone().requires_grad_(True), Z.double().clone().requires_grad_(True)
+    K = exact_covariance(kernel, leaf, points, points if symmetric else X.double())
+    in_theta, in_Z = torch.autograd.grad((G.double() * K).sum(), [leaf, points])
+    bound = 50 * TOLERANCE[dtype]
+    scales = slice(1, -1)  # the log sd is left to the caller
+    assert float((gradient.theta[scales] - in_theta[scales]).abs().max()) < bound * float(in_theta.abs().max())
+    assert float((gradient.Z - in_Z).abs().max()) < bound * float(in_Z.abs().max())
+
+
+@pytest.mark.parametrize(("dtype", "says"), [(torch.float32, "use dtype float64"), (torch.float64, "Drop duplicate")])
+def test_a_matrix_that_float32_cannot_factor_is_blamed_on_float32(dtype: torch.dtype, says: str):
+    with pytest.raises(NotPositiveDefinite, match=says):
+        cholesky(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=dtype), "K_mm")
