@@ -8,7 +8,7 @@ two. In table 1 both methods begin at the best of the same random initial values
 
 For LP and SE + LP the estimates of GPCV-ADMM from random initial values are far from the truth, and those of the paper
 are close to it. The reason is the criterion and not its minimiser: the cross-validated error of such an estimate is
-lower than that at the truth, and within 0.4 % of that of the local minimum next to the truth, which a run that begins
+lower than that at the truth, and within 0.6 % of that of the local minimum next to the truth, which a run that begins
 at the truth finds. A squared error over two folds does not tell such hyperparameters apart. A table row starts there.
 """
 

@@ -33,7 +33,7 @@ from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
-from .text.error_sentences import sentence
+from .text import sentence
 
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture

@@ -23,7 +23,7 @@ from .browser.button_names import ButtonNames
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .explorer import START, Explorer, load_resources
-from .text.error_sentences import record
+from .text import record
 
 REBUILD_DELAY = 1.5  # seconds from a complete page to the next prebuilt explorer: the page's first answers go before
 FONT = {"fontFamily": "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from gpexplorer.ui.text.number_format import number
+from gpexplorer.ui.text import number
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...runs import Spec
-from ..text.error_sentences import sentence
-from ..text.escape import text
-from ..text.number_format import named
+from ..text import named, sentence, text
 from .file_upload import FileUpload
 
 CAP = data_sets.UPLOAD.file_bytes

@@ -9,7 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ...kernels.base import registry
-from ..text.escape import text
+from ..text import text
 from .method_settings import SIZE
 
 MAX_PARTS = 5

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...methods.base import registry
 from ...methods.capabilities import HasInducingPoints
 from ...runs import Spec
-from ..text.escape import text
+from ..text import text
 
 
 class Preset(NamedTuple):

@@ -9,8 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..browser.batch import together
-from ..text.error_sentences import sentence
-from ..text.escape import text
+from ..text import sentence, text
 
 
 class Panel(Protocol):

@@ -18,8 +18,7 @@ from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
 from ..pictures.chart import Chart
 from ..session import Session
-from ..text.escape import text
-from ..text.number_format import named
+from ..text import named, text
 from .run_table import RunTable
 from .sweep_panel import SweepPanel
 

@@ -19,9 +19,7 @@ from ...views.drawing.live import Live
 from ...views.runs.race_curves import Lanes
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
-from ..text.error_sentences import sentence
-from ..text.escape import text
-from ..text.number_format import nbytes, number
+from ..text import nbytes, number, sentence, text
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
 MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores

@@ -11,7 +11,7 @@ from bokeh.models.widgets.tables import NumberFormatter
 
 from ...runs.studies import comparison
 from ...runs.studies.comparison import Finished
-from ..text.escape import text
+from ..text import text
 
 TITLES = {  # column -> title, in the order of the table
     "run": "run", "method": "method", "smse": "SMSE", "snlp": "SNLP", "differs": "differs in", "seconds": "seconds",

@@ -16,9 +16,7 @@ from ...views.runs import scaling_chart as picture
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
-from ..text.error_sentences import sentence
-from ..text.escape import text
-from ..text.number_format import nbytes, span
+from ..text import nbytes, sentence, span, text
 
 RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}

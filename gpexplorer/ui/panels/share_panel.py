@@ -19,8 +19,7 @@ from ...runs.store import LONGEST_NOTE
 from ..address import HIDE, full_address
 from ..inputs.file_upload import FileUpload
 from ..session import Screen, Session
-from ..text.escape import text
-from ..text.number_format import named
+from ..text import named, text
 
 NOTE_HELP = (  # without a store, with a store
     "Shown in Compare while this page is open, and written into the notebook and the pictures.",

@@ -19,8 +19,7 @@ from ...runs.studies.sweep import Swept, around, grid, sweep
 from ..inputs.method_settings import label_of
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
-from ..text.error_sentences import sentence
-from ..text.escape import text
+from ..text import sentence, text
 
 SMALL = {"size": "small", "margin": (6, 8)}
 MAX_LENGTH = 600  # characters of the list of values

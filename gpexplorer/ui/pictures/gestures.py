@@ -17,8 +17,7 @@ from ..browser.weak_callback import weakly
 from ..playback.open_run import Layers, RunSummary
 from ..playback.readings import StatusNumbers
 from ..session import Session
-from ..text.escape import text
-from ..text.number_format import number
+from ..text import number, text
 
 LOOK, MOVE_POINTS, EDIT_ROWS = "Look", "Move points", "Edit rows"
 HELP = {

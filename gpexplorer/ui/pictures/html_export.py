@@ -14,7 +14,7 @@ from ...views import View
 from ...views.drawing.live import Live
 from ..playback.open_run import Layers
 from ..playback.status import CSS as STATUS_CSS
-from ..text.escape import text
+from ..text import text
 
 WIDTH, HEIGHT = 720, 380  # pixels of a picture
 PAGE_CSS = """

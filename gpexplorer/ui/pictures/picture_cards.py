@@ -19,8 +19,7 @@ from ..browser.weak_callback import weakly
 from ..inputs.view_options import options
 from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
-from ..text.error_sentences import sentence
-from ..text.escape import text
+from ..text import sentence, text
 from .gestures import Gestures
 from .step_table import Steps
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import panel as pn
 
-from ..text.escape import text
+from ..text import text
 
 PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
 

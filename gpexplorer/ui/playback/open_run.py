@@ -18,7 +18,7 @@ from ...runs import Run, Spec
 from ...runs.studies import machine_speed
 from ...runs.units import inputs
 from ...views import View
-from ..text.error_sentences import sentence
+from ..text import sentence
 from .readings import StatusNumbers, newest_steps, status_numbers
 
 MOST_ROWS_TO_DRAG = 20_000  # rows of a run whose points can be dragged: the bound is computed at every move

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...runs import Run
-from ..text.error_sentences import sentence
+from ..text import sentence
 from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
 

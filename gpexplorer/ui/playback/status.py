@@ -8,8 +8,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ..text.escape import text
-from ..text.number_format import nbytes, number, span
+from ..text import nbytes, number, span, text
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
 

@@ -13,7 +13,7 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
-from ..text.number_format import named
+from ..text import named
 from .open_run import Frame
 from .player import Player
 

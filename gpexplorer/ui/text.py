@@ -1,0 +1,85 @@
+"""Text on the page: escaping, numbers and durations, labels for screen readers, and exceptions as sentences.
+
+Text that people typed or uploaded (names, columns, files, errors) is escaped before it is shown as HTML. Errors of this
+package are shown as written. Any other exception becomes constant text with an id that finds its traceback in the log.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+import math
+import secrets
+
+from ..errors import GPExplorerError
+from ..runs.outcomes import WAY_OUT, is_memory
+
+MAX_LENGTH = 400  # characters of one text on the page
+
+
+def text(value: object, max_length: int = MAX_LENGTH) -> str:
+    """Return a value as text that cannot become markup, cut to at most `max_length` characters."""
+    shown = str(value)
+    shown = shown if len(shown) <= max_length else f"{shown[: max_length - 1]}…"
+    return html.escape(shown, quote=True)
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits, or a dash when it is not finite."""
+    if not math.isfinite(value):
+        return "—"
+    return (f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}").replace("-", "−")
+
+
+def nbytes(size: float) -> str:
+    """Return a number of bytes in the largest unit in which it is at least 1."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the loop returns")
+
+
+def span(seconds: float) -> str:
+    """Return a duration in milliseconds, seconds, minutes or hours."""
+    if seconds < 1e-3:
+        return "under 1 ms"
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def named(label: str, help_: str) -> dict[str, str]:
+    """Return label and tooltip of a widget; screen readers read only the tooltip, so it begins with the label."""
+    return {"label": label, "description": f"{label}: {help_}"}
+
+
+log = logging.getLogger("gpexplorer.ui")
+
+
+def sentence(error: BaseException, activity: str) -> str:
+    """Return the sentence to show for an exception, as plain text that still has to be escaped.
+
+    Parameters
+    ----------
+    error : the exception.
+    activity : what was going on, as the rest of a sentence that begins with "while", such as "the file was being read".
+    """
+    if isinstance(error, GPExplorerError):
+        return str(error)
+    log_id = record(error, activity)
+    if is_memory(error):
+        return f"Memory ran out while {activity}: {WAY_OUT}. The log entry is {log_id}."
+    return (
+        f"Something unexpected went wrong while {activity}. The log entry is {log_id}. "
+        "Press Reset, or choose other settings."
+    )
+
+
+def record(error: BaseException, activity: str) -> str:
+    """Write the traceback to the log and return the id of the log entry."""
+    log_id = secrets.token_hex(3)
+    log.error("%s: while %s", log_id, activity, exc_info=error)
+    return log_id

@@ -1,1 +1,0 @@
-"""Text on the page: escaping, error sentences and number formats."""
