@@ -53,7 +53,7 @@ def reproduce(
         "reproduced"
     ),
 ) -> None:
-    """Compute a figure or table of a paper anew, beside the published one. The same command continues a stopped one."""
+    """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run."""
     from .. import reproduce as figures
     from .files import writable
 

@@ -159,7 +159,7 @@ def _heads(path: Path, name: str, needed: list[str]) -> dict[str, Column]:
 
 
 def _strips(path: Path, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """A few thousand rows at a time, whatever the row groups of the file are."""
+    """Yield a few thousand rows at a time, independent of the row groups of the file."""
     with parquet(name), pq.ParquetFile(path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
         for batch in file.iter_batches(
             max(STRIP_BYTES // (8 * len(columns)), 1), columns=list(columns), use_threads=False

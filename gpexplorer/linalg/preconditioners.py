@@ -166,7 +166,7 @@ def woodbury(L: Float[Tensor, "n r"], s2: float, damped: bool = False) -> Callab
 def sketched_root(K: Float[Tensor, "b b"], sketch: Float[Tensor, "b r"]) -> Float[Tensor, "b r"]:
     """Root of the Nyström approximation K S (S'K S)^-1 S'K of a block, with S an orthonormal basis of the sketch.
 
-    A few eps of the trace are added to K, so that the small factor exists whatever the rank of K is. 2 b^2 r flops.
+    A few eps of the trace are added to K, so that the small factor exists for any rank of K. 2 b^2 r flops.
 
     References
     ----------

@@ -77,7 +77,7 @@ def symmetric_from_lower(A: Float[Tensor, "p p"]) -> Float[Tensor, "p p"]:
 
 
 def sum_of_squares(y: Float[Tensor, " n"]) -> float:
-    """Return y'y, added in float64 whatever the precision of y. Only one strip of y is copied at a time."""
+    """Return y'y, added in float64 for any precision of y. Only one strip of y is copied at a time."""
     (total,) = sum_over_rows(_squares, (y,))
     return float(total)
 

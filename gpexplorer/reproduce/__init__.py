@@ -1,4 +1,4 @@
-"""The figures and tables of the papers, computed anew. Each module here that has `FIGURES` adds its own."""
+"""The figures and tables of the papers, computed again. Each module here that has `FIGURES` adds its own."""
 
 from __future__ import annotations
 

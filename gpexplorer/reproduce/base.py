@@ -1,4 +1,4 @@
-"""A figure or table of a paper, computed anew: pieces of work, the rows that each gives, and the picture of all rows.
+"""A figure or table of a paper, computed again: pieces of work, the rows that each gives, and the picture of all rows.
 
 Rows are kept after each piece, so that a computation that was stopped half-way continues where it was.
 """

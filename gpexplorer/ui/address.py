@@ -52,7 +52,7 @@ def read_query(query: str, start: Spec) -> PageRequest:
     Returns
     -------
     PageRequest
-        Whatever is wrong in the query is replaced, with a sentence in `link.corrected`.
+        Each invalid part of the query is replaced, with a sentence in `link.corrected`.
     """
     values = parse_qs(query.removeprefix("?"), keep_blank_values=True)
     question = _pop(values, "ask")

@@ -69,7 +69,7 @@ class SecurityHeaders(OutputTransform):
 
 
 class Refusal(RequestHandler):
-    """Answers with a status and a sentence, whatever the method of the request is."""
+    """Answers with a status and a sentence, for any method of the request."""
 
     def initialize(self, status: int, reason: str) -> None:
         """Take the answer."""

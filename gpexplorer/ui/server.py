@@ -60,7 +60,7 @@ def serve(
     repair_protocol()
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
     shared_store = None if store is None else Store(store)
-    # The browser names a table's style sheets anew when it sends them back, which harms nothing.
+    # The browser renames a table's style sheets when it sends them back, which is harmless.
     warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
     server = pn.serve(
         {"explorer": lambda: app(shared_store)},

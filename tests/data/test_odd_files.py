@@ -36,7 +36,7 @@ def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
 
 
 FILES = {
-    "zip.csv": (archive(X=X, y=Y), "a spreadsheet or a zip archive, whatever its name says"),
+    "zip.csv": (archive(X=X, y=Y), "a spreadsheet or a zip archive, despite its name"),
     "packed.csv": (gzip.compress(CSV.encode()), "compressed by gzip: add .gz to its name"),
     "named.csv": (b"PAR1...", "ends in .parquet"),
     "header.csv": ("a,b,y", "a header and no rows below it"),

@@ -1,6 +1,6 @@
 """Objectives by dense algebra in float64, against which `bench trust` holds the numbers that methods report.
 
-Distances are computed by exact differences, and no matrix is updated: every objective is built anew from theta and
+Distances are computed by exact differences, and no matrix is updated: every objective is computed from theta and
 the rows. Sparse objectives are computed in extended precision (80 bits, where the machine has it) without jitter.
 With K_hat = K_nm K_mm^-1 K_mn and A = K + s2 I:
 

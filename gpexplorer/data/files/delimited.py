@@ -25,7 +25,7 @@ NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
 _FIRST_BYTES = {  # of files that are often named .csv by mistake
-    b"PK\3\4": "a spreadsheet or a zip archive, whatever its name says: save its table as CSV",
+    b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
     b"\x1f\x8b": "compressed by gzip: add .gz to its name",
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
 }

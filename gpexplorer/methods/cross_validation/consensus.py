@@ -127,7 +127,7 @@ class Setup:
     scale_direction: Tensor | None  # [p]
 
     def kappa(self, best: float) -> float:
-        """Return kappa at the cross-validated error `best`: relative to the loss of a fold, whatever the noise."""
+        """Return kappa at the cross-validated error `best`, relative to the loss of a fold and for any noise."""
         if len(self.groups) == 1 or not self.scheme.coupling_strength:
             return 0.0
         rows = self.validation_rows / len(self.groups)

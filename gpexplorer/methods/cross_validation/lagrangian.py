@@ -7,7 +7,7 @@
     (2 K_VT' K_VT + rho C^2) z = 2 K_VT' y_V + C (rho y_T - lambda)                      eq 13, gradient in z is zero
 
 The equations are those of Xu, Yin, Zhang, Luo and Cui (2019). Their gradients (17) and (18) omit the products of the
-noise variance and the kernel; the gradient here is derived anew and tested against finite differences. Every operation
+noise variance and the kernel; the gradient here is our own and is tested against finite differences. Every operation
 costs O(n^2): products of M with vectors. In the code `dual` is lambda. Each fold of the group has a column: z is
 Z [c, K], and all sums are over the folds.
 
@@ -15,7 +15,7 @@ The matrix of (13) has the square of C's condition number. With v = C z it becom
 
     (rho I + 2 G'G) v = C^-1 (2 K_VT' y_V) + rho y_T - lambda,   G = K_VT C^-1           (13) times C^-1
 
-whose condition number is 1 + 2 |G|^2 / rho: close to 1 for the usual rho, whatever C is. A few iterations are enough,
+whose condition number is 1 + 2 |G|^2 / rho: close to 1 for the usual rho and any C. A few iterations are enough,
 each with two solutions of C alone.
 """
 

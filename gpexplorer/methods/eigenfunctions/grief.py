@@ -67,7 +67,7 @@ class Grief(GridMethod):
 
     Notes
     -----
-    One evaluation of the likelihood and its gradient costs 3 n p^2 flops, whatever the number mbar^d of grid points,
+    One evaluation of the likelihood and its gradient costs 3 n p^2 flops for any number mbar^d of grid points,
     and O(p^2) memory. The paper starts from an exact GP on 1000 rows; this method also tries several initial values,
     and it chooses the functions again at the theta that it learned.
 

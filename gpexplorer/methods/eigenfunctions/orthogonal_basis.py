@@ -33,7 +33,7 @@ SMALLEST_LOG_NOISE, NOISE_DECADES, REFINEMENTS = -60.0, 12.0, 4  # of the search
 
 
 class OrthogonalBasis(NamedTuple):
-    """All that the likelihood needs of n rows. The numbers are float64, whatever the dtype of the rows."""
+    """All that the likelihood needs of n rows. The numbers are float64 for any dtype of the rows."""
 
     V: Tensor  # [p, r] eigenvectors of the Gram matrix Phi'Phi
     e: Tensor  # [r] its eigenvalues in descending order

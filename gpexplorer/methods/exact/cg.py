@@ -27,7 +27,7 @@ from .solver import Solver
 from .state import State
 from .system import Iteration, System
 
-MANY = 1000  # vectors: a rank chosen by rule may be so large whatever the cache is, as gbcd holds as many by default
+MANY = 1000  # vectors: a rank chosen by rule may be this large for any size of the cache, as in gbcd by default
 SHIFT = 0.1  # of the noise variance, added to K_CC of drawn pivots: far above rounding, and costs no iteration
 
 Preconditioner = Callable[[Tensor], Tensor]

@@ -68,7 +68,7 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
 
     Notes
     -----
-    From a_old = 0 the error is zero whatever q is. If columns are not float64, f is then computed from scratch on the
+    From a_old = 0 the error is zero for any q. If columns are not float64, f is then computed from scratch on the
     rows that moved, |B|^2 kernel entries for a block B, unless most rows moved.
     """
     y, a, g, a_new, g_new = (vector.double() for vector in (system.y, *before, *after))

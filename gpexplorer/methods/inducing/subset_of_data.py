@@ -48,7 +48,7 @@ class SubsetOfData(Method):
 
     Notes
     -----
-    About 8 m^3 flops per evaluation, whatever the number of rows.
+    About 8 m^3 flops per evaluation, independent of the number of rows.
 
     References
     ----------
@@ -75,7 +75,7 @@ class SubsetOfData(Method):
         500,
         bounds=(1, None),
         softbounds=(50, 2000),
-        doc="Rows m of the exact GP: a step costs m^3, whatever the number of rows of the data.",
+        doc="Rows m of the exact GP: a step costs m^3, independent of the number of rows of the data.",
     )
     start = start("random")
     learn = settings.learn()

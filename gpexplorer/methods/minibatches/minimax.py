@@ -17,7 +17,7 @@ towards F, because the iteration for the saddle point alone would spiral outward
     B <- B + b (|A| / mu) A^-1 (A - F) A^-1,          A^-1 F A^-1 = (Phi A^-1)'(Phi A^-1) / s + s2 A^-2 / n
 
 A^-1 - M is the gradient with respect to A, except for the derivative of 1 / |A|, which vanishes at A = F. These
-matrices are float64 whatever the precision of the features: M is close to the inverse of A, and float32 cannot
+matrices are float64 for any precision of the features: M is close to the inverse of A, and float32 cannot
 represent both ends of either spectrum. M is noisy. When the noise makes A^-1 + M indefinite, M is restricted to
 M >= -A^-1 / 2, so that A loses at most 3 a A in one step.
 

@@ -74,7 +74,7 @@ class Growth(View):
         layers["step"].attrs |= {"xlabel": "rows n", "ylabel": "seconds"}
         layers["step"].attrs["title"] = (
             f"{table['p'].iloc[0]} eigenfunctions: {1e6 * table['step'].median():.0f} microseconds per likelihood"
-            f"{f' of {chains} chains' if chains > 1 else ''} with all derivatives, whatever n"
+            f"{f' of {chains} chains' if chains > 1 else ''} with all derivatives, for any n"
         )
         return layers
 

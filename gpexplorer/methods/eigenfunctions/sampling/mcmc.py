@@ -2,7 +2,7 @@
 
     1. theta on a subset of the rows: by an exact GP (section 6), and then as `learning.py` does for type II
     2. one pass over the rows: Phi'Phi, Phi'y, y'y, and a basis that is orthogonal on them          section 5
-    3. MALA on z = (log w, log s2), several chains at once, O(p) per iteration whatever n is        section 6
+    3. MALA on z = (log w, log s2), several chains at once, O(p) per iteration for any n            section 6
 
 A step is `per_step` iterations of all chains. During the warm-up, the step size and the scales of the proposals adapt;
 afterwards both are fixed, and predictions average over the draws.
