@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import param
@@ -34,7 +35,7 @@ from .gpytorch_svgp import VariationalBound, covariance, variance
 from .gradients import Parameters
 from .learner import Learner
 from .loop import Evaluation, Minibatches, at_best_theta
-from .model import Model
+from .model import MATCHED_ROWS, Model
 from .state import CHANNELS, Info, State
 
 JITTER = {torch.float32: 1e-4, torch.float64: 1e-6}  # on K_mm, as in GPyTorch
@@ -141,7 +142,16 @@ class SVGP(Minibatches):
         algebra += 8.0 * m**3 + 12.0 * m * m * b + 6.0 * (m + b) ** 2 * width
         if self.variational == "natural":
             algebra += 2.0 * m**3 + 4.0 * m * m * b
-        return step_cost(self, model, self.batch_size, algebra=algebra, matrices=0, calls=OVERHEAD * 190.0)
+        cost = step_cost(self, model, self.batch_size, algebra=algebra, matrices=0, calls=OVERHEAD * 190.0)
+        s, parameters = model.like.element_size(), model.size + sum(math.prod(shape) for shape in shapes(model, m))
+        arrays = {
+            "parameters, gradient and averages": 8.0 * s * parameters,
+            "m x m matrices": 12.0 * s * m * m,
+            "kernel of a minibatch": 6.0 * s * b * (m + b),
+        }
+        initial = 3.5 * s * min(model.n, MATCHED_ROWS) * model.D  # features that match the prior variance at the start
+        arrays["features of the first rows"] = max(initial - sum(arrays.values()), 0.0)
+        return replace(cost, arrays=arrays)
 
 
 def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
