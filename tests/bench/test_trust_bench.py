@@ -34,7 +34,6 @@ KNOWN: dict[tuple[str, str, str], str] = {
     **{("duplicates", key, "coverage"): FEW for key in ("bsgd", "minimax", "scgd")},
     **{("model draw", "csi", reason): POINT_SCORE for reason in ("coverage", "constant")},
     ("duplicates", "csi", "coverage"): POINT_SCORE,
-    **{("model draw", "loo", reason): POINT_SCORE for reason in ("coverage", "constant", "ridge")},
 }
 
 

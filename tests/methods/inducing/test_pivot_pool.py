@@ -157,6 +157,7 @@ def test_rows_explained_to_rounding_end_the_swaps_with_a_sentence(dtype: torch.d
     theta = torch.tensor([10.0, 4.0, 0.3], dtype=dtype).log()
     steps = CholQR(num_inducing=12, learn=False).steps(Problem(train, kernel, theta))
     next(steps)
+    assert math.isfinite(next(steps).info.objective)  # F of the inducing points, where no swap is possible
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert f"explain each row to the rounding of {str(dtype)[6:]}" in end.value.value.message

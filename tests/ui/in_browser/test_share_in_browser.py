@@ -68,8 +68,8 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callab
 
     other = open_page()
     other.page.get_by_label("Begin with a question").click()
-    other.page.get_by_text("A subset of the data fits fast. Are its bands honest?").last.click()
-    until(lambda: other.page.get_by_text("The curve looks as good as any").count() == 1)
+    other.page.get_by_text("An exact GP on a few rows is fast. Can its bands be trusted?").last.click()
+    until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
     until(lambda: other.page.get_by_role("tab", selected=True).inner_text().upper() == "CALIBRATION")
     other.page.get_by_role("button", name="Play or pause").first.click()
     until(lambda: other.step > 3)
