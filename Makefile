@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
 
-.PHONY: help app test lint format bench notebooks clean
+.PHONY: help app test lint format bench mutants notebooks clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ format: .venv/.test ## let ruff rewrite what it can
 
 bench: .venv/.test ## seconds a swap over the machine's floor, objective and error after each sweep
 	$(BIN)/python -m gpexplorer.bench cholqr --data kin40k --m 512 $(ARGS)
+
+mutants: .venv/.test ## change one operator or constant of a formula at a time and name what no test notices (ARGS=linalg)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(ARGS)
 
 notebooks: .venv/.test ## run every notebook in place
 	set -e; for f in notebooks/*.ipynb; do $(BIN)/jupyter execute --inplace "$$f"; done

@@ -27,7 +27,7 @@ sys.exit(code)
 """
 
 
-def test_shapes_hold_at_every_call_and_a_wrong_one_is_seen(root: Path):
+def test_shapes_are_correct_at_every_call_and_a_wrong_one_is_found(root: Path):
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     files = [f"tests/{name}.py" for name in FILES]
 

@@ -27,7 +27,7 @@ def test_edits_are_done_in_their_order_and_leave_the_test_rows():
     assert data.load({**ROWS, "edits": []}).key == plain.key
 
 
-def test_a_link_and_a_program_bring_them_back():
+def test_a_link_and_an_exported_program_contain_the_edits():
     spec = Spec("cholqr", {"num_inducing": 5}, {**ROWS, "edits": EDITS}, kernel="se")
     text = link.write(spec)
 
@@ -53,12 +53,12 @@ def test_a_link_and_a_program_bring_them_back():
         ([[1.0, 2.0, 3.0]], "needs 1 inputs and a target, but this one has 3 numbers"),
     ],
 )
-def test_what_cannot_be_done_is_a_sentence(edits: object, says: str):
+def test_edits_that_cannot_be_made_are_refused_with_a_sentence(edits: object, says: str):
     with pytest.raises(DataError, match=says):
         data.load({**ROWS, "edits": edits})
 
 
-def test_a_bad_link_costs_the_edits_alone():
+def test_wrong_edits_in_a_link_are_dropped_and_the_rest_is_kept():
     found = link.read("v=1&data=snelson-like&data.n=40&data.edits=%5B%5B%22x%22%5D%5D&seed=4", Spec("random"))
 
     assert found.spec.seed == 4

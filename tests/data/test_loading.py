@@ -48,7 +48,7 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
         (GOOD, {"colour": "red"}, 'no option "colour"'),
     ],
 )
-def test_bad_files_get_a_sentence(tmp_path: Path, text: str | bytes, options: dict, says: str) -> None:
+def test_wrong_files_are_refused_with_a_sentence(tmp_path: Path, text: str | bytes, options: dict, says: str) -> None:
     with pytest.raises(DataError, match=says) as caught:
         gpx.data.load(written(tmp_path, text), **options)
     assert str(caught.value).strip()[-1] in ".?)"
@@ -63,7 +63,7 @@ def test_ten_gigabytes_are_refused_before_reading(tmp_path: Path) -> None:
     assert LOCAL.file_bytes == 2 * 10**9
 
 
-def test_unknown_sources_name_what_is_close() -> None:
+def test_an_unknown_source_is_answered_with_similar_names() -> None:
     for source, says in [("kin40", "kin40k"), ("friedman", "friedman1"), (3.5, "float")]:
         with pytest.raises(DataError, match=says):
             gpx.data.load(source)
@@ -72,7 +72,7 @@ def test_unknown_sources_name_what_is_close() -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4])
-def test_every_door_gives_the_same_numbers(tmp_path: Path, shift: float) -> None:
+def test_every_kind_of_source_gives_the_same_numbers(tmp_path: Path, shift: float) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)) + shift, rng.normal(size=40) + shift
     frame = pd.DataFrame({"u": X[:, 0], "v": X[:, 1], "price": y})
@@ -94,7 +94,7 @@ def test_every_door_gives_the_same_numbers(tmp_path: Path, shift: float) -> None
     assert gpx.data.load(frame).key != gpx.data.load((X, y)).key
 
 
-def test_column_picker_and_dropped_rows(tmp_path: Path) -> None:
+def test_columns_are_chosen_and_incomplete_rows_dropped(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("5,6,z,7", ",6,z,7"))
     split = gpx.data.load(path, target="a", inputs=["price", "b"], missing="drop")
     assert split.train.names == ("price", "b")
@@ -103,7 +103,7 @@ def test_column_picker_and_dropped_rows(tmp_path: Path) -> None:
     assert any('"name"' in note for note in gpx.data.load(written(tmp_path, GOOD)).notes)
 
 
-def test_folds_part_the_rows_and_leave_global_randomness_alone() -> None:
+def test_folds_divide_the_rows_and_do_not_change_the_global_random_state() -> None:
     before = torch.random.get_rng_state()
     frame = pd.DataFrame({"x": np.arange(53.0), "y": np.sin(np.arange(53.0))})
     tests = torch.cat([gpx.data.load(frame, split=fold).test.X for fold in range(10)])
@@ -133,7 +133,7 @@ def test_scaling_is_fitted_on_the_training_rows_alone(shift: float) -> None:
 
 
 @pytest.mark.parametrize("name", GENERATORS)
-def test_generators_are_reproducible_and_touch_no_global_state(name: str) -> None:
+def test_generators_are_reproducible_and_do_not_change_the_global_random_state(name: str) -> None:
     before = torch.random.get_rng_state()
     one, same = gpx.data.load({"name": name, "n": 60, "seed": 3}), gpx.data.load(name, n=60, seed=3)
     other = gpx.data.load(name, n=60, seed=4)
@@ -154,7 +154,7 @@ def test_generator_options_are_checked() -> None:
             gpx.data.load("snelson-like", **options)
 
 
-def test_every_card_is_complete_and_traps_reach_the_user() -> None:
+def test_every_card_is_complete_and_its_warnings_are_shown() -> None:
     assert len(names()) == 40
     table = gpx.data.available()
     assert {"n", "d", "task", "licence", "notes", "source", "cached"} <= set(table.columns)
@@ -206,7 +206,7 @@ def test_an_upload_is_parsed_in_a_child() -> None:
         gpx.data.preview("x.xlsx", b"PK")
 
 
-def test_an_upload_cannot_eat_the_machine() -> None:
+def test_an_upload_cannot_use_more_than_its_limits() -> None:
     bomb = gzip.compress(b"a,y\n" + b"0,0\n" * 40_000_000, 1)
     assert len(bomb) < UPLOAD.file_bytes
     with pytest.raises(DataError, match="unpacks to more than 100 MB"):

@@ -94,7 +94,9 @@ BAD: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("table", "options"), BAD)
-def test_what_is_wrong_is_said_in_the_same_sentence(folder: Path, table: dict[str, Any], options: dict[str, Any]):
+def test_errors_have_the_same_sentence_as_for_a_table_in_memory(
+    folder: Path, table: dict[str, Any], options: dict[str, Any]
+):
     path = written(folder, table)
 
     with pytest.raises(DataError) as whole:
@@ -130,7 +132,7 @@ def test_what_cannot_be_mapped_is_refused(folder: Path, name: str, options: dict
         gpx.data.load({"name": str(folder / name), "memory": "mapped", **options}, split)
 
 
-def test_it_is_written_once_told_while_it_is_and_again_for_other_content(folder: Path):
+def test_files_are_written_once_with_progress_and_again_for_other_content(folder: Path):
     told: list[tuple[int, int]] = []
     path = written(folder, columns(), "rows ünd/../more.parquet".replace("/../", "-"))
     ask = {"memory": "mapped", "progress": lambda done, total: told.append((done, total))}
@@ -152,7 +154,7 @@ def test_it_is_written_once_told_while_it_is_and_again_for_other_content(folder:
     assert all(held.name.isascii() and " " not in held.name for held in folder.glob("mapped/*"))
 
 
-def test_cancelling_leaves_nothing_behind(folder: Path):
+def test_cancelling_leaves_no_files(folder: Path):
     def cancel(done: int, total: int) -> None:
         if done > 2 * total / 3:
             raise KeyboardInterrupt
@@ -163,7 +165,7 @@ def test_cancelling_leaves_nothing_behind(folder: Path):
     assert list((folder / "mapped").iterdir()) == []
 
 
-def test_a_tensor_written_to_leaves_the_file_as_it_was(folder: Path):
+def test_writing_to_a_mapped_tensor_does_not_change_the_file(folder: Path):
     path = written(folder, columns())
     first = gpx.data.load(path, memory="mapped").train
     before = first.X.clone()
@@ -173,7 +175,7 @@ def test_a_tensor_written_to_leaves_the_file_as_it_was(folder: Path):
     torch.testing.assert_close(gpx.data.load(path, memory="mapped").train.X, before, rtol=0, atol=0)
 
 
-def test_no_room_and_no_right_to_write_are_sentences(folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_and_a_read_only_folder_give_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch):
     path = written(folder, columns())
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 100}))
     with pytest.raises(DataError, match=r"100 bytes free, and 1.28 kB are needed: set GPEXPLORER_MAPPED_DIR"):
@@ -219,7 +221,7 @@ print(json.dumps([loading, learning, held, run.scores()["smse"]]))
 """
 
 
-def test_a_file_larger_than_what_may_be_held_is_loaded_and_learned_from(folder: Path, root: Path):
+def test_a_file_larger_than_the_memory_limit_is_loaded_and_learned_from(folder: Path, root: Path):
     rng = np.random.default_rng(0)
     paths = []
     for n in (200, 480_000):

@@ -50,7 +50,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_not_what_it_seems_gets_a_sentence(tmp_path: Path, name: str) -> None:
+def test_a_file_with_unexpected_contents_is_refused_with_a_sentence(tmp_path: Path, name: str) -> None:
     held, says = FILES[name]
     if held is not None:
         (tmp_path / name).write_bytes(held if isinstance(held, bytes) else held.encode())
@@ -58,7 +58,7 @@ def test_a_file_that_is_not_what_it_seems_gets_a_sentence(tmp_path: Path, name: 
         gpx.load(tmp_path / name if held is not None or name.endswith(".csv") else name)
 
 
-def test_damaged_archives_never_end_in_another_error(tmp_path: Path) -> None:
+def test_damaged_archives_always_give_a_data_error(tmp_path: Path) -> None:
     path, rng, refused = tmp_path / "t.npz", np.random.default_rng(1), 0
     held = archive(np.savez_compressed, X=X, y=Y)
     for _ in range(150):
@@ -73,7 +73,7 @@ def test_damaged_archives_never_end_in_another_error(tmp_path: Path) -> None:
     assert refused > 100
 
 
-def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_permission_to_read_gives_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(CSV)
 
@@ -97,14 +97,14 @@ MEANT = {
 
 
 @pytest.mark.parametrize("name", MEANT)
-def test_numbers_are_read_whatever_holds_them(name: str) -> None:
+def test_numbers_are_read_from_any_container(name: str) -> None:
     split = gpx.load(MEANT[name], split={"test": 0.25})
     same = gpx.load((X, Y), split={"test": 0.25})
     assert torch.allclose(split.train.X, same.train.X, rtol=1e-2 if name == "bfloat16" else 1e-12)
     assert torch.allclose(split.train.y, same.train.y, rtol=1e-6)
 
 
-def test_an_archive_in_another_order_of_bytes(tmp_path: Path) -> None:
+def test_an_archive_with_another_byte_order_is_read(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(archive(X=X.astype(">f8"), y=np.arange(ROWS).astype(">i4")))
     (tmp_path / "columns.npz").write_bytes(archive(a=A.astype(np.longdouble), y=Y.astype(">f8")))
     assert set(gpx.load(tmp_path / "x.npz").train.y.tolist()) <= set(range(ROWS))
@@ -118,7 +118,7 @@ def test_texts_are_objects_in_any_container(texts: Any) -> None:
     assert split.train.names == ("object",)
 
 
-def test_what_a_masked_array_hides_is_missing() -> None:
+def test_masked_entries_of_an_array_are_missing_values() -> None:
     hidden = np.ma.masked_less(X, 4.5)
     with pytest.raises(DataError, match=f"has {int(hidden.mask.sum())} missing values"):
         gpx.load((hidden, Y))
@@ -139,12 +139,12 @@ def test_what_a_masked_array_hides_is_missing() -> None:
         ((X, 1e200 * Y), "beyond 1e\\+150"),
     ],
 )
-def test_a_pair_of_something_else_gets_a_sentence(pair: Any, says: str) -> None:
+def test_a_pair_that_is_not_rows_and_targets_is_refused_with_a_sentence(pair: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.load(pair)
 
 
-def test_frames_of_odd_columns() -> None:
+def test_frames_with_unusual_columns_are_read_or_refused() -> None:
     frame = pd.DataFrame({"a": A, "y": Y})
     days = pd.date_range("2020", periods=ROWS)
     for odd in (days.astype("datetime64[ns]"), [np.arange(3)] * ROWS, pd.Series(WORDS, dtype="str")):
@@ -157,12 +157,12 @@ def test_frames_of_odd_columns() -> None:
 
 
 @pytest.mark.parametrize("theta", [[1e9, 0.0, 0.0], [True, True, True], [float("nan")] * 3, "x"])
-def test_a_draw_refuses_what_is_no_log(theta: Any) -> None:
+def test_a_draw_from_a_gaussian_process_refuses_a_wrong_theta(theta: Any) -> None:
     with pytest.raises(DataError, match="each from -100 to 100"):
         gpx.load("gp-draw", theta=theta)
 
 
 @pytest.mark.parametrize(("split", "says"), [({}, "a split by nothing"), ({1: 2, "a": 3}, 'a split by "1", "a"')])
-def test_a_split_that_is_none(split: Any, says: str) -> None:
+def test_descriptions_of_splits_that_do_not_exist_are_refused(split: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.load("snelson-like", split=split)

@@ -73,7 +73,7 @@ def test_the_wrist_is_learned_with_a_variance_for_each_camera() -> None:
     assert run.scores()["rmse"] < 0.3  # metres
 
 
-def test_they_are_reached_by_name_like_any_generator() -> None:
+def test_poses_are_loaded_by_name_like_any_generator() -> None:
     assert data.available().loc["poses", ["n", "d"]].tolist() == [9630, 972]
     assert data.is_named("poses")
     assert data.fetch("poses") == ()
@@ -95,7 +95,7 @@ def test_they_are_reached_by_name_like_any_generator() -> None:
         ({}, 1, "one split"),
     ],
 )
-def test_odd_options_are_a_sentence(options: dict[str, object], split: int, said: str) -> None:
+def test_wrong_options_are_refused_with_a_sentence(options: dict[str, object], split: int, said: str) -> None:
     with pytest.raises(DataError, match=said):
         data.load({"name": "poses", **options}, split=split)
 

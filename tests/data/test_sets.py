@@ -25,7 +25,7 @@ from gpexplorer.errors import DataError
 from stand_in_files import believed, write_like
 
 
-def test_every_set_on_this_machine_has_folds_that_part_its_rows(data_dir: Path) -> None:
+def test_the_folds_of_every_set_on_this_machine_divide_its_rows(data_dir: Path) -> None:
     here = [name for name in names() if is_cached(card(name))]
     assert {"kin40k", "concrete"} <= set(here)
     for one in map(card, here):
@@ -37,7 +37,7 @@ def test_every_set_on_this_machine_has_folds_that_part_its_rows(data_dir: Path) 
         assert parts[0].train.y.dtype == torch.float64
 
 
-def test_the_trap_of_a_set_reaches_whoever_loads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_warning_of_a_set_is_a_note_of_its_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(tmp_path))
     with believed(write_like(card("bike"), tmp_path), write_like(card("wine"), tmp_path)):
         bike, honest = gpx.data.load("bike"), gpx.data.load("bike", drop=["x15", "x16"])
@@ -65,7 +65,7 @@ def test_both_tables_of_co2_drop_the_missing_months(tmp_path: Path, shift: float
         assert numbers.y[:2] == pytest.approx([1.0 + shift, 3.0 + shift])
 
 
-def test_time_ordered_sets_test_on_what_comes_last(data_dir: Path) -> None:
+def test_the_test_rows_of_a_time_series_are_the_latest(data_dir: Path) -> None:
     for one in (card(name) for name in names()):
         if one.split["kind"] == "time" and is_cached(one):
             split = gpx.data.load(one.name)
@@ -96,7 +96,7 @@ def test_molecules_are_texts_with_the_split_of_their_file(tmp_path: Path) -> Non
         read_set(replace(card("mol_factorxa_ki"), n=4), (path,), Choice())
 
 
-def test_plain_tables_and_the_toy(tmp_path: Path) -> None:
+def test_plain_tables_and_the_snelson_set_are_read(tmp_path: Path) -> None:
     path = tmp_path / "cal.data"
     names_in = "longitude,latitude,housingMedianAge,totalRooms,totalBedrooms,population,households,medianIncome"
     path.write_text(
@@ -125,7 +125,7 @@ def test_plain_tables_and_the_toy(tmp_path: Path) -> None:
         (("title:", "titel:"), 'correct "titel", "title"'),
     ],
 )
-def test_a_slip_in_a_card_is_a_sentence(root: Path, change: tuple[str, str], says: str) -> None:
+def test_a_mistake_in_a_card_gives_a_sentence(root: Path, change: tuple[str, str], says: str) -> None:
     text = (root / "gpexplorer" / "data" / "cards" / "kin40k.yaml").read_text("utf-8")
     assert change[0] in text
     with pytest.raises(DataError, match=f"Card kin40k.*{says}"):
@@ -179,7 +179,7 @@ def test_a_file_is_fetched_once_and_then_needs_no_network(held: Callable[..., Ca
     path.parent.chmod(0o755)
 
 
-def test_what_arrives_wrong_is_never_kept(held: Callable[..., Card], tmp_path: Path) -> None:
+def test_a_download_with_a_wrong_checksum_is_never_kept(held: Callable[..., Card], tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"toy/f.csv \(20 kB\) from http.* arrived with another SHA-256 .*, so it was not"
     ):
@@ -191,5 +191,5 @@ def test_what_arrives_wrong_is_never_kept(held: Callable[..., Card], tmp_path: P
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_sizes_read_well() -> None:
+def test_sizes_are_written_in_a_readable_unit() -> None:
     assert [size(n) for n in (999, 1_144_601, 10**10)] == ["999 bytes", "1.14 MB", "10 GB"]

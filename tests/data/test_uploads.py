@@ -69,7 +69,7 @@ def test_a_preview_of_parquet_counts_all_rows_and_shows_the_first() -> None:
     assert split.train.names == ("a",)
 
 
-def test_texts_come_back_as_texts() -> None:
+def test_a_column_of_texts_is_loaded_as_texts() -> None:
     split = gpx.data.read_upload("m.csv", b"smiles,y\nCC,1\nCO,2\nCN,4\nCCl,3\n", Choice(objects="smiles"))
     assert sorted([*split.train.X, *split.test.X]) == ["CC", "CCl", "CN", "CO"]
     assert split.scaled().train.X == split.train.X
@@ -88,7 +88,7 @@ def test_a_small_parquet_that_unfolds_to_gigabytes_is_stopped() -> None:
     assert gpx.data.read_upload("bomb.parquet", bomb).train.names == ("y",)  # its text is never unfolded
 
 
-def test_an_archive_that_lies_about_its_arrays_is_refused() -> None:
+def test_an_archive_with_false_shapes_is_refused() -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
     held = io.BytesIO()
@@ -105,7 +105,7 @@ def test_an_archive_that_lies_about_its_arrays_is_refused() -> None:
         gpx.data.read_upload("x.npz", held.getvalue())
 
 
-def test_processor_time_is_capped() -> None:
+def test_processor_time_is_limited() -> None:
     rows = b"a,y\n" + b"".join(b"%d.5,%d\n" % (i, i % 9) for i in range(400_000))
     with pytest.raises(DataError, match=r"or 0 s that reading an upload may take"):
         gpx.data.read_upload("slow.csv", rows * 2, limits=replace(UPLOAD, cpu_seconds=0))
@@ -121,7 +121,7 @@ def test_processor_time_is_capped() -> None:
         (3, False),
     ],
 )
-def test_what_a_link_may_ask_for_is_a_name_and_never_a_path(source: object, named: bool) -> None:
+def test_a_link_may_request_a_name_and_never_a_path(source: object, named: bool) -> None:
     assert gpx.data.is_named(source) is named
 
 
@@ -137,7 +137,7 @@ def test_what_a_link_may_ask_for_is_a_name_and_never_a_path(source: object, name
         ("a,y\n1,2\n2,3\n3,5\n".encode("utf-16").decode("latin-1"), "zero bytes|not UTF-8|UTF-16"),
     ],
 )
-def test_texts_that_other_readers_take_in_silence(text: str, says: str) -> None:
+def test_ambiguous_texts_that_other_readers_accept_are_refused(text: str, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.data.read_upload("m.csv", text.encode("utf-8" if text.isascii() else "latin-1"))
 
@@ -153,7 +153,7 @@ def test_texts_that_other_readers_take_in_silence(text: str, says: str) -> None:
         ("a,b,y\ntrue,,1\nfalse,,2\ntrue,,5\n", ("a",), 'left out: "b"'),
     ],
 )
-def test_texts_that_are_read_and_what_is_said_of_them(text: str, names: tuple[str, ...], note: str) -> None:
+def test_texts_that_are_read_and_the_notes_about_them(text: str, names: tuple[str, ...], note: str) -> None:
     split = gpx.data.read_upload("m.csv", text.encode())
     assert split.train.names == names
     assert len(split.train) + len(split.test) == 3

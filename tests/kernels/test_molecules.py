@@ -78,7 +78,9 @@ def test_molecules_are_a_weighted_sum_with_its_own_gradient() -> None:
     assert torch.allclose(found, at.grad, rtol=1e-12)
 
 
-def test_molecules_met_later_change_nothing_and_little_is_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_molecules_do_not_change_earlier_covariances_and_the_cache_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     kernel = kernels.make("molecules", 1)
     before = kernel(THETA, SMILES[:3], SMILES[:2]).clone()
     kernel(THETA, SMILES[4:], [ANILINE, *SMILES])
@@ -89,7 +91,7 @@ def test_molecules_met_later_change_nothing_and_little_is_cache(monkeypatch: pyt
     assert len(kernel._cache) == 1
 
 
-def test_what_is_no_molecule_is_refused() -> None:
+def test_texts_that_are_not_molecules_are_refused() -> None:
     kernel = kernels.make("molecules", 1)
     with pytest.raises(KernelError, match=r"cannot read the molecule 'C1CC'.*such as CCO"):
         kernel.start(Dataset(["CCO", "C1CC"], torch.zeros(2)))

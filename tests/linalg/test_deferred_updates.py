@@ -9,7 +9,7 @@ from gpexplorer.linalg.deferred_updates import DeferredUpdates
 
 
 @pytest.mark.parametrize("together", [1, 2])
-def test_waiting_changes_count_at_once_and_are_folded_in_when_the_room_is_full(together: int) -> None:
+def test_pending_updates_count_in_all_products_and_are_applied_at_capacity(together: int) -> None:
     rng = torch.Generator().manual_seed(1)
     draw = lambda *shape: 50.0 + torch.randn(*shape, generator=rng, dtype=torch.float64)  # noqa: E731
     dense = draw(300, 7)

@@ -43,7 +43,7 @@ def test_drawn_pivots_are_different_rows_and_their_root_is_the_projection_on_the
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_drawn_pivots_leave_less_than_rows_drawn_alike_where_data_cluster(shift: float):
+def test_pivots_drawn_by_residual_variance_explain_clusters_better_than_uniform_ones(shift: float):
     rng = torch.Generator().manual_seed(1)
     centres = torch.tensor([0.0] * 170 + [3.0, 6.0, 9.0] * 10, dtype=torch.float64)
     X = shift + centres[:, None] + 0.1 * torch.randn(200, 1, generator=rng, dtype=torch.float64)
@@ -57,7 +57,7 @@ def test_drawn_pivots_leave_less_than_rows_drawn_alike_where_data_cluster(shift:
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_rows_that_repeat_end_a_pivoted_root_before_it_divides_by_rounding(shift: float):
+def test_duplicate_rows_end_a_pivoted_root_before_it_divides_by_rounding(shift: float):
     K = gram(wavy(shift))[:6, :6].repeat(5, 5)
 
     L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 20)
@@ -80,7 +80,7 @@ def test_the_solver_takes_the_noise_off_the_diagonal_before_it_chooses_pivots(sh
     torch.testing.assert_close(found, woodbury(L, noise(task))(v))
 
 
-def test_as_many_rows_as_those_behind_them_need():
+def test_the_sufficient_rank_leaves_later_rows_at_most_the_given_variance():
     x = torch.rand(60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     K = torch.exp(-0.5 * (x[:, None] - x).square() / 0.3**2)
     left = [1.0 - float(K[j, :j] @ torch.linalg.lstsq(K[:j, :j], K[:j, j]).solution) for j in range(1, 60)]

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.linalg.randomness import generator, random_rows
 from gpexplorer.linalg.reduction import PANELS, TILE, add_gram_, sum_of_squares, sum_over_rows, symmetric_from_lower
 from gpexplorer.methods.eigenfunctions.evidence import gram_products, strip_products
@@ -44,8 +45,19 @@ def test_strips_add_up_to_the_whole(rows: int, shift: float):
     assert sum_of_squares(y.float()) == pytest.approx(float(y @ y), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("n", "row_bytes", "block_bytes", "sizes"),
+    [(10, 8, 32, [4, 4, 2]), (10, 8, 31, [3, 3, 3, 1]), (3, 8, 1, [1, 1, 1]), (0, 8, 32, []), (5, 0, 3, [3, 2])],
+)
+def test_blocks_of_rows_cover_all_rows_within_their_bytes(n: int, row_bytes: int, block_bytes: int, sizes: list[int]):
+    blocks = list(row_blocks(n, row_bytes, block_bytes))
+
+    assert [block.stop - block.start for block in blocks] == sizes
+    assert [row for block in blocks for row in range(n)[block]] == list(range(n))
+
+
 @pytest.mark.parametrize("p", [1, 3, TILE, TILE + 1, PANELS * TILE, PANELS * TILE + 1, 517])
-def test_half_of_a_gram_matrix_is_enough(p: int):
+def test_a_gram_matrix_is_completed_from_its_lower_half(p: int):
     F = torch.randn(p, 40, generator=torch.Generator().manual_seed(p), dtype=torch.float64)
     A = torch.zeros(p, p, dtype=torch.float64)
 
@@ -55,7 +67,7 @@ def test_half_of_a_gram_matrix_is_enough(p: int):
     torch.testing.assert_close(symmetric_from_lower(A), 2 * F @ F.T)
 
 
-def test_one_strip_is_held_at_a_time_unless_the_map_wants_more():
+def test_strips_are_made_one_at_a_time():
     live: list[int] = []
 
     def watched(function: Callable[..., Any], pieces: Iterable[Any]) -> Iterator[Any]:
@@ -89,7 +101,7 @@ def test_workers_give_the_same_sums_as_this_process():
         torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_a_part_of_a_sum_travels_to_a_worker_and_does_the_same_there():
+def test_a_pickled_part_of_a_sum_gives_the_same_result():
     X = torch.rand(30, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     grid, theta, _, index = task(X, X[:, 0])
     grid.kernel = Counted(grid.kernel, Counter())
@@ -134,7 +146,7 @@ def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path
 
 
 @pytest.mark.parametrize(("n", "size"), [(1000, 10), (100, 24), (10, 20), (10, 3)])
-def test_some_rows_are_drawn_once_each_and_again_by_the_same_source(n: int, size: int):
+def test_random_rows_are_distinct_and_reproducible(n: int, size: int):
     rows = random_rows(n, size, generator(3, "some"))
 
     assert rows.tolist() == random_rows(n, size, generator(3, "some")).tolist()
@@ -142,14 +154,14 @@ def test_some_rows_are_drawn_once_each_and_again_by_the_same_source(n: int, size
     assert 0 <= int(rows.min()) <= int(rows.max()) < n
 
 
-def test_every_row_and_every_place_is_as_likely():
+def test_every_row_and_every_position_is_equally_likely():
     drawn = torch.stack([random_rows(20, 4, generator(k, "some")) for k in range(2000)])
 
     for counts in (torch.bincount(drawn.flatten(), minlength=20) / 8000, torch.bincount(drawn[:, 0]) / 2000):
         assert float((counts - 0.05).abs().max()) < 0.025
 
 
-def test_a_few_of_many_rows_are_drawn_without_all_of_them():
+def test_drawing_few_of_many_rows_needs_little_memory():
     with Largest() as seen:
         random_rows(10**6, 100, generator(0, "some"))
 

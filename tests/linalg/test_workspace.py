@@ -13,7 +13,7 @@ class Owner:
     pass
 
 
-def test_a_buffer_goes_on_when_its_owner_is_gone_and_not_before():
+def test_a_buffer_is_used_again_after_its_owner_is_deleted_and_not_before():
     room, like, first, second = Workspace(1e6), torch.zeros(1), Owner(), Owner()
     one, other = room.matrix(first, 4, 3, like), room.matrix(second, 4, 3, like)
     assert one.data_ptr() != other.data_ptr()
@@ -26,7 +26,7 @@ def test_a_buffer_goes_on_when_its_owner_is_gone_and_not_before():
     assert smaller.shape == (2, 5)
 
 
-def test_another_precision_or_a_larger_matrix_gets_memory_of_its_own():
+def test_another_precision_or_a_larger_matrix_gets_a_new_buffer():
     room, first = Workspace(1e6), Owner()
     at = room.matrix(first, 4, 3, torch.zeros(1)).data_ptr()
     del first
@@ -35,7 +35,7 @@ def test_another_precision_or_a_larger_matrix_gets_memory_of_its_own():
     assert room.matrix(third, 40, 30, torch.zeros(1)).data_ptr() != at
 
 
-def test_a_copy_sent_away_is_empty():
+def test_a_pickled_workspace_contains_no_buffers():
     room, owner = Workspace(5e5), Owner()
     room.matrix(owner, 300, 300, torch.zeros(1))
     del owner

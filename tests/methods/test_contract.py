@@ -59,7 +59,7 @@ def elsewhere() -> dict[str, Any]:
     return dict(zip(METHODS, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
-def test_it_says_what_it_is(method: str):
+def test_its_title_family_channels_and_settings_are_documented(method: str):
     kind = registry[method]
     settings = [setting for name, setting in kind.param.objects().items() if name != "name"]
 
@@ -71,7 +71,7 @@ def test_it_says_what_it_is(method: str):
     assert set(kind.equations) <= set(kind.param)
 
 
-def test_the_start_comes_before_any_work(method: str):
+def test_the_first_step_comes_before_any_work(method: str):
     run = small_spec(method).open()
 
     first = run.advance()
@@ -96,7 +96,7 @@ def test_states_never_change_after_they_were_yielded(method: str):
     assert all(same(record.step, before) for record, before in zip(run.trace, seen, strict=True))
 
 
-def test_the_tensors_of_a_state_are_free_to_use(run: Run):
+def test_the_tensors_of_a_state_can_be_used_with_autograd(run: Run):
     state: Any = run.trace[len(run.trace) // 2].step.state
     held = [part for part in state if isinstance(part, torch.Tensor)]
     held += [part for parts in state if isinstance(parts, tuple) for part in parts if isinstance(part, torch.Tensor)]
@@ -122,12 +122,12 @@ def test_another_process_takes_the_same_steps(method: str, run: Run, elsewhere: 
             torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
 
 
-def test_no_global_random_state_moves(method: str, elsewhere: dict[str, Any]):
+def test_the_global_random_state_does_not_change(method: str, elsewhere: dict[str, Any]):
     assert not elsewhere[method]["randomness moved"]
 
 
 @pytest.mark.parametrize("at", [0, 1, 3, 5, 6, 8, 13, STEPS - 1])
-def test_it_goes_on_from_any_state_as_if_it_had_not_stopped(run: Run, at: int):
+def test_it_continues_from_any_state_as_if_it_had_not_stopped(run: Run, at: int):
     if at >= len(run.trace):
         at = len(run.trace) - 1
 
@@ -139,7 +139,7 @@ def test_it_goes_on_from_any_state_as_if_it_had_not_stopped(run: Run, at: int):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 9])
-def test_abandoned_it_leaves_nothing_behind(method: str, steps: int):
+def test_an_abandoned_generator_leaves_no_thread_and_no_reference(method: str, steps: int):
     run = small_spec(method).open()
     before = set(threading.enumerate())
     generator = run.method.steps(run.problem)
@@ -155,7 +155,7 @@ def test_abandoned_it_leaves_nothing_behind(method: str, steps: int):
     assert not [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()]
 
 
-def test_its_steps_and_settings_survive_being_written(method: str, run: Run):
+def test_its_steps_and_settings_survive_json(method: str, run: Run):
     assert run.spec is not None
     again = Spec.from_json(run.spec.to_json()).open()
 
@@ -179,7 +179,7 @@ def test_no_variance_is_negative(run: Run):
             assert var.isfinite().all()
 
 
-def test_channels_said_to_fall_never_rise(run: Run):
+def test_monotone_channels_never_rise(run: Run):
     table = run.table()
 
     for channel in run.method.channels:
@@ -212,7 +212,7 @@ def test_either_precision_and_any_number_of_inputs_work(method: str, d: int, dty
     assert np.isfinite(run.scores()["nlpd"])
 
 
-def test_rows_that_repeat_do_not_break_it(method: str):
+def test_it_works_with_duplicate_rows(method: str):
     split = data.load({"name": "hypercube", "n": 30, "d": 2, "noise": 0.3})
     X, y = torch.cat([split.train.X] * 3), torch.cat([split.train.y + shift for shift in (0.0, 0.1, 0.0)])
 
@@ -240,7 +240,7 @@ def test_its_defaults_run(method: str):
     assert run.finish(steps=3).reason in ("budget", "converged"), run.outcome
 
 
-def test_what_a_step_costs_is_said_before_it_is_taken(method: str, run: Run):
+def test_the_cost_of_a_step_is_known_before_the_step(method: str, run: Run):
     cost = run.method.cost(run.problem)
 
     assert 0 < cost.flops < 1e12

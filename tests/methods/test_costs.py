@@ -21,7 +21,7 @@ FEWER = {"csi": {"num_inducing": 16}}  # a step of it is a whole decomposition
 NOMINAL = Speed(flops=50e9, bytes=20e9)  # a matrix product and a read of memory, on two cores
 
 
-def test_work_is_what_was_computed_and_what_was_alive_at_once():
+def test_work_counts_operations_and_the_peak_of_memory():
     a, b = torch.ones(300, 200, dtype=torch.float64), torch.ones(200, 400, dtype=torch.float64)
     with Work() as work:
         for _ in range(2):
@@ -56,7 +56,7 @@ def test_a_step_costs_what_its_method_declares(key: str):
 @pytest.mark.parametrize(
     ("key", "count"), [(key, count) for key in sorted(methods) for count in COUNTS if count in registry[key].param]
 )
-def test_more_than_all_rows_cost_as_much_as_all_rows(key: str, count: str):
+def test_a_setting_above_the_number_of_rows_costs_as_much_as_all_rows(key: str, count: str):
     rows = {"name": "friedman1", "n": 60, "seed": 2}
     runs = [Spec(key, {count: asked}, data=rows).open() for asked in (54, 540)]
 

@@ -1,0 +1,81 @@
+"""Cholesky factors: as little jitter as possible, which is reported, recorded by name, and bounded."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.linalg.cholesky import cholesky, logdet, record_jitter
+
+
+def singular(size: int, smallest: float, dtype: torch.dtype = torch.float64) -> Tensor:
+    """A symmetric matrix with mean diagonal 3 whose smallest eigenvalue is given, times 3."""
+    Q = torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(size), dtype=torch.float64)).Q
+    values = torch.linspace(1.0, 2.0, size, dtype=torch.float64)
+    values[0] = smallest
+    A = (Q * values) @ Q.T
+    return (3.0 * A / A.diagonal().mean()).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_positive_definite_matrix_needs_no_jitter(dtype: torch.dtype):
+    A = singular(7, 0.5, dtype)
+
+    L, jitter = cholesky(A, "A")
+
+    assert jitter == 0.0
+    torch.testing.assert_close(L @ L.T, A)
+    assert logdet(L) == pytest.approx(float(torch.logdet(A.double())), rel=1e-5)
+
+
+@pytest.mark.parametrize("negative", [1e-14, 3e-12, 1e-9, 1e-6])
+def test_the_jitter_is_the_first_decade_that_suffices(negative: float):
+    A = singular(7, -negative)
+    smallest = -float(torch.linalg.eigvalsh(A)[0])
+
+    L, jitter = cholesky(A, "A")
+
+    first = 8.0 * torch.finfo(torch.float64).eps * float(A.diagonal().mean())
+    decades = math.log10(jitter / first)
+    assert decades == pytest.approx(round(decades), abs=1e-9)
+    assert 0.5 * smallest < jitter < 10.5 * max(smallest, first)
+    torch.testing.assert_close(L @ L.T, A + jitter * torch.eye(7, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("largest", "succeeds"), [(1e-4, True), (1e-6, False)])
+def test_the_largest_jitter_is_relative_to_the_diagonal(largest: float, succeeds: bool):
+    A = 100.0 * singular(7, -2e-6)
+    if succeeds:
+        assert cholesky(A, "A", largest).jitter <= largest * 300.0
+        return
+    with pytest.raises(NotPositiveDefinite, match=r"A \[7 x 7\] is not positive definite after jitter") as error:
+        cholesky(A, "A", largest)
+    assert error.value.size == 7
+    assert largest * 300.0 < error.value.jitter <= 10.0 * largest * 300.0
+
+
+def test_matrices_without_a_factor_and_without_rows():
+    with pytest.raises(NotPositiveDefinite, match="not finite"):
+        cholesky(torch.tensor([[math.inf]]), "A")
+    with pytest.raises(NotPositiveDefinite):
+        cholesky(torch.zeros(2, 2), "A")
+    assert cholesky(torch.zeros(0, 0), "A").L.shape == (0, 0)
+
+
+def test_the_largest_jitter_of_each_matrix_is_recorded_inside_the_context_only():
+    record: dict[str, float] = {}
+    small, large = singular(5, -1e-12), singular(5, -1e-9)
+
+    with record_jitter(record):
+        of_large, of_small = cholesky(large, "A").jitter, cholesky(small, "A").jitter
+        cholesky(small, "B")
+        cholesky(small, "no answer depends on it", noted=False)
+        cholesky(singular(5, 0.5), "C")
+    cholesky(large, "B")
+
+    assert 0.0 < of_small < of_large
+    assert record == {"A": of_large, "B": of_small}

@@ -1,0 +1,117 @@
+"""SciPy's optimisers one evaluation at a time: the same points as SciPy, the best one kept, and threads that end."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from gpexplorer.linalg.scipy_descent import MAX_DISTANCE, Evaluated, descend, evaluations
+
+
+def rosenbrock(x: np.ndarray) -> tuple[float, np.ndarray]:
+    return float(optimize.rosen(x)), optimize.rosen_der(x)
+
+
+def optimisers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "optimiser"]
+
+
+@pytest.mark.parametrize("method", ["CG", "L-BFGS-B"])
+def test_the_points_and_the_result_are_those_of_scipy(method: str):
+    visited: list[np.ndarray] = []
+
+    def recorded(x: np.ndarray) -> tuple[float, np.ndarray]:
+        visited.append(x.copy())
+        return rosenbrock(x)
+
+    start = np.array([-1.2, 1.0, 0.7])
+    expected = optimize.minimize(recorded, start, jac=True, method=method)
+    requests = evaluations(lambda fun: optimize.minimize(fun, start, jac=True, method=method))
+    points, answer = [], None
+    while True:
+        try:
+            points.append(requests.send(answer))
+        except StopIteration as end:
+            result = end.value
+            break
+        answer = rosenbrock(points[-1])
+
+    np.testing.assert_array_equal(points, visited)
+    np.testing.assert_array_equal(result.x, expected.x)
+    assert not optimisers()
+
+
+def test_an_error_of_the_optimiser_is_raised_and_an_abandoned_one_ends():
+    def failing(fun: object) -> None:
+        raise ZeroDivisionError("inside")
+
+    with pytest.raises(ZeroDivisionError, match="inside"):
+        next(evaluations(failing))
+    requests = evaluations(lambda fun: optimize.minimize(fun, np.ones(2), jac=True))
+    next(requests)
+    assert len(optimisers()) == 1
+    requests.close()
+    assert not optimisers()
+
+
+@pytest.mark.parametrize("method", ["CG", "L-BFGS-B"])
+def test_a_descent_reaches_the_minimum_and_its_value_never_rises(method: str):
+    start = np.array([-1.2, 1.0])
+
+    steps = list(descend(lambda x: Evaluated(*rosenbrock(x), extra=x.copy()), start, method, 300))
+
+    values = [step.value for step in steps]
+    assert all(after <= before for before, after in itertools.pairwise(values))
+    np.testing.assert_allclose(steps[-1].point, [1.0, 1.0], atol=1e-3)
+    assert steps[-1].value == rosenbrock(steps[-1].point)[0]
+    np.testing.assert_array_equal(steps[-1].extra, steps[-1].point)
+    assert not optimisers()
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_the_number_of_evaluations_is_limited(limit: int):
+    points: list[np.ndarray] = []
+
+    def evaluate(x: np.ndarray) -> Evaluated:
+        points.append(x)
+        return Evaluated(*rosenbrock(x), extra=None)
+
+    assert len(list(descend(evaluate, np.array([-1.2, 1.0]), "L-BFGS-B", limit))) == limit == len(points)
+    assert not optimisers()
+
+
+@pytest.mark.parametrize("method", ["CG", "L-BFGS-B"])
+def test_a_point_where_the_function_does_not_exist_is_left_and_is_no_step(method: str):
+    """5 x - log x has its minimum at 0.2 and exists for x > 0 only; the first step of the line search is too long."""
+    missing: list[float] = []
+
+    def evaluate(x: np.ndarray) -> Evaluated | None:
+        if x[0] <= 0.0:
+            missing.append(float(x[0]))
+            return None
+        return Evaluated(float(5.0 * x[0] - np.log(x[0])), 5.0 - 1.0 / x, None)
+
+    steps = list(descend(evaluate, np.array([0.6]), method, 60))
+
+    assert missing
+    assert steps[-1].point[0] == pytest.approx(0.2, rel=1e-4)
+    assert len(steps) < 60
+
+
+def test_no_point_farther_than_the_limit_from_the_start_is_evaluated():
+    points: list[float] = []
+
+    def evaluate(x: np.ndarray) -> Evaluated:
+        points.append(float(x[0]))
+        return Evaluated(-float(x[0]), np.array([-1.0]), None)  # it decreases without end
+
+    start = 5.0
+    *_, best = descend(evaluate, np.array([start]), "CG", 40)
+
+    assert max(points) <= start + MAX_DISTANCE
+    assert start + 1.0 < best.point[0] <= start + MAX_DISTANCE
+    assert best.value == -best.point[0]
