@@ -1,8 +1,9 @@
-"""A minibatch of every method, beside the arithmetic it cannot do without and beside plain torch and GPyTorch.
+"""Time per minibatch of every method, compared with the necessary arithmetic, plain torch and GPyTorch.
 
-The floor is measured in the same process: the network's products forward and back, 6 b (size) flops, and a Cholesky
-factor with its inverse, D^3 flops. Plain torch is SCGD as one would write it: modules, autograd, torch's Adam. All take
-turns, and ratios are of the same round: they hold where a shared machine's milliseconds do not.
+The floor is the arithmetic that every method needs: the forward and backward products of the network, 6 b (size) flops,
+and a Cholesky factor with its inverse, D^3 flops. Plain torch is SCGD written with modules, autograd and torch's Adam.
+All are timed in turns in the same process. A ratio compares times of the same round, so it stays valid when a shared
+machine changes its speed.
 """
 
 from __future__ import annotations
@@ -32,25 +33,25 @@ from .limits import in_turns, ratio
 
 PACE, FLOOR, PLAIN = "a square product", "floor: products and factor", "plain torch SCGD"
 METHODS = ("scgd", "minimax", "bsgd", "svgp")
-REPEATS = 20  # minibatches of a timing
-SQUARE = 600  # rows of the product that tells the machine's pace
-ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # every method takes all epochs on all rows
-WHOLE = 10**6  # minibatches of a step: an epoch, which is the most
+REPEATS = 20  # minibatches per timing
+SQUARE = 600  # rows of the square product that measures the speed of the machine
+ALL_ROWS: dict[str, Any] = {"validation": 0.0, "patience": 0}  # every method uses all rows for all epochs
+WHOLE = 10**6  # minibatches per step: the method limits this to one epoch
 
 
-def command(  # noqa: PLR0913 - one argument an option
-    data: Annotated[str, typer.Option(help="A registry set or generator.")] = "kin40k",
-    batch: Annotated[int, typer.Option(help="Rows of a minibatch.", min=2)] = 64,
-    width: Annotated[int, typer.Option(help="Outputs of each of two layers.", min=2)] = 128,
+def command(  # noqa: PLR0913 - one argument per option
+    data: Annotated[str, typer.Option(help="Name of a data set or of a generator.")] = "kin40k",
+    batch: Annotated[int, typer.Option(help="Rows per minibatch.", min=2)] = 64,
+    width: Annotated[int, typer.Option(help="Outputs of each of the two layers.", min=2)] = 128,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
-    epochs: Annotated[int, typer.Option(help="Then learn for so many; 0 only times minibatches.")] = 0,
-    seconds: Annotated[float, typer.Option(help="Most for each method's learning.")] = 180.0,
-    method: Annotated[list[str] | None, typer.Option(help="Only these.")] = None,
-    choose: Annotated[bool, typer.Option(help="Choose the rate first, on a tenth of the training rows.")] = False,
-    keep: Annotated[Path | None, typer.Option(help="Keep what is learned here: the same command goes on.")] = None,
-    rows: Annotated[int, typer.Option(help="Instead: memory on a file of so many rows.", min=0)] = 0,
+    epochs: Annotated[int, typer.Option(help="Epochs of learning after the timings; 0 for timings only.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Time limit of the learning, per method.")] = 180.0,
+    method: Annotated[list[str] | None, typer.Option(help="Only these methods.")] = None,
+    choose: Annotated[bool, typer.Option(help="First choose the rate on a tenth of the training rows.")] = False,
+    keep: Annotated[Path | None, typer.Option(help="Store runs here; the same command continues them.")] = None,
+    rows: Annotated[int, typer.Option(help="Measure memory instead, on a file with this many rows.", min=0)] = 0,
 ) -> None:
-    """Milliseconds a minibatch, the floor, rivals; with --epochs also NLML a row and test RMSE."""
+    """Milliseconds per minibatch, the floor and baselines; with --epochs also NLML per row and test RMSE."""
     settings = {"batch_size": batch, "width": width}
     if rows:
         for line in streaming.report(rows, settings, tuple(method or METHODS[:3])):
@@ -59,49 +60,73 @@ def command(  # noqa: PLR0913 - one argument an option
     for line in report(data, dtype, settings, tuple(method or METHODS)):
         typer.echo(line)
     for key in (method or METHODS) if epochs else ():
-        asked: dict[str, Any] = {"epochs": epochs, "schedule": "cosine", "minibatches": WHOLE, **ALL_ROWS}
-        asked |= {} if key == "svgp" else settings  # SVGP learns as the usual baseline, with its own defaults
-        for line in learning.report(Spec(key, asked, data=data, dtype=dtype), seconds, choose, keep):
+        learning_settings = {"epochs": epochs, "schedule": "cosine", "minibatches": WHOLE, **ALL_ROWS}
+        if key != "svgp":  # SVGP is the usual baseline and learns with its own defaults
+            learning_settings |= settings
+        for line in learning.report(Spec(key, learning_settings, data=data, dtype=dtype), seconds, choose, keep):
             typer.echo(line)
 
 
 def report(
     name: str, dtype: str, settings: dict[str, Any], methods: tuple[str, ...], rounds: int = 15
 ) -> Iterator[str]:
-    """Lines of the timings. All are timed in turns, so that ratios hold while the machine changes its pace."""
+    """Time one minibatch of every method, of the baselines and of the floor.
+
+    Parameters
+    ----------
+    name : str
+        A data set or a generator.
+    dtype : {"float64", "float32"}
+        Precision of the rows and of the parameters.
+    settings : dict
+        `batch_size` and `width`, for every method.
+    methods : tuple of str
+        Keys of the methods.
+    rounds : int, default 15
+        In each round everything is timed once, in turns, so that ratios stay valid when the machine changes its speed.
+
+    Yields
+    ------
+    str
+        A title, the heading of the table, and one line per piece of work.
+    """
     problem, b, D = _run(name, dtype, "scgd", settings).problem, settings["batch_size"], settings["width"]
     load = os.getloadavg()[0]
     yield f"{name}: n = {len(problem.train)}, b = {b}, D = {D}, {torch.get_num_threads()} threads, load {load:.2f}"
     learners = {key: _learner(_run(name, dtype, key, settings)) for key in methods}
     square = torch.randn(SQUARE, SQUARE, generator=torch.Generator().manual_seed(0)).to(problem.train.y)
-    rivals = {PLAIN: _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
-    once = {FLOOR: _arithmetic(problem, b, D), **rivals, **{key: _minibatch(each) for key, each in learners.items()}}
+    baselines = {PLAIN: _plain(problem, b, D), "GPyTorch SVGP, its own modules": _gpytorch(problem, b, D)}
+    works = {FLOOR: _arithmetic(problem, b, D), **baselines}
+    works |= {key: _minibatch(learner) for key, learner in learners.items()}
     if "scgd" in learners:
-        once |= _parts(learners["scgd"])
-    took = in_turns({PACE: lambda: square @ square, **{label: _several(work) for label, work in once.items()}}, rounds)
-    gemm = 2e-9 * SQUARE**3 / median(took.pop(PACE))
-    yield f"{'ms a minibatch':<32}  median   least     GEMM {gemm:.0f} GF/s"
-    for label, times in took.items():
+        works |= _parts(learners["scgd"])
+    repeated = {label: _several(work) for label, work in works.items()}
+    times_of = in_turns({PACE: lambda: square @ square, **repeated}, rounds)
+    gemm = 2e-9 * SQUARE**3 / median(times_of.pop(PACE))
+    yield f"{'ms per minibatch':<32}  median   least     GEMM {gemm:.0f} GF/s"
+    for label, times in times_of.items():
         ms = f"{1e3 * median(times) / REPEATS:8.2f}{1e3 * min(times) / REPEATS:8.2f}"
-        yield f"{label:<32}{ms}{ratio(times, took[FLOOR]):8.1f} x floor{ratio(times, took[PLAIN]):8.2f} x plain torch"
+        ratios = f"{ratio(times, times_of[FLOOR]):8.1f} x floor{ratio(times, times_of[PLAIN]):8.2f} x plain torch"
+        yield f"{label:<32}{ms}{ratios}"
 
 
 def _run(name: str, dtype: str, key: str, settings: dict[str, Any]) -> Run:
-    split, kind = data_sets.load(name).scaled(), {"float64": torch.float64, "float32": torch.float32}[dtype]
-    train, kernel = split.train.to("cpu", kind), kernels.make("se-ard", split.train.d)
+    split = data_sets.load(name).scaled()
+    torch_dtype = {"float64": torch.float64, "float32": torch.float32}[dtype]
+    train, kernel = split.train.to("cpu", torch_dtype), kernels.make("se-ard", split.train.d)
     problem = Problem(train, kernel, kernel.start(train))
     same_network = {"kernel": "linear", "layers": 2, "num_inducing": settings["batch_size"], "variational": "optimiser"}
     return Run(registry[key](**settings, **(same_network if key == "svgp" else {})), problem, split)
 
 
 def _learner(run: Run) -> Learner:
-    """A method's own loop before its first minibatch."""
+    """Return the learner of a method, before its first minibatch."""
     method: Any = run.method
     return cast(Learner, method.learner(Model(method, run.problem), next(method.steps(run.problem)).state))
 
 
 def _several(work: Callable[[], object]) -> Callable[[], object]:
-    """The same, often enough to be timed."""
+    """Repeat `work` REPEATS times, so that it is long enough to be timed."""
 
     def several() -> None:
         for _ in range(REPEATS):
@@ -111,26 +136,26 @@ def _several(work: Callable[[], object]) -> Callable[[], object]:
 
 
 def _minibatch(learner: Learner) -> Callable[[], object]:
-    """The next minibatch."""
+    """Return a function that takes the next minibatch at each call."""
     t = count()
     return lambda: learner.move(next(t))
 
 
 def _parts(learner: Learner) -> dict[str, Callable[[], object]]:
-    """A minibatch's pieces, each on its own, but for the head: averages, factor, inverse."""
+    """Return the pieces of one minibatch, except the averages, the factor and its inverse."""
     model, point, index = learner.model, learner.parameters, learner.rows(0)
     X, _ = model.rows(index)
-    G, still = torch.ones_like(model.features(point.parts, X).Phi), point.x.clone()
-    averages = tuple(held.clone() for held in learner.averages)
+    G, parameters = torch.ones_like(model.features(point.parts, X).Phi), point.x.clone()
+    averages = tuple(average.clone() for average in learner.averages)
 
     @torch.inference_mode()
     def network() -> None:
-        at = model.features(point.parts, X)
-        model.pullback(point.parts, at, G.clone(), point.into)
+        features = model.features(point.parts, X)
+        model.pullback(point.parts, features, G.clone(), point.into)
 
     @torch.inference_mode()
     def optimiser() -> None:
-        learner.optimiser.move(still, point.g, averages, 1, 0.0)
+        learner.optimiser.move(parameters, point.g, averages, 1, 0.0)
 
     return {
         "  rows of SCGD": lambda: model.rows(index),
@@ -140,7 +165,7 @@ def _parts(learner: Learner) -> dict[str, Callable[[], object]]:
 
 
 def _arithmetic(problem: Problem, b: int, D: int) -> Callable[[], Any]:
-    """Two layers forward and back, and one factor with its inverse."""
+    """Return the products of two layers, forward and backward, and one Cholesky factor with its inverse."""
     draw, like = torch.Generator().manual_seed(0), problem.train.y
     X, H = problem.train.X[:b], torch.randn(b, D, generator=draw).to(like)
     W1, W2 = torch.randn(D, X.shape[1], generator=draw).to(like), torch.randn(D, D, generator=draw).to(like)
@@ -159,7 +184,7 @@ def _network(d: int, D: int, like: Tensor) -> torch.nn.Module:
 
 
 def _plain(problem: Problem, b: int, D: int) -> Callable[[], Any]:
-    """One minibatch of SCGD by modules and autograd."""
+    """Return one minibatch of SCGD, written with torch modules and autograd."""
     train, n = problem.train, len(problem.train)
     with torch.random.fork_rng(devices=[]):
         net = _network(train.d, D, train.y)
@@ -182,7 +207,7 @@ def _plain(problem: Problem, b: int, D: int) -> Callable[[], Any]:
 
 
 def _gpytorch(problem: Problem, b: int, D: int) -> Callable[[], Any]:
-    """One minibatch of SVGP as GPyTorch's users write it."""
+    """Return one minibatch of SVGP, written with the modules of GPyTorch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import gpytorch

@@ -1,10 +1,10 @@
-"""Tables 2 to 5 of Shoham and Avron: the likelihood reached, and the test error, as minibatches shrink.
+"""Tables 2 to 5 of Shoham and Avron: likelihood and test error for several batch sizes.
 
 Published settings (`--full`): five splits, 100 epochs, Adadelta, b_t = 0.9, mu = 1, 1000 random features. The learning
-rate is chosen from a grid by the error on a tenth of the training rows, set aside for that (the paper: by the training
-likelihood); no test row has a say. The quick version takes one split, 4000 of its training rows, Adam at one rate that
-falls along a cosine, chosen once on training rows of kin40k set aside, and this package's own b_t and metric. Numbers
-are in the units of the files, as printed.
+rate is chosen from a grid by the error on a tenth of the training rows, which are set aside. The paper uses the
+training likelihood. Test rows are not used for it. The quick version uses one split, 4000 of its training rows, Adam
+with one rate and a cosine schedule, and the default b_t and metric of this package. Its rate was chosen once, on
+training rows of kin40k that were set aside. Numbers are in the units of the files, as in the paper.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COLOURS = dict(zip(METHODS, CYCLE, strict=False))
 
 
 def units(kernel: str, full: bool) -> list[dict[str, Any]]:
-    """One run each: a set, a split, a batch size, a method."""
+    """Return one piece of work per data set, split, batch size and method."""
     sets, splits = (("elevators", "kin40k", "protein"), range(5)) if full else (("kin40k",), range(1))
     sizes = SIZES[kernel] if full else (SIZES[kernel][0], SIZES[kernel][-1])
     return [
@@ -62,7 +62,7 @@ def units(kernel: str, full: bool) -> list[dict[str, Any]]:
 
 
 def work(unit: Unit) -> Rows:
-    """The best likelihood a row, and the test error there, in the units of the file."""
+    """Return one row: the best NLML per row and the test error at that epoch, in the units of the file."""
     key, full = unit["method"], unit["full"]
     settings = {**FULL, **OWN.get(key, {}), "epochs": 100} if full else {**QUICK, "epochs": EPOCHS[unit["kernel"]]}
     split = data.load(unit["data"], split=unit["split"])
@@ -102,7 +102,10 @@ def work(unit: Unit) -> Rows:
 
 
 def plot(value: str, label: str, frame: pd.DataFrame) -> hv.Layout:
-    """A panel for each data set: means over the splits against the batch size; lines ours, crosses the paper's."""
+    """Draw one panel per data set: means over the splits against the batch size.
+
+    Lines are the results of this package; crosses are the numbers of the paper.
+    """
     return panels([_panel(value, label, str(name), rows) for name, rows in frame.groupby("data", sort=False)], 3)
 
 
@@ -110,21 +113,21 @@ def _panel(value: str, label: str, name: str, frame: pd.DataFrame) -> hv.Overlay
     parts: list[hv.Element] = []
     for method, rows in frame.groupby("method", sort=False):
         means = rows.groupby("batch")[[value, f"{value}_paper"]].mean().reset_index()
-        ours, printed = means[["batch", value]].dropna(), means[["batch", f"{value}_paper"]].dropna()
+        ours, published = means[["batch", value]].dropna(), means[["batch", f"{value}_paper"]].dropna()
         colour, title = COLOURS[str(method)], registry[str(method)].title
         parts.append(hv.Curve(ours, "batch", value, label=title).opts(color=colour, line_width=2))
         parts.append(hv.Scatter(ours, "batch", value).opts(color=colour, size=6))
-        parts.append(hv.Scatter(printed.set_axis(["batch", value], axis=1)).opts(color=colour, marker="x", size=10))
+        parts.append(hv.Scatter(published.set_axis(["batch", value], axis=1)).opts(color=colour, marker="x", size=10))
     n, epochs = int(frame["rows"].max()), float(frame["epochs"].max())
     return hv.Overlay(parts).opts(
-        logx=True, xticks=ticks(frame["batch"]), padding=0.1, show_grid=True, xlabel="rows of a minibatch",
+        logx=True, xticks=ticks(frame["batch"]), padding=0.1, show_grid=True, xlabel="rows per minibatch",
         ylabel=label, title=f"{name}, {n} rows, {epochs:.0f} epochs",
     )  # fmt: skip
 
 
 def _figure(number: int, kernel: str, value: str, label: str, paper: str) -> Figure:
     title = f"Shoham and Avron, table {number}: {label}, {kernel} kernel of a network"
-    paper += " Lines are ours; crosses are printed, after 100 epochs of all rows."
+    paper += " Lines are the results of this package; crosses are those of the paper, after 100 epochs on all rows."
     return Figure(f"stochastic-table{number}", title, paper, partial(units, kernel), work, partial(plot, value, label))
 
 
@@ -133,14 +136,14 @@ FIGURES = (
         2,
         "linear",
         "nlml",
-        "NLML a row",
+        "NLML per row",
         "Printed for kin40k, b = 32: -1.71 MINIMAX, -1.76 SCGD, 0.79 SVGP, -0.68 BSGD.",
     ),
     _figure(
         3,
         "gaussian",
         "nlml",
-        "NLML a row",
+        "NLML per row",
         "Printed for kin40k, b = 16: -1.56 MINIMAX, -1.61 SCGD, -0.70 SVGP, -0.52 BSGD.",
     ),
     _figure(

@@ -1,10 +1,10 @@
-"""What Shoham and Avron printed in tables 2 to 5, for the sets that are here: means over five splits."""
+"""The numbers of tables 2 to 5 of Shoham and Avron, for the data sets of this package: means over five splits."""
 
 from __future__ import annotations
 
 METHODS = ("minimax", "scgd", "svgp", "bsgd")
 
-# kernel, data, rows of a minibatch -> NLML a row, RMSE, each of METHODS in turn
+# (kernel, data, rows per minibatch) -> (NLML per row, RMSE), each in the order of METHODS
 PRINTED: dict[tuple[str, str, int], tuple[tuple[float, ...], tuple[float, ...]]] = {
     ("linear", "elevators", 32): ((-1.588, -1.530, -0.150, -1.125), (0.111, 0.158, 0.217, 0.090)),
     ("linear", "elevators", 64): ((-1.523, -1.427, -0.152, -1.139), (0.111, 0.114, 0.216, 0.094)),
@@ -28,7 +28,7 @@ PRINTED: dict[tuple[str, str, int], tuple[tuple[float, ...], tuple[float, ...]]]
 
 
 def printed(kernel: str, data: str, batch: int, method: str) -> tuple[float, float]:
-    """NLML a row and RMSE, nan where the paper's tables do not say."""
+    """Return NLML per row and RMSE of the paper, nan where its tables have no entry."""
     values, errors = PRINTED.get((kernel, data, batch), ((float("nan"),) * 4,) * 2)
     k = METHODS.index(method)
     return values[k], errors[k]

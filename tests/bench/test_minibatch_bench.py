@@ -17,7 +17,7 @@ def test_every_method_stands_beside_the_floor_and_its_rivals():
     title, head, *lines = stochastic.report("hypercube", "float32", {"batch_size": 8, "width": 6}, ("scgd", "bsgd"), 2)
 
     assert "b = 8, D = 6" in title
-    assert re.fullmatch(r"ms a minibatch +median +least +GEMM \d+ GF/s", head)
+    assert re.fullmatch(r"ms per minibatch +median +least +GEMM \d+ GF/s", head)
     labels = [line[:32].strip() for line in lines]
     assert labels[:5] == [stochastic.FLOOR, stochastic.PLAIN, "GPyTorch SVGP, its own modules", "scgd", "bsgd"]
     assert labels[5:] == ["rows of SCGD", "network, forward and back", "optimiser"]
