@@ -32,9 +32,10 @@ def test_a_positive_definite_matrix_needs_no_jitter(dtype: torch.dtype):
     assert logdet(L) == pytest.approx(float(torch.logdet(A.double())), rel=1e-5)
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
 @pytest.mark.parametrize("negative", [1e-14, 3e-12, 1e-9, 1e-6])
-def test_the_jitter_is_the_first_decade_that_suffices(negative: float):
-    A = singular(7, -negative)
+def test_the_jitter_is_the_first_decade_that_suffices(negative: float, scale: float):
+    A = scale * singular(7, -negative)
     smallest = -float(torch.linalg.eigvalsh(A)[0])
 
     L, jitter = cholesky(A, "A")
