@@ -199,12 +199,18 @@ def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[f
     ----------
     Rasmussen and Williams (2006), eqs 5.8 and 5.9.
     """
+    terms, gradient, _ = evidence_terms(kernel, theta, train)
+    return terms.total("vfe"), gradient
+
+
+def evidence_terms(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[Terms, Float[Tensor, " p"], float]:
+    """Compute the terms of `evidence` (the trace term is zero), its gradient [p], and the jitter of its factor."""
     s2 = noise_variance(theta)
     A = kernel(theta, train.X, train.X)  # [n, n]
     A.diagonal().add_(s2)
-    L = cholesky(A, "K + s2 I").L
+    L, jitter = cholesky(A, "K + s2 I")
     a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [n]
     W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n] dNLML/dA
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
     gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())  # dA/dtheta_p = 2 s2 I
-    return 0.5 * (float(train.y @ a) + logdet(L)), gradient
+    return Terms(float(train.y @ a), logdet(L), 0.0), gradient, jitter

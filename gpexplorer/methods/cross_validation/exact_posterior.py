@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
-from ...linalg.cholesky import cholesky
 from ...linalg.workspace import Workspace
-from ...objectives import noise_variance
+from ...posteriors import exact_gp_posterior
 from ...problem import Posterior, Prediction, Problem
 from .folds import FoldGroup
 from .lagrangian import FoldSystems
@@ -30,27 +29,8 @@ RANK = 300  # rows of the preconditioner
 
 
 def by_cholesky(problem: Problem, theta: Tensor) -> Posterior:
-    """Return the posterior of f by a Cholesky factor of A.
-
-    Notes
-    -----
-    The factor costs n^3 / 3 flops and n^2 numbers once; a variance costs n^2 flops per test row.
-    """
-    kernel, train = problem.kernel, problem.train
-    A = kernel(theta, train.X, train.X)  # [n, n]
-    A.diagonal().add_(noise_variance(theta))
-    L = cholesky(A, "K + s2 I").L
-    alpha = torch.cholesky_solve(train.y[:, None], L)[:, 0]
-
-    def predict(X: Any) -> Prediction:
-        mean, var = train.y.new_empty(len(X)), kernel.diag(theta, X)
-        for rows in row_blocks(len(X), 2 * mean.element_size() * len(train)):
-            K = kernel(theta, train.X, X[rows])  # [n, block]
-            mean[rows] = K.T @ alpha
-            var[rows] -= torch.linalg.solve_triangular(L, K, upper=False).square().sum(0)
-        return Prediction(mean, var.clamp_min_(0.0))
-
-    return predict
+    """Return the posterior of f on all rows by a Cholesky factor of A."""
+    return exact_gp_posterior(problem.kernel, theta, problem.train)
 
 
 class ByConjugateGradients:

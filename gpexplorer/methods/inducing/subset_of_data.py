@@ -13,16 +13,15 @@ K_mm, so that rows may be alike.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import param
 import torch
 from torch import Tensor
 
-from ...linalg.blocks import row_blocks
-from ...linalg.cholesky import cholesky, logdet
-from ...objectives import Terms, noise_variance
-from ...problem import Channel, Cost, Dataset, Kernel, Outcome, Posterior, Prediction, Problem, Step, channel
+from ...objectives import Terms, evidence_terms
+from ...posteriors import exact_gp_posterior
+from ...problem import Channel, Cost, Dataset, Outcome, Posterior, Problem, Step, channel
 from ..base import Method, Steps
 from . import settings
 from .distinct_rows import random_order
@@ -91,7 +90,7 @@ class SubsetOfData(Method):
             yield Step(state, START)
         if state.step == 0:
             rows = self._rows(problem)
-            terms, _, jitter = exact_terms(problem.kernel, state.theta, problem.train.rows(rows))
+            terms, _, jitter = evidence_terms(problem.kernel, state.theta, problem.train.rows(rows))
             state = state._replace(step=1, inducing=rows, terms=terms, epoch_begin=terms.total("vfe"))
             yield Step(state, _report("choose", terms, jitter))
 
@@ -121,7 +120,7 @@ class SubsetOfData(Method):
         """Learn hyperparameters on the likelihood of the subset, one evaluation per step."""
 
         def objective(theta: Tensor) -> tuple[Terms, Tensor, float]:
-            return exact_terms(problem.kernel, theta, subset)
+            return evidence_terms(problem.kernel, theta, subset)
 
         for position, theta, terms, jitter in minimise(objective, state.theta_begin, "vfe", self, state.position):
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
@@ -131,45 +130,13 @@ class SubsetOfData(Method):
     def posterior(self, problem: Problem, state: SelectionState) -> Posterior:
         if state.step == 0:
             return subset_posterior(problem, state)
-        return exact_posterior(problem.kernel, state.theta, problem.train.rows(state.inducing))
+        return exact_gp_posterior(problem.kernel, state.theta, problem.train.rows(state.inducing))
 
     def cost(self, problem: Problem) -> Cost:
         m, s = min(self.num_rows, len(problem.train)), problem.train.y.element_size()
         flops = 8.0 * m**3 + 4.0 * m * m * entry_flops(problem)
         calls = EVALUATION_CALLS if self.learn else CHOICE_CALLS * m
         return Cost(flops, 30.0 * s * m * m, {"m x m factors": 6.0 * s * m * m}, calls)
-
-
-def exact_terms(kernel: Any, theta: Tensor, train: Dataset) -> tuple[Terms, Tensor, float]:
-    """Return the terms of F at theta, its gradient [p], and the jitter that the factor needed. m^3 flops."""
-    s2 = noise_variance(theta)
-    A = kernel(theta, train.X, train.X)  # [m, m]
-    A.diagonal().add_(s2)
-    L, jitter = cholesky(A, "K_mm + s2 I")
-    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [m]
-    W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [m, m] dF/dA
-    gradient = kernel.theta_gradient(theta, train.X, train.X, W)
-    gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())  # dA/dtheta_p = 2 s2 I
-    return Terms(float(train.y @ a), logdet(L), 0.0), gradient, jitter
-
-
-def exact_posterior(kernel: Kernel, theta: Tensor, train: Dataset) -> Posterior:
-    """Return the posterior of f of the exact GP on these rows: m^3 flops, then m^2 per test point."""
-    A = kernel(theta, train.X, train.X)
-    A.diagonal().add_(noise_variance(theta))
-    L = cholesky(A, "K_mm + s2 I").L
-    a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [m]
-
-    def predict(X: Any) -> Prediction:
-        mean, var = a.new_empty(len(X)), a.new_empty(len(X))
-        for rows in row_blocks(len(X), 4 * a.element_size() * len(train)):
-            K_tm = kernel(theta, X[rows], train.X)  # [b, m]
-            mean[rows] = K_tm @ a
-            explained = torch.linalg.solve_triangular(L, K_tm.T, upper=False).square().sum(0)
-            var[rows] = (kernel.diag(theta, X[rows]) - explained).clamp_min(0.0)
-        return Prediction(mean, var)
-
-    return predict
 
 
 def _report(phase: str, terms: Terms, jitter: float) -> SelectionInfo:
