@@ -1,0 +1,80 @@
+"""A small `bench hammer`: every experiment with few cases, and the table that they fill."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpexplorer.bench import hammer
+from gpexplorer.bench.__main__ import app
+from gpexplorer.bench.hammer import fuzz, hostile_inputs
+from gpexplorer.bench.hammer.measurement import Measurement
+from gpexplorer.bench.hammer.readers import READERS
+from gpexplorer.errors import SettingError
+
+
+@pytest.mark.parametrize("reader", ["spec"])
+def test_no_hostile_input_breaks_a_reader(tmp_path: Path, reader: str) -> None:
+    tried = fuzz.try_cases(reader, 150, tmp_path)
+
+    assert tried.failures == []
+    assert tried.answers > 3
+    assert tried.sentences > 10
+
+
+def test_an_error_that_is_no_sentence_and_a_wrong_answer_are_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(text: bytes, _: Path) -> None:
+        if len(text) % 2:
+            raise KeyError(text)
+        raise SettingError("odd")
+
+    monkeypatch.setitem(READERS, "spec", READERS["spec"]._replace(read=broken))
+
+    tried = fuzz.try_cases("spec", 20, tmp_path)
+
+    assert len(tried.failures) == 20
+    assert {failure.split(": ")[1] for failure in tried.failures} == {"KeyError", "AssertionError"}
+
+
+def test_the_table_keeps_the_rows_of_other_experiments_and_a_failure_is_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def imported(name: str) -> Any:
+        row = Measurement("3 | cases", f"seen by {name}", "all seen", not name.endswith("kills"))
+        return SimpleNamespace(__doc__="Says nothing.", measure=lambda share, folder, report: [row])
+
+    monkeypatch.setattr(hammer, "experiments", lambda: {"fuzz": "there.fuzz", "kills": "there.kills"})
+    monkeypatch.setattr(hammer, "_imported", imported)
+
+    good = CliRunner().invoke(app, ["hammer", "--only", "fuzz", "--out", str(tmp_path)])
+    bad = CliRunner().invoke(app, ["hammer", "--only", "kills", "--out", str(tmp_path)])
+
+    assert (good.exit_code, bad.exit_code) == (0, 1)
+    assert "| fuzz | 3 \\| cases | seen by there.fuzz | all seen | yes |" in bad.stdout
+    assert "| kills | 3 \\| cases | seen by there.kills | all seen | **no** |" in (tmp_path / "hammer.md").read_text()
+
+
+def test_every_experiment_is_found_by_its_file() -> None:
+    assert {"fuzz"} <= set(hammer.experiments())
+    with pytest.raises(SettingError, match=r"'fuz' is not known; did you mean 'fuzz'"):
+        hammer.command(only="fuz")
+
+
+def test_without_hypothesis_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def refuse(name: str, *args: Any) -> Any:
+        if name == "hypothesis":
+            raise ImportError(name)
+        return real(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(SettingError, match="pip install hypothesis"):
+        hostile_inputs.strategies()
