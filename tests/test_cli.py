@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from gpexplorer import Spec, Store, __version__, data, methods
 from gpexplorer.__main__ import main
+from gpexplorer.cli import files
 from gpexplorer.cli.run_commands import format_duration, progress_line
 from gpexplorer.methods.base import registry
 from toy_method import ROWS, Toy
@@ -88,10 +90,20 @@ def test_set_changes_fields_entries_and_settings():
         (["methods", "cholrq"], "did you mean 'cholqr'?"),
         (["data", "fetch", "kin40"], "kin40k"),
         (["serve", "--port", "70000"], "--port"),
+        (["serve", "--port", "1", "--store", "/dev/null"], "Runs cannot be kept in /dev/null (it is no directory)"),
+        (["run", "spec.json", "--set", "seed=" + "[" * 50_000], "seed is '[[["),
+        (["run", "spec.json", "--set", "seed=" + "[" * 100_000], "longer than 100000 characters"),
+        (["run", "pipe"], "Nothing arrived in the pipe 'pipe' within 0.1 s"),
+        (["run", "/dev/zero"], "longer than 100000 characters"),
+        (["run", "a\0b"], "Cannot read the spec 'a\\x00b': embedded null byte"),
     ],
 )
-def test_a_mistake_is_answered_with_a_sentence(arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]):
+def test_a_mistake_is_answered_with_a_sentence(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     write(kernel="se")
+    os.mkfifo("pipe")
+    monkeypatch.setattr(files, "PIPE_SECONDS", 0.1)
 
     code = call(*arguments)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,8 @@ from ..runs.setting_checks import object_without_duplicates
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.studies.comparison import Finished, table
 from ..runs.studies.sweep import Swept, grid
+
+PIPE_SECONDS = 10.0  # without a byte from a pipe
 
 
 def read_spec(source: str, changes: Sequence[str]) -> Spec:
@@ -95,12 +100,29 @@ def writable(out: Path) -> Iterator[None]:
 def _read(source: str) -> dict[str, Any]:
     """The JSON object in this file, or on standard input for a dash."""
     try:
-        file = sys.stdin.buffer if source == "-" else open(source, "rb")  # noqa: SIM115 - closed by the with
-        with file:
-            text = file.read(LARGEST + 1)
-    except OSError as error:
-        raise SettingError(f"Cannot read the spec {source!r}: {error.strerror}.") from None
+        text = sys.stdin.buffer.read(LARGEST + 1) if source == "-" else _read_file(source)
+    except (OSError, ValueError) as error:  # of a name with a zero byte
+        raise SettingError(f"Cannot read the spec {source!r}: {getattr(error, 'strerror', None) or error}.") from None
     return parsed(text)
+
+
+def _read_file(path: str) -> bytes:
+    """The first bytes of a file. A pipe may be given as well, if something arrives in it soon."""
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb", buffering=0) as file:
+        if not stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            return file.read(LARGEST + 1) or b""
+        text, last = b"", time.monotonic()
+        while len(text) <= LARGEST:
+            more = file.read(LARGEST + 1 - len(text))  # None while a writer is silent, empty without a writer
+            if more:
+                text, last = text + more, time.monotonic()
+            elif (text and more == b"") or time.monotonic() - last > PIPE_SECONDS:
+                break
+            else:
+                time.sleep(0.02)
+    if not text:
+        raise SettingError(f"Nothing arrived in the pipe {path!r} within {PIPE_SECONDS:g} s: write the spec into it.")
+    return text
 
 
 def _apply(fields: dict[str, Any], change: str) -> None:
@@ -112,7 +134,7 @@ def _apply(fields: dict[str, Any], change: str) -> None:
         value = json.loads(text, object_pairs_hook=object_without_duplicates)
     except SettingError:
         raise
-    except ValueError:
+    except (ValueError, RecursionError):  # a word, or brackets nested too deeply to be a value
         value = text
     field, dot, entry = path.partition(".")
     if not dot and field not in Spec.__dataclass_fields__:

@@ -27,6 +27,10 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the page until interrupted."""
+    from ..runs import Store
+
+    if store is not None:
+        Store(store).require_writable()  # before the page is prepared, and not when a person keeps the first run
     from ..ui import server
 
     try:

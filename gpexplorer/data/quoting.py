@@ -14,7 +14,7 @@ def quote(value: object, width: int = 40) -> str:
     """Return the value in double quotes, with control characters replaced, cut to `width` characters."""
     try:
         text = "".join(c if c.isprintable() else "�" for c in str(value))
-    except ValueError:  # Python refuses to write a whole number of more than 4300 digits
+    except (ValueError, RecursionError):  # a whole number of more than 4300 digits, or lists nested too deeply
         text = f"a {type(value).__name__} too long to write"
     return f'"{text[:width]}…"' if len(text) > width else f'"{text}"'
 

@@ -122,7 +122,7 @@ def quoted(value: Any) -> str:
     """A value as text for a message, cut to a length that cannot fill a screen."""
     try:
         text = repr(value)
-    except ValueError:  # Python refuses to write a whole number of more than 4300 digits
+    except (ValueError, RecursionError):  # a whole number of more than 4300 digits, or lists nested too deeply
         text = f"a {type(value).__name__} too long to write"
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from ..errors import SettingError, StoreError
+from ..errors import GPExplorerError, SettingError, StoreError
 from ..methods.base import registry
 from .run import Run
 from .setting_checks import quoted
-from .spec import Spec
+from .spec import LARGEST, Spec
 from .storage.codec import classes_of
-from .storage.journal import FILE, Journal, Kept, restored
-from .storage.json_lines import read, read_whole, write_whole
+from .storage.journal import FILE, Journal, Kept, restored, writing
+from .storage.json_lines import read, read_whole
+from .storage.own_files import read_own, remove_left_overs, write_whole
 from .trace import Trace
 
 SPEC, NOTE = "spec.json", "note.txt"
 LONGEST_NOTE = 2000  # characters
+LONGEST_NAME = 100  # characters of the name of a run; the store itself gives names of 16
+LISTED = 12  # names of runs in a message
 
 
 class Store:
@@ -27,7 +33,7 @@ class Store:
 
     A run's directory is named by the hash of its spec (`Spec.key`) and holds the spec, the journal of its records, and
     a note if someone wrote one. Any number of processes may read, and write different runs, at the same time. One
-    run has one writer.
+    run has one writer. A run that cannot be read, or whose files are links or pipes, costs no other run.
 
     Parameters
     ----------
@@ -67,34 +73,57 @@ class Store:
             raise SettingError(f"A store opens a Spec, not {quoted(spec)}: give Spec(...) or Spec.from_json(text).")
         return spec.open(store=self, data=data)
 
+    def require_writable(self) -> None:
+        """Make the directory if it is missing; StoreError if runs cannot be kept in it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.path).close()
+        except OSError as error:
+            reason = "it is no directory" if self.path.exists() and not self.path.is_dir() else error.strerror
+            raise StoreError(
+                f"Runs cannot be kept in {self.path} ({reason}): choose a directory that you can write."
+            ) from None
+
     def names(self) -> list[str]:
-        """The names of the runs kept here."""
-        return sorted(spec.parent.name for spec in self.path.glob(f"*/{SPEC}"))
+        """The names of the runs kept here, those included that cannot be read."""
+        return sorted(name for name in self._directories() if os.path.lexists(self.path / name / SPEC))
 
     def recent(self, most: int) -> list[str]:
         """The names of at most so many runs, the one that was written to last first."""
-        written = {path.parent.name: path.stat().st_mtime for path in self.path.glob(f"*/{FILE}")}
-        return sorted((name for name in self.names() if name in written), key=lambda name: -written[name])[:most]
+        written = dict[str, float]()
+        for name in self.names():
+            with suppress(OSError):
+                written[name] = (self.path / name / FILE).lstat().st_mtime
+        return sorted(written, key=lambda name: -written[name])[:most]
 
     def spec(self, name: str) -> Spec:
         """The spec of this run; SettingError if another version of gpexplorer wrote it."""
+        path = self.directory(name) / SPEC
         try:
-            return Spec.from_json((self.directory(name) / SPEC).read_bytes())
+            return Spec.from_json(read_own(path, LARGEST + 1))
         except FileNotFoundError:
-            raise StoreError(f"{self.path} has no run {name!r}; it has {', '.join(self.names()) or 'none'}.") from None
+            raise StoreError(f"{self.path} has no run {name!r}; it has {self._listed()}.") from None
+        except OSError as error:
+            raise _unreadable(path, error) from None
 
     def kept(self, name: str) -> Kept:
         """The records and the outcome stored so far, for reading only. The run may be written at the same time."""
-        lines = read_whole(self.directory(name) / FILE).lines
+        path = self.directory(name) / FILE
+        try:
+            lines = read_whole(path).lines
+        except OSError as error:
+            raise _unreadable(path, error) from None
         return restored(lines, classes_of(registry[self.spec(name).method]))
 
     def note(self, name: str) -> str:
         """The note that a person wrote about this run, or an empty text."""
+        path = self.directory(name) / NOTE
         try:
-            with (self.directory(name) / NOTE).open("rb") as file:
-                return file.read(4 * LONGEST_NOTE).decode("utf-8", "replace")[:LONGEST_NOTE]
+            return read_own(path, 4 * LONGEST_NOTE).decode("utf-8", "replace")[:LONGEST_NOTE]
         except FileNotFoundError:
             return ""
+        except OSError as error:
+            raise _unreadable(path, error) from None
 
     def annotate(self, name: str, note: str) -> None:
         """Keep a note with a stored run, in place of an earlier note. The run may be in progress.
@@ -123,8 +152,12 @@ class Store:
             raise StoreError(f"The note on run {name} cannot be kept in {self.path}: {error.strerror}.") from error
 
     def table(self) -> pd.DataFrame:
-        """One row per run, by name: its spec, steps and seconds, why it ended, and its last scores."""
-        return pd.DataFrame([self._row(name) for name in self.names()], index=pd.Index(self.names(), name="run"))
+        """One row per run, by name: its spec, steps and seconds, why it ended, and its last scores.
+
+        The outcome of a run that cannot be read is "unreadable", and its message says why.
+        """
+        rows = {name: self._row(name) for name in self.names()}
+        return pd.DataFrame(list(rows.values()), index=pd.Index(list(rows), name="run"))
 
     def take_up(self, spec: Spec) -> tuple[Journal, Kept]:
         """The journal of this spec's run, open for writing, and its content. A run that is new gets a directory."""
@@ -138,8 +171,9 @@ class Store:
             raise StoreError(f"The store cannot keep a run in {directory}: {error.strerror}.") from error
         try:
             path, text = directory / SPEC, spec.to_json()
-            if not path.exists() or path.read_text("utf-8") != text:
+            if not os.path.lexists(path) or read_own(path, LARGEST + 1) != text.encode():
                 write_whole(path, text)
+            remove_left_overs(directory, NOTE)
         except BaseException:
             journal.close()
             raise
@@ -180,26 +214,51 @@ class Store:
         int
             The number of lines kept.
         """
-        path = self.directory(name) / FILE
-        content = read(path)
-        if content.damaged:
-            whole = path.read_bytes()[: content.length].decode()
-            os.replace(path, path.with_suffix(".damaged"))
-            write_whole(path, whole)
+        directory = self.directory(name)
+        path = directory / FILE
+        try:
+            with writing(directory):
+                content = read(path)
+                if content.damaged:
+                    whole = read_own(path, content.length).decode()
+                    os.replace(path, path.with_suffix(".damaged"))
+                    write_whole(path, whole)
+        except OSError as error:
+            raise _unreadable(path, error) from None
         return len(content.lines)
 
     def directory(self, name: str) -> Path:
-        """The directory of this run; StoreError for a name that leads out of the store."""
-        directory = (self.path / str(name)).resolve()
-        if directory.parent != self.path:
-            raise StoreError(f"{name!r} is not the name of a run: it leads out of {self.path}.")
+        """The directory of this run; StoreError for a name that leads out of the store, or that no run can have."""
+        text = str(name)
+        plain = 0 < len(text) <= LONGEST_NAME and text.isprintable() and text not in (".", "..")
+        directory = self.path / text if plain else self.path
+        if directory.parent != self.path or directory.is_symlink():
+            raise StoreError(
+                f"{quoted(name)} is not the name of a run: {self.path} has {self._listed()}, each a directory in it."
+            )
         return directory
+
+    def _directories(self) -> Iterator[str]:
+        """The entries of the store whose names a run can have."""
+        try:
+            entries = os.listdir(self.path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+        yield from (name for name in entries if name.isprintable() and len(name) <= LONGEST_NAME)
+
+    def _listed(self) -> str:
+        """The names of the first runs, for a message."""
+        names = self.names()
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        return (", ".join(names[:LISTED]) or "none") + more
 
     def _row(self, name: str) -> dict[str, Any]:
         try:
             spec, kept = self.spec(name), self.kept(name)
-        except (StoreError, SettingError) as error:
-            return {"outcome": "unreadable", "message": str(error)}
+        except Exception as error:  # whatever a stranger's run raises, the other runs are shown
+            return {"outcome": "unreadable", "message": reading_error(error)}
         row: dict[str, Any] = {
             "method": spec.method, "data": str(spec.data), "kernel": str(spec.kernel), "seed": spec.seed
         }  # fmt: skip
@@ -208,3 +267,17 @@ class Store:
         if kept.outcome:
             row |= {"outcome": kept.outcome.reason, "message": kept.outcome.message}
         return row
+
+
+def reading_error(error: Exception) -> str:
+    """What to tell about a run that cannot be read: the sentence of the error if it has one."""
+    if isinstance(error, GPExplorerError):
+        return str(error)
+    return f"The run cannot be read ({type(error).__name__}): another version may have written it, or it is damaged."
+
+
+def _unreadable(path: Path, error: OSError) -> StoreError:
+    """An error of the system as a sentence; an error that is one already stays as it is."""
+    if isinstance(error, StoreError):
+        return error
+    return StoreError(f"{path} cannot be read ({error.strerror or error}): check who owns it, or remove it.")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
-from gpexplorer import Spec
+from gpexplorer import Spec, Store
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.runs.studies.sweep import around, sweep
+from gpexplorer.ui.panels.compare_panel import ComparePanel
 from gpexplorer.ui.panels.run_table import RunTable, rows
 from gpexplorer.ui.panels.sweep_panel import SweepWorker, values
+from gpexplorer.ui.session import Session
 
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 
@@ -91,3 +95,28 @@ def test_runs_are_handed_over_before_their_first_step():
 
     assert swept.finished is not None
     assert len(seen) == 1
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_one_stored_run_that_cannot_be_read_is_named_and_the_others_are_shown(tmp_path: Path):
+    store = Store(tmp_path)
+    for inducing in (4, 5):
+        run = store.open(Spec("cholqr", {"num_inducing": inducing}, ROWS, budget={"steps": 2}))
+        run.finish()
+        run.close()
+    bad = tmp_path / ("<b>" + "0" * 13)
+    bad.mkdir()
+    (bad / "spec.json").symlink_to("/etc/hostname")
+    (bad / "journal.jsonl").write_text("")
+    session = Session(Spec("cholqr", {}, ROWS), store=store)
+    panel = ComparePanel(session)
+
+    try:
+        asyncio.run(panel.look_back())
+    finally:
+        session.close()
+
+    assert len(panel.runs) == 2
+    assert "The run &lt;b&gt;0000000000000 cannot be read." in panel.note.object
+    assert "spec.json is a link" in panel.note.object
+    assert str(tmp_path) not in panel.note.object

@@ -1,7 +1,8 @@
 """Steps as JSON and back, to the last bit: tensors as safetensors bytes, named tuples by field. Pickle is not used.
 
 A named tuple is built only from the classes that its method declares (`Method.State`, `Method.Info` and the classes of
-their fields), so a file can bring numbers and never code.
+their fields), so a file can bring numbers and never code. A tensor of a GPU is read on a GPU if there is one, and on
+the processor otherwise: its device is no part of its value.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 import typing
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +25,7 @@ from ...methods.base import Method
 from ...problem import Step
 
 Classes = dict[str, type]
+GPU = re.compile(r"cuda(:\d{1,2})?")
 
 
 def encode(step: Step) -> dict[str, Any]:
@@ -62,7 +65,7 @@ def decode(line: dict[str, Any], classes: Classes) -> Step:
     try:
         tensors = load(base64.b64decode(line["tensors"], validate=True))
         return Step(*(_decode(line[part], tensors, classes) for part in Step._fields))
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, binascii.Error, SafetensorError) as error:
         raise StoreError(
             f"A stored step does not fit its method ({type(error).__name__}): was it another version's?"
         ) from error
@@ -71,6 +74,14 @@ def decode(line: dict[str, Any], classes: Classes) -> Step:
 def classes_of(method: type[Method]) -> Classes:
     """The named tuples that make up a method's states and infos, by their qualified names."""
     return {kind.__qualname__: kind for root in (method.State, method.Info) for kind in _named_tuples(root)}
+
+
+def device_here(place: object) -> torch.device:
+    """The device of this machine for a tensor that was stored from a device, such as "cuda:1"."""
+    if not isinstance(place, str) or not GPU.fullmatch(place) or not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device(place)
+    return device if (device.index or 0) < torch.cuda.device_count() else torch.device("cuda")
 
 
 def _named_tuples(kind: Any) -> Iterator[type]:
@@ -108,7 +119,7 @@ def _decode(value: Any, tensors: dict[str, Tensor], classes: Classes) -> Any:
         return float(value["float"])
     if "tensor" in value:
         tensor = tensors[str(value["tensor"])]
-        return tensor.to(torch.device(value["on"])) if "on" in value else tensor
+        return tensor.to(device_here(value["on"])) if "on" in value else tensor
     if "tuple" in value:
         return tuple(_decode(part, tensors, classes) for part in value["tuple"])
     fields = {name: _decode(part, tensors, classes) for name, part in value["fields"].items()}

@@ -11,7 +11,8 @@ The lines are written in the order of events:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,13 +65,7 @@ class Journal:
     """
 
     def __init__(self, directory: Path, classes: Classes) -> None:
-        self._lock = FileLock(directory / LOCK, timeout=0, thread_local=False)
-        try:
-            self._lock.acquire()
-        except Timeout:
-            raise StoreError(
-                f"Run {directory.name} is being written elsewhere: close it there, or choose another store."
-            ) from None
+        self._lock = _locked(directory)
         try:
             self._lines = Lines(directory / FILE)
             self.kept = restored(self._lines.content.lines, classes)
@@ -122,6 +117,27 @@ class Journal:
             self._lock.release()
 
 
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Hold the lock of a run inside a `with` block; StoreError if another writer has it."""
+    lock = _locked(directory)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _locked(directory: Path) -> FileLock:
+    lock = FileLock(directory / LOCK, timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise StoreError(
+            f"Run {directory.name} is being written elsewhere: close it there, or choose another store."
+        ) from None
+    return lock
+
+
 def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
     """Records and outcome from the lines of a journal; StoreError if the lines are not in order."""
     records: list[Record] = []
@@ -138,7 +154,7 @@ def restored(lines: list[dict[str, Any]], classes: Classes) -> Kept:
                 memory = float(line["memory"])
             else:
                 outcome = Outcome(OUTCOMES[OUTCOMES.index(line["outcome"])], str(line["message"]))
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise StoreError(
                 f"A line after record {len(records) - 1} is not a journal's ({type(error).__name__})."
             ) from error

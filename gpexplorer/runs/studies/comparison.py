@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...errors import SettingError, StoreError
+from ...errors import SettingError
 from ...methods.base import registry
 from ..monotone import first_rise
 from ..opening import DTYPES
 from ..run import Run
 from ..setting_checks import quoted
 from ..spec import Spec
-from ..store import Store
+from ..store import Store, reading_error
 from ..trace import Trace
 
 SCORES = ("smse", "snlp", "rmse", "nlpd")
@@ -71,7 +71,12 @@ class Finished:
 
 
 def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
-    """The readable runs of a store, by name. `Store.table` says why a run is not readable.
+    """The readable runs of a store, by name, as in `read_store`."""
+    return read_store(store, most)[0]
+
+
+def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finished], dict[str, str]]:
+    """The runs of a store. Every run stands alone: one that cannot be read is named and hides no other.
 
     Parameters
     ----------
@@ -79,17 +84,28 @@ def stored(store: Store, most: int | None = None) -> dict[str, Finished]:
         Where the runs are kept.
     most : int, optional
         Read at most so many runs, those that were written to last.
+
+    Returns
+    -------
+    runs : dict of str to Finished
+        The readable runs, by name.
+    unreadable : dict of str to str
+        What is wrong with each of the others, by name.
     """
-    runs = {}
+    runs, unreadable = dict[str, Finished](), dict[str, str]()
     for name in store.names() if most is None else sorted(store.recent(most)):
         try:
-            spec, kept = store.spec(name), store.kept(name)
-        except (StoreError, SettingError):
-            continue
-        frame = Trace(kept.records).table(registry[spec.method].channels)
-        outcome = kept.outcome.reason if kept.outcome else ""
-        runs[name] = Finished(spec, frame, kept.memory, outcome, store.note(name))
-    return runs
+            runs[name] = _stored_run(store, name)
+        except Exception as error:  # whatever a stranger's run raises, the other runs are shown
+            unreadable[name] = reading_error(error)
+    return runs, unreadable
+
+
+def _stored_run(store: Store, name: str) -> Finished:
+    spec, kept = store.spec(name), store.kept(name)
+    frame = Trace(kept.records).table(registry[spec.method].channels)
+    outcome = kept.outcome.reason if kept.outcome else ""
+    return Finished(spec, frame, kept.memory, outcome, store.note(name))
 
 
 def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
+from ...errors import GPExplorerError
 from ...methods.base import registry
 from ...runs.studies import comparison
 from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
@@ -74,7 +75,11 @@ class ComparePanel(pn.viewable.Viewer):
         if store is None:
             return
         self.note.object = "Reading the store …"
-        runs = await asyncio.to_thread(comparison.stored, store, MAX_RUNS)
+        try:
+            runs, unreadable = await asyncio.to_thread(comparison.read_store, store, MAX_RUNS)
+        except GPExplorerError as error:  # the directory itself cannot be read
+            self.note.object = text(str(error))
+            return
         for name, run in runs.items():
             self._notes.learn(name, run.note)
             self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
@@ -82,6 +87,9 @@ class ComparePanel(pn.viewable.Viewer):
         self.draw()
         if not runs:
             self.note.object = text(f"The store {store.path} contains no run that can be read.")
+        self.note.object = " ".join(
+            filter(None, [self.note.object, text(_about_unreadable(unreadable, str(store.path)))])
+        )
 
     def add(self, name: str, run: Finished) -> None:
         """Keep a run under a name; it replaces a run with the same name."""
@@ -227,6 +235,15 @@ class ComparePanel(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
+
+
+def _about_unreadable(unreadable: dict[str, str], store: str) -> str:
+    """Which stored runs cannot be read, and why the first cannot. The path of the store is left out."""
+    if not unreadable:
+        return ""
+    name, reason = next(iter(unreadable.items()))
+    others = f" (and {len(unreadable) - 1} more)" if len(unreadable) > 1 else ""
+    return f"The run {name}{others} cannot be read. {reason.replace(f'{store}/', '')}"
 
 
 def _grow(share: int) -> dict[str, str]:
