@@ -46,8 +46,11 @@ class ReportsGains(Protocol):
 class NotesVariance(Protocol):
     """A method whose predictive variances may be bounds or estimates of those of its model."""
 
-    def variance_note(self, problem: Problem) -> str:
-        """What the variances are, in a few words to print beside a score; empty if they are those of the model."""
+    def variance_note(self, problem: Problem, state: Any = None) -> str:
+        """What the variances of a state are, in a few words to print beside a score; empty if they are the model's.
+
+        Without a state, those of the result that is to be expected.
+        """
 
 
 @runtime_checkable

@@ -273,9 +273,12 @@ class Run:
     def variance_note(self) -> str:
         """What the predictive variances are if they are not exact, to print beside snlp, nlpd and the coverages.
 
-        Such as "upper bound from 2000 rows"; empty if the variances are those of the method's model.
+        Such as "upper bound from 2000 rows"; empty if the variances are those of the method's model. It concerns the
+        latest record, or the result that is to be expected if there is none.
         """
-        return self.method.variance_note(self.problem) if isinstance(self.method, NotesVariance) else ""
+        if not isinstance(self.method, NotesVariance):
+            return ""
+        return self.method.variance_note(self.problem, self.trace[-1].step.state if len(self.trace) else None)
 
     def table(self) -> pd.DataFrame:
         """One row per record: index, seconds, kernel entries, the method's channels, and scores if they were taken."""

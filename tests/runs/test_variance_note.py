@@ -13,7 +13,7 @@ from gpexplorer.runs.studies.race import Race
 from gpexplorer.ui.panels import race_panel
 from gpexplorer.ui.playback import readings, status
 
-SMALL = {"learn": False, "block": 10, "coarse": 10, "max_iterations": 3}
+SMALL = {"learn": False, "block": 10, "coarse": 10, "max_iterations": 300, "bands": "rows"}
 DATA = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2}
 NOTE = "upper bound from 30 rows"
 
@@ -26,13 +26,23 @@ def test_a_run_says_from_how_many_rows_its_variances_are_bounds():
     assert spec(30).open().variance_note == NOTE
     assert spec(0).open().variance_note == ""
     assert spec(2000).open().variance_note == ""  # more than there are: all rows are used, the variance is exact
+    assert Spec("gbcd", {**SMALL, "variance_rows": 30, "bands": "auto"}, DATA).open().variance_note == ""  # few rows
     assert Spec("subset-of-data", data=DATA, kernel="se").open().variance_note == ""
+
+
+def test_a_run_that_has_not_converged_says_that_its_variances_are_estimates():
+    for rows, used in ((30, 30), (0, 72)):
+        run = spec(rows).open()
+        run.finish(steps=1)
+        assert run.variance_note == f"estimated from {used} rows: the solver has not converged"
+        assert run.finish().reason == "converged"
+        assert run.variance_note == (NOTE if rows else "")
 
 
 def test_the_status_line_says_so_beside_the_snlp():
     for rows, label in ((30, f"SNLP on test rows (variance: {NOTE})"), (0, "SNLP on test rows")):
         run = spec(rows).open()
-        run.finish(steps=2)
+        run.finish()
         numbers = readings.status_numbers(run, len(run.trace) - 1, None, False)
         assert label in [
             name for name, _ in status._status_line(numbers, SimpleNamespace(channels=run.method.channels))
@@ -41,7 +51,7 @@ def test_the_status_line_says_so_beside_the_snlp():
 
 def test_the_board_of_a_race_says_so_beside_the_snlp():
     race = Race({"greedy": spec(30), "all rows": spec(0)})
-    race.finish(seconds=0.2)
+    race.finish(seconds=2.0)
 
     html = race_panel._table(race_panel.standing(race))
 

@@ -84,7 +84,7 @@ class PreconditionedCG(Solver):
     """
 
     key: ClassVar[str] = "pcg"
-    added_settings: ClassVar[Mapping[str, Any]] = {"damped": False}
+    added_settings: ClassVar[Mapping[str, Any]] = {**Solver.added_settings, "damped": False}
     title: ClassVar[str] = "Preconditioned conjugate gradients"
     paper: ClassVar[str] = "Gardner et al. (2018). Blackbox matrix-matrix Gaussian process inference. NeurIPS."
     equations: ClassVar[dict[str, str]] = {"rank": r"M = L_r L_r^\top + (\sigma^2 + \lambda_r) I"}

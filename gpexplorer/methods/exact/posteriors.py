@@ -7,11 +7,18 @@
 For any v in place of the solution of A v = k, the number k(x*, x*) - 2 k'v + v'A v is at least the variance, because
 the variance is its minimum over v. Conjugate gradients that stop early therefore give an upper bound, and its error is
 the square of the residual. Equation numbers are those of Bo and Sminchisescu (2008).
+
+Before a solver has converged its mean is not yet that of the GP, and the GP's variance says nothing about the
+difference k' A^-1 (y - A alpha). It is estimated on the rows S, and its square is added to the variance:
+
+    error = k_S' (K_SS + s2 I)^-1 (y - A alpha)_S,   var + error^2
+
+At alpha = 0 these are the bands of a GP of the rows S around a mean of zero; at the solution nothing is added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -25,7 +32,7 @@ from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.preconditioners import nystrom_root, woodbury
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
-from ...problem import Posterior, Prediction, Problem
+from ...problem import Posterior, Prediction, Problem, take
 from .state import State
 from .system import System
 
@@ -33,11 +40,13 @@ POINTS_TOGETHER = 256  # right-hand sides that are solved together: five arrays 
 RANK = 500  # of the preconditioner
 TOLERANCE = 1e-3  # residual norm over right-hand side norm; its square bounds the relative error of a variance
 MAX_ITERATIONS = 500
+EXACT_ROWS = 5000  # up to this many rows, the factor of the whole matrix takes about a second and 0.4 GB
+ROWS_UNSOLVED = 2000  # that variances use before a solver has converged, if all rows are asked for
 
 ExplainedVariance = Callable[[Any], Tensor]  # inputs [t, d] -> k' (K + s2 I)^-1 k [t], or a lower bound of it
 
 
-def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: int) -> Posterior:
+def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: int, solved: bool = True) -> Posterior:
     """Predictive distribution of f at the alpha of this state.
 
     Parameters
@@ -50,6 +59,9 @@ def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: in
         Number of random training rows that the variances use; they are then upper bounds. 0 uses all rows.
     seed : int
         Seed of the choice of these rows.
+    solved : bool, default True
+        Whether alpha is the solution. If not, variances contain the square of the estimated error of the mean, and use
+        at most 2000 rows.
 
     Returns
     -------
@@ -59,15 +71,18 @@ def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: in
     Notes
     -----
     A mean takes one kernel entry per test point and training row with nonzero alpha (in the first steps most are zero).
+    The estimated error takes as many per row that the variances use.
     """
     kernel, theta, train = problem.kernel, state.theta, problem.train
     n = len(train)
     nonzero = state.alpha.nonzero()[:, 0]
     rows_used, alpha = train.rows(nonzero), state.alpha[nonzero]
-    if variance_rows or n <= RANK:
-        explained = explained_by_rows(problem, theta, min(variance_rows, n), seed)
-    else:
+    count = variance_rows if solved else variance_rows or ROWS_UNSOLVED
+    if not count and n > EXACT_ROWS:
         explained = explained_by_cg(problem, theta, seed)
+    else:
+        subset = SubsetGP(problem, theta, min(count, n), seed)
+        explained = subset.explained if solved else subset.explained_less_error(_residual(problem, state, subset.rows))
 
     def predict(X: Any) -> Prediction:
         mean, var = train.y.new_zeros(len(X)), kernel.diag(theta, X)
@@ -79,23 +94,66 @@ def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: in
     return predict
 
 
-def explained_by_rows(problem: Problem, theta: Tensor, count: int, seed: int) -> ExplainedVariance:
-    """Variance explained by `count` random rows (0 means all): one Cholesky factor, count^3 / 3 flops."""
-    kernel, train = problem.kernel, problem.train
-    n = len(train)
-    chosen = torch.arange(n) if count in (0, n) else torch.randperm(n, generator=generator(seed, "variance"))[:count]
-    S = train.rows(chosen.to(train.y.device)).X
-    A_SS = kernel(theta, S, S)  # [count, count]
-    A_SS.diagonal().add_(noise_variance(theta))
-    L = cholesky(A_SS, "K + s2 I of the predictive variance").L
+def _residual(problem: Problem, state: State, rows: Tensor) -> Tensor:
+    """Entries [r] of y - A alpha at these rows; one kernel entry per row and nonzero coefficient."""
+    train, out = problem.train, problem.train.y[rows] - noise_variance(state.theta) * state.alpha[rows]
+    nonzero = state.alpha.nonzero()[:, 0]
+    X, alpha, chosen = take(train.X, nonzero), state.alpha[nonzero], take(train.X, rows)
+    for part in large_blocks(len(rows), 2 * alpha.element_size() * len(nonzero)):
+        out[part] -= kernel_rows(problem.kernel, state.theta, chosen[part], X) @ alpha
+    return out
 
-    def explained(X: Any) -> Tensor:
-        out = train.y.new_empty(len(X))
-        for part in row_blocks(len(X), 2 * train.y.element_size() * len(S)):
-            out[part] = torch.linalg.solve_triangular(L, kernel(theta, S, X[part]), upper=False).square().sum(0)
-        return out
 
-    return explained
+class SubsetGP:
+    """The exact GP of some random rows, or of all rows: one Cholesky factor, count^3 / 3 flops.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows and kernel.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    count : int
+        Number of rows; 0 means all.
+    seed : int
+        Seed of their choice.
+
+    Attributes
+    ----------
+    rows : Tensor [count]
+        The rows S.
+    """
+
+    def __init__(self, problem: Problem, theta: Tensor, count: int, seed: int) -> None:
+        self.kernel, self.theta, n = problem.kernel, theta, len(problem.train)
+        chosen = (
+            torch.arange(n) if count in (0, n) else torch.randperm(n, generator=generator(seed, "variance"))[:count]
+        )
+        self.rows = chosen.to(problem.train.y.device)
+        self.S = take(problem.train.X, self.rows)
+        A_SS = self.kernel(theta, self.S, self.S)  # [count, count]
+        A_SS.diagonal().add_(noise_variance(theta))
+        self.L = cholesky(A_SS, "K + s2 I of the predictive variance").L
+
+    def explained(self, X: Any) -> Tensor:
+        """Variance [t] that the rows explain."""
+        parts = [root.square().sum(0) for root in self._roots(X)]
+        return torch.cat(parts) if parts else self.L.new_empty(0)
+
+    def explained_less_error(self, residual: Tensor) -> ExplainedVariance:
+        """Variance that the rows explain, minus the square of the mean that they would give for targets `residual`."""
+        weights = torch.linalg.solve_triangular(self.L, residual[:, None], upper=False)[:, 0]  # [count]
+
+        def explained(X: Any) -> Tensor:
+            parts = [root.square().sum(0) - (weights @ root).square() for root in self._roots(X)]
+            return torch.cat(parts) if parts else self.L.new_empty(0)
+
+        return explained
+
+    def _roots(self, X: Any) -> Iterator[Tensor]:
+        """L^-1 k(S, X) [count, t] for blocks of inputs."""
+        for part in row_blocks(len(X), 2 * self.L.element_size() * len(self.L)):
+            yield torch.linalg.solve_triangular(self.L, self.kernel(self.theta, self.S, X[part]), upper=False)
 
 
 def explained_by_cg(problem: Problem, theta: Tensor, seed: int, tolerance: float = TOLERANCE) -> ExplainedVariance:

@@ -6,6 +6,8 @@
     error    = a_old'q - s'(g_old + y)                         by so much rounding changes the decrease of f
     decrease = f(a_old) - f(a_new),   f(a) = a'(g - y) / 2     never negative for a descent method
 
+The gradient also bounds the distance to the solution, because no eigenvalue of A is below s2 (`ErrorBounds`).
+
 Kernel columns in float32, or a block whose factor is inaccurate, break one of the two: either the error is no longer
 small beside the decrease, and then the reported f and g drift away from alpha, or f rises, and then every further
 step makes it worse. Both are visible one step after they begin. In float64 the error is about 1e-12 of f.
@@ -31,6 +33,36 @@ class Point(NamedTuple):
 
     alpha: Tensor  # [n]
     gradient: Tensor  # [n] A alpha - y
+
+
+class ErrorBounds(NamedTuple):
+    """What the norm of an exact gradient says about the answer, whatever the method that found it.
+
+    Notes
+    -----
+    A error = g for the error of alpha, and A = K + s2 I. Therefore f - min f = g'A^-1 g / 2 <= |g|^2 / (2 s2). With
+    features phi of the kernel, K = Phi Phi' and k(X, x*) = Phi phi*, the error of a mean is phi*'Phi'A^-1 g. No
+    singular value of Phi'A^-1, which are a / (a^2 + s2) for those a of Phi, exceeds 1 / (2 s), so that the error is at
+    most k(x*, x*)^1/2 |g| / (2 s). Both are equalities for the worst gradient.
+    """
+
+    gap: float  # f(alpha) - min f is at most this
+    mean: float  # of a predictive mean where k(x*, x*) is at most that of a training row, in units of s
+
+
+def error_bounds(prior_variance: float, s2: float, norm: float) -> ErrorBounds:
+    """Bounds on the objective and on predictive means; no kernel entry.
+
+    Parameters
+    ----------
+    prior_variance : float
+        Largest k(x, x) of the training rows.
+    s2 : float
+        Noise variance.
+    norm : float
+        Norm |g|_2 of the exact gradient.
+    """
+    return ErrorBounds(gap=0.5 * norm / s2 * norm, mean=0.5 * norm / s2 * math.sqrt(prior_variance))
 
 
 class StepCheck(NamedTuple):

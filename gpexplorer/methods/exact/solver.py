@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -22,14 +22,15 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...objectives import noise_variance
 from ...problem import Channel, Outcome, Posterior, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
-from .posteriors import exact_posterior
-from .reliability import Point, check_step, name_of, used_up, way_out
+from .posteriors import EXACT_ROWS, ROWS_UNSOLVED, exact_posterior
+from .reliability import Point, check_step, error_bounds, name_of, used_up, way_out
 from .state import CHANNELS
 from .state import Info as SolverInfo
 from .state import State as SolverState
@@ -43,13 +44,15 @@ class Solver(Method):
     -----
     A run has two phases. In the first, theta is learned by maximum likelihood on a random subset (`learn`). In the
     second, each step is one iteration on alpha with theta fixed. The run ends when no entry of the gradient exceeds
-    `tolerance`; the gradient is then computed from scratch, n^2 / 2 kernel entries.
+    `tolerance`, or when the error of the mean is certainly within `mean_tolerance`; the gradient is then computed from
+    scratch, n^2 / 2 kernel entries.
     """
 
     family: ClassVar[str] = "exact"
     State: ClassVar[type] = SolverState
     Info: ClassVar[type] = SolverInfo
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "mean_tolerance": 0.0}
 
     learn = settings.learn()
     subset = settings.subset()
@@ -60,6 +63,13 @@ class Solver(Method):
         softbounds=(1e-6, 1e-1),
         doc="Stop when no entry of the gradient exceeds this. The gradient is computed from scratch before stopping.",
     )
+    mean_tolerance = param.Number(
+        0.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 1.0),
+        doc="Stop as soon as it is certain that no predictive mean errs by more than this, in noise standard "
+        "deviations. 0 stops on the gradient only.",
+    )
     max_iterations = param.Integer(2000, bounds=(1, None), softbounds=(10, 5000), doc="Largest number of iterations.")
     cache = param.Number(
         1.0,
@@ -67,12 +77,18 @@ class Solver(Method):
         softbounds=(0.0, 8.0),
         doc="Gigabytes of kernel rows that are kept in memory instead of computed again; 0 keeps none.",
     )
+    bands: Any = param.Selector(
+        default="auto",
+        objects=["auto", "rows", "exact"],
+        doc="Which rows a predictive variance of the solution uses. exact: all rows. rows: some random rows "
+        "(variance_rows), which give an upper bound. auto: all rows if there are at most 5000, and otherwise some.",
+    )
     variance_rows = param.Integer(
         2000,
         bounds=(0, None),
         softbounds=(0, 5000),
         doc="Number of random training rows that a predictive variance uses. It is then an upper bound on the exact "
-        "variance. 0 uses all rows, by conjugate gradients for many test points at once.",
+        "variance. 0 uses all rows.",
     )
 
     # settings of solvers that update a gradient, which may drift or have a lower precision; the others keep these
@@ -122,7 +138,7 @@ class Solver(Method):
         """Iterate in one precision. Return the outcome, or the state from which to continue in float64."""
         gradient = state.gradient if len(state.gradient) else system.gradient(state.alpha)
         before, iterations = self._restart(system, state, gradient)
-        while (outcome := self._outcome(state)) is None:
+        while (outcome := self._outcome(system, state)) is None:
             number = state.position + 1
             try:
                 iteration = next(iterations, None)
@@ -170,14 +186,14 @@ class Solver(Method):
         run may stop. The solver's memory is dropped then, because it belongs to the gradient that has drifted.
         """
         number, drift, repaired = state.position + 1, math.nan, exact is not None
-        within = float(iteration.gradient.abs().max()) <= self.tolerance
+        within = self._accurate(system, iteration.gradient)
         if exact is None and (within or (self.refresh and number % self.refresh == 0)):
             exact = system.gradient(iteration.alpha)
         if exact is not None:
             drift = float((exact - iteration.gradient).abs().max())
             iteration = iteration._replace(gradient=exact, memory=())
-        largest = float(iteration.gradient.abs().max())
-        failed = within and not largest <= self.tolerance
+        largest, norm = float(iteration.gradient.abs().max()), float(iteration.gradient.norm())
+        failed = within and not self._accurate(system, iteration.gradient)
         stalled = failed and largest > 0.5 * state.checked  # iterating after the last check has not even halved it
         state = state._replace(
             step=state.step + 1,
@@ -190,21 +206,32 @@ class Solver(Method):
             checked=largest if failed else state.checked,
             stalled=stalled and not system.mixed,
             float64_from=number + 1 if stalled and system.mixed else state.float64_from,
+            norm=norm,
         )
         return state, Step(state, _info(system, iteration, largest, drift)), exact
 
-    def _outcome(self, state: SolverState) -> Outcome | None:
+    def _accurate(self, system: System, gradient: Tensor) -> bool:
+        """Whether a gradient [n], if it is exact, allows the run to stop."""
+        within = float(gradient.abs().max()) <= self.tolerance
+        return (
+            within or error_bounds(system.prior_variance, system.s2, float(gradient.norm())).mean <= self.mean_tolerance
+        )
+
+    def _outcome(self, system: System, state: SolverState) -> Outcome | None:
         """Why the run ends after this state; None if it continues."""
         if not state.position:
             return None
         if not math.isfinite(state.largest):
             return Outcome("diverged", f"The gradient is not finite after {state.position} iterations.")
-        if state.largest <= self.tolerance:
+        bounds = error_bounds(system.prior_variance, system.s2, state.norm)
+        if state.largest <= self.tolerance or bounds.mean <= self.mean_tolerance:
             precision = f" Kernel columns are float64 from iteration {state.float64_from} on, because float32 was too "
             note = precision + "inaccurate for this noise." if state.float64_from else ""
             return Outcome(
                 "converged",
-                f"The largest gradient entry is {state.largest:.2g}, within the tolerance {self.tolerance:g}.{note}",
+                f"The largest gradient entry is {state.largest:.2g}. No predictive mean errs by more than "
+                f"{bounds.mean:.2g} noise standard deviations, and the objective is at most {bounds.gap:.2g} above its "
+                f"minimum.{note}",
             )
         if state.stalled:
             return Outcome(
@@ -220,11 +247,29 @@ class Solver(Method):
 
     def posterior(self, problem: Problem, state: SolverState) -> Posterior:
         """Predictive mean and variance of f at this state; see `exact_posterior`."""
-        return exact_posterior(problem, state, self.variance_rows, self.seed)
+        solved = self._solved(problem, state)
+        rows = 0 if solved and self._has_exact_bands(problem) else self.variance_rows
+        return exact_posterior(problem, state, rows, self.seed, solved)
 
-    def variance_note(self, problem: Problem) -> str:
-        """Whether predictive variances are upper bounds, and from how many rows; empty if they are exact."""
-        return f"upper bound from {self.variance_rows} rows" if 0 < self.variance_rows < len(problem.train) else ""
+    def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
+        """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
+        n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
+        if state is not None and not self._solved(problem, state):
+            return f"estimated from {min(rows, n)} rows: the solver has not converged"
+        return "" if self._has_exact_bands(problem) or n <= rows else f"upper bound from {rows} rows"
+
+    def _has_exact_bands(self, problem: Problem) -> bool:
+        """Whether the variances of the solution use all rows."""
+        few = self.bands == "auto" and len(problem.train) <= EXACT_ROWS
+        return few or self.bands == "exact" or not self.variance_rows
+
+    def _solved(self, problem: Problem, state: SolverState) -> bool:
+        """Whether a state is the solution, within the tolerances."""
+        if state.phase != "solve" or not math.isfinite(state.largest):
+            return False
+        prior_variance = float(problem.kernel.diag(state.theta, problem.train.X).max())
+        bounds = error_bounds(prior_variance, noise_variance(state.theta), state.norm)
+        return state.largest <= self.tolerance or bounds.mean <= self.mean_tolerance
 
     def gradient_entries(self, problem: Problem, state: SolverState, rows: Tensor) -> Tensor:
         """Entries [r] of the gradient A alpha - y at these rows; n kernel entries per row."""
@@ -263,12 +308,16 @@ def _info(system: System, iteration: Iteration, largest: float, drift: float) ->
     """What the step reports about this iteration."""
     active = torch.zeros(0, dtype=torch.int64) if iteration.active is None else iteration.active.clone()
     gains = iteration.gradient.new_zeros(0) if iteration.gains is None else iteration.gains.clone()
+    norm = float(iteration.gradient.norm())
+    bounds = error_bounds(system.prior_variance, system.s2, norm)
     return SolverInfo(
         phase="solve",
         objective=system.value(iteration.alpha, iteration.gradient),
         largest=largest,
-        norm=float(iteration.gradient.norm()),
+        norm=norm,
         drift=drift,
         active=active,
         gains=gains,
+        gap_bound=bounds.gap,
+        mean_bound=bounds.mean,
     )

@@ -17,6 +17,8 @@ CHANNELS: tuple[Channel, ...] = (
     channel("norm", "gradient norm", log=True),
     channel("evidence", "NLML on the subset", "nat"),
     channel("drift", "drift of the carried gradient", log=True),
+    channel("gap_bound", "bound on f - minimum", log=True),
+    channel("mean_bound", "bound on the error of a mean", "noise sd", log=True),
 )
 
 # for methods whose objective may rise: solvers with momentum, and a solver whose single step leaves no series
@@ -38,6 +40,7 @@ class State(NamedTuple):
     repaired: int = 0  # iteration at which rounding was last repaired by a gradient from scratch; 0 if there is none
     checked: float = math.inf  # |g|_inf from scratch, when the updated gradient was last within the tolerance
     stalled: bool = False  # whether |g|_inf cannot reach the tolerance in this precision
+    norm: float = math.inf  # |g|_2, computed from scratch if the run may stop on it
 
 
 class Info(NamedTuple):
@@ -51,3 +54,5 @@ class Info(NamedTuple):
     drift: float = math.nan  # |g from scratch - g as updated|_inf, at the steps where g is computed from scratch
     active: Tensor = torch.zeros(0, dtype=torch.int64)  # rows of alpha that changed
     gains: Tensor = torch.zeros(0)  # decrease of f that each active row alone promised when it was chosen
+    gap_bound: float = math.nan  # f(alpha) - min f is at most this, |g|_2^2 / (2 s2)
+    mean_bound: float = math.nan  # no predictive mean errs by more than this, in noise standard deviations

@@ -51,6 +51,8 @@ class System:
         Whether kernel rows have a lower precision than the data.
     diag : Tensor [n]
         Diagonal of A.
+    prior_variance : float
+        Largest prior variance k(x, x) of a training row.
     """
 
     def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
@@ -61,7 +63,8 @@ class System:
         if self.columns.theta.dtype != torch.float64:
             self.exact = KernelColumns(kernel, theta, X, 0.0, torch.float64, apply)
         self.mixed = self.columns.theta.dtype != theta.dtype
-        self.diag = kernel.diag(theta, X) + self.s2  # [n]
+        prior = kernel.diag(theta, X)
+        self.prior_variance, self.diag = float(prior.max()), prior + self.s2  # [n]
         self._built: dict[str, Any] = {}
         self._carried: tuple[Tensor, Tensor] | None = None
         self._workspace = self.columns.theta.new_empty(0, self.n)

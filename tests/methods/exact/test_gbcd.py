@@ -237,5 +237,5 @@ def test_predictions_equal_those_of_a_dense_gp(shift: float):
     torch.testing.assert_close(mean, k @ torch.linalg.solve(dense(task), task.train.y), rtol=1e-7, atol=1e-8)
     exact = task.kernel.diag(task.theta, X) - (k * torch.linalg.solve(dense(task), k.T).T).sum(1)
     torch.testing.assert_close(var, exact, rtol=1e-7, atol=1e-9)
-    _, bound = GBCD(variance_rows=20).posterior(task, last.state)(X)
+    _, bound = GBCD(variance_rows=20, bands="rows").posterior(task, last.state)(X)
     assert bool((bound >= exact - 1e-12).all())
