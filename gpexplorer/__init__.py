@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .data import load
     from .estimator import Estimator
     from .methods.base import Method
+    from .recommendation import recommend
     from .runs import Run, Spec, Store
     from .ui import Explorer
 
@@ -28,8 +29,9 @@ _SHELF = {
     "Store": "runs",
     "Estimator": "estimator",
     "Explorer": "ui",
+    "recommend": "recommendation",
 }
-__all__ = ["Estimator", "Explorer", "Method", "Run", "Spec", "Store", "data", "kernels", "load", "methods"]
+__all__ = ["Estimator", "Explorer", "Method", "Run", "Spec", "Store", "data", "kernels", "load", "methods", "recommend"]
 
 
 def __getattr__(name: str) -> Any:

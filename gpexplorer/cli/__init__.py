@@ -1,4 +1,4 @@
-"""The command line: `python -m gpexplorer run | sweep | data | methods | serve | reproduce | bench`.
+"""The command line: `python -m gpexplorer run | sweep | recommend | data | methods | serve | reproduce | bench`.
 
 The commands are functions of the modules beside this one, and this module names them. A command imports the packages
 that it needs when it is called, so that `--help` appears at once.
@@ -13,13 +13,14 @@ import typer
 
 from .. import __version__
 from ..errors import GPExplorerError
-from . import launchers, listings, run_commands
+from . import launchers, listings, recommend_command, run_commands
 
 MISTAKE = 2  # exit code
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 app.command()(run_commands.run)
 app.command()(run_commands.sweep)
+app.command()(recommend_command.recommend)
 app.command()(listings.methods)
 app.add_typer(listings.data_app, name="data")
 app.command()(launchers.serve)

@@ -327,6 +327,7 @@ class Run:
         try:
             step = next(steps)
         except StopIteration as end:
+            self._steps = None  # it is exhausted: a later call begins again from the last state, and ends the same way
             self._end(end.value)
             return None
         self._seconds += device_time(self._clock, self.problem.train.y) - begin

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer import Spec
 from gpexplorer.problem import Problem
 from gpexplorer.runs.budget import scheduled
 from toy_method import N, Toy, toy_run
@@ -77,6 +78,18 @@ def test_the_methods_own_end_is_final():
     assert run.advance() is None
     assert run.finish(steps=3).reason == "converged"
     assert len(run.trace) == 7
+
+
+def test_a_method_at_the_end_of_its_own_budget_gives_the_same_answer_again():
+    run = Spec("cholqr", {"num_inducing": 6, "max_epochs": 1}, data={"name": "snelson-like", "n": 60}).open()
+    while run.advance() is not None:
+        pass
+    first, steps = run.outcome, run.done
+
+    assert run.advance() is None
+    assert run.error is None
+    assert run.outcome == first
+    assert run.done == steps
 
 
 @pytest.mark.parametrize(

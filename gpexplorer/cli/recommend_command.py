@@ -1,0 +1,86 @@
+"""The command `recommend`: which method to use for a file or a data set, and what to expect of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .run_commands import INTERRUPTED, format_duration
+
+if TYPE_CHECKING:
+    from ..recommendation import Progress, Recommendation
+
+DIGITS = 4
+
+
+def recommend(  # noqa: PLR0913 - the options of the command
+    source: Annotated[str, typer.Argument(metavar="FILE", help="A CSV, Parquet or NPZ file, or a data set by name.")],
+    seconds: Annotated[float, typer.Option(help="Wall-clock time for all of it.", min=0.5)] = 60.0,
+    memory: Annotated[str, typer.Option(help='The most that one model may hold, such as "2 GB".')] = "",
+    target: Annotated[str, typer.Option(help="The column to predict; the last one without it.")] = "",
+    drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    missing: Annotated[str, typer.Option(help='"refuse" rows with missing values, or "drop" them.')] = "refuse",
+    seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
+    from ..data import load
+    from ..recommendation import recommend as find
+
+    options: dict[str, Any] = {"target": target or None, "drop": drop or None, "missing": missing}
+    given = {name: value for name, value in options.items() if value not in (None, "refuse")}
+    rows = load(source, **given)
+    stopped = threading.Event()
+    previous = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the step in progress ends first
+    try:
+        answer = find(
+            rows, seconds=seconds, memory=memory or None, seed=seed, on_progress=_report, should_stop=stopped.is_set
+        )
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
+    if out is not None:
+        out.write_text(answer.spec.to_json() + "\n", "utf-8")
+    typer.echo(json.dumps(_plain(answer), indent=1) if as_json else _text(answer))
+    if stopped.is_set():
+        typer.echo("Interrupted: this is the best answer so far.", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def _report(progress: Progress) -> None:
+    line = f"{progress.fraction:.0%}, {format_duration(progress.seconds_left)} to go: {progress.sentence}"
+    if sys.stderr.isatty():
+        typer.echo(f"\r\033[K{line}", err=True, nl=False)
+    else:
+        typer.echo(line, err=True)
+
+
+def _text(answer: Recommendation) -> str:
+    table = answer.table.round(DIGITS).astype({"rows": "Int64"})
+    return f"{answer}\n\n{table.to_string(index=False, na_rep='')}"
+
+
+def _plain(answer: Recommendation) -> dict[str, Any]:
+    """The answer in JSON's own types."""
+    rows = [
+        {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        for row in answer.table.to_dict("records")
+    ]
+    return {
+        "method": answer.method,
+        "kernel": answer.kernel,
+        "spec": json.loads(answer.spec.to_json()),
+        "expected": {name: interval._asdict() for name, interval in answer.expected.items()},
+        "runner_up": answer.runner_up,
+        "better_simple_model": answer.better_simple_model,
+        "sentences": list(answer.sentences),
+        "table": rows,
+    }

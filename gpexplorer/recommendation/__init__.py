@@ -1,0 +1,13 @@
+"""Which method should I use? `recommend(X, y, seconds=60)` answers by trying the candidates on held-out rows.
+
+`candidates` lists what the rows, the time and the memory allow; `halving` tries all of them on few rows, and the better
+half on more; `held_out` scores them on training rows that they were not fitted to; `simple_models` run along, so that a
+simple answer is not overlooked; `result` is the answer.
+"""
+
+from __future__ import annotations
+
+from .halving import Progress, recommend
+from .result import Recommendation
+
+__all__ = ["Progress", "Recommendation", "recommend"]

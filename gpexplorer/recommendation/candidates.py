@@ -1,0 +1,146 @@
+"""The candidates of a recommendation: methods with kernels and sizes that the rows, the time and the memory allow.
+
+Sizes follow two rules. A method whose step costs O(n m^2) gets the number of inducing points m for which thirty steps
+fit into its share of the time; an exact model gets the number of rows for which thirty factorisations, n^3 operations
+each, fit into it. Both come from the speed of this machine, so that a faster machine is given larger models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..data import Split
+from ..runs.spec import Spec
+from ..runs.studies import machine_speed
+
+STEPS = 30  # so many steps or factorisations should fit into the share of one candidate
+MOST_POINTS, LEAST_POINTS = 1024, 64
+MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
+EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
+DESCENT_UP_TO = (
+    30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) kernel entries per row
+)
+NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
+GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One method with its kernel and settings.
+
+    Parameters
+    ----------
+    name : str
+        What people read, such as "cholqr, matern52-ard, m = 256".
+    group : str
+        Candidates of one group profit from more rows in the same way; halving keeps the best of each group.
+    method, kernel : str
+        Keys.
+    settings : dict
+        The settings that differ from their defaults.
+    all_rows : bool, default False
+        Whether it is tried on all rows from the first stage on, because the cost of its step does not depend on their
+        number. It then continues from stage to stage and is not begun again.
+    """
+
+    name: str
+    group: str
+    method: str
+    kernel: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    all_rows: bool = False
+
+    def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
+        """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
+        settings = {
+            name: min(value, n) if name in ("num_inducing", "num_rows") else value
+            for name, value in self.settings.items()
+        }
+        kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
+        return Spec(self.method, settings, kernel=kernel, seed=seed)
+
+
+def candidates(split: Split, seconds: float) -> list[Candidate]:
+    """The candidates for these rows, the most promising ones first.
+
+    Parameters
+    ----------
+    split : Split
+        The rows. Their inputs may be numbers or texts, such as SMILES.
+    seconds : float
+        The share of the time that one candidate may have.
+
+    Returns
+    -------
+    list of Candidate
+        At least three.
+    """
+    n = len(split.train)
+    if isinstance(split.train.X, list):
+        return list(_of_objects(split, seconds))
+    return list(_of_numbers(n, split.train.d, seconds))
+
+
+def points_for(n: int, seconds: float) -> int:
+    """The number of inducing points for which STEPS steps of n m^2 multiplications and additions take so long."""
+    affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * STEPS * n))
+    rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
+    return min(n, MOST_POINTS, max(rule, _rounded(affordable)))
+
+
+def rows_for(n: int, seconds: float) -> int:
+    """The number of rows for which STEPS evaluations of an exact GP's likelihood, n^3 operations each, take so long."""
+    affordable = (machine_speed.machine().flops * seconds / STEPS) ** (1 / 3)
+    return min(n, MOST_ROWS, max(LEAST_ROWS, _rounded(affordable)))
+
+
+def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
+    points, rows = points_for(n, seconds), rows_for(n, seconds)
+    exact = "ml" if n <= EXACT_UP_TO and rows >= 0.7 * n else "subset-of-data"
+    size = {} if exact == "ml" else {"num_rows": rows}
+    words = "" if exact == "ml" else f", {rows} rows"
+    yield Candidate(f"{exact}, matern52-ard{words}", "exact", exact, "matern52-ard", size)
+    yield _inducing("sgpr", "matern52-ard", points)
+    if n >= NETWORK_FROM:
+        yield Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
+    yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
+    yield Candidate(f"{exact}, se-ard{words}", "exact", exact, "se-ard", size)
+    if n <= DESCENT_UP_TO:
+        yield Candidate("gbcd, matern52-ard", "full GP", "gbcd", "matern52-ard")
+    if d <= GRID_INPUTS:
+        yield Candidate("grief, se-ard", "eigenfunctions", "grief", "se-ard")
+    yield _inducing("cholqr", "matern52-ard", points)
+    yield Candidate(f"{exact}, matern32-ard{words}", "exact", exact, "matern32-ard", size)
+    yield _inducing("sgpr", "se-ard", points)
+
+
+def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:
+    rows = rows_for(len(split.train), seconds)
+    keys = ("tanimoto", "minmax") if _are_molecules(split.train.X) else ("spectrum", "mismatch")
+    exact = "ml" if rows == len(split.train) else "subset-of-data"
+    for key in keys:
+        yield Candidate(f"cholqr, {key}", "inducing points", "cholqr", key)
+        yield Candidate(f"{exact}, {key}", "exact", exact, key, {} if exact == "ml" else {"num_rows": rows})
+
+
+def _inducing(method: str, kernel: str, points: int) -> Candidate:
+    return Candidate(f"{method}, {kernel}, m = {points}", "inducing points", method, kernel, {"num_inducing": points})
+
+
+def _are_molecules(texts: list[str]) -> bool:
+    """Whether the first texts are SMILES, as RDKit reads them."""
+    try:
+        from rdkit import Chem, rdBase
+    except ImportError:
+        return False
+    with rdBase.BlockLogs():
+        return all(Chem.MolFromSmiles(text) is not None for text in texts[:50])
+
+
+def _rounded(size: float) -> int:
+    """The next smaller power of two or 1.5 times one: sizes that people can read and compare."""
+    power = 2 ** int(math.log2(max(size, 1.0)))
+    return int(1.5 * power) if size >= 1.5 * power else power

@@ -1,0 +1,316 @@
+"""Successive halving: all candidates on few rows, the better half on more, and the best one for the rest of the time.
+
+The time is divided into five stages. The first four try candidates; each lane has an equal share of a stage. With
+many rows the stages use a growing random subset of them, and the third and fourth use all; with fewer than 1000 rows
+every stage uses all and one more of three held-out parts. A method of minibatches uses all rows from the first stage on
+and is not begun again. Other runs begin the next stage from the theta that they have learned, if they learn one.
+
+After a stage the better half by held-out NLPD goes on. So do the lane whose NLPD would be lowest at the end if it went
+on to fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from
+more rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the fourth stage: the
+best one, and the one that is expected to be the best at the end. What is chosen continues for the rest of the time.
+
+References
+----------
+Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification and hyperparameter optimization. AISTATS.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data import Split
+from ..errors import SettingError
+from ..runs.run import Run
+from ..runs.setting_checks import number, of_kind
+from ..runs.spec import Spec
+from .candidates import Candidate, candidates
+from .held_out import RowScores, first_rows, parts
+from .lanes import Lane, held_out_scores, step_until
+from .result import Recommendation, better_simple_model, sentences, table, why_not
+from .simple_models import for_inputs
+from .what_is_given import NO_ROWS, bytes_of, rows_of
+
+SHARES = (0.12, 0.16, 0.2, 0.2)  # of the time, for the stages that try candidates; the rest is the chosen one's
+LAST = len(SHARES) - 1
+ROWS = (1000, 5000)  # of the first two stages
+SECONDS_PER_LANE = 0.15  # in the first stage: with less time, fewer candidates take part
+SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
+FEWEST_LANES = 4
+LAST_LANES = 3  # about so many reach the last stage: sizes are chosen for their share of it
+REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows
+
+
+class Progress(NamedTuple):
+    """How far a recommendation is.
+
+    Attributes
+    ----------
+    fraction : float
+        From 0 to 1, of the time.
+    seconds_left : float
+        Seconds to go.
+    sentence : str
+        What happens now.
+    """
+
+    fraction: float
+    seconds_left: float
+    sentence: str
+
+
+def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name all but the first two
+    X: Any,
+    y: Any = None,
+    *,
+    seconds: float = 60.0,
+    memory: str | float | None = None,
+    seed: int = 0,
+    among: Sequence[Candidate] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Recommendation:
+    """Find the method, kernel and size to use for some rows, and fit it.
+
+    Parameters
+    ----------
+    X : array [n, d], list of str, DataFrame, Split, or source
+        Inputs if `y` is given. Otherwise anything that `gpx.load` reads: the name of a data set, a file, a table. Only
+        its training rows are used.
+    y : array [n], optional
+        Targets.
+    seconds : float, default 60
+        Wall-clock time, counted from the call. A step that has begun is not interrupted.
+    memory : str or float, optional
+        The most that one candidate may hold by its formula, such as "2 GB" or a number of bytes. By default half of
+        the memory that is free.
+    seed : int, default 0
+        Seed of the held-out rows and of every method.
+    among : sequence of Candidate, optional
+        Other candidates than those that are chosen by the size of the data.
+    on_progress : callable, optional
+        Called with a `Progress` before each piece of work.
+    should_stop : callable, optional
+        Asked before each step. When it returns True, the best answer so far is returned.
+    clock : callable, optional
+        Gives seconds. Tests pass a clock of their own.
+
+    Returns
+    -------
+    Recommendation
+        The choice, what to expect of it, a table of all candidates, and the fitted model.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than 10 rows, or if the rows cannot be read.
+    SettingError
+        If a parameter cannot be used, or if no candidate gave an answer within the time.
+
+    Notes
+    -----
+    Held-out rows decide, and never test rows. The expected scores are those of the held-out rows; because the best of
+    several candidates was chosen by them, they are slightly optimistic.
+
+    Examples
+    --------
+    >>> answer = gpx.recommend(X, y, seconds=60, memory="2 GB")
+    >>> print(answer)
+    >>> mean, var = answer.predict(X_new)
+    """
+    begin = clock()
+    seconds = float(number("seconds", seconds, whole=False, low=0, above=True))
+    limit = bytes_of(memory)
+    seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
+    split = rows_of(X, y)
+    search = _Search(split, begin, seconds, seed, on_progress, should_stop, clock)
+    share = seconds * SHARES[-1] / LAST_LANES
+    chosen = list(candidates(split, share) if among is None else of_kind("among", among, Sequence, "candidates"))
+    if not chosen:
+        raise SettingError("among is empty: give at least one Candidate, or leave it out.")
+    most = max(FEWEST_LANES, int(seconds * SHARES[0] / SECONDS_PER_LANE))
+    lanes = [Lane(candidate, seed, limit) for candidate in (chosen[:most] if among is None else chosen)]
+    simple = search.simple_models()
+    finalists = search.halve(lanes)
+    return search.answer(lanes, finalists, simple)
+
+
+class _Search:
+    """The rows, the clock and the stages of one recommendation."""
+
+    def __init__(
+        self,
+        split: Split,
+        begin: float,
+        seconds: float,
+        seed: int,
+        on_progress: Callable[[Progress], object] | None,
+        should_stop: Callable[[], bool],
+        clock: Callable[[], float],
+    ) -> None:
+        self.split, self.begin, self.seconds, self.seed = split, begin, seconds, seed
+        self.on_progress, self.should_stop, self.clock = on_progress, should_stop, clock
+        self.parts = parts(split, seed)
+
+    def report(self, sentence: str) -> None:
+        """Tell how far the work is."""
+        if self.on_progress is not None:
+            elapsed = self.clock() - self.begin
+            self.on_progress(Progress(min(elapsed / self.seconds, 1.0), max(self.seconds - elapsed, 0.0), sentence))
+
+    def simple_models(self) -> dict[str, RowScores]:
+        """Fit the simple models, to a random part of the rows if time is short. One that fails is left out."""
+        result: dict[str, RowScores] = {}
+        most = max(1000, int(SIMPLE_ROWS_PER_SECOND * self.seconds))
+        for name, model in for_inputs(self.split).items():
+            self.report(f"Fitting the simple model: {name}.")
+            scores: RowScores | None = None
+            with suppress(ValueError, FloatingPointError):  # scikit-learn refuses the rows
+                for part in (first_rows(part, most) for part in self.parts):
+                    X, X_new = np.asarray(part.train.X), np.asarray(part.test.X)  # [n, d], or texts [n]
+                    mean, var = model(X, part.train.y.numpy(), X_new)
+                    of_part = RowScores.of(part.test.y.numpy(), mean, var)
+                    scores = of_part if scores is None else scores.joined(of_part)
+            if scores is not None and scores.usable:
+                result[name] = scores
+        return result
+
+    def halve(self, lanes: list[Lane]) -> list[Lane]:
+        """Take the lanes through the stages; return those of the last stage, the best first."""
+        running = list(lanes)
+        for stage, stage_parts in enumerate(self._stages()):
+            now, left = self.clock(), 1.0 - sum(SHARES[:stage])  # the share of this stage and of all later ones
+            end = now + max(self.begin + self.seconds - now, 0.0) * SHARES[stage] / left
+            self._try(running, stage_parts, end, stage)
+            running = sorted((lane for lane in running if not lane.sentence), key=_by_density)
+            if self.should_stop() or not running or stage == LAST:
+                break
+            rows_grow = len(stage_parts[0].train) < len(self.parts[0].train)
+            kept = self._pair(running) if stage == LAST - 1 else self._kept(running, rows_grow)
+            for lane in running:
+                if lane not in kept:
+                    lane.give_up(f"Others were better on {lane.rows:,} rows.")
+            running = kept
+        return running
+
+    def answer(self, lanes: list[Lane], finalists: list[Lane], simple: Mapping[str, RowScores]) -> Recommendation:
+        """Choose among the finalists, go on with the winner until the time is used, and say all of it in words."""
+        if not finalists:
+            reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
+            raise SettingError(f"No candidate gave an answer within {self.seconds:g} s. {reasons}")
+        refitted = len(self.split.train) <= REFIT_UP_TO
+        winner = _chosen(finalists) if refitted else min(finalists, key=self._forecast)
+        if refitted:
+            run = self._on_all_rows(winner)
+        else:
+            winner, run = self._going_on(winner, finalists)
+        assert winner.scores is not None
+        others = [lane for lane in finalists if lane is not winner]
+        for lane in others:
+            lane.give_up(why_not(lane, winner))
+        spec = of_kind("The run's spec", run.spec, Spec, "a run of a Spec")
+        seconds = self.clock() - self.begin
+        return Recommendation(
+            winner.candidate.method,
+            winner.candidate.kernel,
+            dict(spec.settings),
+            spec,
+            run,
+            expected={metric: winner.scores.interval(metric) for metric in ("smse", "nlpd")},
+            table=table(lanes, winner, simple),
+            runner_up=others[0].name if others else "",
+            better_simple_model=better_simple_model(winner.scores, simple),
+            refitted=refitted,
+            sentences=sentences(winner, others, simple, refitted, (seconds, self.seconds)),
+        )
+
+    def _stages(self) -> list[list[Split]]:
+        """The parts of each stage: more rows from stage to stage, or more held-out parts."""
+        if len(self.parts) > 1:
+            return [self.parts[: stage + 1] for stage in range(len(SHARES))]
+        (part,) = self.parts
+        sizes = [*ROWS, *[len(part.train)] * (len(SHARES) - len(ROWS))]
+        return [[first_rows(part, size)] for size in sizes]
+
+    def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
+        """Give each lane an equal share of the time that is left until the end of the stage."""
+        least = 0.5 * max(end - self.clock(), 0.0) / len(lanes)  # also where the steps of others took too long
+        for done, lane in enumerate(lanes):
+            if self.should_stop() and lane.scores is not None:
+                continue
+            share = max((end - self.clock()) / (len(lanes) - done), least)
+            own_parts = self.parts if lane.candidate.all_rows and len(self.parts) == 1 else stage_parts
+            rows = len(own_parts[0].train)
+            self.report(f"Stage {stage + 1} of {len(SHARES)}: {lane.name} on {rows:,} rows.")
+            before = lane.scores, lane.rows
+            lane.work(own_parts, share, self.should_stop, self.clock)
+            if lane.sentence and before[0] is not None and lane.scores is None:
+                lane.scores, lane.rows = before  # for the table: what it reached on fewer rows
+
+    def _kept(self, lanes: list[Lane], rows_grow: bool) -> list[Lane]:
+        """The better half, the lowest SMSE, the lowest forecast and, while rows are added, the best of each group."""
+        kept = lanes[: max(2, (len(lanes) + 1) // 2)]
+        kept.append(min(lanes, key=lambda lane: lane.scores.smse if lane.scores else np.inf))
+        kept.append(min(lanes, key=self._forecast))
+        if rows_grow:
+            kept += {lane.group: lane for lane in reversed(lanes)}.values()
+        return [lane for lane in lanes if lane in kept]
+
+    def _pair(self, lanes: list[Lane]) -> list[Lane]:
+        """The best lane and the one that is expected to be the best at the end, or the two best if that is the same."""
+        expected = min(lanes, key=self._forecast)
+        return [lanes[0], expected] if expected is not lanes[0] else lanes[:2]
+
+    def _forecast(self, lane: Lane) -> float:
+        """The NLPD to expect of a lane if it is chosen and has the rest of the time."""
+        return lane.forecast(self.seconds * (1.0 - sum(SHARES)))
+
+    def _going_on(self, winner: Lane, finalists: list[Lane]) -> tuple[Lane, Run]:
+        """Step the winner's run until the time is used. If a finalist is still better then, it is the winner."""
+        (run,) = winner.runs.values()
+        self.report(f"Going on with {winner.name}.")
+        step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
+        scores = held_out_scores(run, self.parts[0])
+        if run.error is None and scores.usable:
+            winner.scores = scores
+        best = _chosen(sorted(finalists, key=_by_density))
+        (run,) = best.runs.values()
+        run.close()
+        return best, run
+
+    def _on_all_rows(self, winner: Lane) -> Run:
+        """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time."""
+        every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
+        spec = winner.candidate.spec(len(every.train), self.seed, winner.learned_theta())
+        winner.give_up("")
+        run = spec.open(data=every)
+        self.report(f"Fitting {winner.name} to all {len(every.train):,} rows.")
+        step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
+        run.close()
+        if run.error is not None:
+            raise run.error
+        return run
+
+
+def _by_density(lane: Lane) -> float:
+    return lane.scores.nlpd if lane.scores is not None else np.inf
+
+
+def _chosen(finalists: list[Lane]) -> Lane:
+    """The lane with the lowest NLPD. Among those within one standard error of it, the one with the lowest SMSE."""
+    best = finalists[0]
+    assert best.scores is not None
+
+    def is_close(lane: Lane) -> bool:
+        assert best.scores is not None and lane.scores is not None
+        lower, error = best.scores.better_by(lane.scores)
+        return lower <= error
+
+    return min(filter(is_close, finalists), key=lambda lane: lane.scores.smse if lane.scores else np.inf)

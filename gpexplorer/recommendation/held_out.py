@@ -1,0 +1,147 @@
+"""Rows that are held out of the training rows, and what they say about a model.
+
+A data set with many rows has one part held out. A small one is divided into three parts, and each is held out once, so
+that every row is predicted by a model that has not seen it. The test rows of a data set are never used.
+
+Symbols: y [t] the held-out targets; mu, v [t] the predicted mean and variance of y; s2 the variance of the held-out
+targets.
+
+    smse = mean (y - mu)^2 / s2
+    nlpd = mean [ log(2 pi v) / 2 + (y - mu)^2 / (2 v) ]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import Split
+from ..data.splits import shuffled
+from ..problem import Dataset
+
+Array = NDArray[np.float64]
+
+FOLDS, FOLDS_BELOW = 3, 1000  # so many parts, with fewer rows than this
+SHARE, MOST, LEAST = 0.1, 2000, 200  # of the rows, when one part is held out
+RESAMPLES, LEVEL = 1000, 0.95  # of the bootstrap, and the level of its interval
+
+
+class Interval(NamedTuple):
+    """A score on held-out rows with its 95 % interval from 1000 bootstrap samples of the rows."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """The squared error and the negative log predictive density of every held-out row.
+
+    Parameters
+    ----------
+    squared, density : array [t]
+        (y - mu)^2, and the terms of nlpd.
+    targets : array [t]
+        y.
+    """
+
+    squared: Array
+    density: Array
+    targets: Array
+
+    @classmethod
+    def of(cls, y: Array, mean: Array, var: Array) -> RowScores:
+        """Score these predictions."""
+        squared = np.square(y - mean)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            density = 0.5 * np.log(2.0 * np.pi * var) + 0.5 * squared / var
+        return cls(squared, density, y)
+
+    def joined(self, other: RowScores | None) -> RowScores:
+        """These rows followed by the rows of another part."""
+        if other is None:
+            return self
+        pairs = ((getattr(self, name), getattr(other, name)) for name in ("squared", "density", "targets"))
+        return RowScores(*(np.concatenate(pair) for pair in pairs))
+
+    @property
+    def smse(self) -> float:
+        """The mean squared error over the variance of the targets."""
+        return float(self.squared.mean() / max(float(self.targets.var()), np.finfo(float).tiny))
+
+    @property
+    def nlpd(self) -> float:
+        """The mean negative log predictive density, in nats."""
+        return float(self.density.mean())
+
+    @property
+    def usable(self) -> bool:
+        """Whether every number is finite."""
+        return bool(np.isfinite(self.squared).all() and np.isfinite(self.density).all())
+
+    def interval(self, metric: str) -> Interval:
+        """The score "smse" or "nlpd" with its interval.
+
+        Notes
+        -----
+        The interval describes the sampling of held-out rows. It does not include that the best of several candidates
+        was chosen by the same rows, which makes its centre slightly too good.
+        """
+        t = len(self.targets)
+        rows = np.random.default_rng(0).integers(0, t, (RESAMPLES, t))  # [RESAMPLES, t]
+        if metric == "nlpd":
+            values = self.density[rows].mean(1)
+        else:
+            variances = np.maximum(self.targets[rows].var(1), np.finfo(float).tiny)
+            values = self.squared[rows].mean(1) / variances
+        low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return Interval(getattr(self, metric), float(low), float(high))
+
+    def better_by(self, other: RowScores) -> tuple[float, float]:
+        """How much lower the nlpd of these rows is than that of another model, and the standard error of that."""
+        difference = other.density - self.density  # the same rows in the same order
+        return float(difference.mean()), float(difference.std() / np.sqrt(max(len(difference), 1)))
+
+
+def parts(split: Split, seed: int) -> list[Split]:
+    """Divide the training rows into rows to fit and rows to hold out.
+
+    Parameters
+    ----------
+    split : Split
+        Its training rows are divided; its test rows do not occur in the result.
+    seed : int
+        Seed of the random order.
+
+    Returns
+    -------
+    list of Split
+        One part, or three parts if there are fewer than 1000 rows. The rows to fit are in a random order, so that the
+        first k of them are a random subset.
+    """
+    n = len(split.train)
+    order = shuffled(n, seed)  # [n]
+    if n < FOLDS_BELOW:
+        held = [order[k::FOLDS] for k in range(FOLDS)]
+    else:
+        held = [order[: int(min(max(SHARE * n, LEAST), MOST))]]
+    result = []
+    for k, rows in enumerate(held):
+        mask = np.ones(n, dtype=bool)
+        mask[rows.numpy()] = False
+        kept = order[mask[order.numpy()]]
+        key = f"{split.key}/held-out-{seed}-{k}"
+        result.append(Split(split.train.rows(kept), split.train.rows(rows), split.name, key=key))
+    return result
+
+
+def first_rows(split: Split, count: int) -> Split:
+    """The same held-out rows with only the first rows to fit."""
+    if count >= len(split.train):
+        return split
+    train = Dataset(split.train.X[:count], split.train.y[:count], split.train.names, split.train.target)
+    return Split(train, split.test, split.name, key=f"{split.key}/first-{count}")

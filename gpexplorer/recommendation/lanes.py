@@ -1,0 +1,169 @@
+"""A lane: one candidate with its runs, its scores on held-out rows, and why it was given up, if it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ..data import Split
+from ..errors import GPExplorerError
+from ..methods.base import registry
+from ..runs.run import Run
+from ..runs.studies import machine_speed
+from .candidates import Candidate
+from .held_out import RowScores
+
+LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
+
+Clock = Callable[[], float]
+
+
+@dataclass
+class Lane:
+    """One candidate.
+
+    Attributes
+    ----------
+    candidate : Candidate
+        What it runs.
+    runs : dict of int to Run
+        One run per part of the held-out rows, on the rows of the present stage.
+    rows : int
+        The number of rows that the runs are fitted to.
+    scores : RowScores or None
+        The latest scores on held-out rows.
+    sentence : str
+        Why the lane takes no further part; empty while it does.
+    seconds : float
+        Wall-clock seconds that it has used.
+    curve : list of tuple of float
+        Seconds used and held-out NLPD after each stage.
+    """
+
+    candidate: Candidate
+    seed: int
+    memory: float
+    runs: dict[int, Run] = field(default_factory=dict)
+    rows: int = 0
+    scores: RowScores | None = None
+    sentence: str = ""
+    seconds: float = 0.0
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the candidate."""
+        return self.candidate.name
+
+    def work(self, parts: list[Split], seconds: float, stopped: Callable[[], bool], clock: Clock) -> None:
+        """Step the run of each part, in equal shares of the time, and score the answers.
+
+        An error of the method ends this lane only, with the sentence of the error.
+        """
+        begin = clock()
+        try:
+            self._open(parts, seconds)
+            for done, run in enumerate(self.runs.values()):
+                share = (begin + seconds - clock()) / (len(self.runs) - done)
+                step_until(run, clock() + share, stopped, clock)
+            self._score(parts)
+        except GPExplorerError as error:
+            self.give_up(str(error))
+        self.seconds += clock() - begin
+        if self.scores is not None:
+            self.curve.append((self.seconds, self.scores.nlpd))
+
+    def forecast(self, seconds: float) -> float:
+        """The NLPD to expect after so many seconds, if it goes on to fall with the logarithm of time as it last did."""
+        if len(self.curve) < 2:
+            return self.curve[-1][1] if self.curve else np.inf
+        (t1, v1), (t2, v2) = self.curve[-2:]
+        return v2 + min(v2 - v1, 0.0) * np.log(max(seconds, t2) / t2) / np.log(t2 / t1)
+
+    def give_up(self, sentence: str) -> None:
+        """Take no further part, and free the memory of the runs."""
+        self.sentence = sentence
+        for run in self.runs.values():
+            run.close()
+
+    @cached_property
+    def group(self) -> str:
+        """The group of the candidate."""
+        return self.candidate.group
+
+    def learned_theta(self) -> list[float] | None:
+        """Theta as the first run has learned it; None if the method uses no kernel or has taken no step."""
+        if registry[self.candidate.method].own_kernel or not self.runs:
+            return None
+        trace = next(iter(self.runs.values())).trace
+        theta = getattr(trace[-1].step.state, "theta", None) if len(trace) else None
+        values = None if theta is None else [float(value) for value in theta]
+        usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
+        return values if usable else None
+
+    def _open(self, parts: list[Split], seconds: float) -> None:
+        rows = len(parts[0].train)
+        if rows != self.rows:
+            theta = self.learned_theta()
+            for run in self.runs.values():
+                run.close()
+            self.runs, self.rows, self.scores = {}, rows, None
+        else:
+            theta = None
+        for k, part in enumerate(parts):
+            if k not in self.runs:
+                spec = self.candidate.spec(len(part.train), self.seed, theta)
+                run = spec.open(data=part)
+                self._refuse_too_large(run, seconds / len(parts))
+                self.runs[k] = run
+
+    def _refuse_too_large(self, run: Run, seconds: float) -> None:
+        cost = run.method.cost(run.problem)
+        if cost.memory > self.memory:
+            raise GPExplorerError(
+                f"It would hold {cost.memory / 1e9:.2g} GB, and {self.memory / 1e9:.2g} GB are allowed."
+            )
+        predicted = machine_speed.machine().seconds(cost)
+        if predicted > LONGEST_FIRST_STEP * seconds:
+            raise GPExplorerError(
+                f"One step would take about {predicted:.2g} s, and its share of the time is {seconds:.2g} s."
+            )
+
+    def _score(self, parts: list[Split]) -> None:
+        scores = None
+        for k, run in self.runs.items():
+            if run.error is not None:
+                raise GPExplorerError(str(run.outcome.message if run.outcome else run.error))
+            if not len(run.trace):
+                raise GPExplorerError("It had no time for its first step.")
+            latest = held_out_scores(run, parts[k])
+            scores = latest if scores is None else scores.joined(latest)
+        if scores is None or not scores.usable:
+            raise GPExplorerError("Its predictions are not finite.")
+        self.scores = scores
+
+
+def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Clock = time.perf_counter) -> None:
+    """Step a run until a moment of the clock. A step that is expected to end too late is not begun.
+
+    A step is expected to take as long as the one before it. The first two records are always taken, because there is
+    no answer without them.
+    """
+    last = 0.0
+    while not stopped() and run.outcome is None:
+        begin = clock()
+        if run.done >= 1 and begin + 0.5 * last > deadline:
+            return
+        if run.advance() is None:
+            return
+        last = clock() - begin
+
+
+def held_out_scores(run: Run, part: Split) -> RowScores:
+    """The scores of a run's latest answer on the held-out rows of its part, in the units of the file."""
+    mean, var = run.posterior(of="y")(part.test.X)
+    return RowScores.of(part.test.y.numpy(), mean.double().cpu().numpy(), var.double().cpu().numpy())

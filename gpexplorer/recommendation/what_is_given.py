@@ -1,0 +1,65 @@
+"""What a caller gives to `recommend`: rows in any form that can be read, and an amount of memory in words."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import torch
+
+from .. import data as data_sets
+from ..data import Split
+from ..errors import DataError, SettingError
+from ..problem import Dataset
+from ..runs.setting_checks import number, quoted
+
+FEWEST_ROWS = 10
+UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+NO_ROWS = torch.arange(0)
+
+
+def rows_of(X: Any, y: Any) -> Split:
+    """The training rows in memory, in the units of the file."""
+    source = X if y is None else (X, y)
+    if isinstance(source, Split):
+        split = source
+    elif y is None and not isinstance(source, tuple):
+        split = data_sets.load(source)
+    else:
+        split = _all_rows(data_sets.load(source))
+    if split.train.scale is not None:
+        raise DataError(
+            "The rows are scaled or mapped from a file; recommend takes rows in memory, in the units of the file. Load "
+            "a sample of them."
+        )
+    if len(split.train) < FEWEST_ROWS:
+        raise DataError(f"There are {len(split.train)} rows; a recommendation needs at least {FEWEST_ROWS}.")
+    return split
+
+
+def _all_rows(split: Split) -> Split:
+    """All rows of a split as training rows: arrays that a caller hands over are all for learning."""
+    train, test = split.train, split.test
+    if isinstance(train.X, list):
+        X: Any = [*train.X, *test.X]
+    else:
+        X = torch.cat([train.X, test.X])
+    every = Dataset(X, torch.cat([train.y, test.y]), train.names, train.target)
+    return replace(split, train=every, test=test.rows(NO_ROWS))
+
+
+def bytes_of(memory: str | float | None) -> float:
+    """A number of bytes; by default half of the memory that is free."""
+    if memory is None:
+        return 0.5 * psutil.virtual_memory().available
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9.]{1,12})\s*([KMGT]?B|)\s*", memory, re.IGNORECASE)
+        with suppress(ValueError):
+            if match:
+                memory = float(match[1]) * UNITS[match[2].upper()]
+    if isinstance(memory, str):
+        raise SettingError(f'memory is {quoted(memory)}; give a number of bytes, or text such as "2 GB".')
+    return float(number("memory", memory, whole=False, low=0, above=True))

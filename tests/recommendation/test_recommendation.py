@@ -1,0 +1,235 @@
+"""What `recommend` promises: honest scores, the time it is given, the right winner where it is known, and sentences."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import gpexplorer as gpx
+from gpexplorer.cli import app
+from gpexplorer.data import Split
+from gpexplorer.errors import DataError, SettingError
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation.candidates import Candidate, candidates, points_for, rows_for
+from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
+from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.simple_models import SIMPLE
+from gpexplorer.runs import scores
+from gpexplorer.runs.studies import machine_speed
+
+SMALL = [
+    Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard", {"num_inducing": 12, "max_epochs": 2}),
+    Candidate("subset, 20 rows", "exact", "subset-of-data", "se-ard", {"num_rows": 20, "learn": False}),
+]
+
+
+def waves(n=150, d=1, seed=0, offset=0.0):
+    """A sine with noise 0.1: a Gaussian process fits it, a straight line does not."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, d))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n) + offset
+
+
+def rows(n, d=2):
+    X, y = waves(n, d)
+    train = Dataset(torch.tensor(X), torch.tensor(y), tuple(f"x{i}" for i in range(d)))
+    return Split(train, train.rows(torch.arange(0)), "waves", key=f"waves-{n}-{d}")
+
+
+@pytest.fixture(scope="module")
+def answer():
+    X, y = waves(offset=1000.0)
+    return gpx.recommend(X, y, seconds=4.0, among=SMALL)
+
+
+def test_the_better_candidate_wins_and_predicts_in_the_units_of_the_data(answer):
+    X, y = waves(400, seed=1, offset=1000.0)
+    mean, var = (part.numpy() for part in answer.predict(torch.tensor(X)))
+    assert answer.method == "cholqr"
+    assert np.square(y - mean).mean() / y.var() < 0.05
+    assert 0.88 < (np.abs(y - mean) < 1.96 * np.sqrt(var)).mean() <= 0.99
+    assert answer.refitted
+    assert len(answer.run.problem.train) == 150
+
+
+def test_what_was_expected_is_what_new_rows_show(answer):
+    X, y = waves(2000, seed=2, offset=1000.0)
+    mean, var = (part.numpy() for part in answer.predict(torch.tensor(X)))
+    new = RowScores.of(y, mean, var)
+    expected = answer.expected["nlpd"]
+    assert expected.low < expected.value < expected.high
+    assert expected.low - 0.1 < new.nlpd < expected.high + 0.1
+
+
+def test_the_same_spec_on_the_same_rows_gives_the_same_predictions(answer):
+    X, _ = waves(offset=1000.0)
+    split = Split(answer.run.split.train, answer.run.split.test, "again", key=answer.run.split.key)
+    again = answer.spec.open(data=split)
+    again.finish(steps=answer.run.done)
+    where = torch.tensor(X[:20])
+    assert torch.equal(again.posterior()(where).mean, answer.run.posterior()(where).mean)
+
+
+def test_the_answer_says_who_was_second_and_what_a_simple_model_reaches(answer):
+    assert answer.runner_up == "subset, 20 rows"
+    assert "nats" in str(answer)
+    assert "boosted trees" in set(answer.table["model"])
+    assert "<script>" not in answer._repr_html_()
+    assert list(answer.table["nlpd"]) == sorted(answer.table["nlpd"])
+
+
+def test_a_straight_line_is_said_to_be_better_where_it_is():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 8))
+    y = X @ np.arange(8.0) + 0.1 * rng.normal(size=120)
+    poor = Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})
+    answer = gpx.recommend(X, y, seconds=2.0, among=[poor])
+    assert answer.better_simple_model == "ridge"
+    assert "A simple model is better here: ridge" in str(answer)
+
+
+def test_test_rows_of_a_data_set_are_never_used():
+    X, y = waves(60)
+    train = Dataset(torch.tensor(X), torch.tensor(y), ("x",))
+    poisoned = Dataset(torch.full((40, 1), torch.nan), torch.full((40,), torch.nan), ("x",))
+    answer = gpx.recommend(Split(train, poisoned, "poisoned", key="poisoned"), seconds=2.0, among=SMALL[:1])
+    assert math.isfinite(answer.expected["nlpd"].value)
+
+
+def test_held_out_rows_are_no_rows_to_fit_and_cover_a_small_set():
+    split = rows(300)
+    folds = parts(split, seed=3)
+    assert sorted(itertools.chain.from_iterable(part.test.y.tolist() for part in folds)) == sorted(
+        split.train.y.tolist()
+    )
+    for part in folds:
+        assert not set(part.train.y.tolist()) & set(part.test.y.tolist())
+        assert len(part.train) + len(part.test) == 300
+    (large,) = parts(rows(5000), seed=3)
+    assert (len(large.train), len(large.test)) == (4500, 500)
+    assert len(first_rows(large, 1000).train) == 1000
+
+
+def test_row_scores_are_the_scores_of_a_run():
+    rng = np.random.default_rng(0)
+    y, mean, var = rng.normal(size=50), rng.normal(size=50), rng.uniform(0.5, 2, 50)
+    own = RowScores.of(y, mean, var)
+    reference = scores.scores(*map(torch.tensor, (y, mean, var)), torch.tensor(y))
+    assert own.smse == pytest.approx(reference["smse"], rel=1e-12)
+    assert own.nlpd == pytest.approx(reference["nlpd"], rel=1e-12)
+    lower, error = own.better_by(RowScores.of(y, mean, var * 4))
+    assert (lower, error) == pytest.approx(
+        ((RowScores.of(y, mean, var * 4).density - own.density).mean(),
+         (RowScores.of(y, mean, var * 4).density - own.density).std() / np.sqrt(50)), rel=1e-12
+    )  # fmt: skip
+
+
+def test_interval_covers_the_mean_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    inside = 0
+    for _ in range(200):
+        y = rng.normal(size=100)
+        interval = RowScores.of(y, np.zeros(100), np.ones(100)).interval("nlpd")
+        inside += interval.low < 0.5 * np.log(2 * np.pi) + 0.5 < interval.high
+    assert 0.88 < inside / 200 <= 0.99
+
+
+def test_the_time_is_kept_by_the_clock_of_the_caller():
+    """Each look at the clock costs a tenth of a second, so work ends when ten seconds are used, whatever it did."""
+    ticks = itertools.count()
+    answer = gpx.recommend(*waves(60), seconds=10.0, among=SMALL, clock=lambda: 0.1 * next(ticks))
+    assert 0.1 * next(ticks) < 14.0
+    assert "of 10 s" in answer.sentences[-1]
+
+
+def test_a_request_to_stop_gives_the_best_answer_so_far():
+    asked = itertools.count()
+    answer = gpx.recommend(*waves(60), seconds=60.0, among=SMALL, should_stop=lambda: next(asked) > 12)
+    assert answer.method in ("cholqr", "subset-of-data")
+
+
+def test_progress_grows_and_names_the_work():
+    seen = []
+    gpx.recommend(*waves(60), seconds=2.0, among=SMALL, on_progress=seen.append)
+    fractions = [progress.fraction for progress in seen]
+    assert fractions == sorted(fractions)
+    assert any("cholqr" in progress.sentence for progress in seen)
+
+
+def test_a_candidate_that_is_too_large_is_named_with_its_reason():
+    large = Candidate("all rows", "exact", "ml", "se-ard")
+    answer = gpx.recommend(*waves(900), seconds=4.0, memory="10 MB", among=[large, SMALL[0]])
+    reason = answer.table.set_index("model").loc["all rows", "sentence"]
+    assert answer.method == "cholqr"
+    assert "GB are allowed" in reason
+
+
+def test_a_lane_that_falls_faster_is_expected_to_be_lower():
+    flat, steep = Lane(SMALL[0], 0, 1e9), Lane(SMALL[1], 0, 1e9)
+    flat.curve, steep.curve = [(1.0, 0.5), (2.0, 0.5)], [(1.0, 1.0), (2.0, 0.7)]
+    assert flat.forecast(8.0) == pytest.approx(0.5)
+    assert steep.forecast(8.0) == pytest.approx(0.7 - 0.3 * 2)
+
+
+def test_sizes_grow_with_the_time_and_stay_within_the_rows(monkeypatch):
+    monkeypatch.setattr(machine_speed, "machine", lambda: machine_speed.Speed(4e10, 1e10, 1e-5))
+    assert points_for(20_000, 1.0) < points_for(20_000, 100.0) <= 1024
+    assert points_for(100, 100.0) == 100
+    assert rows_for(20_000, 0.1) < rows_for(20_000, 10.0) <= 3000
+    names = [candidate.method for candidate in candidates(rows(500, 2), 1.0)]
+    assert {"ml", "cholqr", "scgd", "sgpr"} <= set(names)
+    assert all(Candidate.spec(candidate, 500, 0) for candidate in candidates(rows(500, 2), 1.0))
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_models_predict_in_the_units_given(name):
+    X, y = waves(200, offset=500.0)
+    mean, var = SIMPLE[name](X, y, X[:50])
+    assert mean.shape == var.shape == (50,)
+    assert np.abs(mean - y[:50]).max() < 3
+    assert (var > 0).all()
+
+
+def test_texts_go_to_kernels_of_texts():
+    words = ["".join(letters) for letters in itertools.product("abc", repeat=4)]
+    y = np.array([word.count("a") for word in words], dtype=float)
+    answer = gpx.recommend(words, y, seconds=4.0)
+    assert answer.kernel in ("spectrum", "mismatch")
+    assert answer.expected["smse"].value < 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"seconds": 0}, SettingError, "seconds"),
+        ({"memory": "much"}, SettingError, "2 GB"),
+        ({"seed": -1}, SettingError, "seed"),
+        ({"among": []}, SettingError, "among is empty"),
+    ],
+)
+def test_bad_input_is_refused_with_a_way_out(given, error, words):
+    with pytest.raises(error, match=words):
+        gpx.recommend(*waves(60), **given)
+
+
+def test_too_few_rows_are_refused():
+    with pytest.raises(DataError, match="at least 10"):
+        gpx.recommend(*waves(8))
+
+
+def test_command_line_prints_the_answer_and_writes_a_spec(tmp_path):
+    X, y = waves(80)
+    path, out = tmp_path / "mine.csv", tmp_path / "spec.json"
+    pd.DataFrame({"x": X[:, 0], "price": y}).to_csv(path, index=False)
+    result = CliRunner().invoke(app, ["recommend", str(path), "--seconds", "2", "--json", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert gpx.Spec.from_json(out.read_text()).method == answer["method"]
+    assert answer["expected"]["smse"]["low"] <= answer["expected"]["smse"]["high"]
