@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import gc
 import hashlib
 import json
@@ -38,6 +37,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from source_mutants import Mutant, mutants  # noqa: E402
+
 TESTS = {  # a group of source files (a folder, or one file), and the tests that concern them
     "objectives.py": ["test_objectives.py"],
     "posteriors.py": [
@@ -54,104 +57,7 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "methods/cross_validation": ["methods/cross_validation"],
     "methods/minibatches": ["methods/minibatches"],
 }
-OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
-    ast.Pow: ast.Mult, ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And,
-}  # fmt: skip
-SYMBOLS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One change of a source file."""
-
-    line: int
-    change: str
-    tree: ast.Module
-    function: str  # the outermost function that holds the change: "Cholesky.solve"
-
-
-def mutants(source: str) -> Iterator[Mutant]:
-    """Yield the mutants of the functions in a source text; docstrings, annotations and error messages do not change."""
-    tree = ast.parse(source)
-    nodes = list(ast.walk(tree))
-    ignored = {id(node) for root in ignored_parts(tree) for node in ast.walk(root)}
-    inside = {
-        id(node): name
-        for name, function in outer_functions(tree)
-        for statement in function.body
-        for node in ast.walk(statement)
-    }
-    for index, node in enumerate(nodes):
-        if id(node) in ignored or id(node) not in inside or not (change := changed(node)):
-            continue
-        copied = copy.deepcopy(tree)
-        apply(list(ast.walk(copied))[index])
-        yield Mutant(node.lineno, change, ast.fix_missing_locations(copied), inside[id(node)])  # type: ignore[attr-defined]
-
-
-def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
-    """The functions and methods that lie in no other function, with their qualified names."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef):
-            yield prefix + node.name, node
-        elif isinstance(node, ast.ClassDef):
-            yield from outer_functions(node, f"{prefix}{node.name}.")
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            yield from outer_functions(node, prefix)
-
-
-def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, raised errors, text, and the sizes of blocks of rows, which change no result."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
-            yield node
-        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
-            yield node.annotation
-        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
-            yield node.returns
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "row_blocks":
-            yield from node.args[1:]
-
-
-def changed(node: ast.AST) -> str:
-    """What is changed in one node, in words; empty if there is nothing to change."""
-    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp) and type(node.op) in OPERATORS:
-        return f"{SYMBOLS[type(node.op)]} becomes {SYMBOLS[OPERATORS[type(node.op)]]}"  # type: ignore[index]
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
-        return f"{SYMBOLS[type(node.ops[0])]} becomes {SYMBOLS[OPERATORS[type(node.ops[0])]]}"  # type: ignore[index]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-        return f"{'-' if isinstance(node.op, ast.USub) else 'not'} is left out"
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        return f"{node.value} becomes {other(node.value)}"
-    return ""
-
-
-def other(value: float) -> float:
-    """Another constant of the same type."""
-    if isinstance(value, bool):
-        return not value
-    return value + 1 if isinstance(value, int) else (2.0 * value or 1.0)
-
-
-def apply(node: ast.AST) -> None:
-    """Make the change of a node."""
-    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp):
-        node.op = OPERATORS[type(node.op)]()  # type: ignore[assignment]
-    elif isinstance(node, ast.Compare):
-        node.ops[0] = OPERATORS[type(node.ops[0])]()  # type: ignore[call-overload]
-    elif isinstance(node, ast.UnaryOp):
-        if isinstance(node.op, ast.USub):
-            node.op = ast.UAdd()
-        else:
-            node.operand = ast.UnaryOp(ast.Not(), node.operand)
-    elif isinstance(node, ast.Constant):
-        node.value = other(node.value)  # type: ignore[arg-type]
 
 
 def put_in_place(path: Path, tree: ast.Module, qualified: str) -> None:
@@ -160,7 +66,7 @@ def put_in_place(path: Path, tree: ast.Module, qualified: str) -> None:
         code for code in codes(compile(tree, str(path), "exec", dont_inherit=True)) if code.co_qualname == qualified
     )
     for function in gc.get_objects():
-        if isinstance(function, FunctionType) and is_from(function.__code__, path, new):
+        if type(function) is FunctionType and is_from(function.__code__, path, new):
             function.__code__ = new
 
 
@@ -181,21 +87,32 @@ def codes(code: CodeType) -> Iterator[CodeType]:
             yield from codes(constant)
 
 
-@dataclass
+@dataclass(eq=False)  # a plugin of pytest has to be hashable
 class Lines:
     """Which tests execute which lines of the files, and the seconds each test takes."""
 
     files: frozenset[str]
     tests: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     seconds: list[float] = field(default_factory=list)
+    in_shared_fixture: bool = False  # which serves all tests of a module
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+        """Note that a fixture of more than one test is being made."""
+        before, self.in_shared_fixture = self.in_shared_fixture, fixturedef.scope != "function"
+        try:
+            return (yield)
+        finally:
+            self.in_shared_fixture = before
 
     def of(self, items: list[pytest.Item], failures: list[str]) -> tuple[dict[tuple[str, int], set[int]], list[float]]:
         """Run all tests once, with a trace of the lines they execute."""
         for number, item in enumerate(items):
+            module = {other for other, each in enumerate(items) if each.path == item.path}
             begin = time.perf_counter()
-            sys.settrace(self.tracer(number))
+            sys.settrace(self.tracer({number}, module))
             try:
-                run_item(item, items, number)
+                run_item(items[number : number + 2])
             finally:
                 sys.settrace(None)
             self.seconds.append(time.perf_counter() - begin)
@@ -203,12 +120,12 @@ class Lines:
                 break
         return dict(self.tests), self.seconds
 
-    def tracer(self, number: int) -> Any:
-        """A trace function that notes the lines of the files for one test."""
+    def tracer(self, test: set[int], module: set[int]) -> Any:
+        """A trace function that notes the lines of the files for one test, or for all tests of its module."""
 
         def lines(frame: FrameType, event: str, _: object) -> Any:
             if event == "line":
-                self.tests[frame.f_code.co_filename, frame.f_lineno].add(number)
+                self.tests[frame.f_code.co_filename, frame.f_lineno] |= module if self.in_shared_fixture else test
             return lines
 
         def calls(frame: FrameType, _: str, __: object) -> Any:
@@ -217,13 +134,12 @@ class Lines:
         return calls
 
 
-def run_item(item: pytest.Item, items: list[pytest.Item], number: int) -> None:
-    """Run one test with its fixtures."""
-    following = items[number + 1] if number + 1 < len(items) else None
-    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+def run_item(items: list[pytest.Item]) -> None:
+    """Run the first of two tests with its fixtures; those that the second needs as well are kept."""
+    items[0].config.hook.pytest_runtest_protocol(item=items[0], nextitem=items[1] if len(items) > 1 else None)
 
 
-@dataclass
+@dataclass(eq=False)  # a plugin of pytest has to be hashable
 class Laboratory:
     """A pytest plugin that runs the tests of a group once per mutant of its files, in forked processes."""
 
@@ -233,6 +149,9 @@ class Laboratory:
     failures: list[str] = field(default_factory=list)
     killed: int = 0
     total: int = 0
+    items: list[pytest.Item] = field(default_factory=list)
+    executed: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note each failure."""
@@ -243,28 +162,23 @@ class Laboratory:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests without any change, then with each mutant."""
         lines = Lines(frozenset(map(str, self.sources)))
+        session.config.pluginmanager.register(lines)
         usual = in_fork(lambda: (lines.of(session.items, self.failures), self.failures), seconds=3600.0)
         if usual is None or usual[1]:
             self.say(f"The tests fail without any change: {usual[1][0] if usual else 'no answer in an hour'}")
             return True
-        (executed, seconds), _ = usual
-        self.say(f"{len(seconds)} tests take {sum(seconds):.0f} s with the trace of their lines")
+        self.items, (self.executed, self.seconds) = session.items, usual[0]
+        self.say(f"{len(self.seconds)} tests take {sum(self.seconds):.0f} s with the trace of their lines")
         before = read_kept(self.kept)
         for path in self.sources:
-            self.one_file(path, session.items, executed, seconds, before)
+            self.one_file(path, before)
         return True
 
-    def one_file(
-        self,
-        path: Path,
-        items: list[pytest.Item],
-        executed: dict[tuple[str, int], set[int]],
-        seconds: list[float],
-        before: dict[str, bool],
-    ) -> None:
+    def one_file(self, path: Path, before: dict[str, bool]) -> None:
         """Run the mutants of one file and print its survivors."""
         source, name = path.read_text("utf-8"), path.relative_to(ROOT / "gpexplorer").as_posix()
         found = list(mutants(source))
+        self.control(path, found)
         if self.sample and len(found) > self.sample:
             found = sorted(random.Random(0).sample(found, self.sample), key=lambda each: each.line)
         version, survivors = hashlib.sha256(source.encode()).hexdigest()[:12], []
@@ -273,9 +187,9 @@ class Laboratory:
             key = f"{name} {version} {mutant.line} {mutant.change}"
             count[key] += 1  # two equal changes of one line are told apart by their order
             key = f"{key} {count[key]}"
-            tests = sorted(executed.get((str(path), mutant.line), ()), key=seconds.__getitem__)
+            tests = self.tests_of(path, mutant)
             if (dead := before.get(key)) is None:
-                dead = bool(tests) and self.dies(path, mutant, items, tests, sum(seconds[each] for each in tests))
+                dead = bool(tests) and self.dies(path, mutant, tests)
                 write_kept(self.kept, key, dead)
             if not dead:
                 survivors.append((mutant, len(tests)))
@@ -286,24 +200,42 @@ class Laboratory:
             text = source.splitlines()[mutant.line - 1].strip()
             self.say(f"    line {mutant.line}, {mutant.change}, run by {runs} tests: {text}")
 
+    def control(self, path: Path, found: list[Mutant]) -> None:
+        """Check that a function replaced by itself passes its tests: else every mutant would seem to be killed."""
+        for mutant in found:
+            if tests := self.tests_of(path, mutant)[:3]:
+                unchanged = Mutant(mutant.line, "", ast.parse(path.read_text("utf-8")), mutant.function)
+                if self.dies(path, unchanged, tests):
+                    raise RuntimeError(f"{mutant.function} of {path} fails its tests when it is replaced by itself.")
+                return
+
+    def tests_of(self, path: Path, mutant: Mutant) -> list[int]:
+        """The tests that execute the line of a mutant, the fastest first."""
+        return sorted(self.executed.get((str(path), mutant.line), ()), key=self.seconds.__getitem__)
+
     @staticmethod
     def say(line: str) -> None:
         """Print a line at once."""
         print(line, file=sys.__stdout__, flush=True)
 
-    def dies(self, path: Path, mutant: Mutant, items: list[pytest.Item], tests: list[int], usual: float) -> bool:
+    def dies(self, path: Path, mutant: Mutant, tests: list[int]) -> bool:
         """Whether one of these tests fails, or they take much longer than usual, with this mutant."""
 
-        def passes() -> bool:
-            put_in_place(path, mutant.tree, mutant.function)
+        def passes() -> bool | str:
+            try:
+                put_in_place(path, mutant.tree, mutant.function)
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
             for position, number in enumerate(tests):
-                following = items[tests[position + 1]] if position + 1 < len(tests) else None
-                items[number].config.hook.pytest_runtest_protocol(item=items[number], nextitem=following)
+                run_item([self.items[number], *(self.items[each] for each in tests[position + 1 : position + 2])])
                 if self.failures:
                     return False
             return True
 
-        return in_fork(passes, seconds=max(20.0, SLOWER * usual)) is not True
+        answer = in_fork(passes, seconds=max(20.0, SLOWER * sum(self.seconds[each] for each in tests)))
+        if isinstance(answer, str):
+            raise RuntimeError(f"{mutant.function} of {path} could not be replaced. {answer}")
+        return answer is not True
 
 
 def in_fork(work: Any, seconds: float) -> Any:

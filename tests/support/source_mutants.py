@@ -1,0 +1,106 @@
+"""The mutants of a source file: each changes one operator, sign or constant of one function."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult, ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And,
+}  # fmt: skip
+SYMBOLS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of a source file."""
+
+    line: int
+    change: str
+    tree: ast.Module
+    function: str  # the outermost function that holds the change: "Cholesky.solve"
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Yield the mutants of the functions in a source text; docstrings, annotations and error messages do not change."""
+    tree = ast.parse(source)
+    nodes = list(ast.walk(tree))
+    ignored = {id(node) for root in ignored_parts(tree) for node in ast.walk(root)}
+    inside = {
+        id(node): name
+        for name, function in outer_functions(tree)
+        for statement in function.body
+        for node in ast.walk(statement)
+    }
+    for index, node in enumerate(nodes):
+        if id(node) in ignored or id(node) not in inside or not (change := changed(node)):
+            continue
+        copied = copy.deepcopy(tree)
+        apply(list(ast.walk(copied))[index])
+        yield Mutant(node.lineno, change, ast.fix_missing_locations(copied), inside[id(node)])  # type: ignore[attr-defined]
+
+
+def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions and methods that lie in no other function, with their qualified names."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from outer_functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            yield from outer_functions(node, prefix)
+
+
+def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
+    """Annotations, raised errors, text, and the sizes of blocks of rows, which change no result."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
+            yield node
+        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
+            yield node.returns
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "row_blocks":
+            yield from node.args[1:]
+
+
+def changed(node: ast.AST) -> str:
+    """What is changed in one node, in words; empty if there is nothing to change."""
+    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp) and type(node.op) in OPERATORS:
+        return f"{SYMBOLS[type(node.op)]} becomes {SYMBOLS[OPERATORS[type(node.op)]]}"  # type: ignore[index]
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
+        return f"{SYMBOLS[type(node.ops[0])]} becomes {SYMBOLS[OPERATORS[type(node.ops[0])]]}"  # type: ignore[index]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
+        return f"{'-' if isinstance(node.op, ast.USub) else 'not'} is left out"
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
+        return f"{node.value} becomes {other(node.value)}"
+    return ""
+
+
+def other(value: float) -> float:
+    """Another constant of the same type."""
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else (2.0 * value or 1.0)
+
+
+def apply(node: ast.AST) -> None:
+    """Make the change of a node."""
+    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp):
+        node.op = OPERATORS[type(node.op)]()  # type: ignore[assignment]
+    elif isinstance(node, ast.Compare):
+        node.ops[0] = OPERATORS[type(node.ops[0])]()  # type: ignore[call-overload]
+    elif isinstance(node, ast.UnaryOp):
+        if isinstance(node.op, ast.USub):
+            node.op = ast.UAdd()
+        else:
+            node.operand = ast.UnaryOp(ast.Not(), node.operand)
+    elif isinstance(node, ast.Constant):
+        node.value = other(node.value)  # type: ignore[arg-type]
