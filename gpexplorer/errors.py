@@ -40,6 +40,10 @@ class StoreError(GPExplorerError, OSError):
     """A stored run cannot be read or written."""
 
 
+class PosteriorError(GPExplorerError, ValueError):
+    """A posterior cannot give what is asked for, or a file of one cannot be written or read."""
+
+
 class OutOfMemory(GPExplorerError, MemoryError):
     """The requested computation needs more memory than there is."""
 

@@ -117,7 +117,7 @@ class Prediction(NamedTuple):
     var: Tensor
 
 
-Posterior = Callable[[Any], Prediction]
+Predictor = Callable[[Any], Prediction]  # a posterior as a plain function; `posteriors` has them as objects
 
 
 class Step(NamedTuple):

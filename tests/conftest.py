@@ -14,7 +14,7 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
-SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors")
+SHAPED = ("gpexplorer.linalg", "gpexplorer.kernels", "gpexplorer.objectives", "gpexplorer.posteriors.inducing")
 if "PYTEST_XDIST_WORKER" not in os.environ:
     install_import_hook(SHAPED, "beartype.beartype")
 

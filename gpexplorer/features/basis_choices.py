@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -145,6 +145,33 @@ class Fourier:
     def fingerprint(self, theta: Tensor) -> bytes:
         """Return bytes of theta without the noise, and of the frequencies."""
         return _fingerprint(f"Fourier {self.waves.kind}", theta[:-1], self.waves.Omega, self.waves.c)
+
+
+class ChosenFeatures:
+    """The functions of a choice at one theta, as features of a regression.
+
+    Parameters
+    ----------
+    choice : Choice
+    theta : Tensor [P]
+    """
+
+    def __init__(self, choice: Choice, theta: Tensor) -> None:
+        self.choice, self.theta = choice, theta.detach()
+        self._basis: Basis | None = None
+
+    def __len__(self) -> int:
+        return len(self.choice)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        """Features [p, b] of one block of rows."""
+        if self._basis is None:
+            self._basis = self.choice(self.theta)
+        return self._basis(X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy computes the functions again: their one-dimensional eigenvectors cost little."""
+        return {**self.__dict__, "_basis": None}
 
 
 def _fingerprint(name: str, *tensors: Tensor) -> bytes:

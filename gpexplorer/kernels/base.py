@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
+from ..linalg.randomness import cosines
 from ..problem import Dataset
 
 INITIAL_NOISE = 0.3  # initial noise, as a share of the standard deviation of the targets
@@ -180,6 +181,34 @@ class Covariance(ABC):
     def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_i g_i k(theta, x_i, x_i) with respect to theta."""
         return gradient_of(theta, lambda leaf: self.diag(leaf, X) @ g)
+
+    def frequencies(
+        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
+    ) -> Float[Tensor, "count d"] | None:
+        """Draw frequencies from the spectral density of a stationary kernel; None if there is no formula."""
+        return None
+
+    def random_features(
+        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Draw features phi_i with E phi_i(x) phi_i(z) = k(x, z), from which functions of the prior are made.
+
+        Parameters
+        ----------
+        theta : Tensor [p]
+            Log-hyperparameters.
+        count : int
+            Number of features.
+        draw : torch.Generator
+            Where the random numbers come from.
+
+        Returns
+        -------
+        callable or None
+            Takes rows [t, d] and gives features [t, count] in float64, each of mean 0. None if the kernel has none.
+        """
+        Omega = self.frequencies(theta.double().cpu(), count, draw)
+        return None if Omega is None else cosines(Omega, math.exp(float(theta[0])), draw)
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]] | None:
         """One covariance function per input whose product is this kernel, or None if it does not factor.

@@ -78,6 +78,16 @@ class Composite(Covariance):
         """The two diagonals [n], combined."""
         return self.combine(*(part.diag(own, X) for part, own in self._with_theta(theta)))
 
+    def random_features(
+        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
+    ) -> Callable[[Tensor], Tensor] | None:
+        """Features of both parts, combined: they are independent of each other and have mean 0."""
+        parts = [part.random_features(own, count, draw) for part, own in self._with_theta(theta)]
+        first, second = parts
+        if first is None or second is None:
+            return None
+        return lambda X: self.combine(first(X), second(X))
+
     @abstractmethod
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
         """The sum, or the product, of two matrices or diagonals."""

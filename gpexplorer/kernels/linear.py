@@ -8,6 +8,7 @@ Rasmussen and Williams (2006), section 2.1 and eq 4.28. The kernel depends on th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -37,6 +38,15 @@ class Linear(Covariance):
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """Prior variance bias^2 + sum_q v_q^2 x_q^2 [n] of each row."""
         return torch.exp(2.0 * theta[0]) + (X.square() * torch.exp(2.0 * theta[1 : self.size])).sum(1)
+
+    def random_features(
+        self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
+    ) -> Callable[[Tensor], Tensor]:
+        """Random straight lines: bias and slopes are normal with the standard deviations of the kernel."""
+        normal = torch.randn(1 + self.d, count, generator=draw, dtype=torch.float64)
+        own = theta[: self.size].double().cpu().exp()
+        bias, slopes = own[0] * normal[0], own[1:, None] * normal[1:]  # [count], [d, count]
+        return lambda X: torch.addmm(bias.to(X.device), X.double(), slopes.to(X.device))
 
     def initial_values(self, train: Dataset) -> list[float]:
         """Slopes with which all inputs together explain the variance of the targets."""

@@ -59,6 +59,15 @@ class Periodic(Exponential):
         period = dominant_period(train) if self.d == 1 else 2.0 * input_sds(train)[0]
         return [math.log(target_sd(train)), 0.0, math.log(period)]
 
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        """Multiples of 2 pi / period, by Fourier's series exp(cos(a) / l^2) = sum_k I_k(1 / l^2) cos(k a).
+
+        I_k(2 u) exp(-2 u) is the probability that two Poisson numbers with mean u differ by k.
+        """
+        rate = (0.5 * torch.exp(-2.0 * theta[1])).expand(2, count, self.d).contiguous()
+        first, second = torch.poisson(rate, generator=draw)
+        return 2.0 * math.pi * torch.exp(-theta[2]) * (first - second)
+
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One periodic kernel per input; the first carries the variance."""
 
@@ -98,6 +107,11 @@ class LocallyPeriodic(Periodic):
         """The width starts at 2 sqrt(d) times the mean standard deviation of the inputs."""
         width = 2.0 * math.sqrt(self.d) * sum(input_sds(train)) / self.d
         return [*super().initial_values(train), math.log(width)]
+
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        """The frequencies of a product are sums of those of its factors."""
+        normal = torch.randn(count, self.d, generator=draw, dtype=torch.float64)
+        return super().frequencies(theta, count, draw) + normal * torch.exp(-theta[3])
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
         """One locally periodic kernel per input; the first carries the variance."""

@@ -17,6 +17,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -92,6 +93,15 @@ class Stationary(Covariance):
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
 
+    def _normal_frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        """Draw the frequencies [count, d] of the SE kernel: normal, with sd 1 / lengthscale."""
+        return torch.randn(count, self.d, generator=draw, dtype=torch.float64) * (-theta[self._scales]).exp()
+
+    def _student_frequencies(self, theta: Tensor, freedom: int, count: int, draw: torch.Generator) -> Tensor:
+        """Draw those of the Matern kernel of order freedom / 2: Student's t (Rasmussen and Williams, eq 4.15)."""
+        chi2 = torch.randn(count, freedom, generator=draw, dtype=torch.float64).square().sum(1, keepdim=True)
+        return self._normal_frequencies(theta, count, draw) * (freedom / chi2).sqrt()
+
     def initial_values(self, train: Dataset) -> list[float]:
         """The standard deviation of the targets, and sqrt(d) times that of each input."""
         scales = [math.log(math.sqrt(self.d) * sd) for sd in input_sds(train)]
@@ -132,6 +142,9 @@ class SE(Stationary, Exponential):
         """The exponential of the logarithm, which rounding must not raise above the variance."""
         r2_mapped.clamp_max_(2.0 * theta[0]).exp_()
 
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        return self._normal_frequencies(theta, count, draw)
+
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-0.5 * r2)
 
@@ -160,6 +173,9 @@ class Matern12(Stationary):
     key, title = "matern12", "Matérn 1/2"
     formula = r"\sigma_f^2 e^{-r}"
 
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        return self._student_frequencies(theta, 1, count, draw)
+
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         return torch.exp(-safe_sqrt(r2))
 
@@ -174,6 +190,9 @@ class Matern32(Stationary):
     key, title = "matern32", "Matérn 3/2"
     formula = r"\sigma_f^2 (1+\sqrt3 r) e^{-\sqrt3 r}"
 
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        return self._student_frequencies(theta, 3, count, draw)
+
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = math.sqrt(3.0) * safe_sqrt(r2)
         return (1.0 + r) * torch.exp(-r)
@@ -187,6 +206,9 @@ class Matern52(Stationary):
 
     key, title = "matern52", "Matérn 5/2"
     formula = r"\sigma_f^2 (1+\sqrt5 r+\tfrac53 r^2) e^{-\sqrt5 r}"
+
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        return self._student_frequencies(theta, 5, count, draw)
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         r = math.sqrt(5.0) * safe_sqrt(r2)
@@ -211,6 +233,13 @@ class RationalQuadratic(Stationary):
     def initial_values(self, train: Dataset) -> list[float]:
         """The values of a stationary kernel, and alpha = 1."""
         return [*super().initial_values(train), 0.0]
+
+    def frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
+        """The kernel is a mixture of SE kernels whose inverse squared lengthscales follow Gamma(alpha, rate alpha)."""
+        alpha = math.exp(float(theta[self.size - 1]))
+        source = np.random.default_rng(int(torch.randint(2**62, (), generator=draw)))
+        precision = torch.from_numpy(source.standard_gamma(alpha, count)) / alpha
+        return self._normal_frequencies(theta, count, draw) * precision.sqrt()[:, None]
 
     def profile(self, theta: Tensor, r2: Tensor) -> Tensor:
         alpha = theta[self.size - 1].exp()

@@ -7,6 +7,9 @@ of a generator's state, and any step can be replayed alone.
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -65,3 +68,39 @@ def random_rows(n: int, size: int, source: torch.Generator) -> Tensor:
     positions = torch.arange(len(drawn))
     first = torch.full((len(distinct),), len(drawn)).scatter_reduce(0, which, positions, "amin")  # first occurrence
     return drawn[first.sort().values[:size]]
+
+
+def cosines(Omega: Tensor, sd: float, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
+    """Make the random features sd sqrt(2) cos(omega_i'x + c_i) of a stationary kernel with variance sd^2.
+
+    Two features share a frequency, with phases that differ by pi / 2: their squares add up to a constant, so that the
+    variance at every row is exact.
+
+    Parameters
+    ----------
+    Omega : Tensor [D, d]
+        Frequencies drawn from the spectral density of the kernel; the first half of them is used twice.
+    sd : float
+        Standard deviation of the kernel.
+    draw : torch.Generator
+        Draws the phases c, uniform in [0, 2 pi) and in pairs.
+
+    Returns
+    -------
+    callable
+        Takes rows [t, d] and gives [t, D] in float64; the mean of the products over the columns estimates k.
+
+    References
+    ----------
+    Rahimi and Recht (2007), algorithm 1.
+    """
+    half = (len(Omega) + 1) // 2
+    phases = 2.0 * math.pi * torch.rand(half, generator=draw, dtype=torch.float64)
+    phases = torch.cat([phases, phases + 0.5 * math.pi])[: len(Omega)]
+    Omega = torch.cat([Omega[:half], Omega[: len(Omega) - half]]).double()
+    return partial(_cosines, Omega, phases, math.sqrt(2.0) * sd)
+
+
+def _cosines(Omega: Tensor, phases: Tensor, factor: float, X: Tensor) -> Tensor:
+    T = torch.addmm(phases.to(X.device), X.double(), Omega.T.to(X.device))  # [t, D]
+    return T.cos() * factor

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self
 
 import param
 
-from ..problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ..posteriors import Posterior
+from ..problem import Channel, Cost, Outcome, Problem, Step
 
 Steps = Generator[Step, None, Outcome]
 registry: dict[str, type[Method]] = {}

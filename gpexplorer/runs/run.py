@@ -7,14 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..data.units import targets
 from ..errors import StoreError
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesVariance
-from ..problem import Outcome, Posterior, Problem, Step
+from ..posteriors import InUnits, Of, as_posterior
+from ..problem import Outcome, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
@@ -23,7 +26,6 @@ from .monotone import MonotoneWatch, Rise, rise_sentence
 from .outcomes import FINAL, enough_memory, failed, stopped
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
-from .units import Of, in_units, inputs, noise_var, targets
 
 if TYPE_CHECKING:
     from ..data import Split
@@ -227,7 +229,7 @@ class Run:
         self.__dict__.update(state, _steps=None, _journal=None, error=None)
         self._stop_requested, self._busy = threading.Event(), threading.RLock()
 
-    def posterior(self, at: int = -1, of: Of = "f") -> Posterior:
+    def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
         """The predictive distribution at one record, rebuilt from the state that the record keeps.
 
         Parameters
@@ -239,11 +241,18 @@ class Run:
 
         Returns
         -------
-        callable
-            Takes inputs [t, d] and gives a `Prediction`: mean [t] and variance [t], in the units of the file.
+        InUnits
+            A posterior: a call with inputs [t, d] gives a `Prediction`: mean [t] and variance [t]. It also has joint
+            covariances, quantiles, samples, sample paths and gradients. All are in the units of the file.
         """
-        predict = self._predictive(at, of)
-        return lambda X: predict(inputs(X, self.problem.train))
+        index, state = self.trace[at].index, self.trace[at].step.state
+        guard = partial(enough_memory, index)
+        with guard():
+            given = self.method.posterior(self.problem, state)
+            inner = as_posterior(given, getattr(state, "theta", self.problem.theta))
+            if inner is not given and isinstance(self.method, EstimatesNoise):
+                inner = inner.asked_for("f", self.method.noise_variance(self.problem, state))
+            return InUnits(inner, self.problem.train, guard).asked_for(of)
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.
@@ -347,17 +356,8 @@ class Run:
 
     def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
         train = self.problem.train
-        mean, var = self._predictive(index, "y")(split.test.X)
+        mean, var = self.posterior(index, "y").at_scaled(split.test.X)
         return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
-
-    def _predictive(self, at: int, of: Of) -> Posterior:
-        """The function from scaled inputs to predictions in the units of the file."""
-        index, state, train = self.trace[at].index, self.trace[at].step.state, self.problem.train
-        with enough_memory(index):
-            noise = noise_var(of, getattr(state, "theta", self.problem.theta))
-            if of == "y" and isinstance(self.method, EstimatesNoise):
-                noise = self.method.noise_variance(self.problem, state)
-            return enough_memory(index)(in_units(self.method.posterior(self.problem, state), train, noise))
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with a sentence on rises. Only a used-up budget leaves the generator open."""

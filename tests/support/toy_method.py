@@ -16,7 +16,7 @@ from gpexplorer import Spec, data, kernels
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import Method, Steps, registry
-from gpexplorer.problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from gpexplorer.problem import Channel, Cost, Outcome, Prediction, Predictor, Problem, Step, channel
 from gpexplorer.runs import Run
 
 ROWS = {"name": "friedman1", "n": 60, "seed": 2}
@@ -95,7 +95,7 @@ class Toy(Method):
             )
         return Outcome("converged", f"All {self.limit} steps are done.")
 
-    def posterior(self, problem: Problem, state: State) -> Posterior:
+    def posterior(self, problem: Problem, state: State) -> Predictor:
         def predict(X: Tensor) -> Prediction:
             k = problem.kernel(state.theta, X, problem.train.X)
             return Prediction(k @ state.alpha, problem.kernel.diag(state.theta, X))

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ...linalg.blocks import row_blocks
 from ...linalg.workspace import Workspace
-from ...posteriors import exact_gp_posterior
-from ...problem import Posterior, Prediction, Problem
+from ...posteriors import CholeskySolver, Posterior, RowsPosterior, Solver, exact_gp_posterior
+from ...problem import Problem
 from .folds import FoldGroup
 from .lagrangian import FoldSystems
 from .settings import GIGABYTE
@@ -28,13 +28,13 @@ MAX_ITERATIONS = 1000  # of conjugate gradients
 RANK = 300  # rows of the preconditioner
 
 
-def by_cholesky(problem: Problem, theta: Tensor) -> Posterior:
+def by_cholesky(problem: Problem, theta: Tensor) -> RowsPosterior:
     """Return the posterior of f on all rows by a Cholesky factor of A."""
     return exact_gp_posterior(problem.kernel, theta, problem.train)
 
 
-class ByConjugateGradients:
-    """The posterior of f by products with A alone.
+class ConjugateGradientSolver:
+    """A^-1 by products with A alone.
 
     Parameters
     ----------
@@ -47,6 +47,13 @@ class ByConjugateGradients:
     tolerance : float
         A solution is accepted where its residual is this share of its right-hand side.
 
+    Attributes
+    ----------
+    alpha : Tensor [n]
+        A^-1 y.
+    iterations : int
+        The number of iterations that alpha took.
+
     Notes
     -----
     An iteration costs n^2 flops per right-hand side. Conjugate gradients approach k' A^-1 k from below, so that no
@@ -56,52 +63,83 @@ class ByConjugateGradients:
     def __init__(
         self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK, tolerance: float = 1e-7
     ) -> None:
-        self.problem, self.theta, self.tolerance, n = problem, theta, tolerance, len(problem.train)
-        train, room = problem.train, Workspace(gigabytes * GIGABYTE)
-        group = FoldGroup(problem.kernel, train.X, train.y, n, (slice(0, 0),), room)  # it trains on all rows
-        self.systems = FoldSystems(group, group.kernel_matrix(theta), rank)
-        self.alpha, self.iterations = self._solve(train.y[:, None])
+        self.problem, self.theta, self.gigabytes, self.rank = problem, theta, gigabytes, rank
+        self.tolerance = tolerance
+        self._systems: FoldSystems | None = None
+        solution, self.iterations = self._solve(problem.train.y[:, None])
+        self.alpha = solution[:, 0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy computes rows of the kernel and the preconditioner again."""
+        return {**self.__dict__, "_systems": None}
+
+    @property
+    def systems(self) -> FoldSystems:
+        """Products with A, and the preconditioner."""
+        if self._systems is None:
+            train, room = self.problem.train, Workspace(self.gigabytes * GIGABYTE)
+            group = FoldGroup(self.problem.kernel, train.X, train.y, len(train), (slice(0, 0),), room)
+            self._systems = FoldSystems(group, group.kernel_matrix(self.theta), self.rank)
+        return self._systems
+
+    def solve(self, B: Tensor) -> Tensor:
+        """A^-1 B [n, t]; the residuals that the iterations remember take 8 numbers per row, column and iteration."""
+        blocks = row_blocks(B.shape[1], 8 * B.element_size() * len(B) * max(self.iterations, 1))
+        parts = [self._solve(B[:, columns])[0] for columns in blocks]
+        return torch.cat(parts, 1) if parts else B
+
+    def explained(self, B: Tensor) -> Tensor:
+        """The quadratic forms b'A^-1 b [t]."""
+        return (B * self.solve(B)).sum(0)
+
+    def flops(self, tests: int) -> float:
+        """Predict the flops of `tests` solutions."""
+        return 2.0 * len(self.alpha) ** 2 * self.iterations * tests
 
     def _solve(self, B: Tensor) -> tuple[Tensor, int]:
         target = Target(self.tolerance * B.norm(dim=0), MAX_ITERATIONS)
         X, iterations, _ = solve(self.systems.times_C, B, torch.zeros_like(B), self.systems.C_inverse, target)
         return X, iterations
 
-    def flops(self, tests: int) -> float:
-        """Predict the flops of `tests` variances."""
-        return 2.0 * len(self.problem.train) ** 2 * self.iterations * tests
 
-    def __call__(self, X: Any) -> Prediction:
-        kernel, train = self.problem.kernel, self.problem.train
-        mean, var = train.y.new_empty(len(X)), kernel.diag(self.theta, X)
-        for rows in row_blocks(len(X), 8 * mean.element_size() * len(train) * max(self.iterations, 1)):
-            K = kernel(self.theta, train.X, X[rows])  # [n, block]
-            mean[rows] = (K.T @ self.alpha)[:, 0]
-            var[rows] -= (K * self._solve(K)[0]).sum(0)
-        return Prediction(mean, var.clamp_min_(0.0))
+class CheaperSolver:
+    """A^-1 by conjugate gradients, or by a factor once as many solutions were asked for as would have paid for it.
 
-
-def by_flops(problem: Problem, theta: Tensor, gigabytes: float, rank: int) -> Posterior:
-    """Return the posterior of f by conjugate gradients, or by a factor where that needs fewer flops and has room.
-
-    The number of iterations is that of the solution for the mean. A factor is computed once, when it is first needed.
+    Parameters
+    ----------
+    by_products : ConjugateGradientSolver
+    by_factor : CholeskySolver
+        It computes its factor when it is first used.
     """
-    n, element = len(problem.train), problem.train.y.element_size()
-    by_products, by_factor = ByConjugateGradients(problem, theta, gigabytes, rank), list[Posterior]()
 
-    def predict(X: Any) -> Prediction:
-        factor_flops = 1.0 * n * n * len(X) + (0.0 if by_factor else n**3 / 3.0)
-        if by_products.flops(len(X)) <= factor_flops or element * n * n > gigabytes * GIGABYTE:
-            return by_products(X)
-        if not by_factor:
-            by_factor.append(by_cholesky(problem, theta))
-        return by_factor[0](X)
+    def __init__(self, by_products: ConjugateGradientSolver, by_factor: CholeskySolver) -> None:
+        self.by_products, self.by_factor, self.asked = by_products, by_factor, 0
 
-    return predict
+    def solve(self, B: Tensor) -> Tensor:
+        """A^-1 B [n, t] by the solver that is cheaper."""
+        return self._solver(B.shape[1]).solve(B)
+
+    def explained(self, B: Tensor) -> Tensor:
+        """The quadratic forms b'A^-1 b [t] by the solver that is cheaper."""
+        return self._solver(B.shape[1]).explained(B)
+
+    def _solver(self, columns: int) -> Solver:
+        n = len(self.by_products.alpha)
+        self.asked += columns
+        cheaper = self.by_products.flops(self.asked) <= 1.0 * n * n * self.asked + n**3 / 3.0
+        return self.by_products if cheaper else self.by_factor
 
 
 def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: float, rank: int = RANK) -> Posterior:
-    """Return the posterior of f by the algorithm that the setting `refit` names: "auto", "cholesky" or "cg"."""
-    if refit == "auto":
-        return by_flops(problem, theta, gigabytes, rank)
-    return ByConjugateGradients(problem, theta, gigabytes, rank) if refit == "cg" else by_cholesky(problem, theta)
+    """Return the posterior of f by the algorithm that the setting `refit` names: "auto", "cholesky" or "cg".
+
+    "auto" begins with conjugate gradients and changes to a factor where that needs fewer flops and has room.
+    """
+    if refit == "cholesky":
+        return by_cholesky(problem, theta)
+    n, train = len(problem.train), problem.train
+    by_products = ConjugateGradientSolver(problem, theta, gigabytes, rank)
+    solver: Solver = by_products
+    if refit == "auto" and train.y.element_size() * n * n <= gigabytes * GIGABYTE:
+        solver = CheaperSolver(by_products, CholeskySolver(problem.kernel, theta, train.X))
+    return RowsPosterior(problem.kernel, theta, (train.X, by_products.alpha), train.X, solver)

@@ -18,7 +18,8 @@ import param
 import torch
 
 from ...linalg.blocks import BLOCK_BYTES
-from ...problem import Channel, Cost, Posterior, Problem, take
+from ...posteriors import Posterior
+from ...problem import Channel, Cost, Problem, take
 from ..base import Method, Steps
 from . import settings
 from .consensus import CHANNELS, run

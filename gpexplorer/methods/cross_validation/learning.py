@@ -20,7 +20,8 @@ from ...errors import NotPositiveDefinite
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator
 from ...linalg.scipy_descent import Best, Evaluated, descend
-from ...problem import Cost, Outcome, Posterior, Problem, Step
+from ...posteriors import Posterior
+from ...problem import Cost, Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .exact_posterior import exact_posterior

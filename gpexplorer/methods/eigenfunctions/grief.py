@@ -29,7 +29,8 @@ from torch import Tensor
 
 from ...features.basis_choices import Leading
 from ...objectives import noise_variance
-from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ...posteriors import DiagonalAndDirection, Posterior
+from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Steps
 from . import settings
 from .grid_method import GridMethod, spacing_setting
@@ -43,7 +44,7 @@ from .orthogonal_basis import (
     likelihood,
     likelihood_terms,
 )
-from .posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
+from .posteriors import orthogonal_basis, orthogonal_posterior
 from .sampling.mala import Density
 from .sampling.target import LogNormal, Target, log_normal
 
@@ -133,8 +134,9 @@ class Grief(GridMethod):
         if state.phase == "weights":
             basis, z, choice = self.optimised_weights(problem, state)
             mean, var = coefficient_posterior(basis, z[None])
-            b = Coefficients(mean[0], var[0], torch.zeros_like(mean[0]))
-            return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
+            b = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0]))
+            posterior = orthogonal_posterior(problem, choice, state.theta, basis.V, b)
+            return posterior.asked_for("f", float(z[-1].exp()))
         return state_posterior(self, problem, self.eigenfunctions(problem, state), state)
 
     def noise_variance(self, problem: Problem, state: BasisState) -> float:

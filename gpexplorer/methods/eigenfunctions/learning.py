@@ -30,7 +30,8 @@ from ...features.basis_choices import Choice
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
 from ...objectives import noise_variance
-from ...problem import Channel, Cost, Kernel, Outcome, Posterior, Problem, Step, channel
+from ...posteriors import Posterior
+from ...problem import Channel, Cost, Kernel, Outcome, Problem, Step, channel
 from .descents import Best, Descent, Learner, basis_descent, exact_descent, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
 from .posteriors import refitted_posterior, regression_posterior

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from threading import Lock
-from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ...features.basis_choices import Basis, Choice
-from ...linalg.blocks import row_blocks
+from ...features.basis_choices import Choice, ChosenFeatures
 from ...linalg.reduction import Map, sum_of_squares
-from ...problem import Dataset, Posterior, Prediction, Problem
+from ...objectives import noise_variance
+from ...posteriors import DiagonalAndDirection, FeaturePosterior, OutsideGrid, Posterior, PrecisionFactor
+from ...problem import Dataset, Problem
 from .evidence import Regression, gram_products
 from .orthogonal_basis import (
     OrthogonalBasis,
@@ -32,14 +32,6 @@ from .orthogonal_basis import (
 MAX_CACHED = 4  # orthogonal bases that are kept per data set
 _cache: WeakKeyDictionary[Dataset, OrderedDict[bytes, OrthogonalBasis]] = WeakKeyDictionary()
 _lock = Lock()
-
-
-class Coefficients(NamedTuple):
-    """Mean and covariance of the coefficients b of psi(x) = V'phi(x)."""
-
-    mean: Tensor  # [r]
-    diagonal: Tensor  # [r] the covariance is diag(diagonal) + direction direction'
-    direction: Tensor  # [r]
 
 
 def orthogonal_basis(problem: Problem, choice: Choice, theta: Tensor, mapper: Map = map) -> OrthogonalBasis:
@@ -84,13 +76,13 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
     z = basis.e.new_zeros(1, len(basis.e) + 1)  # w = 1
     z[0, -1] = most_likely_noise(basis)
     mean, var = coefficient_posterior(basis, z)
-    b = Coefficients(mean[0], var[0], torch.zeros_like(mean[0]))
-    return orthogonal_posterior(problem, choice, theta, basis.V, b), float(z[0, -1].exp())
+    b, noise = DiagonalAndDirection(mean[0], var[0], torch.zeros_like(mean[0])), float(z[0, -1].exp())
+    return orthogonal_posterior(problem, choice, theta, basis.V, b).asked_for("f", noise), noise
 
 
 def orthogonal_posterior(
-    problem: Problem, choice: Choice, theta: Tensor, V: Tensor, coefficients: Coefficients
-) -> Posterior:
+    problem: Problem, choice: Choice, theta: Tensor, V: Tensor, coefficients: DiagonalAndDirection
+) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = psi(x)'b.
 
     Parameters
@@ -98,7 +90,7 @@ def orthogonal_posterior(
     problem, choice, theta : the rows and the kernel, the p basis functions, and the hyperparameters [P].
     V : tensor [p, r]
         psi(x) = V'phi(x).
-    coefficients : Coefficients
+    coefficients : DiagonalAndDirection
         The distribution of b.
 
     Notes
@@ -106,46 +98,14 @@ def orthogonal_posterior(
     A prediction costs O(p r) per row.
     """
     like = problem.train.y
-    V, b = V.to(like), Coefficients(*(part.to(like) for part in coefficients))
-    with torch.no_grad():
-        basis = choice(theta)
-
-    def predict(X: Any) -> Prediction:
-        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
-        for rows in row_blocks(len(X), 4 * like.element_size() * len(choice)):
-            with torch.no_grad():
-                Psi = basis(X[rows]).T @ V  # [block, r]
-            mean[rows] = Psi @ b.mean
-            var[rows] = Psi.square() @ b.diagonal + (Psi @ b.direction).square()
-        return Prediction(mean, var + _prior_outside(problem, choice, theta, basis, X))
-
-    return predict
+    parts = (coefficients.mean, coefficients.diagonal, coefficients.direction)
+    b = DiagonalAndDirection(*(part.to(like) for part in parts))
+    features, outside = ChosenFeatures(choice, theta), OutsideGrid(problem.kernel, theta, choice.outside)
+    return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside)
 
 
-def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> Posterior:
+def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2). O(p^2) per row."""
-    like = problem.train.y
-    with torch.no_grad():
-        basis = choice(theta)
-
-    def predict(X: Any) -> Prediction:
-        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
-        for rows in row_blocks(len(X), 3 * like.element_size() * len(choice)):
-            with torch.no_grad():
-                F = basis(X[rows])  # [p, block]
-            mean[rows] = regression.w @ F
-            half = torch.linalg.solve_triangular(regression.L, F, upper=False)  # [p, block] L^-1 phi(x)
-            var[rows] = regression.s2 * half.square().sum(0)
-        return Prediction(mean, var + _prior_outside(problem, choice, theta, basis, X))
-
-    return predict
-
-
-def _prior_outside(problem: Problem, choice: Choice, theta: Tensor, basis: Basis, X: Tensor) -> Tensor:
-    """k(x, x) - phi(x)'phi(x) [t] for rows outside the grid, and 0 for all others."""
-    missing, outside = problem.train.y.new_zeros(len(X)), choice.outside(X)
-    if bool(outside.any()):
-        with torch.no_grad():
-            represented = basis(X[outside]).square().sum(0)
-        missing[outside] = (problem.kernel.diag(theta, X[outside]) - represented).clamp_min(0.0)
-    return missing
+    weights = PrecisionFactor(regression.w, regression.L, regression.s2)
+    outside = OutsideGrid(problem.kernel, theta, choice.outside)
+    return FeaturePosterior(ChosenFeatures(choice, theta), weights, regression.s2, outside=outside)

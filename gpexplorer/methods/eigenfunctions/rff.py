@@ -15,7 +15,8 @@ from torch import Tensor
 from ...errors import KernelError, SettingError
 from ...features.basis_choices import Fourier
 from ...features.random_fourier import KINDS, RandomFourier
-from ...problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ...posteriors import Posterior
+from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior

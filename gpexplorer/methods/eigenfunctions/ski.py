@@ -12,7 +12,8 @@ from functools import partial
 from typing import ClassVar
 
 from ...features.basis_choices import Interpolated, Leading
-from ...problem import Channel, Cost, Posterior, Problem, Step
+from ...posteriors import Posterior
+from ...problem import Channel, Cost, Problem, Step
 from ..base import Steps
 from . import settings
 from .grid_method import GridMethod

@@ -32,7 +32,8 @@ from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.preconditioners import nystrom_root, woodbury
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
-from ...problem import Posterior, Prediction, Problem, take
+from ...posteriors import MarginalPosterior, Posterior
+from ...problem import Prediction, Problem, take
 from .state import State
 from .system import System
 
@@ -91,7 +92,7 @@ def exact_posterior(problem: Problem, state: State, variance_rows: int, seed: in
         var -= explained(X)  # eq 2
         return Prediction(mean, var.clamp_min_(0.0))
 
-    return predict
+    return MarginalPosterior(predict, train.y, noise_variance(theta))
 
 
 def _residual(problem: Problem, state: State, rows: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...objectives import noise_variance
-from ...problem import Channel, Outcome, Posterior, Problem, Step
+from ...posteriors import Posterior
+from ...problem import Channel, Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset

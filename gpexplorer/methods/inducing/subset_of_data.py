@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from ...objectives import Terms, evidence_terms
-from ...posteriors import exact_gp_posterior
-from ...problem import Channel, Cost, Dataset, Outcome, Posterior, Problem, Step, channel
+from ...posteriors import Posterior, exact_gp_posterior
+from ...problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel
 from ..base import Method, Steps
 from . import settings
 from .distinct_rows import random_order

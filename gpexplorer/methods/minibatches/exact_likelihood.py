@@ -13,15 +13,16 @@ represent together.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...features.learned import LearnedFeatures
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky, logdet
-from ...problem import Posterior, Prediction
+from ...posteriors import FeaturePosterior, PrecisionFactor
 from .model import Model
 
 
@@ -73,17 +74,8 @@ def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelih
     return total
 
 
-def exact_posterior(model: Model, theta: Float[Tensor, " p"]) -> Posterior:
+def exact_posterior(model: Model, theta: Float[Tensor, " p"]) -> FeaturePosterior:
     """Return the posterior of f: mean phi'w and variance s2 phi'F^-1 phi. One pass, then D^2 flops per test point."""
-    exact, parts = exact_likelihood(model, theta), model.parts(theta)
-    L = exact.L.to(theta)
-
-    def predict(X: Any) -> Prediction:
-        mean, var = exact.w.new_empty(len(X)), exact.w.new_empty(len(X))
-        for block in row_blocks(len(X), 4 * mean.element_size() * model.D):
-            Phi = model.features(parts, X[block].to(mean)).Phi  # [b, D]
-            mean[block] = Phi @ exact.w
-            var[block] = exact.s2 * torch.linalg.solve_triangular(L, Phi.T, upper=False).square().sum(0)
-        return Prediction(mean, var)
-
-    return predict
+    exact = exact_likelihood(model, theta)
+    features = LearnedFeatures(model.map, model.waves, theta)
+    return FeaturePosterior(features, PrecisionFactor(exact.w, exact.L.to(theta), exact.s2), exact.s2)

@@ -25,28 +25,6 @@ def _gpytorch() -> tuple[Any, Any]:
     return gpytorch, to_linear_operator
 
 
-def covariance(model: Model, theta: Tensor, X: Tensor, Z: Tensor) -> Tensor:
-    """Return k(X, Z) [n, m]: phi'phi for the linear kernel, otherwise a Gaussian kernel of the learned features.
-
-    If Z is the same object as X, the network is evaluated only once.
-    """
-    parts = model.parts(theta)
-    if model.waves is None:
-        Phi = model.features(parts, X).Phi
-        return Phi @ (Phi if Z is X else model.features(parts, Z).Phi).T
-    x = model.map.layers(parts[:-2], X)[-1] * (-theta[-3]).exp()
-    z = x if Z is X else model.map.layers(parts[:-2], Z)[-1] * (-theta[-3]).exp()
-    squared_distance = x.square().sum(1)[:, None] + z.square().sum(1) - 2.0 * x @ z.T  # [n, m]
-    return (2.0 * theta[-2] - 0.5 * squared_distance.clamp_min(0.0)).exp()
-
-
-def variance(model: Model, theta: Tensor, X: Tensor) -> Tensor:
-    """Return k(x, x) [n]."""
-    if model.waves is None:
-        return model.features(model.parts(theta), X).Phi.square().sum(1)
-    return (2.0 * theta[-2]).exp().expand(len(X))
-
-
 class VariationalBound:
     """The evidence lower bound of a minibatch and its gradient.
 
@@ -68,7 +46,7 @@ class VariationalBound:
                     self.theta = torch.nn.Parameter(theta)
 
                 def forward(self, X: Tensor) -> Any:
-                    K = covariance(model, self.theta, X, X)
+                    K = model.covariance(self.theta, X, X)
                     return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), wrap(K))
 
             self.gp = Deep().train()

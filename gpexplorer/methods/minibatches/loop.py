@@ -20,7 +20,8 @@ from ...errors import NotPositiveDefinite
 from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
-from ...problem import Channel, Outcome, Posterior, Problem, Step
+from ...posteriors import Posterior
+from ...problem import Channel, Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior

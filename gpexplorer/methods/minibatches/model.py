@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ...errors import SettingError
 from ...features.deep import Network, Parts, Scaled, views
+from ...features.learned import LearnedKernel
 from ...features.pretrained import Module, Pretrained
 from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
@@ -64,6 +65,7 @@ class Model:
     D : number of features.
     size : number of entries of theta.
     held : indices of the validation rows.
+    covariance : the kernel as a function of theta; Gaussian where random Fourier features approximate it.
 
     Raises
     ------
@@ -86,6 +88,7 @@ class Model:
         if not linear:
             waves = RandomFourier(self.map.width, method.num_features, method.frequencies, method.seed)
             self.waves = waves.to(train.y)
+        self.covariance = LearnedKernel(self.map, linear)
         self.D = self.waves.width if self.waves else self.map.width
         self.shapes = [*self.map.shapes, (1,) if linear else (2,), (1,)]
         self.size = sum(math.prod(shape) for shape in self.shapes)

@@ -27,11 +27,12 @@ from ...features.deep import views
 from ...linalg.blocks import row_blocks
 from ...linalg.cholesky import cholesky
 from ...linalg.randomness import generator
-from ...problem import Channel, Cost, Posterior, Prediction, Problem, channel
+from ...posteriors import CovarianceRoot, InducingPosterior, Posterior
+from ...problem import Channel, Cost, Problem, channel
 from . import settings
 from .costs import feature_flops, step_cost
 from .exact_likelihood import exact_posterior
-from .gpytorch_svgp import VariationalBound, covariance, variance
+from .gpytorch_svgp import VariationalBound
 from .gradients import Parameters
 from .learner import Learner
 from .loop import Evaluation, Minibatches, at_best_theta
@@ -167,27 +168,15 @@ def variational_parts(model: Model, w: Tensor) -> list[Tensor]:
 
 def whitened(model: Model, theta: Tensor, Z: Tensor) -> Tensor:
     """Return the Cholesky factor L [m, m] of K_mm with jitter."""
-    K_mm = covariance(model, theta, Z, Z)
+    K_mm = model.covariance(theta, Z, Z)
     K_mm.diagonal().add_(JITTER[K_mm.dtype])
     return cholesky(K_mm, "K_mm").L
 
 
-def predictor(model: Model, theta: Tensor, w: Tensor) -> Posterior:
-    """Return the predictive mean and variance of f as a function of inputs."""
+def predictor(model: Model, theta: Tensor, w: Tensor) -> InducingPosterior:
+    """Return the posterior of f from the inducing inputs and the whitened variational normal."""
     Z, m, S = variational_parts(model, w)
-    L, S, like = whitened(model, theta, Z), S.tril(), theta
-
-    def predict(X: Any) -> Prediction:
-        mean, var = like.new_empty(len(X)), like.new_empty(len(X))
-        for rows in row_blocks(len(X), 8 * like.element_size() * (len(Z) + model.D)):
-            X_block = X[rows].to(like)
-            a = torch.linalg.solve_triangular(L, covariance(model, theta, Z, X_block), upper=False)  # [m, b]
-            mean[rows] = a.T @ m
-            residual = (variance(model, theta, X_block) - a.square().sum(0)).clamp_min(0.0)
-            var[rows] = residual + (S.T @ a).square().sum(0)
-        return Prediction(mean, var)
-
-    return predict
+    return InducingPosterior(model.covariance, theta, Z, whitened(model, theta, Z), CovarianceRoot(m, S.tril()))
 
 
 class SVGPLearner(Learner):
@@ -240,7 +229,7 @@ class SVGPLearner(Learner):
         """Hensman et al., section 3.2: move Lambda and eta by a minibatch, then write mean and factor from them."""
         theta, r = self.parameters.theta, self.natural_rate
         L = whitened(self.model, theta, self.Z)
-        A = torch.linalg.solve_triangular(L, covariance(self.model, theta, self.Z, X), upper=False)  # [m, b]
+        A = torch.linalg.solve_triangular(L, self.model.covariance(theta, self.Z, X), upper=False)  # [m, b]
         weight = r * self.model.n / (len(y) * self.parameters.s2())
         self.precision.mul_(1.0 - r).addmm_(A, A.T, alpha=weight)
         self.precision.diagonal().add_(r)

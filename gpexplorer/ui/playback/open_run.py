@@ -11,12 +11,12 @@ import torch
 
 from ... import data as data_sets
 from ... import views as pictures
+from ...data.units import inputs
 from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
 from ...problem import Channel, Cost, Step
 from ...runs import Run, Spec
 from ...runs.studies import machine_speed
-from ...runs.units import inputs
 from ...views import View
 from ..text import sentence
 from .readings import StatusNumbers, newest_steps, status_numbers

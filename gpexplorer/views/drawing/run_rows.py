@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...data.units import targets
 from ...linalg.randomness import generator
 from ...problem import Dataset
 from ...runs.run import Run
-from ...runs.units import targets
 
 SHOWN = 1500  # rows drawn at most; of a larger data set, a random sample of this size
 

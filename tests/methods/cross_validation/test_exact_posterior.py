@@ -15,6 +15,7 @@ from gpexplorer.methods.cross_validation.loo import PROBABILITY, SQUARED, leave_
 from gpexplorer.methods.cross_validation.ml import gpytorch_evidence
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
+from gpexplorer.posteriors import exact
 from gpexplorer.problem import Problem
 from gpexplorer.runs.counting import Counted, Counter
 from oracles_admm import central_differences, covariance, one_at_a_time, problem
@@ -152,14 +153,14 @@ def test_the_cheaper_posterior_is_the_exact_one_and_factors_only_for_many_rows(
     from gpexplorer.methods.cross_validation import exact_posterior as module
 
     task, factored = problem(shift), list[int]()
-    dense, by_cholesky = module.by_cholesky(task, task.theta), module.by_cholesky
-    monkeypatch.setattr(module, "by_cholesky", lambda *both: factored.append(1) or by_cholesky(*both))
+    dense, cholesky = module.by_cholesky(task, task.theta), exact.cholesky
+    monkeypatch.setattr(exact, "cholesky", lambda *both: factored.append(1) or cholesky(*both))
 
     predict = exact_posterior(task, task.theta, "auto", 1.0, rank=40)
     for _ in range(2):
-        got, exact = (each(task.train.X[:tests] + 0.03) for each in (predict, dense))
-        torch.testing.assert_close(got.mean, exact.mean, rtol=1e-6, atol=1e-7)
-        torch.testing.assert_close(got.var, exact.var, rtol=1e-6, atol=1e-8)
+        got, right = (each(task.train.X[:tests] + 0.03) for each in (predict, dense))
+        torch.testing.assert_close(got.mean, right.mean, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(got.var, right.var, rtol=1e-6, atol=1e-8)
 
     assert len(factored) == (tests == 59)  # 60^3 / 3 flops for a factor, 2 60^2 per iteration and test row
 
@@ -168,9 +169,9 @@ def test_without_room_for_a_factor_many_rows_are_predicted_by_products(monkeypat
     from gpexplorer.methods.cross_validation import exact_posterior as module
 
     task = problem()
-    exact = module.by_cholesky(task, task.theta)(task.train.X + 0.03)
-    monkeypatch.delattr(module, "by_cholesky")
+    right = module.by_cholesky(task, task.theta)(task.train.X + 0.03)
+    monkeypatch.delattr(exact, "cholesky")
 
     got = exact_posterior(task, task.theta, "auto", 1e-6, rank=10)(task.train.X + 0.03)
 
-    torch.testing.assert_close(got.var, exact.var, rtol=1e-5, atol=1e-8)
+    torch.testing.assert_close(got.var, right.var, rtol=1e-5, atol=1e-8)

@@ -12,8 +12,9 @@ from gpexplorer import kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
-from gpexplorer.methods.eigenfunctions.posteriors import Coefficients, orthogonal_basis, orthogonal_posterior
+from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.posteriors import DiagonalAndDirection
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, nlpd, smse
@@ -85,7 +86,7 @@ def test_the_variance_in_the_orthogonal_basis_equals_dense_algebra_with_a_common
     diagonal = torch.rand(r, generator=source, dtype=torch.float64)
     X = task.train.X[:7] + 0.03
 
-    b = Coefficients(mean, diagonal, direction)
+    b = DiagonalAndDirection(mean, diagonal, direction)
     result = orthogonal_posterior(task, choice, task.theta, basis.V, b)(X)
 
     Psi = choice(task.theta)(X).T @ basis.V

@@ -10,7 +10,6 @@ import torch
 
 from gpexplorer import Spec
 from gpexplorer.features.deep import views
-from gpexplorer.methods.minibatches.gpytorch_svgp import covariance, variance
 from gpexplorer.methods.minibatches.svgp import shapes
 from oracles_minibatches import begun, dense, method, model, problem
 
@@ -22,12 +21,12 @@ def test_the_kernel_is_that_of_the_features(settings: dict):
     here = model("svgp", **settings)
     theta, (X, _) = here.start(), here.rows(slice(0, 9))
 
-    K = covariance(here, theta, X, X)
+    K = here.covariance(theta, X, X)
 
     many = model("svgp", **{**settings, "num_features": 20000})
     Phi = many.features(many.parts(theta), X).Phi
     torch.testing.assert_close(K, Phi @ Phi.T, rtol=0.03, atol=0.03)
-    torch.testing.assert_close(K.diagonal(), variance(here, theta, X))
+    torch.testing.assert_close(K.diagonal(), here.covariance.diag(theta, X))
 
 
 def test_the_bound_stays_below_the_evidence_and_nears_it():
@@ -110,12 +109,12 @@ def test_one_natural_step_of_length_one_on_all_rows_is_the_optimum_of_titsias(sh
 
     X, y = here.rows(slice(None))
     s2 = math.exp(2.0 * float(theta[-1]))
-    K_mm = covariance(here, theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
-    K_nm = covariance(here, theta, X, Z)
+    K_mm = here.covariance(theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
+    K_nm = here.covariance(theta, X, Z)
     Q = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
     A = Q + s2 * torch.eye(40, dtype=y.dtype)
     bound = 0.5 * (y @ torch.linalg.solve(A, y) + torch.logdet(A))
-    bound = bound + 0.5 * (variance(here, theta, X) - Q.diagonal()).sum() / s2
+    bound = bound + 0.5 * (here.covariance.diag(theta, X) - Q.diagonal()).sum() / s2
 
     assert small.evaluate(here, learner).objective == pytest.approx(float(bound), rel=1e-6)
 
@@ -129,7 +128,7 @@ def test_the_objective_of_svgp_is_an_upper_bound_of_the_dense_nlml():
         if t % 10 == 9:
             theta = learner.parameters.theta
             X, y = here.rows(slice(None))
-            A = covariance(here, theta, X, X) + math.exp(2.0 * float(theta[-1])) * torch.eye(60, dtype=y.dtype)
+            A = here.covariance(theta, X, X) + math.exp(2.0 * float(theta[-1])) * torch.eye(60, dtype=y.dtype)
             dense_nlml = 0.5 * float(y @ torch.linalg.solve(A, y) + torch.logdet(A))
             assert small.evaluate(here, learner).objective >= dense_nlml - 1e-3
 

@@ -23,14 +23,15 @@ from torch import Tensor
 
 from ....features.basis_choices import Leading
 from ....objectives import noise_variance
-from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step, channel
+from ....posteriors import DiagonalAndDirection, Posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Steps
 from .. import settings
 from ..grid_method import GridMethod, spacing_setting
 from ..learning import State as BasisState
 from ..learning import initial_hyperparameters, needs_refit, share_kept, with_share_kept
 from ..orthogonal_basis import OrthogonalBasis
-from ..posteriors import Coefficients, orthogonal_basis, orthogonal_posterior, refitted_posterior
+from ..posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from .chains import Info as ChainInfo
 from .chains import State as ChainState
 from .chains import advance, initial_state, report
@@ -179,8 +180,8 @@ class GriefMCMC(GridMethod):
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[0]
         moments = self._moments(basis, state)
-        b = Coefficients(moments.m, *coefficient_covariance(moments))
-        return orthogonal_posterior(problem, choice, state.theta, basis.V, b)
+        b = DiagonalAndDirection(moments.m, *coefficient_covariance(moments))
+        return orthogonal_posterior(problem, choice, state.theta, basis.V, b).asked_for("f", mean_noise(moments))
 
     def noise_variance(self, problem: Problem, state: ChainState) -> float:
         """Return the noise variance of predictions of y: its mean over the draws."""

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....objectives import nystrom
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...fixed_subset import learn_on_subset
 from .. import settings
@@ -126,7 +126,7 @@ class SparseModel(Method):
         """Mean of the least-squares fit; variance of the projected process, which is the prior's far from the rows."""
         kernel, theta = problem.kernel, state.theta
         if not len(state.inducing):
-            return lambda X: Prediction(problem.train.y.new_zeros(len(X)), kernel.diag(theta, X))
+            return PriorPosterior(kernel, theta)
         Z = problem.train.rows(state.inducing).X
         return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, problem.train, Z))
 

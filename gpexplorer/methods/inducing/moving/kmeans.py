@@ -14,8 +14,8 @@ import param
 from torch import Tensor
 
 from ....objectives import Terms, nystrom
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ....posteriors import Posterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step
 from ...base import Method, Steps
 from .. import settings
 from ..learning import learn_hyperparameters

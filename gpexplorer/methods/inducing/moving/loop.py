@@ -18,8 +18,8 @@ from torch import Tensor
 from ....errors import NotPositiveDefinite
 from ....linalg.scipy_descent import Evaluated, descend
 from ....objectives import Nystrom, Terms
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ....posteriors import Posterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step
 from ...base import Method, Steps
 from .. import settings
 from ..initial_sets import start_inputs

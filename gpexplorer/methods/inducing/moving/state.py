@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ....errors import SettingError
 from ....objectives import Terms
-from ....problem import Channel, Posterior, Prediction, Problem, channel
+from ....posteriors import Posterior, PriorPosterior
+from ....problem import Channel, Problem, channel
 from ..distinct_rows import random_order
 from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
 
@@ -111,5 +112,4 @@ def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:
 
 def prior(problem: Problem, state: State) -> Posterior:
     """Return the prior of f: the prediction before any work."""
-    y = problem.train.y
-    return lambda X: Prediction(y.new_zeros(len(X)), problem.kernel.diag(state.theta, X))
+    return PriorPosterior(problem.kernel, state.theta)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....objectives import nystrom
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from .. import settings
 from ..reporting import entry_flops
@@ -181,8 +181,7 @@ class CSI(Method):
 
     def posterior(self, problem: Problem, state: Trial) -> Posterior:
         if len(state.inducing) == 0:
-            y = problem.train.y
-            return lambda X: Prediction(y.new_zeros(len(X)), problem.kernel.diag(state.theta, X))
+            return PriorPosterior(problem.kernel, state.theta)
         all_rows = torch.arange(len(problem.train), device=problem.train.y.device)
         return self._ridge(problem, state.theta, state.inducing, all_rows)
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ....linalg.blocks import BLOCK_BYTES
 from ....objectives import Terms, nystrom
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Prediction, Problem, Step, channel
+from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from .. import settings
 from ..learning import learn_hyperparameters
@@ -256,7 +256,7 @@ def subset_posterior(problem: Problem, state: State) -> Posterior:
     """Return the posterior of f given the inducing rows of a state; it is the prior while there are none."""
     kernel, theta, train = problem.kernel, state.theta, problem.train
     if len(state.inducing) == 0:
-        return lambda X: Prediction(train.y.new_zeros(len(X)), kernel.diag(theta, X))
+        return PriorPosterior(kernel, theta)
     Z = train.rows(state.inducing).X
     return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, train, Z))
 

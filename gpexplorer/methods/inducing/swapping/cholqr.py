@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ....errors import SettingError
 from ....objectives import Terms, nystrom
-from ....posteriors import nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Posterior, Problem, Step
+from ....posteriors import Posterior, nystrom_posterior
+from ....problem import Channel, Cost, Outcome, Problem, Step
 from ...base import Method, Steps
 from ...capabilities import Landscape
 from .. import settings

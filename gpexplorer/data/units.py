@@ -7,23 +7,27 @@ The means and standard deviations are those of the training rows (`problem.Scale
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ..errors import DataError, SettingError
-from ..problem import Dataset, Posterior, Prediction
-
-BLOCK = 8192  # rows predicted at once, so that a prediction holds one [BLOCK, m] cross-covariance in memory
-
-Of = Literal["f", "y"]
+from ..errors import DataError
+from ..problem import Dataset
 
 
 def inputs(X: Any, train: Dataset) -> Any:
     """Convert inputs to the scaled space, on the device and in the precision of the training rows.
+
+    The arguments and errors are those of `checked_inputs`.
+    """
+    return scaled_inputs(checked_inputs(X, train), train)
+
+
+def checked_inputs(X: Any, train: Dataset) -> Any:
+    """Return inputs as float64 rows in the units of the file, on the device of the training rows.
 
     Parameters
     ----------
@@ -47,43 +51,21 @@ def inputs(X: Any, train: Dataset) -> Any:
     if not bool(X.isfinite().all()):
         rows = int((~X.isfinite()).any(1).sum())
         raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
+    return X
+
+
+def scaled_inputs(X: Any, train: Dataset) -> Any:
+    """Convert checked inputs to the scaled space, in the precision of the training rows; objects do not change."""
+    if not isinstance(X, Tensor):
+        return X
     if train.scale is not None:
         X = (X - train.scale.x_mean.to(X)) / train.scale.x_sd.to(X)
-    return X.to(train.X.dtype)
-
-
-def noise_var(of: Of, theta: Tensor) -> float:
-    """The variance that an observation y has in addition to f, in the scaled space: exp(2 theta_p) for y, 0 for f."""
-    if of not in ("f", "y"):
-        raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
-    return float((2 * theta[-1]).exp()) if of == "y" else 0.0
+    return X.to(train.y.dtype)
 
 
 def targets(y: Tensor, train: Dataset) -> Tensor:
     """Convert scaled targets [t] to the units of the file."""
     return y if train.scale is None else y * train.scale.y_sd + train.scale.y_mean
-
-
-def in_units(posterior: Posterior, train: Dataset, noise_var: float = 0.0) -> Posterior:
-    """The same distribution with answers in the units of the file, computed for a block of rows at a time.
-
-    Parameters
-    ----------
-    posterior : callable
-        Takes scaled inputs and gives mean and variance of f in the scaled space.
-    train : Dataset
-        The scaled training rows, which know the scale.
-    noise_var : float
-        Is added to the variance, in the scaled space: 0 for f, the noise variance for y.
-    """
-    sd = 1.0 if train.scale is None else train.scale.y_sd
-
-    def predict(X: Any) -> Prediction:
-        blocks = [posterior(X[i : i + BLOCK]) for i in range(0, max(len(X), 1), BLOCK)]
-        mean, var = (torch.cat(parts) for parts in zip(*blocks, strict=True))
-        return Prediction(targets(mean, train), (var + noise_var) * sd**2)
-
-    return predict
 
 
 def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:

@@ -1,0 +1,39 @@
+"""Posteriors as objects: means, variances, joint covariances, samples, sample paths and gradients.
+
+One class per kind: inducing inputs, explicit features, training rows, the prior, and plain functions. `InUnits`
+converts any of them to the units of the file.
+"""
+
+from __future__ import annotations
+
+from .base import Gradient, Of, Paths, Posterior
+from .exact import CholeskySolver, RowsPosterior, Solver, exact_gp_posterior
+from .features import FeatureMap, FeaturePosterior, OutsideGrid
+from .in_units import InUnits
+from .inducing import InducingPosterior, nystrom_posterior
+from .simple import MarginalPosterior, PriorPosterior, as_posterior
+from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
+
+__all__ = [
+    "CholeskySolver",
+    "CovarianceRoot",
+    "DiagonalAndDirection",
+    "FeatureMap",
+    "FeaturePosterior",
+    "Gradient",
+    "InUnits",
+    "InducingPosterior",
+    "MarginalPosterior",
+    "NormalWeights",
+    "Of",
+    "OutsideGrid",
+    "Paths",
+    "Posterior",
+    "PrecisionFactor",
+    "PriorPosterior",
+    "RowsPosterior",
+    "Solver",
+    "as_posterior",
+    "exact_gp_posterior",
+    "nystrom_posterior",
+]

@@ -1,0 +1,329 @@
+"""What every posterior answers: moments, joint covariances, samples, sample paths and gradients.
+
+    f | y ~ GP(mean, cov),   y* = f(x*) + e,  e ~ N(0, noise)
+
+A posterior of one kind defines four things for a block of rows: `moments`, `joint`, `draw_paths` and `row_numbers`. All
+else follows from them here. The result of every function can be differentiated with respect to X by autograd.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..errors import PosteriorError, SettingError
+from ..linalg.blocks import row_blocks
+from ..linalg.randomness import generator
+from ..problem import Prediction
+
+Of = Literal["f", "y"]
+Kind = TypeVar("Kind", bound="Posterior")
+MAX_JOINT = 5000  # rows of one joint sample; its covariance needs an eigendecomposition
+
+
+class Gradient(NamedTuple):
+    """Derivatives of the predictive mean and of the predictive variance with respect to each input."""
+
+    mean: Tensor  # [t, d]
+    var: Tensor  # [t, d] of f and of y alike, because the noise is the same everywhere
+
+
+class Posterior(ABC):
+    """The predictive distribution of f, or of an observation y = f + noise.
+
+    Parameters
+    ----------
+    like : Tensor
+        A tensor with the device and precision in which the posterior computes.
+    noise_variance : float
+        What an observation y has in addition to the variance of f.
+
+    Attributes
+    ----------
+    of : {"f", "y"}
+        What a call predicts, and what `noise=None` means.
+
+    Notes
+    -----
+    A call `posterior(X)` gives mean and variance together. Rows are processed in blocks, so that the memory beside the
+    result does not grow with the number of rows.
+    """
+
+    of: Of = "f"
+
+    def __init__(self, like: Tensor, noise_variance: float = 0.0) -> None:
+        self.like, self.noise_variance = like.detach().new_empty(0), float(noise_variance)
+
+    @abstractmethod
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Mean [b] and variance [b] of f at one block of rows; rounding may make a variance negative."""
+
+    @abstractmethod
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        """Covariance [b, c] of f between one block of rows and the rows Z."""
+
+    @abstractmethod
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        """Draw `size` functions; the result takes one block of rows and gives their values [size, b]."""
+
+    @property
+    @abstractmethod
+    def row_numbers(self) -> int:
+        """How many numbers one row of a block takes in memory."""
+
+    def block_mean(self, X: Any) -> Tensor:
+        """Mean [b] of f at one block of rows; kinds whose variance is dear compute it alone."""
+        return self.moments(X)[0]
+
+    def rows(self, X: Any) -> Any:
+        """Return the inputs as the posterior computes with them: a tensor on its device, or a sequence of objects."""
+        return X.to(self.like) if isinstance(X, Tensor) else X
+
+    def asked_for(self: Kind, of: Of, noise_variance: float | None = None) -> Kind:
+        """Return the same posterior, of the function ("f") or of a new observation ("y").
+
+        Parameters
+        ----------
+        of : {"f", "y"}
+        noise_variance : float, optional
+            Replaces that of the posterior.
+        """
+        if of not in ("f", "y"):
+            raise SettingError(f'of is {of!r}; give "f" for the function or "y" for an observation of it.')
+        other = copy.copy(self)
+        other.of = of
+        if noise_variance is not None:
+            other.noise_variance = float(noise_variance)
+        return other
+
+    def __call__(self, X: Any) -> Prediction:
+        """Mean [t] and variance [t] of what the posterior is of. Variances are never negative."""
+        return Prediction(*self._mean_and_var(self.rows(X), None))
+
+    def mean(self, X: Any) -> Tensor:
+        """Predictive mean [t]; it is the same for f and for y.
+
+        Parameters
+        ----------
+        X : Tensor [t, d], array, frame or sequence
+            Inputs.
+        """
+        X = self.rows(X)
+        return self._joined([self.block_mean(X[rows]) for rows in self._blocks(X)])
+
+    def var(self, X: Any, noise: bool | None = None) -> Tensor:
+        """Predictive variance [t].
+
+        Parameters
+        ----------
+        X : Tensor [t, d], array, frame or sequence
+            Inputs.
+        noise : bool, optional
+            Whether the noise of an observation is added. None: as the posterior was asked for (`of`).
+        """
+        return self._mean_and_var(self.rows(X), noise)[1]
+
+    def sd(self, X: Any, noise: bool | None = None) -> Tensor:
+        """Predictive standard deviation [t]; see `var`."""
+        return self.var(X, noise).sqrt()
+
+    def quantile(self, X: Any, q: float | Sequence[float], noise: bool | None = None) -> Tensor:
+        """Quantiles of the predictive distribution of each row.
+
+        Parameters
+        ----------
+        X : Tensor [t, d], array, frame or sequence
+            Inputs.
+        q : float or sequence of k floats
+            Probabilities between 0 and 1, such as 0.9 or (0.025, 0.975).
+        noise : bool, optional
+            Whether of an observation rather than of f; see `var`.
+
+        Returns
+        -------
+        Tensor [t], or [k, t] for a sequence
+        """
+        levels = torch.as_tensor(q, dtype=torch.float64)
+        if levels.ndim > 1 or not bool(((levels > 0.0) & (levels < 1.0)).all()):
+            raise SettingError(f"q is {q!r}; give probabilities between 0 and 1, such as (0.025, 0.975).")
+        mean, var = self._mean_and_var(self.rows(X), noise)
+        return mean + torch.special.ndtri(levels).to(self.like)[..., None] * var.sqrt()
+
+    def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
+        """Joint covariance.
+
+        Parameters
+        ----------
+        X : Tensor [t, d], array, frame or sequence
+            Inputs.
+        Z : likewise [s, d], optional
+            Other inputs; by default the same rows.
+        noise : bool, optional
+            Whether of observations: each row of X then has noise of its own, on the diagonal, if there is no Z.
+
+        Returns
+        -------
+        Tensor [t, s]
+
+        Raises
+        ------
+        PosteriorError
+            If this posterior knows means and variances only.
+        """
+        X = self.rows(X)
+        Z_rows = X if Z is None else self.rows(Z)
+        blocks = row_blocks(len(X), self.like.element_size() * (self.row_numbers + 2 * len(Z_rows)))
+        parts = [self.joint(X[rows], Z_rows) for rows in blocks]
+        K = torch.cat(parts) if parts else self.like.new_zeros(0, len(Z_rows))
+        if Z is None:
+            K = 0.5 * (K + K.T)  # symmetric to the last digit
+            K = K + self._noise(noise) * torch.eye(len(X)).to(K)
+        return K
+
+    def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
+        """Draw joint samples at given rows.
+
+        Parameters
+        ----------
+        X : Tensor [t, d], array, frame or sequence
+            Inputs, t <= 5000.
+        size : int, default 1
+            Number of samples.
+        seed : int, default 0
+            The same seed gives the same samples.
+        noise : bool, optional
+            Whether of observations rather than of f.
+
+        Returns
+        -------
+        Tensor [size, t]
+
+        Raises
+        ------
+        PosteriorError
+            If there are more rows than one joint covariance may have, or none can be computed.
+
+        Notes
+        -----
+        t^2 covariances and an eigendecomposition, about 9 t^3 flops. Eigenvalues below 0 are rounding and count as 0.
+        """
+        X, draw = self.rows(X), generator(_seed(seed), "posterior sample")
+        if len(X) > MAX_JOINT:
+            raise PosteriorError(
+                f"A joint sample at {len(X):,} rows needs a covariance matrix of that size; give at most "
+                f"{MAX_JOINT:,} rows, or draw functions with paths(size, seed) and evaluate them at any number of rows."
+            )
+        values, vectors = torch.linalg.eigh(self.cov(X, noise=False).double())
+        root = vectors * values.clamp_min(0.0).sqrt()  # [t, t] root root' = cov
+        normal = torch.randn(_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
+        return self._with_noise(self.mean(X) + (normal @ root.T).to(self.like), noise, draw)
+
+    def paths(self, size: int = 1, seed: int = 0) -> Paths:
+        """Draw functions from the posterior that can be evaluated at any rows.
+
+        Parameters
+        ----------
+        size : int, default 1
+            Number of functions.
+        seed : int, default 0
+            The same seed gives the same functions.
+
+        Returns
+        -------
+        Paths
+            A function from inputs [t, d] to values of f [size, t].
+
+        Raises
+        ------
+        PosteriorError
+            If the kernel has no random features from which a function could be made.
+
+        References
+        ----------
+        Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, eq 12.
+        """
+        return Paths(self, self.draw_paths(_size(size), generator(_seed(seed), "posterior paths")), size)
+
+    def gradient(self, X: Any) -> Gradient:
+        """Derivatives [t, d] of mean and variance with respect to the inputs, by autograd.
+
+        Raises
+        ------
+        PosteriorError
+            If the inputs are objects such as strings.
+        """
+        X = self.rows(X)
+        if not isinstance(X, Tensor):
+            raise PosteriorError("Derivatives with respect to inputs need numeric columns, but these are objects.")
+        parts = [self._block_gradient(X[rows]) for rows in self._blocks(X)]
+        if not parts:
+            return Gradient(torch.zeros_like(X), torch.zeros_like(X))
+        return Gradient(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+    def _block_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = X.detach().clone().requires_grad_(True)
+            mean, var = self.moments(leaf)
+            (by_mean,) = torch.autograd.grad(mean.sum(), leaf, retain_graph=True, materialize_grads=True)
+            (by_var,) = torch.autograd.grad(var.sum(), leaf, materialize_grads=True)
+        return by_mean, by_var
+
+    def _mean_and_var(self, X: Any, noise: bool | None) -> tuple[Tensor, Tensor]:
+        parts = [self.moments(X[rows]) for rows in self._blocks(X)]
+        mean, var = (self._joined(list(each)) for each in zip(*parts, strict=True)) if parts else (self.like, self.like)
+        return mean, var.clamp_min(0.0) + self._noise(noise)
+
+    def _with_noise(self, values: Tensor, noise: bool | None, draw: torch.Generator) -> Tensor:
+        if not self._noise(noise):
+            return values
+        return values + self._noise(noise) ** 0.5 * torch.randn(values.shape, generator=draw).to(values)
+
+    def _noise(self, noise: bool | None) -> float:
+        return self.noise_variance if (self.of == "y" if noise is None else noise) else 0.0
+
+    def _blocks(self, X: Any) -> Iterator[slice]:
+        return row_blocks(len(X), self.like.element_size() * max(self.row_numbers, 1))
+
+    def _joined(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts) if parts else self.like
+
+
+class Paths:
+    """Functions drawn from a posterior: inputs [t, d] -> values of f [size, t].
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Converts the inputs.
+    evaluate : callable
+        Takes one block of rows.
+    size : int
+        Number of functions.
+    """
+
+    def __init__(self, posterior: Posterior, evaluate: Callable[[Any], Tensor], size: int) -> None:
+        self.posterior, self.evaluate, self.size = posterior, evaluate, size
+
+    def __call__(self, X: Any) -> Tensor:
+        """Values [size, t] at these inputs, which autograd can differentiate."""
+        X = self.posterior.rows(X)
+        row_bytes = self.posterior.like.element_size() * (self.posterior.row_numbers + 2 * self.size)
+        parts = [self.evaluate(X[rows]) for rows in row_blocks(len(X), row_bytes)]
+        return torch.cat(parts, 1) if parts else self.posterior.like.new_zeros(self.size, 0)
+
+
+def _size(size: int) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise SettingError(f"size is {size!r}; give the number of samples, 1 or more.")
+    return size
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise SettingError(f"seed is {seed!r}; give a whole number, so that the samples can be drawn again.")
+    return seed

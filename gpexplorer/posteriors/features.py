@@ -1,0 +1,121 @@
+"""The posterior of regression on finitely many features: f(x) = phi(x)'V b with b ~ N(mean, C).
+
+    mean = psi(x)'b,   cov = psi(x)' C psi(z),   psi = V'phi               a path is psi(x)'b for one draw of b: exact
+
+Features of a grid vanish outside it, where the rows tell nothing and the prior variance that the features leave out is
+added. Paths add it by a function h of the prior that is scaled to this variance at each point, so that their variances
+are right there; their correlations are those of the kernel rather than those of what the features leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..problem import Kernel
+from .base import Posterior
+from .prior_paths import prior_paths
+from .weights import NormalWeights
+
+
+@runtime_checkable
+class FeatureMap(Protocol):
+    """p features of a row."""
+
+    def __len__(self) -> int:
+        """Number p of features."""
+
+    def __call__(self, X: Any) -> Tensor:
+        """Features [p, b] of one block of rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutsideGrid:
+    """What features of a grid leave out of the prior, for the rows outside the grid."""
+
+    kernel: Kernel
+    theta: Tensor  # [P]
+    mask: Callable[[Tensor], Tensor]  # inputs [b, d] -> bool [b], the rows outside the grid
+
+
+class FeaturePosterior(Posterior):
+    """Regression on p features.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        phi.
+    weights : NormalWeights
+        The distribution of the r weights.
+    noise_variance : float
+        Noise variance of an observation.
+    V : Tensor [p, r], optional
+        Combines the features: psi = V'phi. By default psi = phi.
+    outside : OutsideGrid, optional
+        The prior variance to add outside a grid.
+    """
+
+    def __init__(
+        self,
+        features: FeatureMap,
+        weights: NormalWeights,
+        noise_variance: float,
+        V: Tensor | None = None,
+        outside: OutsideGrid | None = None,
+    ) -> None:
+        super().__init__(weights.mean, noise_variance)
+        self.features, self.weights, self.V, self.outside = features, weights, V, outside
+
+    @property
+    def row_numbers(self) -> int:
+        return 4 * len(self.features)
+
+    def block_mean(self, X: Any) -> Tensor:
+        return self.weights.mean @ self._combined(self.features(X))
+
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        Phi = self.features(X)  # [p, b]
+        Psi = self._combined(Phi)  # [r, b]
+        var = self.weights.half(Psi).square().sum(0)
+        return self.weights.mean @ Psi, var if self.outside is None else var + self._left_out(X, Phi)
+
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        left, right = self.features(X), self.features(Z)  # [p, b], [p, c]
+        K = self.weights.half(self._combined(left)).T @ self.weights.half(self._combined(right))
+        if self.outside is None:
+            return K
+        both = torch.outer(self.outside.mask(X).to(K), self.outside.mask(Z).to(K))
+        if not bool(both.any()):
+            return K
+        return K + both * (self.outside.kernel(self.outside.theta, X, Z) - left.T @ right)
+
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        b = self.weights.draw(size, draw)  # [r, size]
+        if self.outside is None:
+            return lambda X: b.T @ self._combined(self.features(X))
+        outside, prior = self.outside, prior_paths(self.outside.kernel, self.outside.theta, size, draw)
+
+        def evaluate(X: Any) -> Tensor:
+            Phi = self.features(X)  # [p, b]
+            values = b.T @ self._combined(Phi)
+            if not bool(outside.mask(X).any()):
+                return values
+            share = self._left_out(X, Phi) / outside.kernel.diag(outside.theta, X)  # [b] of the prior variance
+            return values + prior(X) * share.sqrt()
+
+        return evaluate
+
+    def _combined(self, Phi: Tensor) -> Tensor:
+        return Phi if self.V is None else self.V.T @ Phi
+
+    def _left_out(self, X: Tensor, Phi: Tensor) -> Tensor:
+        """k(x, x) - phi(x)'phi(x) [b] for rows outside the grid, and 0 for all others."""
+        outside = self.outside
+        if outside is None or not bool((mask := outside.mask(X)).any()):
+            return Phi.new_zeros(Phi.shape[1])
+        missing = (outside.kernel.diag(outside.theta, X) - Phi.square().sum(0)).clamp_min(0.0)
+        return torch.where(mask, missing, torch.zeros_like(missing))

@@ -1,0 +1,71 @@
+"""A posterior in the units of the file.
+
+f_file = f * y_sd + y_mean,   cov_file = cov * y_sd^2,   x = (x_file - x_mean) / x_sd
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.units import checked_inputs, scaled_inputs, targets
+from ..problem import Dataset, Prediction
+from .base import Posterior
+
+
+class InUnits(Posterior):
+    """The same distribution with inputs and answers in the units of the file.
+
+    Parameters
+    ----------
+    inner : Posterior
+        Works in the scaled space.
+    train : Dataset
+        The scaled training rows, for the names, the scale, the device and the precision; the rows are not kept.
+    guard : callable
+        Makes a context in which blocks are computed, for instance one that explains errors of memory allocation.
+    """
+
+    def __init__(
+        self, inner: Posterior, train: Dataset, guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self.columns = train.rows(torch.arange(0))  # no rows: only how inputs are read
+        self.y_sd = train.scale.y_sd if train.scale else 1.0
+        super().__init__(inner.like, inner.noise_variance * self.y_sd**2)
+        self.inner, self.of, self.guard = inner, inner.of, guard
+
+    @property
+    def row_numbers(self) -> int:
+        return self.inner.row_numbers + 2 * self.columns.d
+
+    def rows(self, X: Any) -> Any:
+        """Check the inputs and put them on the device, in float64 and in the units of the file."""
+        return checked_inputs(X, self.columns)
+
+    def at_scaled(self, X: Any) -> Prediction:
+        """Predict, in the units of the file, at inputs that are scaled already, such as the test rows of a split."""
+        with self.guard():
+            mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
+            return Prediction(targets(mean, self.columns), var * self.y_sd**2 + self._noise(None))
+
+    def block_mean(self, X: Any) -> Tensor:
+        with self.guard():
+            return targets(self.inner.block_mean(scaled_inputs(X, self.columns)), self.columns)
+
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        with self.guard():
+            mean, var = self.inner.moments(scaled_inputs(X, self.columns))
+            return targets(mean, self.columns), var * self.y_sd**2
+
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        with self.guard():
+            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z))) * self.y_sd**2
+
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        with self.guard():
+            paths = self.inner.draw_paths(size, draw)
+        return lambda X: targets(paths(scaled_inputs(X, self.columns)), self.columns)

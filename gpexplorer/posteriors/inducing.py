@@ -1,0 +1,97 @@
+"""The posterior of sparse GPs with m inducing inputs Z, whose values are L_mm v with v ~ N(b, C).
+
+    l* = L_mm^-1 k_m(x*)
+    mean = l*' b                                                O(m) per point, after the kernel row
+    cov  = k(x, z) - l_x'l_z + l_x' C l_z                       O(m^2) per point
+    path = h(x) + k_m(x)' L_mm^-T (v - L_mm^-1 h(Z))            h from the prior, v ~ N(b, C)
+
+With the letters of `objectives`, b = A^-1 L'y and C = s2 A^-1. Projected process and variational free energy have the
+same posterior (Cao et al. 2013, section 2; Titsias 2009, eq 6). Paths are those of Wilson et al. (2020), eq 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..objectives import Nystrom
+from ..problem import Kernel
+from .base import Posterior
+from .prior_paths import prior_paths
+from .weights import NormalWeights, PrecisionFactor
+
+
+class InducingPosterior(Posterior):
+    """A sparse GP.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance function.
+    theta : Tensor [p]
+        Log-hyperparameters; the last one is the log noise standard deviation.
+    Z : Tensor [m, d] or sequence
+        Inducing inputs.
+    L_mm : Tensor [m, m]
+        Cholesky factor of K_mm.
+    weights : NormalWeights
+        The distribution of v.
+    """
+
+    def __init__(self, kernel: Kernel, theta: Tensor, Z: Any, L_mm: Tensor, weights: NormalWeights) -> None:
+        super().__init__(L_mm, float((2.0 * theta[-1]).exp()))
+        self.kernel, self.theta, self.Z, self.L_mm, self.weights = kernel, theta, Z, L_mm, weights
+        self.alpha = torch.linalg.solve_triangular(L_mm.T, weights.mean[:, None], upper=True)[:, 0]  # [m]
+
+    @property
+    def row_numbers(self) -> int:
+        return 4 * len(self.Z)
+
+    def block_mean(self, X: Any) -> Tensor:
+        return self.kernel(self.theta, self.Z, X).T @ self.alpha
+
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        K = self.kernel(self.theta, self.Z, X)  # [m, b]
+        L_star = torch.linalg.solve_triangular(self.L_mm, K, upper=False)  # [m, b] columns l*
+        var = self.kernel.diag(self.theta, X) - L_star.square().sum(0) + self.weights.half(L_star).square().sum(0)
+        return K.T @ self.alpha, var
+
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        left, right = self._whitened(X), self._whitened(Z)  # [m, b], [m, c]
+        return self.kernel(self.theta, X, Z) - left.T @ right + self.weights.half(left).T @ self.weights.half(right)
+
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        prior = prior_paths(self.kernel, self.theta, size, draw)
+        v = self.weights.draw(size, draw)  # [m, size]
+        missing = v - torch.linalg.solve_triangular(self.L_mm, prior(self.Z).T, upper=False)
+        C = torch.linalg.solve_triangular(self.L_mm.T, missing, upper=True)  # [m, size]
+        return lambda X: prior(X) + C.T @ self.kernel(self.theta, self.Z, X)
+
+    def _whitened(self, X: Any) -> Tensor:
+        return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)
+
+
+def nystrom_posterior(kernel: Kernel, theta: Float[Tensor, " p"], Z: Any, factors: Nystrom) -> InducingPosterior:
+    """Make the posterior from the factors that `nystrom` has computed.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Covariance function.
+    theta : Tensor [p]
+        Log-hyperparameters.
+    Z : Tensor [m, d] or sequence
+        Inducing inputs.
+    factors : Nystrom
+        The result of `nystrom` for the same theta and Z.
+
+    Returns
+    -------
+    InducingPosterior
+    """
+    b = torch.cholesky_solve(factors.c[:, None], factors.L_A)[:, 0]  # [m] A^-1 L'y
+    return InducingPosterior(kernel, theta, Z, factors.L_mm, PrecisionFactor(b, factors.L_A, factors.s2))
