@@ -15,7 +15,7 @@ ALL_ARGUMENTS: dict[str, Any] = {  # for a command that passes every argument on
 }
 
 
-def serve(
+def serve(  # noqa: PLR0913 - the options of a command
     port: Annotated[int, typer.Option(min=1, max=65535, help="The port to listen on.")] = 5006,
     address: Annotated[
         str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine and needs --origin.")
@@ -25,6 +25,14 @@ def serve(
     store: Annotated[
         Path | None, typer.Option(help="Keep runs and notes in this directory, for everyone who opens the page.")
     ] = None,
+    max_sessions: Annotated[int, typer.Option(min=1, help="Pages that are open at the same time.")] = 60,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(help="GB for all runs together, by formula; three quarters of this machine without it."),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Cores for the steps of all runs; all but one without it.")
+    ] = None,
 ) -> None:
     """Serve the page until interrupted."""
     from ..runs import Store
@@ -32,9 +40,11 @@ def serve(
     if store is not None:
         Store(store).require_writable()  # before the page is prepared, and not when a person keeps the first run
     from ..ui import server
+    from ..ui.shared_limits import Limits
 
+    limits = Limits(max_sessions, None if max_memory is None else 1e9 * max_memory, threads)
     try:
-        server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store)
+        server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store, limits=limits)
     except GPExplorerError:  # a StoreError is an OSError, too
         raise
     except OSError as error:

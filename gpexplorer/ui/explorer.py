@@ -33,6 +33,7 @@ from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
+from .shared_limits import Shares
 from .text import sentence
 
 PERIOD = 60  # milliseconds between two looks for a new frame
@@ -56,6 +57,10 @@ class Explorer(pn.viewable.Viewer):
         Rows in memory (a `Split`, arrays or a data frame), where no data set name in the spec brings them.
     store
         Where runs and notes that a person keeps stay; the runs in it can be looked at. By default nothing is stored.
+    shares
+        The memory and the cores that the sessions of a server share. By default this explorer has all.
+    wait_message
+        A message. Where it is not empty, the run is opened only when a person asks for its first step.
     **params
         Parameters of `panel.viewable.Viewer`.
 
@@ -72,7 +77,10 @@ class Explorer(pn.viewable.Viewer):
     >>> gpx.Explorer(gpx.Spec("cholqr", {"num_inducing": 16}, data="snelson-like"))  # doctest: +SKIP
     """
 
-    def __init__(self, spec: Spec | None = None, data: Any = None, store: Store | None = None, **params: Any) -> None:
+    def __init__(
+        self, spec: Spec | None = None, data: Any = None, store: Store | None = None,
+        shares: Shares | None = None, wait_message: str = "", **params: Any,
+    ) -> None:  # fmt: skip
         if not isinstance(spec, Spec | None) or not isinstance(store, Store | None):
             raise SettingError("An Explorer takes a Spec and a Store: give Explorer(spec), or of a run its run.spec.")
         super().__init__(**params)
@@ -81,7 +89,7 @@ class Explorer(pn.viewable.Viewer):
         self._opening, self._callback, self._waiting = 0, None, ""
         self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
-        self.session = Session(spec, read_rows, store, report=self.status.report, adopt=self._adopt_spec)
+        self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
         self.pictures = Pictures(self.session)
         self.below = self._panels()
@@ -96,7 +104,11 @@ class Explorer(pn.viewable.Viewer):
         self.presets.param.watch(self._choose_preset, "value")
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
-        self.session.open()
+        self._wait_message = wait_message
+        if wait_message:
+            self.session.prepare(wait_message)
+        else:
+            self.session.open()
 
     @property
     def controls(self) -> list[Any]:
@@ -115,14 +127,14 @@ class Explorer(pn.viewable.Viewer):
 
     def adopt(self, request: PageRequest) -> None:
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
-        link = request.link
+        link, remarks = request.link, list(request.link.corrected)
         self.session.question = request.question
-        if link.at:
-            self.session.player.run_to(link.at)
+        if link.at and not self._wait_message:
+            remarks.append(self.session.replay(link.at))
         self.pictures.first = link.view
         self.below.visible = "panels" not in request.hide
-        if link.corrected:
-            self.status.say(" ".join(link.corrected))
+        if any(remarks):
+            self.status.say(" ".join(filter(None, remarks)))
 
     def key(self, pressed: str) -> None:
         """Carry out the command of this key."""
@@ -147,6 +159,11 @@ class Explorer(pn.viewable.Viewer):
             return
         with self.pictures.hurried():
             self._drain(wait=FIRST_PICTURE_WAIT)
+
+    def pause(self) -> None:
+        """Stop computing after the step under way, because nobody is looking."""
+        self.session.pause()
+        self.below.pause()
 
     def close(self) -> None:
         """End all threads and free the run; for a session that is over."""

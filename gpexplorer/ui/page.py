@@ -22,7 +22,9 @@ from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
 from .browser.keys import Keys
 from .browser.tour import Tour
+from .connections import follow_connection
 from .explorer import START, Explorer, load_resources
+from .shared_limits import Shares, heavy_link
 from .text import record
 
 REBUILD_DELAY = 1.5  # seconds from a complete page to the next prebuilt explorer: the page's first answers go before
@@ -85,7 +87,7 @@ class Prebuilt:
 prebuilt = Prebuilt()
 
 
-def app(store: Store | None = None, notice: str = "") -> Any:
+def app(store: Store | None = None, notice: str = "", shares: Shares | None = None) -> Any:
     """Build the page of one session.
 
     Parameters
@@ -94,6 +96,8 @@ def app(store: Store | None = None, notice: str = "") -> Any:
         Where kept runs and notes stay; None for nowhere.
     notice
         A warning to show on the page.
+    shares
+        The memory and the cores that all sessions share.
 
     Returns
     -------
@@ -104,7 +108,10 @@ def app(store: Store | None = None, notice: str = "") -> Any:
     try:
         request = session_request(Spec(**START))
         load_resources()
-        explorer = (prebuilt.take() if _is_plain(request) else None) or Explorer(request.link.spec, store=store)
+        spec = request.link.spec
+        explorer = (prebuilt.take() if _is_plain(request) else None) or Explorer(
+            spec, store=store, shares=shares, wait_message=heavy_link(spec)
+        )
         explorer.adopt(request)
         if notice:
             explorer.status.say(notice)
@@ -116,7 +123,7 @@ def app(store: Store | None = None, notice: str = "") -> Any:
         )
 
 
-def warm(store: Store | None = None) -> None:
+def warm(store: Store | None = None, shares: Shares | None = None) -> None:
     """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
 
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
@@ -124,7 +131,7 @@ def warm(store: Store | None = None) -> None:
 
     Parameters
     ----------
-    store
+    store, shares
         As for `app`.
     """
     explorer = Explorer()
@@ -135,7 +142,7 @@ def warm(store: Store | None = None) -> None:
     gc.freeze()
 
     def build() -> Explorer:
-        explorer = Explorer(store=store)
+        explorer = Explorer(store=store, shares=shares)
         explorer.settle()
         return explorer
 
@@ -174,6 +181,7 @@ def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
     pn.state.onload(lambda: _complete(explorer, later))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
+        follow_connection(pn.state.curdoc, explorer.pause)
     return page
 
 

@@ -18,6 +18,9 @@ from typing import Any
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.util import check_allowlist
 from bokeh.server.views.autoload_js_handler import AutoloadJsHandler
+from bokeh.server.views.session_handler import SessionHandler
+from bokeh.server.views.ws import WSHandler
+from bokeh.util.token import get_session_id
 from panel.io.server import ComponentResourceHandler
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
 from tornado.web import OutputTransform, RequestHandler
@@ -99,15 +102,17 @@ class RequestGuard:
 
     def __init__(self) -> None:
         self.installed, self.answers_any_name = False, False
-        self._local_only = False
+        self._local_only, self._max_sessions = False, 0
 
-    def install(self, local_only: bool = False) -> bool:
+    def install(self, local_only: bool = False, max_sessions: int = 0) -> bool:
         """Put the guard in front of every server.
 
         Parameters
         ----------
         local_only
             Whether to refuse visitors from other machines for as long as all allowed names mean this machine.
+        max_sessions
+            Number of sessions of a server from which no further one is begun; 0 for no limit.
 
         Returns
         -------
@@ -116,7 +121,7 @@ class RequestGuard:
         """
         if self.installed:
             return False
-        self.installed, self._local_only = True, local_only
+        self.installed, self._local_only, self._max_sessions = True, local_only, max_sessions
         find_handler = BokehTornado.find_handler
 
         def guarded(application: BokehTornado, request: HTTPServerRequest, **kwargs: Any) -> Any:
@@ -125,6 +130,8 @@ class RequestGuard:
             refusal = self._refusal(application, request)
             if refusal is None and issubclass(delegate.handler_class, CLOSED):
                 refusal = (404, "This address is closed.")
+            if refusal is None and issubclass(delegate.handler_class, SessionHandler | WSHandler):
+                refusal = self._full(application, request)
             if refusal is None:
                 return delegate
             status, reason = refusal
@@ -158,6 +165,21 @@ class RequestGuard:
             return 400, "A session cannot be chosen. Open the page without bokeh-token and bokeh-session-id."
         return None
 
+    def _full(self, application: BokehTornado, request: HTTPServerRequest) -> tuple[int, str] | None:
+        """Status and sentence for a request that would begin a session too many, or begin it for another site."""
+        site, use = (request.headers.get(f"Sec-Fetch-{name}", "none") for name in ("Site", "Dest"))
+        if site not in ("none", "same-origin") and use not in ("none", "document"):
+            return 403, "Another web site may not begin a session. Open the page in a tab of its own."
+        sessions = [session for path in application.app_paths for session in application.get_sessions(path)]
+        protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
+        known = len(protocols) == 2 and _session_id(protocols[1]) in {session.id for session in sessions}
+        if known or not self._max_sessions or len(sessions) < self._max_sessions:
+            return None
+        return 503, (
+            f"{len(sessions)} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "
+            "this page again in a minute."
+        )
+
 
 guard = RequestGuard()
 
@@ -174,6 +196,14 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def _session_id(token: str) -> str:
+    """The session that a token names, or nothing where it is no token. Its signature is checked by the server."""
+    try:
+        return str(get_session_id(token))
+    except (KeyError, TypeError, ValueError):  # no base64, no JSON, or no session in it
+        return ""
 
 
 def _is_allowed(host: str, allowed: Any) -> bool:

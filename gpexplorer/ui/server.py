@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
+from functools import cache
 from typing import Any
 
 import panel as pn
@@ -17,9 +18,11 @@ from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
 from ..runs import Store
+from .connections import UNUSED_LIFETIME
 from .page import app, warm
 from .protocol_repairs import repair_protocol
 from .request_guard import LOCAL_NAMES, guard, is_loopback
+from .shared_limits import Limits, Shares
 
 ALL_INTERFACES = ("", "0.0.0.0", "::", "*")
 RELOAD = "<p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script>"
@@ -31,7 +34,7 @@ ANY_NAME = (
 
 def serve(
     port: int = 5006, address: str = "localhost", show: bool = False, origins: tuple[str, ...] = (),
-    store: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None, limits: Limits | None = None,
 ) -> None:  # fmt: skip
     """Serve the page at http://address:port/explorer until interrupted.
 
@@ -47,6 +50,8 @@ def serve(
         Names, each as "host:port", by which people may also open the page, for example behind a proxy.
     store
         A directory. The runs and notes that anyone keeps stay there, and everyone can read them.
+    limits
+        Sessions, memory and threads that all visitors together may use.
 
     Raises
     ------
@@ -56,14 +61,15 @@ def serve(
         Where the address cannot be listened on.
     """
     allowed = hosts(address, port, origins)
-    guard.install()
+    shares = Shares(limits)
+    guard.install(max_sessions=shares.limits.max_sessions)
     repair_protocol()
-    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    torch.set_num_threads(shares.threads_per_turn)
     shared_store = None if store is None else Store(store)
     # The browser renames a table's style sheets when it sends them back, which is harmless.
     warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
     server = pn.serve(
-        {"explorer": lambda: app(shared_store)},
+        {"explorer": lambda: app(shared_store, shares=shares)},
         port=port,
         address=address,
         show=show,
@@ -74,11 +80,11 @@ def serve(
         sign_sessions=True,
         secret_key=os.environ.get("BOKEH_SECRET_KEY") or secrets.token_urlsafe(48),
         generate_session_ids=True,
-        unused_session_lifetime_milliseconds=8000,
+        unused_session_lifetime_milliseconds=round(1000 * UNUSED_LIFETIME),
         check_unused_sessions_milliseconds=2000,
         verbose=False,
     )  # listens from here on: OSError was raised if the port is taken
-    warm(shared_store)
+    warm(shared_store, shares)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
     server.io_loop.start()
@@ -123,8 +129,15 @@ def panel_serve_app() -> Any:
     """
     document = pn.state.curdoc
     context = document.session_context if document is not None else None
-    installed = guard.install(local_only=True)
+    shares = _panel_serve_shares()
+    installed = guard.install(local_only=True, max_sessions=shares.limits.max_sessions)
     repair_protocol()
     if installed and context is not None and context.request is not None:
         return pn.pane.HTML(RELOAD)
-    return app(notice=ANY_NAME if guard.answers_any_name else "")
+    return app(notice=ANY_NAME if guard.answers_any_name else "", shares=shares)
+
+
+@cache
+def _panel_serve_shares() -> Shares:
+    """What the sessions of this process share; `panel serve` has no options for its limits."""
+    return Shares()

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ..data.edits import MAX_EDITS
-from ..errors import GPExplorerError, StoreError
+from ..errors import GPExplorerError, SettingError, StoreError
 from ..runs import Run, Spec, Store
 from ..runs.store import LONGEST_NOTE
 from ..runs.studies.comparison import Finished
+from ..runs.studies.memory_need import Rows
+from .playback.background_worker import BackgroundWorker
 from .playback.open_run import Frame, OpenRequest
 from .playback.player import Player
+from .shared_limits import Shares, long_replay
 
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
 RowReader = Callable[[Any], Any]  # a split -> the rows of that split
@@ -116,6 +119,8 @@ class Session:
         Reads the rows of a split, where no data set name in the spec brings them (a table in memory, an upload).
     store
         Where kept runs and their notes stay; None for nowhere.
+    shares
+        The memory and the cores that the sessions of a server share.
     report
         Shows a message to the person; an empty message removes the last one.
     adopt
@@ -125,6 +130,8 @@ class Session:
     ----------
     spec
         The spec that was chosen last. Its run may still be opening; `screen.spec` is the one on the screen.
+    shares
+        The memory and the cores that the sessions of a server share.
     player
         The thread that opens the run and takes its steps.
     notes
@@ -140,12 +147,15 @@ class Session:
         spec: Spec,
         read: RowReader | None = None,
         store: Store | None = None,
+        shares: Shares | None = None,
         *,
         report: Callable[[str], None] = lambda _: None,
         adopt: Callable[[Spec], None] = lambda _: None,
     ) -> None:
         self.spec, self.read = spec, read
-        self.player, self.notes = Player(), Notes(store, report)
+        self.shares = shares or Shares()
+        self.player, self.notes = Player(shares=self.shares), Notes(store, report)
+        self._studies: list[tuple[str, BackgroundWorker]] = []
         self.screen, self.question = Screen(spec), ""
         self._report, self._adopt = report, adopt
         self._drag_start = 0
@@ -158,6 +168,40 @@ class Session:
     def open(self, play: bool = False) -> None:
         """Open the chosen spec at step 0."""
         self.player.open(OpenRequest(self.spec, self.read), play)
+
+    def prepare(self, message: str) -> None:
+        """Show this message, and open the chosen spec when a person first asks for a step."""
+        self.player.prepare(OpenRequest(self.spec, self.read), message)
+
+    def replay(self, steps: int) -> str:
+        """Take the steps that a link asks for, if they take short; otherwise return a sentence that says so."""
+        message = long_replay(self.spec, steps)
+        if not message:
+            self.player.run_to(steps)
+        return message
+
+    def begin_study(self, title: str) -> None:
+        """Pause the run for a study, such as a sweep.
+
+        Raises
+        ------
+        SettingError
+            Where another study of this session is still computing.
+        """
+        self._studies = [study for study in self._studies if study[1].thread.is_alive()]
+        if self._studies:
+            other = self._studies[0][0]
+            raise SettingError(f"One page computes one study at a time: {title} can start when {other} has ended.")
+        self.pause()
+
+    def add_study(self, title: str, worker: BackgroundWorker) -> None:
+        """Count this study as computing for as long as its thread lives."""
+        self._studies.append((title, worker))
+
+    def rows(self) -> Rows | None:
+        """Return the size of the open data, where no name gives it."""
+        train = self.run.problem.train if self.run is not None else None
+        return Rows(len(train), train.d) if train is not None and self.read is not None else None
 
     def choose(self, spec: Spec, steps: int = 0) -> None:
         """Open another spec, whose data have a name, take this many steps, and set the controls to it."""

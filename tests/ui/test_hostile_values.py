@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.errors import GPExplorerError
 from gpexplorer.ui.explorer import Explorer
+from gpexplorer.ui.inputs.data_source import DataSource
 from gpexplorer.ui.inputs.file_upload import CHUNK, FileUpload
+from gpexplorer.ui.panels.race_panel import RacePanel
+from gpexplorer.ui.panels.scaling_panel import ScalingPanel
+from gpexplorer.ui.panels.sweep_panel import SweepPanel
+from gpexplorer.ui.session import Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1}, kernel="se")
 
@@ -75,3 +84,61 @@ def test_the_server_counts_the_parts_itself(upload: FileUpload, messages: list[s
 
     assert len(messages) == 1
     assert upload._file_buffer == {}
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    session = Session(SPEC)
+    session.open()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize("name", ["/etc/hostname", "../private.csv", "", 5, ["kin40k"]])
+def test_no_path_is_opened_that_a_browser_sends_as_a_data_set(messages: list[str], name: object):
+    chosen: list[object] = []
+    source = DataSource(SPEC, lambda *choice: chosen.append(choice), messages.append, lambda _: None)
+
+    source.names.value = name
+
+    assert chosen == []
+    assert "no data set of this name" in messages[0]
+
+
+@pytest.mark.parametrize("what", ["data", "device", "method", "", 5])
+def test_a_sweep_varies_only_what_it_offers(session: Session, what: object):
+    panel = SweepPanel(session, lambda *_: None)
+    with contextlib.suppress(GPExplorerError):
+        panel.what.value = what  # the values that are proposed for it cannot be found
+    panel.values.value = "/etc/hostname"
+
+    panel.toggle()
+
+    assert "choose one of them" in panel.note.object
+    assert panel._worker is None
+
+
+@pytest.mark.parametrize(
+    ("widget", "value"),
+    [("count", 1e9), ("count", 10**9), ("count", "3"), ("low", -5), ("low", math.nan), ("high", "a"), ("axis", "z")],
+)
+def test_sizes_that_no_widget_has_are_refused_at_once(session: Session, widget: str, value: object):
+    panel = ScalingPanel(session)
+    setattr(panel, widget, SimpleNamespace(value=value))
+
+    panel.toggle()
+
+    assert panel._worker is None
+    assert panel.note.object
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1.0, 1e9, "long", None])
+def test_seconds_that_no_widget_has_start_no_race(session: Session, seconds: object):
+    panel = RacePanel(session)
+    panel.seconds = SimpleNamespace(value=seconds)
+    panel.methods = SimpleNamespace(value=["pcg", "cg", "<b>", 3])
+
+    panel.toggle()
+
+    assert panel._worker is None
+    assert "Seconds per method" in panel.note.object

@@ -10,6 +10,7 @@ import torch
 
 from gpexplorer.__main__ import main
 from gpexplorer.errors import StoreError
+from gpexplorer.ui.shared_limits import Limits
 
 
 def call(*arguments: str) -> int:
@@ -25,10 +26,17 @@ def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
     seen: dict[str, Any] = {}
     monkeypatch.setattr(serving, "serve", lambda **options: seen.update(options))
 
-    assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show") == 0
+    caps = ("--max-sessions", "7", "--max-memory", "2.5", "--threads", "3")
+    assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show", *caps) == 0
 
+    assert seen.pop("limits") == Limits(7, 2.5e9, 3)
     expected = {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",), "store": None}
     assert seen == expected
+
+
+def test_limits_that_leave_no_memory_are_a_sentence(capsys: pytest.CaptureFixture[str]):
+    assert call("serve", "--max-memory", "0.001") == 2
+    assert "raise --max-memory" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
@@ -49,9 +57,9 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     from gpexplorer.ui import server as serving
 
     order: list[str] = []
-    monkeypatch.setattr(serving.guard, "install", lambda: order.append("guard"))
+    monkeypatch.setattr(serving.guard, "install", lambda max_sessions: order.append(f"guard of {max_sessions}"))
     monkeypatch.setattr(serving, "repair_protocol", lambda: None)
-    monkeypatch.setattr(serving, "warm", lambda _: order.append("warm"))
+    monkeypatch.setattr(serving, "warm", lambda *_: order.append("warm"))
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     loop = SimpleNamespace(start=lambda: order.append("answers"))
     server = SimpleNamespace(start=lambda: None, io_loop=loop)
@@ -62,7 +70,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
 
     # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
     address = "Explorer: http://localhost:5099/explorer"
-    assert order == ["guard", "listens, started: False", "warm", address, "answers"]
+    assert order == ["guard of 60", "listens, started: False", "warm", address, "answers"]
 
 
 def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(

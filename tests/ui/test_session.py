@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from gpexplorer import Spec
+from gpexplorer.errors import SettingError
 from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
@@ -81,6 +84,20 @@ def test_more_edits_than_a_link_can_carry_are_refused(session: Session):
 
     assert "the most that a link can carry" in session.edit_rows([0.5, 1.0])
     assert len(session.spec.data["edits"]) == MAX_EDITS
+
+
+def test_a_page_computes_one_study_at_a_time(session: Session):
+    ended = threading.Event()
+    study = SimpleNamespace(thread=threading.Thread(target=ended.wait))
+    study.thread.start()
+    session.begin_study("a race")
+    session.add_study("the race", study)
+
+    with pytest.raises(SettingError, match="a sweep can start when the race has ended"):
+        session.begin_study("a sweep")
+    ended.set()
+    study.thread.join()
+    session.begin_study("a sweep")
 
 
 def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, messages: list[str]):

@@ -7,7 +7,7 @@ bandwidth. A step cannot be interrupted, so a lane whose step exceeded its turn 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -72,6 +72,8 @@ class Race:
         The length of a turn.
     data : Split, arrays or callable, optional
         Rows in memory, if the specs do not name any, or a function that reads them.
+    admit : callable, optional
+        admit(lane) is called before a lane is opened. A GPExplorerError that it raises ends the lane.
 
     Raises
     ------
@@ -85,13 +87,20 @@ class Race:
     >>> race.scoreboard("smse", [1, 3, 10])
     """
 
-    def __init__(self, specs: Mapping[str, Spec], turn_seconds: float = 0.25, data: Any = None) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, Spec],
+        turn_seconds: float = 0.25,
+        data: Any = None,
+        admit: Callable[[Lane], None] = lambda _: None,
+    ) -> None:
         specs = named_specs("A race", specs)
         turn_seconds = number("turn_seconds", turn_seconds, whole=False, low=0, above=True)
         shared = {(repr(s.data), repr(s.split), s.seed, repr(s.kernel), s.device, s.dtype) for s in specs.values()}
         if len(shared) > 1:
             raise SettingError("The lanes of a race must share data, split, seed, kernel, device and dtype.")
         self.turn_seconds, self._read_data = turn_seconds, cache(data) if callable(data) else lambda: data
+        self._admit = admit
         self.lanes = {name: Lane(name, spec) for name, spec in specs.items()}
 
     @property
@@ -198,6 +207,7 @@ class Race:
 
     def _take_turn(self, lane: Lane) -> None:
         if lane.run is None:
+            self._admit(lane)
             lane.run = lane.spec.open(data=self._read_data())
         run = lane.run
         while lane.seconds < lane.granted:

@@ -239,7 +239,7 @@ class Scaling:
         spec, _ = self.axis.grown(self.spec, value)
         n, d = value if self.axis.name == "n" else n, value if self.axis.name == "d" else d
         method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
-        return method.cost(_hollow(spec, n, d))
+        return method.cost(hollow_problem(spec, n, d))
 
     def forecast(self, value: int, memory: float) -> Forecast:
         """Forecast the cost of a size.
@@ -280,7 +280,7 @@ class Scaling:
         )  # fmt: skip
 
 
-def _hollow(spec: Spec, n: int, d: int) -> Problem:
+def hollow_problem(spec: Spec, n: int, d: int) -> Problem:
     """A problem of this size that takes the memory of one number, because every row is the same place in memory."""
     zero = torch.zeros(1, dtype=DTYPES[spec.dtype])
     kernel = kernels.make(spec.kernel if isinstance(spec.kernel, str) else spec.kernel["name"], d)

@@ -96,8 +96,12 @@ class DataSource(pn.viewable.Viewer):
         self._silent = False
 
     def _choose_name(self, event: Any) -> None:
-        if event.new is not None and not self._silent:
-            self._on_choose(event.new, None)
+        if event.new is None or self._silent:
+            return
+        if not data_sets.is_named(event.new):  # a browser can send any text, and a path would be opened
+            self._show_message("There is no data set of this name. Choose one of the list, or upload a file.")
+            return
+        self._on_choose(event.new, None)
 
     async def _read_upload(self, event: Any) -> None:
         if not event.new:

@@ -21,6 +21,9 @@ class Panel(Protocol):
     def set_theme(self, theme: str) -> None:
         """Draw the figures for the theme "light" or "dark"."""
 
+    def pause(self) -> None:
+        """Stop all work, because nobody is looking; a person can continue it."""
+
     def close(self) -> None:
         """Stop all work, because the session has ended."""
 
@@ -63,6 +66,11 @@ class PanelAccordion(pn.viewable.Viewer):
         self._theme = theme
         for panel in self.panels.values():
             panel.set_theme(theme)
+
+    def pause(self) -> None:
+        """Pause the work of all panels."""
+        for panel in self.panels.values():
+            panel.pause()
 
     def close(self) -> None:
         """Stop the work of all panels."""

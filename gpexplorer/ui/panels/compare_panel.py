@@ -140,6 +140,10 @@ class ComparePanel(pn.viewable.Viewer):
             chart.set_theme(theme)
         self._theme = theme
 
+    def pause(self) -> None:
+        """Stop the current sweep after its step, because nobody is looking."""
+        self.sweeps.close()
+
     def close(self) -> None:
         """Stop the current sweep, because the session has ended."""
         self.sweeps.close()

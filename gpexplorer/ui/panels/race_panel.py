@@ -13,15 +13,18 @@ import panel_material_ui as pmui
 from ...errors import GPExplorerError
 from ...methods.base import registry
 from ...runs import Spec
-from ...runs.studies.race import METRICS, Race
+from ...runs.setting_checks import number as number_checked
+from ...runs.studies.race import METRICS, Lane, Race
 from ...views.base import legend_cols
 from ...views.drawing.live import Live
 from ...views.runs.race_curves import Lanes
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..shared_limits import Reservation, Turns
 from ..text import nbytes, number, sentence, text
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
+MOST_SECONDS = 3600.0  # of one lane
 MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores
 HEIGHT, LEGEND_LINE = 260, 18  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
@@ -54,11 +57,13 @@ class RaceWorker(BackgroundWorker):
     ----------
     race : the race.
     seconds : a lane is stopped after this many seconds of computation.
+    turns : the cores that the sessions of a server share.
+    memory : what the lanes have reserved; it is given back when the race is over.
     """
 
-    def __init__(self, race: Race, seconds: float) -> None:
+    def __init__(self, race: Race, seconds: float, turns: Turns, memory: Reservation) -> None:
         super().__init__("gpexplorer-race")
-        self.race, self._seconds = race, seconds
+        self.race, self._seconds, self._turns, self._memory = race, seconds, turns, memory
         self._playing, self._closed = threading.Event(), threading.Event()
         self._standing: Standing | None = None
         self.start()
@@ -100,7 +105,8 @@ class RaceWorker(BackgroundWorker):
         """Take turns until the race is over or `close` is called."""
         while self._playing.wait() and not self._closed.is_set():
             try:
-                lane = self.race.advance()
+                with self._turns.turn():
+                    lane = self.race.advance()
             except Exception as error:  # the lane with the least time granted had its turn: stop it, keep the others
                 running = [lane for lane in self.race.lanes.values() if not lane.over]
                 lane = min(running, key=lambda lane: lane.granted)
@@ -111,6 +117,7 @@ class RaceWorker(BackgroundWorker):
             if lane is None:
                 break
         self.race.close()
+        self._memory.give_back()
         self._closed.set()
 
 
@@ -149,7 +156,7 @@ class RacePanel(pn.viewable.Viewer):
             label="Seconds per method",
             value=10,
             start=1,
-            end=3600,
+            end=int(MOST_SECONDS),
             width=160,
             description="Seconds of computation, without scoring and drawing.",
             **wide,
@@ -207,6 +214,12 @@ class RacePanel(pn.viewable.Viewer):
         for live in self._live.values():
             live.set_theme(theme)
 
+    def pause(self) -> None:
+        """Pause the race, because nobody is looking."""
+        if self._worker is not None:
+            self._worker.pause()
+            self._show_playing()
+
     def close(self) -> None:
         """Stop the race, because the session has ended or the race is discarded."""
         worker, self._worker = self._worker, None
@@ -217,15 +230,23 @@ class RacePanel(pn.viewable.Viewer):
         spec, read = self._session.spec, self._session.read
         try:
             titles = {value: title for title, value in entrants().items()}
-            specs = {titles[value]: _lane(spec, value) for value in self.methods.value or []}
-            race = Race(specs, data=(lambda: read(spec.split)) if read else None)
+            chosen = [value for value in self.methods.value or [] if value in titles]
+            specs = {titles[value]: _lane(spec, value) for value in chosen}
+            seconds = number_checked("Seconds per method", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+            self._session.begin_study("a race")
+            memory, rows = self._session.shares.reservation(), self._session.rows()
+
+            def admit(lane: Lane) -> None:
+                memory.add(lane.spec, rows)
+
+            race = Race(specs, data=(lambda: read(spec.split)) if read else None, admit=admit)
         except GPExplorerError as error:
             self.note.object = text(str(error))
             return
-        self._session.pause()
         self.note.object = text(race.policy)
         self._draw(list(race.lanes))
-        self._worker = RaceWorker(race, float(self.seconds.value))
+        self._worker = RaceWorker(race, seconds, self._session.shares.turns, memory)
+        self._session.add_study("the race", self._worker)
         self._offer_lanes({name: "" for name in race.lanes})
         self._worker.play()
 

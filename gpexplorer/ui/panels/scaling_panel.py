@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ import panel_material_ui as pmui
 import psutil
 
 from ...errors import GPExplorerError
+from ...runs import Spec
+from ...runs.setting_checks import number as checked
+from ...runs.studies.measured_run import Measured, in_child
+from ...runs.studies.memory_need import Rows, rows_by_name
 from ...runs.studies.scaling_study import Scaling, axes
 from ...views.runs import scaling_chart as picture
 from ..pictures.chart import Chart
@@ -18,6 +23,7 @@ from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..text import nbytes, sentence, span, text
 
+MOST_SIZES = 12
 RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
 CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
@@ -60,7 +66,7 @@ class ScalingPanel(pn.viewable.Viewer):
         )
         self.low = pmui.IntInput(label="From", value=RANGES["n"][0], start=1, width=120, **wide)
         self.high = pmui.IntInput(label="To", value=RANGES["n"][1], start=2, width=120, **wide)
-        self.count = pmui.IntInput(label="Sizes", value=5, start=3, end=12, width=100, **wide)
+        self.count = pmui.IntInput(label="Sizes", value=5, start=3, end=MOST_SIZES, width=100, **wide)
         self.go = pmui.Button(
             label="Measure", icon="straighten", color="primary", variant="contained", margin=(6, 10),
             on_click=lambda _: self.toggle(),
@@ -77,21 +83,19 @@ class ScalingPanel(pn.viewable.Viewer):
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
         if self._worker is not None and not self._worker.scaling.over:
-            self.close()
-            self.go.param.update(label="Measure", icon="straighten")
+            self.pause()
             return
         spec = self._session.spec
-        low, high = self.low.value or 1, self.high.value or 2
-        sizes = np.unique(np.geomspace(low, max(high, low + 1), self.count.value or 5))
         try:
-            scaling = Scaling(spec, self.axis.value, [round(float(size)) for size in sizes])
+            self._session.begin_study("a measurement")
+            scaling = Scaling(spec, str(self.axis.value), self._sizes(), self._measurement())
         except GPExplorerError as error:
             available = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
             self.note.object = text(f"{error} This method can vary: {available}.")
             return
-        self._session.pause()
         self.note.object, self.table.object = "Each size is measured in a separate process and takes a few seconds.", ""
         self._worker = ScalingWorker(scaling)
+        self._session.add_study("the measurement", self._worker)
         self.go.param.update(label="Stop", icon="stop")
 
     def update(self) -> None:
@@ -112,12 +116,40 @@ class ScalingPanel(pn.viewable.Viewer):
         """Draw the chart for the theme "light" or "dark"."""
         self.chart.set_theme(theme)
 
+    def pause(self) -> None:
+        """Stop measuring after the current size, because nobody is looking."""
+        self.close()
+        self.go.param.update(label="Measure", icon="straighten")
+
     def close(self) -> None:
         """Stop measuring, because the session has ended or a person asked for it."""
         if self._worker is not None:
             self._worker.close()
 
+    def _sizes(self) -> list[int]:
+        """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
+        low = checked("From", self.low.value, whole=True, low=1)
+        high = checked("To", self.high.value, whole=True, low=2)
+        count = checked("The number of sizes", self.count.value, whole=True, low=3, high=MOST_SIZES)
+        return [round(float(size)) for size in np.unique(np.geomspace(low, max(high, low + 1), count))]
+
+    def _measurement(self) -> Callable[[Spec, int | None], Measured]:
+        """What measures one size in a process of its own, after its memory has been reserved."""
+        memory = self._session.shares.reservation()
+
+        def measure(spec: Spec, rows: int | None) -> Measured:
+            known = rows_by_name(spec.data)
+            try:
+                memory.take(spec, known if rows is None or known is None else Rows(min(rows, known.n), known.d))
+                return in_child(spec, rows)
+            finally:
+                memory.give_back()
+
+        return measure
+
     def _set_range(self, event: Any) -> None:
+        if event.new not in RANGES:
+            return
         self.low.value, self.high.value = RANGES[event.new]
         self.target_size.value = 250 * RANGES[event.new][1] if event.new == "n" else 10 * RANGES[event.new][1]
 
@@ -129,7 +161,8 @@ class ScalingPanel(pn.viewable.Viewer):
         parts = [self._worker.error] if self._worker.error else []
         parts += [f"Seconds: {scaling.slope().sentence}.", f"Memory: {scaling.slope('memory').sentence}."]
         try:
-            parts.append(scaling.forecast(self.target_size.value, psutil.virtual_memory().total).sentence)
+            target = checked("The size of the forecast", self.target_size.value, whole=True, low=1)
+            parts.append(scaling.forecast(target, psutil.virtual_memory().total).sentence)
         except GPExplorerError as error:
             parts.append(str(error))
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)

@@ -126,6 +126,9 @@ class SharePanel(pn.viewable.Viewer):
     def set_theme(self, theme: str) -> None:
         """Do nothing: the panel has no figures."""
 
+    def pause(self) -> None:
+        """Do nothing: the panel has no thread."""
+
     def close(self) -> None:
         """Do nothing: the panel has no thread."""
 

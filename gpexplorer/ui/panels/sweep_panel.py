@@ -14,6 +14,7 @@ import panel_material_ui as pmui
 from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
+from ...runs.setting_checks import number
 from ...runs.studies.comparison import Finished
 from ...runs.studies.sweep import Swept, around, grid, sweep
 from ..inputs.method_settings import label_of
@@ -22,6 +23,7 @@ from ..session import Session
 from ..text import sentence, text
 
 SMALL = {"size": "small", "margin": (6, 8)}
+MOST_STEPS = 100_000  # of each run
 MAX_LENGTH = 600  # characters of the list of values
 
 
@@ -32,12 +34,18 @@ class SweepWorker(BackgroundWorker):
     ----------
     specs : the specs by the names of their runs.
     read : reads the rows of a split if the data of the specs have no name (an upload, a table in memory); else None.
+    admit : called before each run; the GPExplorerError that it raises is reported in place of the run.
     """
 
-    def __init__(self, specs: Mapping[str, Spec], read: Callable[[Any], Any] | None) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, Spec],
+        read: Callable[[Any], Any] | None,
+        admit: Callable[[Spec], None] = lambda _: None,
+    ) -> None:
         super().__init__("gpexplorer-sweep")
         self.specs, self.over, self._closed = dict(specs), False, False
-        self._read, self._run = read, None
+        self._read, self._run, self._admit = read, None, admit
         self._done: queue.SimpleQueue[Swept] = queue.SimpleQueue()
         self.start()
 
@@ -65,12 +73,14 @@ class SweepWorker(BackgroundWorker):
             if self._closed:
                 break
             try:
+                self._admit(spec)
                 rows = None if self._read is None else self._read(spec.split)
                 for result in sweep({name: spec}, data=rows, opened=self._register):
                     self._done.put(result)
             except Exception as error:
                 self._done.put(Swept(name, None, sentence(error, "a run of the sweep was being computed")))
             self._run = None
+        self._admit = lambda _: None  # frees the memory that it has reserved
         self.over = True
 
 
@@ -97,7 +107,7 @@ class SweepPanel(pn.viewable.Viewer):
             description="Values separated by commas.",
             **SMALL,
         )
-        self.steps = pmui.IntInput(label="Steps per run", value=50, start=1, end=100_000, width=110, **SMALL)
+        self.steps = pmui.IntInput(label="Steps per run", value=50, start=1, end=MOST_STEPS, width=110, **SMALL)
         self.go = pmui.Button(
             label="Sweep", icon="grid_view", variant="outlined", margin=(6, 8), on_click=lambda _: self.toggle()
         )
@@ -113,14 +123,19 @@ class SweepPanel(pn.viewable.Viewer):
             return
         spec, read = self._session.spec, self._session.read
         try:
-            base = replace(spec, budget={"steps": self.steps.value or 1})
+            if self.what.value not in self.what.options.values():
+                raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
+            steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
+            base = replace(spec, budget={"steps": steps})
             specs = grid(base, {self.what.value: values(self.values.value)})
-        except GPExplorerError as error:
-            self.note.object = text(str(error), MAX_LENGTH)
+            self._session.begin_study("a sweep")
+        except (GPExplorerError, TypeError) as error:
+            self.note.object = text(sentence(error, "the sweep was being prepared"), MAX_LENGTH)
             return
-        self._session.pause()
         self._remaining = len(specs)
-        self._worker = SweepWorker(specs, read)
+        memory, rows = self._session.shares.reservation(), self._session.rows()
+        self._worker = SweepWorker(specs, read, lambda spec: memory.take(spec, rows))
+        self._session.add_study("the sweep", self._worker)
         self.go.param.update(label="Stop", icon="stop")
         self.note.object = self._progress
 

@@ -17,7 +17,9 @@ from ...methods.capabilities import HasMovablePoints
 from ...problem import Channel, Cost, Step
 from ...runs import Run, Spec
 from ...runs.studies import machine_speed
+from ...runs.studies.memory_need import Rows
 from ...views import View
+from ..shared_limits import Shares
 from ..text import sentence
 from .readings import StatusNumbers, newest_steps, status_numbers
 
@@ -128,6 +130,11 @@ class Frame(NamedTuple):
 class OpenRun:
     """The open run. All methods belong to the player's thread, except `halt`.
 
+    Parameters
+    ----------
+    shares
+        Where the run reserves its memory before it is opened.
+
     Attributes
     ----------
     run
@@ -138,7 +145,9 @@ class OpenRun:
         Key of each picture that raised -> a sentence about it. It is not drawn again until another run is opened.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, shares: Shares | None = None) -> None:
+        self._shares = shares or Shares()
+        self._memory = self._shares.reservation()
         self.run: Run | None = None
         self.summary: RunSummary | None = None
         self.failures: dict[str, str] = {}
@@ -152,12 +161,16 @@ class OpenRun:
 
         The run before stays open if this raises before the new one is open.
         """
-        spec, split = request.spec, self._read(request)
+        spec, memory = request.spec, self._shares.reservation()
+        memory.take(spec, instead_of=self._memory)
+        split = self._read(request)
+        memory.take(spec, Rows(len(split.train), split.train.d), instead_of=self._memory)
         run = spec.open(data=split)
         if request.read is None:
             run.spec = spec  # names the data, which need not be identified by their content then
         summary = _summary(spec, run)
         self.close()
+        self._memory = memory
         self.run, self.summary, self.failures, self._changes = run, summary, {}, []
         self._step_seconds, self._score_seconds = 0.0, 0.0
         self._pause_after = spec.budget.get("steps")
@@ -276,6 +289,7 @@ class OpenRun:
     def close(self) -> None:
         """Free the run and its pictures; the data stay for the next run."""
         run, self.run, self.summary = self.run, None, None
+        self._memory.give_back()
         if run is not None:
             run.close()
 

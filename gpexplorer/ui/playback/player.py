@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...runs import Run
+from ..shared_limits import Shares
 from ..text import sentence
 from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
@@ -44,6 +45,8 @@ class Requests:
         What to do to the run itself, such as the step that a click asks for.
     closed
         Whether to end the thread.
+    prepared
+        A run to open when a person first asks for a step.
     """
 
     open: OpenRequest | None = None
@@ -55,6 +58,7 @@ class Requests:
     seconds_per_step: float = 0.0
     change: Callable[[OpenRun], None] | None = None
     closed: bool = False
+    prepared: OpenRequest | None = None
 
 
 class Player(BackgroundWorker):
@@ -66,6 +70,8 @@ class Player(BackgroundWorker):
         The most frames per second.
     open_run
         What it works on; a new `OpenRun` by default.
+    shares
+        The cores and the memory that the sessions of a server share.
 
     Attributes
     ----------
@@ -73,9 +79,11 @@ class Player(BackgroundWorker):
         `time.monotonic()` when the thread began what it does now; 0 while it waits.
     """
 
-    def __init__(self, rate: float = 11.0, open_run: OpenRun | None = None) -> None:
+    def __init__(self, rate: float = 11.0, open_run: OpenRun | None = None, shares: Shares | None = None) -> None:
         super().__init__("gpexplorer-player")
-        self._frame_seconds, self._open_run = 1.0 / rate, open_run or OpenRun()
+        shares = shares or Shares()
+        self._frame_seconds, self._open_run = 1.0 / rate, open_run or OpenRun(shares)
+        self._turns = shares.turns
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice = 0, (0, "")
         self._frame: Frame | None = None
@@ -89,11 +97,16 @@ class Player(BackgroundWorker):
 
         Of several requests that arrive while the thread is busy, the last one is carried out.
         """
-        self._request(open=request, playing=play, steps=0, at=None)
+        self._request(open=request, playing=play, steps=0, at=None, prepared=None)
+
+    def prepare(self, request: OpenRequest, message: str) -> None:
+        """Show this message, and open this run when a person first asks for a step."""
+        self._request(prepared=request, playing=False, steps=0, at=None)
+        self._notify(message)
 
     def play(self) -> None:
         """Take steps until paused, stopped, over, or the budget is spent; show the newest record."""
-        self._request(playing=True, at=None, steps=0)
+        self._request(playing=True, at=None, steps=0, **self._take_prepared())
 
     def pause(self) -> None:
         """Stop taking steps after the step under way."""
@@ -107,7 +120,7 @@ class Player(BackgroundWorker):
         if exists and at is not None:
             self.seek(at + 1)
         else:
-            self._request(playing=False, steps=self._requests.steps + 1, at=None)
+            self._request(playing=False, steps=self._requests.steps + 1, at=None, **self._take_prepared())
 
     def run_to(self, at: int) -> None:
         """Take steps up to record `at` of the run that is being opened, and show it."""
@@ -193,6 +206,12 @@ class Player(BackgroundWorker):
         self._open_run.close()
         self._frame = None
 
+    def _take_prepared(self) -> dict[str, Any]:
+        """The change of `Requests` that opens the prepared run, if there is one."""
+        with self._changed:
+            prepared, self._requests.prepared = self._requests.prepared, None
+        return {"open": prepared} if prepared is not None else {}
+
     def _request(self, **changes: Any) -> None:
         with self._changed:
             for name, value in changes.items():
@@ -208,11 +227,13 @@ class Player(BackgroundWorker):
         if requests.change is not None:
             requests.change(self._open_run)
             self._last = self._open_run.last
-        moved = self._take_steps(requests)
-        is_time = time.monotonic() - self._drawn >= self._frame_seconds or not self._requests.playing
-        if requests.redraw or requests.open is not None or (moved and is_time):
-            self._draw()
-        elif moved:
+        with self._turns.turn():
+            moved = self._take_steps(requests)
+            is_time = time.monotonic() - self._drawn >= self._frame_seconds or not self._requests.playing
+            drawn = requests.redraw or requests.open is not None or (moved and is_time)
+            if drawn:
+                self._draw()
+        if moved and not drawn:
             time.sleep(YIELD_SECONDS)
 
     def _open(self, request: OpenRequest) -> bool:
