@@ -169,6 +169,11 @@ class Grid:
             pairs.append((values[kept], vectors[:, kept]))
         return pairs
 
+    def exist(self, theta: Tensor, index: Int[Tensor, "p d"]) -> Tensor:
+        """Return a mask [p] of the eigenfunctions whose eigenvalues are above rounding error at this theta."""
+        sizes = torch.tensor([len(values) for values, _ in self.axis_eigen(theta)], device=index.device)
+        return (index < sizes).all(1)
+
     def spectrum(self, theta: Tensor, p: int) -> Spectrum:
         """Return the p largest eigenvalues of the kernel matrix on the whole grid."""
         return largest_products([values.detach().log() for values, _ in self.axis_eigen(theta)], p)

@@ -59,6 +59,7 @@ class HasGridEigenfunctions(Protocol):
 
     num_eigenfunctions: Any  # int
     grid_points: Any  # int, per input
+    candidates: Any  # int, among which a choice by evidence is made
 
     def origin(self, state: Any) -> tuple[Tensor, str]:
         """The theta [P] at which the functions of a state were chosen, and the spacing of their grid."""

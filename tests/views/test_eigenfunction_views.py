@@ -22,9 +22,9 @@ CHAINS = {"chains": 3, "per_step": 6, "warm_up": 2, "thin": 2, "samples": 6}
 
 
 @cache
-def played(method: str, d: int) -> Run:
+def played(method: str, d: int, **more: Any) -> Run:
     rows = {"name": "hypercube", "n": 80, "d": d, "noise": 0.2, "seed": 3}
-    run = gpx.Spec(method, SETTINGS | (CHAINS if method == "grief-mcmc" else {}), data=rows).open()
+    run = gpx.Spec(method, SETTINGS | (CHAINS if method == "grief-mcmc" else {}) | more, data=rows).open()
     run.finish(steps=10 if method == "grief" else 40)
     return run
 
@@ -161,3 +161,19 @@ def test_rows_outside_the_grid_are_computed_once_per_run(d: int, monkeypatch: py
 
     assert run.split is not None
     assert calls == [len(run.split.test)]
+
+
+def test_the_spectrum_shows_the_ranks_of_functions_chosen_by_evidence():
+    run = played("grief", 2, basis="evidence", candidates=25, learn=False)
+    state, at = run.trace[-1].step.state, len(run.trace) - 1
+    grid = run.method.eigenfunctions(run.problem, state).grid
+    spectrum = grid.spectrum(state.chosen, 25)
+    wanted = {tuple(row) for row in state.functions.tolist()}
+    ranks = [k + 1 for k, row in enumerate(spectrum.axis_indices.tolist()) if tuple(row) in wanted]
+
+    layers = view(run, "grief-spectrum").data(run, at)
+
+    assert layers["kept"]["x"].tolist() == ranks
+    assert max(ranks) > run.method.num_eigenfunctions
+    np.testing.assert_allclose(layers["kept"]["y"], spectrum.log_values[torch.tensor(ranks) - 1] / np.log(10.0))
+    assert not set(layers["dropped"]["x"]) & set(ranks)

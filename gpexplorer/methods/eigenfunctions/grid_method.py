@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import param
+import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite, SettingError
-from ...features.basis_choices import Leading
+from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
+from ...linalg.randomness import generator, random_rows
 from ...problem import Problem
 from ..base import Method
 from . import settings
 from .evidence import regress
+from .evidence_choice import ROWS, choose_by_evidence
 
 SPACINGS = ("equispaced", "quantile")
 
@@ -26,6 +30,24 @@ def spacing_setting() -> Any:
         doc="Where the grid points lie. quantile puts them where the rows are, for inputs that are concentrated in a "
         "part of their range. by likelihood tries both at every choice of basis functions; each costs one pass over "
         "the training rows.",
+    )  # fmt: skip
+
+
+def basis_setting() -> Any:
+    """How the basis functions are chosen, as a setting."""
+    return param.Selector(
+        default="eigenvalues", objects=["eigenvalues", "evidence"],
+        doc="Which eigenfunctions are used. eigenvalues takes the largest, without y, as the paper does. evidence "
+        "takes those of many candidates that make the training rows most likely; it finds products of many inputs, "
+        "and costs a few evaluations of the likelihood per choice.",
+    )  # fmt: skip
+
+
+def candidates_setting() -> Any:
+    """Number of candidates of a choice by evidence, as a setting."""
+    return param.Integer(
+        20_000, bounds=(1, None), softbounds=(1000, 100_000),
+        doc="Number of eigenfunctions among which the evidence chooses, those of the largest eigenvalues.",
     )  # fmt: skip
 
 
@@ -50,7 +72,9 @@ class GridMethod(Method):
     subset = settings.subset()
     evaluations = settings.evaluations()
 
-    spacing: Any = SPACINGS[0]  # a method may make it a setting
+    spacing: Any = SPACINGS[0]  # a method may make these three settings
+    basis: Any = "eigenvalues"
+    candidates: Any = 1
 
     def grid(self, problem: Problem, spacing: str = SPACINGS[0]) -> Grid:
         """Lay the grid over the training rows.
@@ -76,7 +100,7 @@ class GridMethod(Method):
         return SPACINGS if self.spacing == "by likelihood" else (self.spacing,)
 
     def choose(self, problem: Problem, theta: Tensor, spacing: str = "") -> Leading:
-        """Choose the eigenfunctions of the largest eigenvalues at this theta.
+        """Return the eigenfunctions of the largest eigenvalues at this theta.
 
         Parameters
         ----------
@@ -95,13 +119,51 @@ class GridMethod(Method):
             return choices[0]
         return min(choices, key=lambda choice: self._objective(problem, choice, theta))
 
+    def select(self, problem: Problem, theta: Tensor, spacing: str = "", previous: Leading | None = None) -> Leading:
+        """Choose the basis functions for all rows at this theta, by eigenvalues or by evidence as the method is set.
+
+        Parameters
+        ----------
+        problem, theta, spacing : as in `choose`.
+        previous : Leading, optional
+            Functions with which a choice by evidence begins. They must be of the same grid.
+
+        Notes
+        -----
+        The evidence is that of at most `evidence_choice.ROWS` random rows.
+        """
+        if self.basis == "eigenvalues":
+            return self.choose(problem, theta, spacing)
+        sample = random_rows(len(problem.train), ROWS, generator(self.seed, "choice"))
+        rows = problem.train if len(problem.train) <= ROWS else problem.train.rows(sample.to(problem.train.y.device))
+        spacings = (spacing,) if spacing in SPACINGS else self.spacings()
+        choices = [
+            choose_by_evidence(
+                self.functions, self.grid(problem, each), theta, rows, self.num_eigenfunctions, self.candidates,
+                previous,
+            )
+            for each in spacings
+        ]  # fmt: skip
+        return choices[0] if len(choices) == 1 else min(choices, key=lambda it: self._objective(problem, it, theta))
+
     def origin(self, state: Any) -> tuple[Tensor, str]:
         """Return the theta [P] at which the functions of a state were chosen, and the spacing of their grid."""
         return state.chosen, state.spacing
 
     def eigenfunctions(self, problem: Problem, state: Any, count: int = 0) -> Leading:
-        """Return the functions from which the predictions of a state are made, or `count` of the same grid."""
+        """Return the functions from which the predictions of a state are made.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : State
+        count : int, optional
+            How many functions; with more than the predictions use, those of the largest eigenvalues.
+        """
         theta, spacing = self.origin(state)
+        if state.functions is not None:
+            index = state.functions.to(problem.train.y.device).long()
+            return self.functions(self.grid(problem, spacing), index[:count] if count else index)
         choice = self.choose(problem, theta, spacing)
         if not count:
             return choice
@@ -114,6 +176,36 @@ class GridMethod(Method):
         except NotPositiveDefinite:
             return math.inf
 
+    def chooser(self, problem: Problem) -> GridChooser:
+        """Return what chooses the functions of this problem while hyperparameters are learned."""
+        return GridChooser(self, problem)
+
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where the prediction is the prior. O(n d + t d)."""
         return self.grid(problem).outside(X)
+
+
+@dataclass(frozen=True)
+class GridChooser:
+    """The choices of a method on one problem, as `learning.Chooser` describes them."""
+
+    method: GridMethod
+    problem: Problem
+
+    def leading(self, theta: Tensor, spacing: str) -> Leading:
+        """Return the functions of the largest eigenvalues."""
+        return self.method.choose(self.problem, theta, spacing)
+
+    def selected(self, theta: Tensor, spacing: str, previous: Choice | None) -> Leading:
+        """Return the functions for all rows."""
+        return self.method.select(self.problem, theta, spacing, previous if isinstance(previous, Leading) else None)
+
+    def of_state(self, state: Any) -> Leading:
+        """Return the functions of a state."""
+        return self.method.eigenfunctions(self.problem, state)
+
+    def index(self, choice: Choice) -> Tensor | None:
+        """Return the indices [p, d] of functions chosen by evidence; the others follow from theta."""
+        if self.method.basis == "eigenvalues" or not isinstance(choice, Leading):
+            return None
+        return choice.index.to("cpu", torch.int16)

@@ -19,8 +19,7 @@ are bounded below, since these weights would reach 1e-129.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import param
@@ -33,7 +32,7 @@ from ...posteriors import DiagonalAndDirection, Posterior
 from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Steps
 from . import settings
-from .grid_method import GridMethod, spacing_setting
+from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
@@ -61,6 +60,8 @@ class Grief(GridMethod):
     ----------
     num_eigenfunctions, grid_points, spacing
         The basis: p functions, mbar grid points per input, and where the grid points lie.
+    basis, candidates
+        How the functions are chosen, by their eigenvalues or by evidence; see `evidence_choice.py`.
     learn, subset, starts, evaluations, max_rounds, tolerance
         How hyperparameters are learned; see `learning.py`.
     weights : {"kernel", "posterior", "likelihood"}
@@ -90,8 +91,11 @@ class Grief(GridMethod):
         "weights": r"k(x,z) \approx \textstyle\sum_j w_j\,\psi_j(x)\,\psi_j(z)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    added_settings: ClassVar[Mapping[str, Any]] = {"basis": "eigenvalues", "candidates": 20_000}
 
     spacing: Any = spacing_setting()
+    basis: Any = basis_setting()
+    candidates = candidates_setting()
     starts = settings.starts()
     max_rounds = settings.max_rounds()
     tolerance = settings.tolerance()
@@ -108,8 +112,8 @@ class Grief(GridMethod):
             yield Step(state, BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase != "weights":
-            choose = partial(self.choose, problem)
-            state, outcome = yield from learn_hyperparameters(self, problem, state, choose, self.spacings())
+            chooser = self.chooser(problem)
+            state, outcome = yield from learn_hyperparameters(self, problem, state, chooser, self.spacings())
             if self.weights == "kernel":
                 return outcome
             basis, z, _ = self.optimised_weights(problem, state)
@@ -120,7 +124,7 @@ class Grief(GridMethod):
 
     def optimised_weights(self, problem: Problem, state: BasisState) -> tuple[OrthogonalBasis, Tensor, Leading]:
         """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""
-        choice, theta = self.choose(problem, state.chosen, state.spacing), state.theta
+        choice, theta = self.eigenfunctions(problem, state), state.theta
         basis = orthogonal_basis(problem, choice, theta, self.map)
         return basis, optimise_weights(basis, *self.priors(theta)), choice
 

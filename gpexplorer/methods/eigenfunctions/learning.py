@@ -13,6 +13,9 @@ After a round, the functions are chosen again at the best theta. The new choice 
 likely at this theta than the old one, because the largest eigenfunctions at one theta may be a poor basis at another.
 The number of functions stays the same, so that objectives can be compared.
 
+The trial uses the largest eigenvalues. On all rows the functions may be chosen by evidence instead, each choice
+beginning with the one before; such a choice depends on the rows, so that it is part of the state.
+
 State.phase "weights" is a last step of `Grief`, which optimises the weights of the functions.
 """
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -61,6 +64,7 @@ class State(NamedTuple):
     objective: float  # best NLML of this phase
     chosen: Tensor  # [P] the theta at which the basis functions of `theta` were chosen
     spacing: str  # of their grid
+    functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
 
 
 class Info(NamedTuple):
@@ -73,7 +77,22 @@ class Info(NamedTuple):
     evidence: float = math.nan
 
 
-Choose = Callable[[Tensor, str], Choice]  # theta and spacing -> basis functions
+class Chooser(Protocol):
+    """Chooses basis functions on one problem."""
+
+    def leading(self, theta: Tensor, spacing: str) -> Choice:
+        """Return the functions of the largest eigenvalues."""
+
+    def selected(self, theta: Tensor, spacing: str, previous: Choice | None) -> Choice:
+        """Return the functions for all rows, chosen with the previous ones to begin with."""
+
+    def of_state(self, state: Any) -> Choice:
+        """Return the functions of a state."""
+
+    def index(self, choice: Choice) -> Tensor | None:
+        """Return what a state must contain for `of_state`, beside theta and the spacing."""
+
+
 Phase = Generator[Step, None, State]
 
 
@@ -87,7 +106,7 @@ def initial_state(problem: Problem, spacing: str = "") -> State:
 
 
 def initial_hyperparameters(
-    learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
 ) -> Phase:
     """Do the phases on the subset, and return the state with which learning on all rows begins.
 
@@ -96,12 +115,12 @@ def initial_hyperparameters(
     if state.phase == "subset":
         state = yield from _subset_phase(learner, problem, state)
     if state.phase == "trial":
-        state = yield from _trial_phase(learner, problem, state, choose, spacings)
+        state = yield from _trial_phase(learner, problem, state, chooser, spacings)
     return state
 
 
 def learn_hyperparameters(
-    learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
     """Do the three phases, beginning in the phase of `state`.
 
@@ -112,8 +131,8 @@ def learn_hyperparameters(
     problem : Problem
     state : State
         A state of any phase; its descent is resumed by repeating its evaluations.
-    choose : callable
-        (theta, spacing) -> p basis functions.
+    chooser : Chooser
+        Chooses p basis functions.
     spacings : tuple of str
         The spacings among which the likelihood may choose.
 
@@ -121,8 +140,8 @@ def learn_hyperparameters(
     -------
     State, Outcome
     """
-    state = yield from initial_hyperparameters(learner, problem, state, choose, spacings)
-    return (yield from _rounds(learner, problem, state, choose, spacings))
+    state = yield from initial_hyperparameters(learner, problem, state, chooser, spacings)
+    return (yield from _rounds(learner, problem, state, chooser, spacings))
 
 
 def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
@@ -135,29 +154,33 @@ def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
     return _begin(state, "trial" if learner.learn else "learn", state.theta)
 
 
-def _trial_phase(learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]) -> Phase:
+def _trial_phase(
+    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
+) -> Phase:
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
-    initial_values = _trial_values(learner, problem, state.theta_begin, choose, spacings[0])
+    initial_values = _trial_values(learner, problem, state.theta_begin, chooser, spacings[0])
     candidates = [(theta, spacing) for spacing in spacings for theta in initial_values]
     sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
     rows = problem.train.rows(sample.to(problem.train.y.device))
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
         origin = {"chosen": theta, "spacing": spacing}
-        descent = until_no_gain(basis_descent(learner, choose(theta, spacing), rows, theta), learner.tolerance)
+        descent = until_no_gain(basis_descent(learner, chooser.leading(theta, spacing), rows, theta), learner.tolerance)
         state = yield from _follow(state, descent, lambda _, origin=origin: origin, _report)  # type: ignore[misc]
         state = state._replace(round=state.round + 1, position=0)
     return _begin(state, "learn", state.chosen)
 
 
-def _trial_values(learner: Learner, problem: Problem, theta: Tensor, choose: Choose, spacing: str) -> list[Tensor]:
+def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Chooser, spacing: str) -> list[Tensor]:
     """Initial values of the trial: theta with lengthscales times 1, 2, 4, ..., as many as the setting `starts` says.
 
     If the functions represent too little of the kernel at all of these, lengthscales are doubled until they do: at
     lengthscales that are far too short the functions vanish on the rows, and so does the gradient.
     """
     values = longer_lengthscales(problem.kernel, theta, learner.starts)
-    while len(values) < MAX_DOUBLINGS and share_kept(problem, values[-1], choose(values[-1], spacing)) < ENOUGH_SHARE:
+    while len(values) < MAX_DOUBLINGS:
+        if share_kept(problem, values[-1], chooser.leading(values[-1], spacing)) >= ENOUGH_SHARE:
+            break
         longer = longer_lengthscales(problem.kernel, values[-1], 2)
         if len(longer) == 1:  # the kernel has no lengthscales
             break
@@ -212,14 +235,18 @@ def with_share_kept(message: str, kept: float, count: int) -> str:
 
 
 def _rounds(
-    learner: Learner, problem: Problem, state: State, choose: Choose, spacings: tuple[str, ...]
+    learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
     """Do rounds until a new choice of functions gains too little.
 
     A round that used all its evaluations while it still gained continues with the same functions.
     """
     while True:
-        choice = choose(state.chosen, state.spacing)
+        if state.functions is None:
+            choice = chooser.selected(state.chosen, state.spacing, None)
+            state = state._replace(functions=chooser.index(choice))
+        else:
+            choice = chooser.of_state(state)
         state = yield from _round(learner, problem, state, choice)
         if not learner.learn:
             message = "The weights are computed. The hyperparameters keep their initial values."
@@ -227,11 +254,15 @@ def _rounds(
         if state.round + 1 >= learner.max_rounds:
             message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
             return state, _outcome("budget", message, problem, state, choice)
-        values = {spacing: _objective(learner, problem, state, choose(state.theta, spacing)) for spacing in spacings}
+        choices = {
+            spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
+            for spacing in spacings
+        }
+        values = {spacing: _objective(learner, problem, state, choices[spacing]) for spacing in spacings}
         spacing = min(values, key=lambda each: values[each])
         gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
         if gain > learner.tolerance * max(abs(state.objective), 1.0):
-            state = state._replace(chosen=state.theta, spacing=spacing)
+            state = state._replace(chosen=state.theta, spacing=spacing, functions=chooser.index(choices[spacing]))
         elif not incomplete:
             message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
             return state, _outcome("converged", message, problem, state, choice)

@@ -7,13 +7,14 @@ Symbols: D features, v prior variance, l lengthscales, Omega [D / 2, d] frequenc
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import param
 from torch import Tensor
 
 from ...errors import KernelError, SettingError
-from ...features.basis_choices import Fourier
+from ...features.basis_choices import Choice, Fourier
 from ...features.random_fourier import KINDS, RandomFourier
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Outcome, Problem, Step
@@ -24,6 +25,29 @@ from .learning import Info as BasisInfo
 from .learning import State as BasisState
 
 FEATURE_CALLS = 20.0  # tensor operations: frequencies, all their rotations at once, features and their derivatives
+
+
+@dataclass(frozen=True)
+class SameFunctions:
+    """The same functions for any theta, as `learning.Chooser` describes it."""
+
+    choice: Choice
+
+    def leading(self, theta: Tensor, spacing: str) -> Choice:
+        """Return the functions."""
+        return self.choice
+
+    def selected(self, theta: Tensor, spacing: str, previous: Choice | None) -> Choice:
+        """Return the functions."""
+        return self.choice
+
+    def of_state(self, state: Any) -> Choice:
+        """Return the functions."""
+        return self.choice
+
+    def index(self, choice: Choice) -> None:
+        """Return None, since a state needs nothing to have the functions."""
+        return None
 
 
 class RFF(Method):
@@ -76,7 +100,7 @@ class RFF(Method):
             state = initial_state(problem)
             yield Step(state, BasisInfo("start"))
         choice = self._features(problem, problem.theta)
-        state, outcome = yield from learn_hyperparameters(self, problem, state, lambda theta, spacing: choice, ("",))
+        state, outcome = yield from learn_hyperparameters(self, problem, state, SameFunctions(choice), ("",))
         if self.learn:
             message = f"The descent is done, and the frequencies are fixed. The NLML is {state.objective:.6g}."
             return Outcome("converged", message)

@@ -8,7 +8,6 @@ axis alone, so a grid of mbar^d points is affordable (section 4.2).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from ...features.basis_choices import Interpolated, Leading
@@ -65,8 +64,7 @@ class SKI(GridMethod):
             state = initial_state(problem, self.spacing)
             yield Step(state, BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        choose = partial(self.choose, problem)
-        _, outcome = yield from learn_hyperparameters(self, problem, state, choose, self.spacings())
+        _, outcome = yield from learn_hyperparameters(self, problem, state, self.chooser(problem), self.spacings())
         return outcome
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:

@@ -7,6 +7,8 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
+import torch
+from torch import Tensor
 
 from ...methods.capabilities import HasGridEigenfunctions
 from ...runs.run import Run
@@ -14,7 +16,8 @@ from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 from .eigenfunction_curves import grid_method
 
-FACTOR = 2  # this many times as many eigenvalues are drawn as are kept
+FACTOR = 2  # at least this many times as many eigenvalues are drawn as are kept
+DROPPED = 1000  # of the dropped eigenvalues, at most this many are drawn
 
 
 class Spectrum(View):
@@ -22,7 +25,10 @@ class Spectrum(View):
 
     key: ClassVar[str] = "grief-spectrum"
     title: ClassVar[str] = "Spectrum"
-    help: ClassVar[str] = "Is the last kept eigenvalue far below the noise variance? If not, more eigenfunctions help."
+    help: ClassVar[str] = (
+        "Is the last kept eigenvalue far below the noise variance? If not, more eigenfunctions help. Where the "
+        "evidence chooses the functions, which ranks does it need?"
+    )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 20
 
@@ -34,15 +40,19 @@ class Spectrum(View):
         """Return log10 of the kept eigenvalues, of as many dropped ones, and of the noise variance."""
         method, state = grid_method(run), run.trace[at].step.state
         theta_chosen, _ = method.origin(state)
-        grid = method.eigenfunctions(run.problem, state).grid
-        spectrum = grid.spectrum(theta_chosen, FACTOR * method.num_eigenfunctions)
+        choice = method.eigenfunctions(run.problem, state)
+        count = FACTOR * method.num_eigenfunctions
+        if state.functions is not None:
+            count = max(count, method.candidates)
+        spectrum = choice.grid.spectrum(theta_chosen, count)
         logs = spectrum.log_values.cpu().double().numpy() / np.log(10.0)
         frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
-        kept = frame.iloc[: method.num_eigenfunctions].reset_index(drop=True)
+        is_kept = rows_among(spectrum.axis_indices, choice.index).cpu().numpy()
+        dropped = np.flatnonzero(~is_kept)
         noise = float(2 * state.theta[-1]) / np.log(10.0)
         layers = {
-            "kept": kept,
-            "dropped": frame.iloc[method.num_eigenfunctions :].reset_index(drop=True),
+            "kept": frame[is_kept].reset_index(drop=True),
+            "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
             "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
         }
         points = method.grid_points ** min(run.problem.train.d, 300)
@@ -61,3 +71,9 @@ class Spectrum(View):
         return hv.Overlay(parts).opts(
             legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["kept"])
         )
+
+
+def rows_among(rows: Tensor, others: Tensor) -> Tensor:
+    """Return a mask [n] of the rows [n, d] that are also among the others [m, d]. O((n + m) log (n + m))."""
+    _, place = torch.unique(torch.cat([others.to(rows), rows]), dim=0, return_inverse=True)
+    return torch.isin(place[len(others) :], place[: len(others)])

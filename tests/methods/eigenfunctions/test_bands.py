@@ -80,7 +80,7 @@ def test_the_variance_in_the_orthogonal_basis_equals_dense_algebra_with_a_common
     """The direction is as large as the rest, so that a formula without it fails."""
     task = problem(shift)
     method = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False)
-    basis, choice = method.basis(task, next(method.steps(task)).state)
+    basis, choice = method.orthogonal(task, next(method.steps(task)).state)
     source, r = torch.Generator().manual_seed(4), len(basis.e)
     mean, direction = torch.randn(2, r, generator=source, dtype=torch.float64)
     diagonal = torch.rand(r, generator=source, dtype=torch.float64)

@@ -104,7 +104,7 @@ def test_the_effective_sample_size_of_an_autoregression_equals_theory(rho: float
 @pytest.mark.parametrize("chains", [1, 3])
 def test_the_density_is_likelihood_times_priors_with_the_right_gradient(chains: int, shift: float):
     method = GriefMCMC(num_eigenfunctions=6, grid_points=5, learn=False, weight_variance=2.0)
-    basis = method.basis(problem(shift), next(method.steps(problem(shift))).state)[0]
+    basis = method.orthogonal(problem(shift), next(method.steps(problem(shift))).state)[0]
     target = Target(basis, method.priors(problem(shift).theta)[0], log_normal(0.3, 0.04))
     q, rng = len(basis.e) + 1, torch.Generator().manual_seed(3)
     z = torch.randn(chains, q, generator=rng, dtype=torch.float64)
@@ -155,7 +155,7 @@ def test_the_sampled_noise_agrees_with_quadrature_if_the_weights_are_almost_fixe
         num_eigenfunctions=15, grid_points=6, learn=False, samples=20, warm_up=5, weight_variance=1e-6, per_step=100
     )
     *_, last = method.steps(task)
-    basis = method.basis(task, last.state)[0]
+    basis = method.orthogonal(task, last.state)[0]
     target = Target(basis, *method.priors(task.theta))
     line = torch.linspace(-6, 2, 4001, dtype=torch.float64)
     z = torch.cat([torch.zeros(4001, len(basis.e), dtype=torch.float64), line[:, None]], 1)

@@ -51,6 +51,7 @@ class State(NamedTuple):
     objective: float = math.inf
     chosen: Tensor | None = None  # [P] the theta at which the functions were chosen; None is `theta`
     spacing: str = ""  # of their grid; empty is as the method is set
+    functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
 
 
 class Info(NamedTuple):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from contextlib import closing
-from functools import partial
 from typing import Any, ClassVar
 
 import param
@@ -27,7 +26,7 @@ from ....posteriors import DiagonalAndDirection, Posterior
 from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Steps
 from .. import settings
-from ..grid_method import GridMethod, spacing_setting
+from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from ..learning import State as BasisState
 from ..learning import initial_hyperparameters, needs_refit, share_kept, with_share_kept
 from ..orthogonal_basis import OrthogonalBasis
@@ -49,6 +48,8 @@ class GriefMCMC(GridMethod):
     ----------
     num_eigenfunctions, grid_points, spacing
         The basis: p functions, mbar grid points per input, and where the grid points lie.
+    basis, candidates
+        How the functions are chosen, by their eigenvalues or by evidence, at the theta that was learned.
     learn, subset, starts, evaluations
         theta is learned on `subset` random rows, by an exact GP and then with the basis functions; then it is fixed.
     chains, per_step, warm_up, samples, thin, acceptance
@@ -69,7 +70,7 @@ class GriefMCMC(GridMethod):
     """
 
     key: ClassVar[str] = "grief-mcmc"
-    added_settings: ClassVar[Mapping[str, Any]] = {"starts": 1}
+    added_settings: ClassVar[Mapping[str, Any]] = {"starts": 1, "basis": "eigenvalues", "candidates": 20_000}
     title: ClassVar[str] = "GP-GRIEF, type I"
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
@@ -94,6 +95,8 @@ class GriefMCMC(GridMethod):
 
     num_eigenfunctions = param.Integer(1000)
     spacing: Any = spacing_setting()
+    basis: Any = basis_setting()
+    candidates = candidates_setting()
     subset = param.Integer(1000)
     starts = settings.starts()
     evaluations = param.Integer(30)
@@ -136,7 +139,10 @@ class GriefMCMC(GridMethod):
         if state.phase in ("subset", "trial"):
             state = yield from self._learn_theta(problem, state)
 
-        basis, choice = self.basis(problem, state)
+        if state.functions is None and self.basis == "evidence":
+            choice = self.select(problem, *self.origin(state))
+            state = state._replace(functions=self.chooser(problem).index(choice), spacing=choice.grid.spacing)
+        basis, choice = self.orthogonal(problem, state)
         target, total = Target(basis, *self.priors(state.theta)), self.warm_up + self.samples
         state, kept = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
         while state.position < total:
@@ -151,7 +157,7 @@ class GriefMCMC(GridMethod):
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
         """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
         learning = BasisState(**{name: getattr(state, name) for name in BasisState._fields})
-        phases = initial_hyperparameters(self, problem, learning, partial(self.choose, problem), self.spacings())
+        phases = initial_hyperparameters(self, problem, learning, self.chooser(problem), self.spacings())
         with closing(phases):
             while True:
                 try:
@@ -164,7 +170,7 @@ class GriefMCMC(GridMethod):
     def origin(self, state: ChainState) -> tuple[Tensor, str]:
         return (state.theta if state.chosen is None else state.chosen), state.spacing
 
-    def basis(self, problem: Problem, state: ChainState) -> tuple[OrthogonalBasis, Leading]:
+    def orthogonal(self, problem: Problem, state: ChainState) -> tuple[OrthogonalBasis, Leading]:
         """Return the orthogonal basis of a state, and the eigenfunctions from which it is made."""
         choice = self.eigenfunctions(problem, state)
         return orthogonal_basis(problem, choice, state.theta, self.map), choice
@@ -176,7 +182,7 @@ class GriefMCMC(GridMethod):
 
     def posterior(self, problem: Problem, state: ChainState) -> Posterior:
         """Return the distribution of f averaged over weights and noise; without draws, that of the kernel itself."""
-        basis, choice = self.basis(problem, state)
+        basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[0]
         moments = self._moments(basis, state)
@@ -185,7 +191,7 @@ class GriefMCMC(GridMethod):
 
     def noise_variance(self, problem: Problem, state: ChainState) -> float:
         """Return the noise variance of predictions of y: its mean over the draws."""
-        basis, choice = self.basis(problem, state)
+        basis, choice = self.orthogonal(problem, state)
         if needs_refit(self, state):
             return refitted_posterior(problem, choice, state.theta, self.map)[1]
         return mean_noise(self._moments(basis, state))

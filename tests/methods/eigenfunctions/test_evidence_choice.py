@@ -1,0 +1,158 @@
+"""Eigenfunctions chosen by evidence: scores against brute force, and the regression on them against dense algebra."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.features.basis_choices import Leading
+from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.methods.eigenfunctions.evidence_choice import choose_by_evidence, forward_selection, gains
+from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs import Run
+from gpexplorer.runs.scores import coverage, smse
+from oracles_grief import nlml, predicted, problem
+
+CHOICE = {"num_eigenfunctions": 12, "grid_points": 6, "basis": "evidence", "candidates": 80}
+
+
+def interaction(n: int, seed: int, noise: float = 0.1) -> Dataset:
+    """Rows in 6 inputs whose target is one product of four of them; the largest eigenvalues have fewer factors."""
+    source = torch.Generator().manual_seed(seed)
+    X = 2.0 * torch.rand(n, 6, generator=source, dtype=torch.float64) - 1.0
+    y = (1.8 * X[:, :4]).sin().prod(1) * 4.0 + noise * torch.randn(n, generator=source, dtype=torch.float64)
+    return Dataset(X, y)
+
+
+@pytest.mark.parametrize("noise_sd", [0.3, 3e-4])
+def test_forward_selection_joins_the_function_that_raises_the_dense_evidence_most(noise_sd: float):
+    source = torch.Generator().manual_seed(2)
+    Phi = torch.randn(40, 14, generator=source, dtype=torch.float64) * torch.logspace(0.5, -2, 14, dtype=torch.float64)
+    Phi[:, 5] = Phi[:, 4] + 0.01 * Phi[:, 5]  # two functions that are nearly the same
+    y = Phi[:, [1, 4, 9]].sum(1) + noise_sd * torch.randn(40, generator=source, dtype=torch.float64)
+    price, s2 = torch.linspace(0.0, 3.0, 14, dtype=torch.float64), noise_sd**2
+
+    selected = forward_selection(Phi.T @ Phi, Phi.T @ y, s2, 14, price)
+
+    chosen: list[int] = []
+    current = nlml(Phi[:, chosen], y, s2)
+    for i, score in zip(selected.order.tolist(), selected.scores.tolist(), strict=True):
+        left = [j for j in range(14) if j not in chosen]
+        rises = [float(current - nlml(Phi[:, [*chosen, j]], y, s2) - price[j]) for j in left]
+        if math.isnan(score):
+            assert max(rises) < 1e-6
+            assert i == left[0]
+        else:
+            assert left[rises.index(max(rises))] == i
+            assert score == pytest.approx(max(rises), rel=1e-6, abs=1e-6)
+        chosen.append(i)
+        current = nlml(Phi[:, chosen], y, s2)
+    assert math.isfinite(selected.scores[1])
+    assert math.isnan(selected.scores[-1])
+
+
+def test_the_gain_with_the_bound_on_s_never_overstates():
+    s = torch.linspace(0.0, 50.0, 101, dtype=torch.float64)
+    for q in (0.0, 1.0, 7.0):
+        assert (gains(s, torch.full_like(s, q)).diff() <= 0.0).all()
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_the_choice_has_more_evidence_than_the_largest_eigenvalues_and_improves_on_what_it_begins_with(shift: float):
+    task = problem(shift)
+    grid = Grid(task.kernel, task.train.X, 6)
+
+    def evidence(index: torch.Tensor) -> float:
+        return -float(nlml(grid.features(task.theta, task.train.X, index), task.train.y, math.exp(-2.0)))
+
+    leading = Leading(grid, grid.spectrum(task.theta, 6).axis_indices)
+    first = choose_by_evidence(Leading, grid, task.theta, task.train, 6, 36, None)
+    begun = choose_by_evidence(Leading, grid, task.theta, task.train, 6, 8, first)
+
+    assert len(first) == len({tuple(row) for row in first.index.tolist()}) == 6
+    assert evidence(first.index) > evidence(leading.index) + 1.0
+    # of 8 candidates only; those of the first choice remain candidates
+    assert evidence(begun.index) > evidence(leading.index) + 1.0
+    everything = choose_by_evidence(Leading, grid, task.theta, task.train, 36, 36, None)
+    assert sorted(everything.index.tolist()) == sorted(grid.spectrum(task.theta, 36).axis_indices.tolist())
+
+
+def test_without_any_signal_the_largest_eigenvalues_are_chosen():
+    task = problem()
+    grid = Grid(task.kernel, task.train.X, 6)
+    silent = Dataset(task.train.X, torch.zeros_like(task.train.y))
+
+    choice = choose_by_evidence(Leading, grid, task.theta, silent, 7, 30, None)
+
+    assert choice.index.tolist() == grid.spectrum(task.theta, 7).axis_indices.tolist()
+
+
+@pytest.mark.parametrize("key", ["grief", "grief-mcmc"])
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_mean_and_variance_on_the_chosen_functions_equal_dense_algebra(key: str, shift: float):
+    task = problem(shift)
+    if key == "grief":
+        method: Grief | GriefMCMC = Grief(**CHOICE, learn=False)
+    else:
+        method = GriefMCMC(**CHOICE, learn=False, chains=1, per_step=1, thin=1, warm_up=1, samples=1,
+                           weight_variance=1e-6, noise_prior=1e-6)  # fmt: skip
+    *_, last = method.steps(task)
+    X = task.train.X[:7] + 0.03
+    Phi, Phi_new = (method.eigenfunctions(task, last.state)(task.theta)(Z).T for Z in (task.train.X, X))
+
+    mean, var = method.posterior(task, last.state)(X)
+
+    wanted, C = predicted(Phi, Phi_new, task.train.y, math.exp(-2.0), torch.ones(12, dtype=torch.float64))
+    tolerance = 1e-8 if key == "grief" else 0.01
+    torch.testing.assert_close(mean, wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(var, C.diagonal(), rtol=tolerance, atol=tolerance)
+    if key == "grief":
+        assert last.info.objective == pytest.approx(float(nlml(Phi, task.train.y, math.exp(-2.0))), rel=1e-9)
+    leading = method.choose(task, task.theta).index.tolist()
+    assert {tuple(row) for row in last.state.functions.tolist()} != {tuple(row) for row in leading}
+
+
+@pytest.mark.parametrize("key", ["grief", "grief-mcmc"])
+def test_a_product_of_four_inputs_is_found_among_many_candidates(key: str):
+    train, test = interaction(600, 0), interaction(400, 1)
+    kernel = kernels.make("se-ard", 6)
+    task = Problem(train, kernel, torch.tensor([0.0, *[-0.2] * 6, -1.5], dtype=torch.float64))
+    settings = {"num_eigenfunctions": 60, "grid_points": 6, "learn": False, "candidates": 5000}
+    if key == "grief-mcmc":
+        settings |= {"per_step": 30, "warm_up": 4, "samples": 12, "thin": 3}
+
+    result = {}
+    for basis in ("eigenvalues", "evidence"):
+        run = Run({"grief": Grief, "grief-mcmc": GriefMCMC}[key](**settings, basis=basis), task)
+        run.finish()
+        mean, var = run.posterior(of="y")(test.X)
+        result[basis] = smse(test.y, mean), coverage(test.y, mean, var, 0.95)
+
+    assert result["eigenvalues"][0] > 0.5
+    assert result["evidence"][0] < 0.1
+    assert 0.90 <= result["evidence"][1] <= 1.0
+
+
+def test_learning_with_a_choice_by_evidence_lowers_the_nlml_and_resumes_from_any_record():
+    task = problem(3.0, d=3)
+    method = Grief(**CHOICE, subset=40, evaluations=6, max_rounds=3, tolerance=1e-6)
+    steps = [step.state for step in method.steps(task)]
+    learned = [state for state in steps if state.phase == "learn"]
+
+    assert [state.objective for state in learned] == sorted((state.objective for state in learned), reverse=True)
+    assert len({state.round for state in learned}) > 1
+    for state in (learned[0], learned[-1]):
+        Phi = method.eigenfunctions(task, state)(state.theta)(task.train.X).T
+        s2 = math.exp(2.0 * float(state.theta[-1]))
+        assert state.objective == pytest.approx(float(nlml(Phi, task.train.y, s2)), rel=1e-9)
+    begin = steps.index(learned[0])
+    for k in (begin - 1, begin + 2, len(steps) - 3):
+        after = next(method.steps(task, steps[k])).state
+        assert (after.step, after.phase, after.round, after.position) == steps[k + 1][:4]
+        assert after.objective == pytest.approx(steps[k + 1].objective, rel=1e-9)
+        assert torch.equal(after.functions, steps[k + 1].functions)
