@@ -1,4 +1,4 @@
-"""Magnitude and noise chosen on the rows set aside, for features that were learned on the other rows.
+"""Magnitude and noise chosen on rows set aside, for features that were learned on the other rows.
 
 A network can fit its training rows closely, and the marginal likelihood of the same rows then has its maximum at too
 small a noise. The rows set aside were not used to learn the features, so their predictive density shows it. With
@@ -6,15 +6,22 @@ Phi = e^m Z, the mean depends on rho = s2 / e^2m alone, and s2 has a closed form
 
     Z'Z = Q diag(lambda) Q',   c = Q'Z'y,   P = Z_v Q
     mean(rho) = P (c / (lambda + rho)),   var = s2 h(rho),   h = 1 + P^2 (1 / (lambda + rho))
-    NLPD(rho, s2) = mean [log(2 pi s2 h) + r^2 / (s2 h)] / 2,   r = y_v - mean(rho),   s2 = sum (r^2 / h) / (v - 2)
+    NLPD(rho, s2) = mean [log(2 pi s2 h) + r^2 / (s2 h)] / 2,   r = y_v - mean(rho)
+    s2 = S / (v - 4),   S = sum r^2 / h
 
-The sum over v rows is divided by v - 2, because two values are fitted to them; division by v gives the least NLPD. One
-eigendecomposition costs D^3, and each value of rho then 4 v D flops.
+If few rows are set aside, each part of the rows is set aside in turn, and the same features are learned again without
+it. The sums then run over all parts k, with rho_k = g s2_k, where s2_k is the noise learned without part k: only the
+factor g and the noise are chosen.
+
+S / v gives the least NLPD. But s2 is itself an estimate: with the prior 1 / s2, and two values fitted, a new target has
+a Student distribution with v - 2 degrees of freedom, whose variance is that of s2 = S / (v - 4). One eigendecomposition
+costs D^3, and each value of g then 4 v D flops.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,11 +31,26 @@ from torch import Tensor
 from .exact_likelihood import ExactLikelihood
 from .model import Model
 
-MIN_ROWS = 20  # with fewer rows set aside, magnitude and noise keep their values
-FITTED = 2  # values fitted to the rows set aside
-NUM_RATIOS = 141  # values of rho tried
-RATIO_RANGE = (1e-12, 1e2)  # of the largest eigenvalue of Z'Z
+MIN_ROWS = 10  # with fewer rows set aside in all, magnitude and noise keep their values
+STUDENT = 4  # two values are fitted to the rows set aside; two more make S / (v - 4) the variance of a new target
+NUM_RATIOS = 141  # values of g tried
+RATIO_RANGE = (1e-12, 1e2)  # of rho, relative to the largest eigenvalue of Z'Z
 STANDARD_ERRORS = 2.0  # an improvement of the NLPD by more than this is no sampling error
+
+
+class SetAside(NamedTuple):
+    """What the predictive density of some rows needs of features that were learned without them."""
+
+    lam: Tensor  # [D] eigenvalues of Phi'Phi at the learned magnitude
+    c: Tensor  # [D] Q'Phi'y
+    P: Tensor  # [v, D] features of the rows set aside, times Q
+    y: Tensor  # [v] their targets
+    s2: float  # learned noise variance
+
+    def residuals(self, g: float) -> tuple[Tensor, Tensor]:
+        """Return r and h [v] at rho = g s2."""
+        t = self.lam + g * self.s2  # [D]
+        return self.y - self.P @ (self.c / t), 1.0 + self.P.square() @ t.reciprocal()
 
 
 class Refit(NamedTuple):
@@ -41,52 +63,81 @@ class Refit(NamedTuple):
     is_significant: bool  # the NLPD improved by more than two standard errors of the improvement
 
 
-def refit_magnitude_and_noise(
-    model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood, noise_floor: float, largest: float
-) -> Refit | None:
-    """Choose magnitude and noise by the predictive density of the rows set aside.
+def rows_set_aside(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> SetAside:
+    """Prepare the predictive density of the rows that this model sets aside.
 
     Parameters
     ----------
     model : the feature map and the rows.
     theta : parameters of the kernel, learned without the rows set aside.
     exact : the exact likelihood at this theta.
+    """
+    X, y = model.validation()
+    lam, Q = torch.linalg.eigh(exact.gram)  # [D], [D, D]
+    c = (lam + exact.s2) * (Q.T @ exact.w.double())  # [D] Q'Phi'y, since F w = Phi'y
+    P = model.features(model.parts(theta), X).Phi.double() @ Q
+    return SetAside(lam.clamp_min(0.0), c, P, y.double(), exact.s2)
+
+
+def refit_magnitude_and_noise(
+    parts: Sequence[SetAside], theta: Float[Tensor, " p"], noise_floor: float, largest: float
+) -> Refit | None:
+    """Choose magnitude and noise by the predictive density of the rows set aside.
+
+    Parameters
+    ----------
+    parts : the rows set aside, each part with features that were learned without it; the first part is that of theta.
+    theta : parameters of the kernel.
     noise_floor : smallest noise standard deviation.
     largest : bound of all parameters.
 
     Returns
     -------
-    The refit; None if fewer than 20 rows are set aside.
+    The refit; None if fewer than 10 rows are set aside.
     """
-    if len(model.held) < MIN_ROWS:
+    rows = sum(len(part.y) for part in parts)
+    if rows < MIN_ROWS:
         return None
-    X, y = model.validation()
-    lam, Q = torch.linalg.eigh(exact.gram)  # [D], [D, D]; at the present magnitude, so that rho is s2 at first
-    lam = lam.clamp_min(0.0)
-    c = (lam + exact.s2) * (Q.T @ exact.w.double())  # [D] Q'Phi'y, since F w = Phi'y
-    P, y = model.features(model.parts(theta), X).Phi.double() @ Q, y.double()  # [v, D], [v]
 
-    def density(rho: float, s2: float | None = None) -> tuple[Tensor, float]:
+    def density(g: float, s2: float | None = None) -> tuple[Tensor, float]:
         """NLPD of each row [v], and the noise variance: by the closed form unless it is given."""
-        r, h = y - P @ (c / (lam + rho)), 1.0 + P.square() @ (1.0 / (lam + rho))  # [v], [v]
+        each = [part.residuals(g) for part in parts]
+        r, h = (torch.cat(values) for values in zip(*each, strict=True))  # [v], [v]
         if s2 is None:
-            s2 = max(float((r.square() / h).sum()) / (len(y) - FITTED), noise_floor**2)
+            s2 = max(float((r.square() / h).sum()) / (rows - STUDENT), noise_floor**2)
         return 0.5 * (math.log(2.0 * math.pi * s2) + h.log() + r.square() / (s2 * h)), s2
 
-    low, high = (math.log(ratio * max(float(lam[-1]), exact.s2)) for ratio in RATIO_RANGE)
+    s2_learned = parts[0].s2
+    largest_ratio = max(max(float(part.lam[-1]), part.s2) / part.s2 for part in parts)
+    low, high = (math.log(ratio * largest_ratio) for ratio in RATIO_RANGE)
+    before, _ = density(1.0, s2_learned)
     ratios = torch.linspace(low, high, NUM_RATIOS, dtype=torch.float64).exp().tolist()
-    before, _ = density(exact.s2, exact.s2)
-    rho = min(ratios, key=lambda ratio: float(density(ratio)[0].mean()))
-    after, s2 = density(rho)
+    g = min(ratios, key=lambda ratio: float(density(ratio)[0].mean()))
+    after, s2 = density(g)
     gain = before - after
-    is_significant = float(gain.mean()) > STANDARD_ERRORS * float(gain.std()) / math.sqrt(len(y))
+    is_significant = float(gain.mean()) > STANDARD_ERRORS * float(gain.std()) / math.sqrt(rows)
     chosen = theta.clone()
-    chosen[-2] += 0.5 * math.log(s2 / rho)
+    chosen[-2] += 0.5 * math.log(s2 / (g * s2_learned))
     chosen[-1] = 0.5 * math.log(s2)
     return Refit(
         theta=chosen.clamp(-largest, largest),
         nlpd_before=float(before.mean()),
         nlpd_after=float(after.mean()),
-        rows=len(y),
+        rows=rows,
         is_significant=is_significant,
     )
+
+
+def band_factor(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> float:
+    """Return the factor of magnitude and noise variance that fits the bands to the rows set aside; 1 if they are few.
+
+    One value is fitted, so that the factor is S / (s2 (v - 3)). The mean does not change. Cost: v D^2 flops.
+    """
+    v = len(model.held)
+    if v < MIN_ROWS:
+        return 1.0
+    X, y = model.validation()
+    Phi = model.features(model.parts(theta), X).Phi.double()  # [v, D]
+    r = y.double() - Phi @ exact.w.double()
+    h = 1.0 + torch.linalg.solve_triangular(exact.L, Phi.T, upper=False).square().sum(0)
+    return float((r.square() / h).sum()) / (exact.s2 * (v - STUDENT + 1))

@@ -3,6 +3,9 @@
 A step of a run is several minibatches, at most one epoch. Every few epochs a pass over all rows computes the exact
 likelihood. The best theta is the one with the lowest NLML, or with the lowest error on the validation rows if there are
 any, as in the experiments of Shoham and Avron (2025).
+
+If few rows are set aside, the features are learned again without each other part of the rows, with as many minibatches
+as the best theta took, so that magnitude and noise are chosen on 100 rows or on all of them (held_out_refit.py).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from ...problem import Channel, Outcome, Problem, Step
 from ..base import Method, Steps
 from . import settings
 from .exact_likelihood import ExactLikelihood, exact_likelihood, exact_posterior
-from .held_out_refit import refit_magnitude_and_noise
+from .held_out_refit import band_factor, refit_magnitude_and_noise, rows_set_aside
 from .learner import Learner
 from .model import Model
 from .optimisers import OPTIMISERS
@@ -33,6 +36,8 @@ from .state import CHANNELS
 from .state import Info as MinibatchInfo
 from .state import State as MinibatchState
 
+ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1}
+ENOUGH_ROWS = 100  # set aside in all parts together, if the setting `folds` allows it
 OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that is reported as overfitting
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
 
@@ -45,6 +50,7 @@ class Evaluation(NamedTuple):
     gap: float = math.nan  # relative error of the matrix that approximates F
     penalty: float = math.nan
     diverged: bool = False
+    band_factor: float = 1.0  # factor of magnitude and noise variance that fits the bands to the rows set aside
 
     @property
     def score(self) -> float:
@@ -68,9 +74,10 @@ class Minibatches(Method):
         "schedule": r"a_t = a_0\,(1 + t/e)^{-p} \quad\text{or}\quad a_t = \tfrac{a_0}{2}\,(1 + \cos(\pi t/T))",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none"}
+    added_settings: ClassVar[Mapping[str, Any]] = ADDED_SETTINGS
 
     objective_name: ClassVar[str] = "NLML"
+    refits: ClassVar[bool] = True  # whether magnitude and noise can be chosen on rows set aside
 
     features: Pretrained | Module | None = None  # replaces layers, width and activation; can be given in Python only
 
@@ -136,6 +143,12 @@ class Minibatches(Method):
         objects=["held-out", "none"],
         doc="Magnitude and noise at the end: by the predictive density of the rows set aside, or as they were learned.",
     )
+    folds = param.Integer(
+        5,
+        bounds=(1, None),
+        softbounds=(1, 10),
+        doc="Parts of the rows that are set aside in turn for the refit, until these are 100 rows; 1: the first only.",
+    )
     search = param.Integer(
         0,
         bounds=(0, 9),
@@ -172,14 +185,17 @@ class Minibatches(Method):
 
         learner = self.learner(model, state)
         last = self.epochs * learner.rows.per_epoch
-        while state.phase != "best" and state.batches < last and not (self.patience and state.waited >= self.patience):
+        while state.phase == "learn" and state.batches < last and not (self.patience and state.waited >= self.patience):
             until = min(state.batches + min(self.minibatches, learner.rows.per_epoch), last)
             state = yield from self._step(model, learner, state, until, until == last)
             if state.phase == "diverged":
                 return Outcome("diverged", _divergence(learner, model))
+        while state.phase in ("learn", "fold") and len(state.fold_thetas) < self.num_folds(model) - 1:
+            state = self._learn_fold(problem, state)
+            yield Step(state, MinibatchInfo("fold", rate=state.rate))
         sentences: list[str] = []
         if state.phase != "best":
-            state, info, sentences = self._finish(model, state)
+            state, info, sentences = self._finish(problem, model, state)
             yield Step(state, info)
         judged = "error on the rows set aside" if len(model.held) else self.objective_name
         if state.batches < last:
@@ -194,12 +210,40 @@ class Minibatches(Method):
         exact = exact_likelihood(model, theta)
         gap, penalty = learner.gap(exact)
         error, diverged = validation_error(model, theta, exact), bool(learner.divergence(exact))
-        return Evaluation(exact.value, error, gap=gap, penalty=penalty, diverged=diverged)
+        factor = band_factor(model, theta, exact) if self.refit == "held-out" else 1.0
+        return Evaluation(exact.value, error, gap=gap, penalty=penalty, diverged=diverged, band_factor=factor)
 
-    def _finish(self, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo, list[str]]:
+    def num_folds(self, model: Model) -> int:
+        """Return the number of parts of the rows that are set aside in turn."""
+        held = len(model.held)
+        if not (self.refits and held) or self.refit == "none":
+            return 1
+        return min(self.folds, math.ceil(ENOUGH_ROWS / held), (model.n + held) // held)
+
+    def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
+        """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""
+        model, start = self._fold_model(problem, len(state.fold_thetas) + 1), Model(self, problem).start()
+        learner = self.learner(
+            model, MinibatchState(0, "learn", 0, start, start.new_zeros(model.D), (), (), state.rate)
+        )
+        try:
+            for t in range(state.best_batches):
+                learner.move(t)
+            diverged = bool(learner.divergence())
+        except NotPositiveDefinite:
+            diverged = True
+        theta = start[:0] if diverged else learner.parameters.theta.clone()
+        return state._replace(step=state.step + 1, phase="fold", fold_thetas=(*state.fold_thetas, theta))
+
+    def _fold_model(self, problem: Problem, fold: int) -> Model:
+        return Model(self, problem, self.validation, fold)
+
+    def _finish(
+        self, problem: Problem, model: Model, state: MinibatchState
+    ) -> tuple[MinibatchState, MinibatchInfo, list[str]]:
         """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
         last_theta, sentences = state.theta, []
-        state = at_best_theta(state)._replace(step=state.step + 1, phase="best")
+        state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
         if not len(model.held):
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))), []
         exact = exact_likelihood(model, state.theta)
@@ -209,7 +253,12 @@ class Minibatches(Method):
                 f"The NLML went on to decrease by {decrease:.0f} nat after the best theta, which is overfitting."
             )
         if self.refit == "held-out":
-            refit = refit_magnitude_and_noise(model, state.theta, exact, self.noise_floor, self.largest)
+            parts = [rows_set_aside(model, state.theta, exact)]
+            for fold, theta in enumerate(state.fold_thetas, 1):
+                if len(theta):
+                    other = self._fold_model(problem, fold)
+                    parts.append(rows_set_aside(other, theta, exact_likelihood(other, theta)))
+            refit = refit_magnitude_and_noise(parts, state.theta, self.noise_floor, self.largest)
             if refit:
                 if refit.is_significant:
                     noise = math.sqrt(exact.s2), math.exp(float(refit.theta[-1]))
@@ -250,7 +299,7 @@ class Minibatches(Method):
             evaluation = self.evaluate(model, learner)
             if evaluation.diverged:
                 return state._replace(phase="diverged")
-            state = _update_best(state, evaluation.score)
+            state = _update_best(state, evaluation.score)._replace(band_factor=evaluation.band_factor)
             info = info._replace(
                 objective=evaluation.objective,
                 error=evaluation.error,
@@ -296,7 +345,14 @@ class Minibatches(Method):
         return value, state._replace(theta=theta, w=learner.parameters.w.clone(), batches=self.trial)
 
     def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
-        return exact_posterior(Model(self, problem), state.theta)
+        """Return the posterior of f; before the refit, with the magnitude and noise that fit the rows set aside."""
+        theta = state.theta.clone()
+        theta[-2:] += 0.5 * math.log(state.band_factor)
+        return exact_posterior(Model(self, problem), theta)
+
+    def noise_variance(self, problem: Problem, state: MinibatchState) -> float:
+        """Return the noise variance of predictions of y."""
+        return state.band_factor * math.exp(2.0 * float(state.theta[-1]))
 
 
 def _divergence(learner: Learner, model: Model) -> str:
@@ -316,7 +372,9 @@ def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> flo
 def _update_best(state: MinibatchState, score: float) -> MinibatchState:
     """The state with its best theta replaced if this score is lower."""
     if score < state.best_value or state.best_theta is None:
-        return state._replace(best_value=score, best_theta=state.theta, best_w=state.w, waited=0)
+        return state._replace(
+            best_value=score, best_theta=state.theta, best_w=state.w, best_batches=state.batches, waited=0
+        )
     return state._replace(waited=state.waited + 1)
 
 

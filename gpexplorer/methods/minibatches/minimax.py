@@ -52,7 +52,7 @@ from .costs import factorisation_flops, feature_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
 from .gradients import Parameters
 from .learner import Learner, MinibatchRows
-from .loop import Minibatches
+from .loop import ADDED_SETTINGS, Minibatches
 from .model import Model
 from .state import State
 
@@ -73,7 +73,7 @@ class Minimax(Minibatches):
     """
 
     key: ClassVar[str] = "minimax"
-    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none", "rate_scaling": "constant"}
+    added_settings: ClassVar[Mapping[str, Any]] = {**ADDED_SETTINGS, "rate_scaling": "constant"}
     title: ClassVar[str] = "MINIMAX"
     equations: ClassVar[dict[str, str]] = {
         **Minibatches.equations,

@@ -24,6 +24,7 @@ from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
 from ...problem import Problem
 
+MIN_HELD = 20  # rows set aside, but at most one part of all rows, if parts are set aside in turn
 MATCHED_ROWS = 500  # the initial prior variance is matched on this many rows
 
 
@@ -39,6 +40,7 @@ class FeatureSettings(Protocol):
     num_features: Any  # int, of the Gaussian kernel
     frequencies: Any  # kind of random Fourier features
     features: Any  # Pretrained | torch.nn.Module | None
+    folds: Any  # int, parts of the rows that are set aside in turn
 
 
 class Tape(NamedTuple):
@@ -58,6 +60,7 @@ class Model:
     method : settings of the features.
     problem : the training rows, and the initial noise and prior variance.
     validation : fraction of the rows that is set aside for validation, in [0, 1).
+    fold : which part of the rows is set aside; the parts follow each other in a random order of the rows.
 
     Attributes
     ----------
@@ -72,16 +75,21 @@ class Model:
     SettingError : if the inputs are not numbers, or if a given feature map does not fit them.
     """
 
-    def __init__(self, method: FeatureSettings, problem: Problem, validation: float = 0.0) -> None:
+    def __init__(self, method: FeatureSettings, problem: Problem, validation: float = 0.0, fold: int = 0) -> None:
         train = problem.train
         if not isinstance(train.X, Tensor):
             raise SettingError(f"{method.title} needs numeric columns, but these inputs are objects.")
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
         self.kept: Tensor | None = None
         self.held = torch.zeros(0, dtype=torch.int64)
-        if num_held := min(math.ceil(validation * self.n), self.n - 1):
-            order = torch.randperm(self.n, generator=generator(self.seed, "validation"))
-            self.held, self.kept, self.n = order[:num_held], order[num_held:], self.n - num_held
+        num_held = min(math.ceil(validation * self.n), self.n - 1)
+        if num_held and method.folds > 1:
+            num_held = max(num_held, min(MIN_HELD, self.n // method.folds))
+        if num_held:
+            order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_held
+            self.held = order[first : first + num_held]
+            self.kept = torch.cat([order[:first], order[first + num_held :]])
+            self.n = len(self.kept)
         linear = method.kernel == "linear"
         self.map = _feature_map(method, train.d, self.like)
         self.waves = None

@@ -35,7 +35,7 @@ from .costs import factorisation_flops, step_cost
 from .exact_likelihood import ExactLikelihood, exact_likelihood
 from .gradients import Parameters
 from .learner import Learner
-from .loop import Minibatches
+from .loop import ADDED_SETTINGS, Minibatches
 from .model import Model
 from .state import State
 
@@ -53,7 +53,7 @@ class SCGD(Minibatches):
     """
 
     key: ClassVar[str] = "scgd"
-    added_settings: ClassVar[Mapping[str, Any]] = {"refit": "none", "gram_update": "before"}
+    added_settings: ClassVar[Mapping[str, Any]] = {**ADDED_SETTINGS, "gram_update": "before"}
     title: ClassVar[str] = "SCGD"
     equations: ClassVar[dict[str, str]] = {
         **Minibatches.equations,

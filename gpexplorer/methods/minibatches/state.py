@@ -25,7 +25,7 @@ class State(NamedTuple):
     """Everything that the next step depends on. Gram matrices are divided by the number of rows: F / n."""
 
     step: int
-    phase: str  # "start" | "search" | "learn" | "best": the phase to which the step belongs
+    phase: str  # "start" | "search" | "learn" | "fold" | "best": the phase to which the step belongs
     batches: int  # minibatches taken in this phase
     theta: Tensor  # [p] parameters of the feature map and the kernel, log noise sd
     w: Tensor  # [D] weights of the features; for SVGP its variational parameters as one vector
@@ -38,6 +38,9 @@ class State(NamedTuple):
     best_theta: Tensor | None = None  # [p]
     best_w: Tensor | None = None  # [D]
     waited: int = 0  # evaluations since the last improvement
+    best_batches: int = 0  # minibatches that the best theta took
+    band_factor: float = 1.0  # factor of magnitude and noise variance that fits the bands to the rows set aside
+    fold_thetas: tuple[Tensor, ...] = ()  # [p] each, learned without another part of the rows; empty if it diverged
 
 
 class Info(NamedTuple):

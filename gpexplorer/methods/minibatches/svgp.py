@@ -35,7 +35,7 @@ from .exact_likelihood import exact_posterior
 from .gpytorch_svgp import VariationalBound
 from .gradients import Parameters
 from .learner import Learner
-from .loop import Evaluation, Minibatches, at_best_theta
+from .loop import ADDED_SETTINGS, Evaluation, Minibatches, at_best_theta
 from .model import MATCHED_ROWS, Model
 from .state import CHANNELS, Info, State
 
@@ -58,7 +58,7 @@ class SVGP(Minibatches):
 
     key: ClassVar[str] = "svgp"
     added_settings: ClassVar[Mapping[str, Any]] = {
-        "refit": "none",
+        **ADDED_SETTINGS,
         "variational": "optimiser",
         "natural_rate": 0.1,
         "num_inducing": lambda settings: settings["batch_size"],
@@ -72,6 +72,7 @@ class SVGP(Minibatches):
     )
 
     objective_name: ClassVar[str] = "-ELBO"
+    refits: ClassVar[bool] = False
 
     kernel: Any = param.Selector(
         default="gaussian",
@@ -128,7 +129,7 @@ class SVGP(Minibatches):
             return exact_posterior(model, state.theta)
         return predictor(model, state.theta, state.w)
 
-    def _finish(self, model: Model, state: State) -> tuple[State, Info, list[str]]:
+    def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info, list[str]]:
         """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", matrices=())
         evaluation = self.evaluate(model, self.learner(model, state))

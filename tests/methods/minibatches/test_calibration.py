@@ -12,7 +12,13 @@ from torch import Tensor
 from gpexplorer import kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
-from gpexplorer.methods.minibatches.held_out_refit import refit_magnitude_and_noise
+from gpexplorer.methods.minibatches.held_out_refit import (
+    Refit,
+    SetAside,
+    band_factor,
+    refit_magnitude_and_noise,
+    rows_set_aside,
+)
 from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.run import Run
@@ -60,45 +66,163 @@ def test_without_rows_set_aside_the_bands_are_too_narrow():
     assert coverage(test.y, mean, var, 0.95) < 0.7
 
 
-def test_the_refit_has_the_lowest_density_and_is_that_of_the_n_by_n_matrix():
-    at = problem(n=120, noise=1.0, shift=0.7)
-    small = method("scgd", validation=0.3)
-    model = Model(small, at, 0.3)
+def curve(n: int, seed: int) -> tuple[Problem, Dataset]:
+    """A draw of a smooth function of two inputs with noise, standardised far from the origin, and 300 test rows."""
+    draw = torch.Generator().manual_seed(seed)
+    X = torch.rand(n + 300, 2, generator=draw, dtype=torch.float64)
+    K = torch.exp(-0.5 * torch.cdist(X, X).square() / 0.3**2)
+    K.diagonal().add_(1e-8)
+    f = torch.linalg.cholesky(K) @ torch.randn(len(X), generator=draw, dtype=torch.float64)
+    y = f + 0.3 * torch.randn(len(X), generator=draw, dtype=torch.float64)
+    X = (X - 0.5) * 12.0**0.5 + 0.2
+    y = (y - y[:n].mean()) / y[:n].std() + 0.2
+    kernel, train = kernels.make("se-ard", 2), Dataset(X[:n], y[:n])
+    return Problem(train, kernel, kernel.start(train)), Dataset(X[n:], y[n:])
+
+
+def mean_coverage(key: str, n: int, draws: int, steps: int | None = None) -> float:
+    """Mean coverage of 95 % bands over some draws."""
+    shares = []
+    for seed in range(draws):
+        at, test = curve(n, seed)
+        run = Run(registry[key](seed=seed), at)
+        run.finish(steps=steps)
+        mean, var = predicted(run, test)
+        shares.append(coverage(test.y, mean, var, 0.95))
+    return sum(shares) / len(shares)
+
+
+@pytest.mark.parametrize(("key", "draws"), [("bsgd", 6), ("scgd", 6), ("minimax", 3)])
+def test_bands_learned_from_80_rows_cover_what_they_say(key: str, draws: int):
+    assert 0.90 <= mean_coverage(key, 80, draws) <= 0.98
+
+
+def test_bands_cover_what_they_say_in_the_middle_of_a_run():
+    assert 0.90 <= mean_coverage("scgd", 80, 6, steps=15) <= 0.98
+
+
+def small_noise(at: Problem, validation: float = 0.3, fold: int = 0) -> tuple[Model, Tensor]:
+    """A model and a theta with much less noise than there is."""
+    model = Model(method("scgd", folds=1), at, validation, fold)
     theta = model.start()
-    theta[-1] = -3.0  # much less noise than there is
-    refit = refit_magnitude_and_noise(model, theta, exact_likelihood(model, theta), 1e-3, 1e3)
+    theta[-1] = -3.0 - 0.2 * fold
+    return model, theta
+
+
+def set_aside(model: Model, theta: Tensor) -> SetAside:
+    return rows_set_aside(model, theta, exact_likelihood(model, theta))
+
+
+def refitted(models: list[tuple[Model, Tensor]]) -> Refit:
+    refit = refit_magnitude_and_noise([set_aside(*each) for each in models], models[0][1], 1e-3, 1e3)
     assert refit is not None
-    X, y = model.validation()
+    return refit
+
+
+@pytest.mark.parametrize("folds", [1, 3])
+def test_the_refit_has_the_lowest_density_and_is_that_of_the_n_by_n_matrix(folds: int):
+    at = problem(n=120, noise=1.0, shift=0.7)
+    models = [small_noise(at, fold=fold) for fold in range(folds)]
+    (_, theta), refit = models[0], refitted(models)
 
     def dense_nlpd(magnitude: float, log_sd: float) -> float:
-        at = refit.theta.clone()
-        at[-2], at[-1] = magnitude, log_sd
-        mean, var = dense_prediction(model, at, X)
-        return nlpd(y, mean, var + math.exp(2.0 * log_sd))
+        """The density of all parts when magnitude and noise of part k are moved by as much as those of the first."""
+        total = 0.0
+        for model, learned in models:
+            X, y = model.validation()
+            moved = learned.clone()
+            moved[-2] += magnitude - float(theta[-2]) + float(theta[-1] - learned[-1])  # s2 / e^2m = g s2_k
+            moved[-1] = log_sd
+            mean, var = dense_prediction(model, moved, X)
+            total += nlpd(y, mean, var + math.exp(2.0 * log_sd)) * len(y)
+        return total / refit.rows
 
     m, log_sd = float(refit.theta[-2]), float(refit.theta[-1])
+    assert refit.rows == 36 * folds
     assert dense_nlpd(m, log_sd) == pytest.approx(refit.nlpd_after, abs=1e-8)
-    assert dense_nlpd(float(theta[-2]), -3.0) == pytest.approx(refit.nlpd_before, abs=1e-6)
+    assert dense_nlpd(float(theta[-2]), -3.0) == pytest.approx(refit.nlpd_before, rel=1e-6)
     around = [dense_nlpd(m + a, log_sd + b) for a in (-0.3, 0.0, 0.3) for b in (-0.3, 0.0, 0.3)]
-    assert refit.nlpd_after <= min(around) + 3e-3  # s2 is divided by v - 2 rather than v
+    assert refit.nlpd_after <= min(around) + 6e-3  # s2 is divided by v - 4 rather than v
     assert refit.is_significant
     torch.testing.assert_close(refit.theta[:-2], theta[:-2], rtol=0, atol=0)
 
 
 def test_a_second_refit_changes_nothing_and_few_rows_set_aside_allow_none():
     at = problem(n=120, noise=1.0)
-    model = Model(method("scgd"), at, 0.3)
-    theta = model.start()
-    theta[-1] = -3.0
-    refit = refit_magnitude_and_noise(model, theta, exact_likelihood(model, theta), 1e-3, 1e3)
-    assert refit is not None
-    again = refit_magnitude_and_noise(model, refit.theta, exact_likelihood(model, refit.theta), 1e-3, 1e3)
+    model, theta = small_noise(at)
+    refit = refitted([(model, theta)])
+    again = refitted([(model, refit.theta)])
+    few = small_noise(at, validation=0.07)
 
-    few = Model(method("scgd"), at, 0.1)
-    assert again is not None
     assert not again.is_significant
     assert again.nlpd_after == pytest.approx(refit.nlpd_after, abs=2e-3)  # the grid of rho moved with the magnitude
-    assert refit_magnitude_and_noise(few, theta, exact_likelihood(few, theta), 1e-3, 1e3) is None
+    assert len(few[0].held) == 9
+    assert refit_magnitude_and_noise([set_aside(*few)], few[1], 1e-3, 1e3) is None
+    assert band_factor(*few, exact_likelihood(*few)) == 1.0
+
+
+@pytest.mark.parametrize("shift", [0.0, 4.0])
+def test_the_band_factor_is_the_variance_of_standardised_residuals_of_the_rows_set_aside(shift: float):
+    model, theta = small_noise(problem(n=120, noise=1.0, shift=shift))
+    X, y = model.validation()
+    mean, var = dense_prediction(model, theta, X)
+    standardised = (y - mean) / (var + math.exp(2.0 * float(theta[-1]))).sqrt()
+
+    factor = band_factor(model, theta, exact_likelihood(model, theta))
+
+    assert factor == pytest.approx(float(standardised.square().sum()) / (len(y) - 3), rel=1e-8)
+
+
+def test_before_the_refit_predictions_use_the_band_factor_and_afterwards_they_do_not():
+    at, test = curve(80, 9)
+    run = Run(registry["scgd"](), at)
+    run.finish()
+    states = [record.step.state for record in run.trace]
+    middle = next(k for k, state in enumerate(states) if state.band_factor != 1.0)
+    (mean, var), state, model = run.posterior(middle, of="y")(test.X), states[middle], Model(run.method, at)
+    plain, plain_var = dense_prediction(model, state.theta, test.X)
+
+    torch.testing.assert_close(mean, plain, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        var, state.band_factor * (plain_var + math.exp(2.0 * float(state.theta[-1]))), rtol=1e-5, atol=1e-9
+    )
+    assert states[-1].band_factor == 1.0
+    assert [state.phase for state in states[-5:]] == ["fold"] * 4 + ["best"]
+
+
+def test_the_parts_are_disjoint_and_no_part_teaches_the_features_that_are_judged_by_it():
+    at, _ = curve(47, 3)
+    scgd = registry["scgd"](width=8, batch_size=8, folds=3, validation=0.34)
+    model = Model(scgd, at, 0.34)
+    state = next(scgd.steps(at)).state._replace(phase="learn", best_batches=20)
+    parts = [Model(scgd, at, 0.34, fold).held for fold in range(2)]
+    spoiled = at.train.y.clone()
+    spoiled[parts[1]] += 100.0
+
+    first = scgd._learn_fold(at, state)
+    second = scgd._learn_fold(Problem(Dataset(at.train.X, spoiled), at.kernel, at.theta), state)
+
+    assert scgd.num_folds(model) == 2  # three parts of 16 rows do not fit into 47
+    assert not set(parts[0].tolist()) & set(parts[1].tolist())
+    assert torch.equal(first.fold_thetas[0], second.fold_thetas[0])
+    assert not torch.equal(first.fold_thetas[0], Model(scgd, at).start())
+
+
+def test_the_end_refits_on_all_parts_but_those_whose_features_diverged():
+    at, _ = curve(80, 4)
+    run = Run(registry["scgd"](), at)
+    run.finish()
+    state, best = (run.trace[k].step.state for k in (-2, -1))
+    models = [
+        (Model(run.method, at, 0.1, fold), theta) for fold, theta in enumerate((state.best_theta, *state.fold_thetas))
+    ]
+    lost = state._replace(fold_thetas=(state.theta[:0], *state.fold_thetas[1:]))
+
+    assert [len(model.held) for model, _ in models] == [16] * 5
+    torch.testing.assert_close(best.theta, refitted(models).theta)
+    torch.testing.assert_close(
+        [step.state for step in run.method.steps(at, lost)][-1].theta, refitted([models[0], *models[2:]]).theta
+    )
 
 
 def test_the_outcome_says_where_likelihood_and_rows_set_aside_disagree():

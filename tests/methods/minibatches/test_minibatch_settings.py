@@ -83,7 +83,8 @@ def test_validation_judges_theta_by_rows_that_were_not_learned_from():
     )
 
     assert plain.objective != careful.objective
-    assert 0.0 < careful.objective < 2.0  # an error, in sd of the targets, where the other is a likelihood
+    assert math.isnan(plain.error)
+    assert 0.0 < careful.error < 2.0  # in standard deviations of the targets
 
 
 def test_rows_go_to_a_gpu_by_page_locked_memory_without_waiting(monkeypatch: pytest.MonkeyPatch):
