@@ -193,16 +193,16 @@ class Minibatches(Method):
         while state.phase in ("learn", "fold") and len(state.fold_thetas) < self.num_folds(model) - 1:
             state = self._learn_fold(problem, state)
             yield Step(state, MinibatchInfo("fold", rate=state.rate))
-        sentences: list[str] = []
         if state.phase != "best":
-            state, info, sentences = self._finish(problem, model, state)
+            state, info = self._finish(problem, model, state)
             yield Step(state, info)
         judged = "error on the rows set aside" if len(model.held) else self.objective_name
         if state.batches < last:
             ending = f"The {judged} did not improve in {self.patience} evaluations."
-            return Outcome("converged", " ".join([ending, *sentences, "The best theta is returned."]))
+            return Outcome("converged", " ".join(filter(None, [ending, state.remark, "The best theta is returned."])))
         ending = f"All {self.epochs} epochs are done."
-        return Outcome("budget", " ".join([ending, *sentences, f"The theta with the lowest {judged} is returned."]))
+        final = f"The theta with the lowest {judged} is returned."
+        return Outcome("budget", " ".join(filter(None, [ending, state.remark, final])))
 
     def evaluate(self, model: Model, learner: Learner) -> Evaluation:
         """Compute the objective of all rows, and the error on the rows set aside, at the learner's parameters."""
@@ -238,14 +238,12 @@ class Minibatches(Method):
     def _fold_model(self, problem: Problem, fold: int) -> Model:
         return Model(self, problem, self.validation, fold)
 
-    def _finish(
-        self, problem: Problem, model: Model, state: MinibatchState
-    ) -> tuple[MinibatchState, MinibatchInfo, list[str]]:
+    def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
         """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
         last_theta, sentences = state.theta, []
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
         if not len(model.held):
-            return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1]))), []
+            return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
         exact = exact_likelihood(model, state.theta)
         decrease = exact.value - exact_likelihood(model, last_theta).value
         if decrease > OVERFIT_NATS * model.n and state.waited:
@@ -271,7 +269,9 @@ class Minibatches(Method):
                 exact = exact_likelihood(model, refit.theta)
         error = validation_error(model, state.theta, exact)
         noise_sd = math.exp(float(state.theta[-1]))
-        return state, MinibatchInfo("best", exact.value, noise=noise_sd, error=error), sentences
+        return state._replace(remark=" ".join(sentences)), MinibatchInfo(
+            "best", exact.value, noise=noise_sd, error=error
+        )
 
     def _step(
         self, model: Model, learner: Learner, state: MinibatchState, until: int, last: bool

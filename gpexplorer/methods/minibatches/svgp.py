@@ -129,12 +129,12 @@ class SVGP(Minibatches):
             return exact_posterior(model, state.theta)
         return predictor(model, state.theta, state.w)
 
-    def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info, list[str]]:
+    def _finish(self, problem: Problem, model: Model, state: State) -> tuple[State, Info]:
         """Return to the best theta and its variational normal, which cannot be refitted by the features' spectrum."""
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", matrices=())
         evaluation = self.evaluate(model, self.learner(model, state))
         noise = math.exp(float(state.theta[-1]))
-        return state, Info("best", evaluation.objective, noise=noise, error=evaluation.error), []
+        return state, Info("best", evaluation.objective, noise=noise, error=evaluation.error)
 
     def cost(self, problem: Problem) -> Cost:
         model = Model(self, problem, self.validation)
