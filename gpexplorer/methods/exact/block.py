@@ -18,6 +18,7 @@ brackets take.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import kernel_rows
 from ...linalg.preconditioners import drawn_root
+from ...linalg.randomness import generator
 from ...linalg.tall_products import times_vector
 from ...problem import take
 from .system import System, updated_gradient
@@ -81,6 +83,15 @@ class Minimiser(NamedTuple):
 
     v: Tensor  # [m] coefficients of the columns of W, negated: t_C = -L_C^-T v
     t: Tensor  # [b] step at the rows of the block
+
+
+class JointMinimiser(NamedTuple):
+    """The exact minimisers over the rows of a block and the coarse rows, for many right-hand sides."""
+
+    rows: Tensor  # [m + b] the coarse rows and those of the block
+    step: Tensor  # [m + b, k] what to add to each alpha at these rows
+    v: Tensor  # [m, k] coefficients of the columns of W, negated
+    t: Tensor  # [b, k] step at the rows of the block
 
 
 class Block:
@@ -149,3 +160,68 @@ class Block:
         if bool(minimiser.v.any()):
             g = g - times_vector(W, minimiser.v.to(W.dtype)).to(g.dtype)
         return updated_gradient(g, A, minimiser.t) if bool(minimiser.t.any()) else g
+
+    def joint_minimiser(self, G: Tensor) -> JointMinimiser:
+        """The minimiser over the block and the coarse rows for gradients G [n, k], with the factor of this block.
+
+        (m + b)^2 k flops.
+        """
+        q, dtype, C = len(self.rows), self.A.dtype, self.coarse
+        W_B, L = self.W[:q], self.L[:q, :q]
+        h = torch.linalg.solve_triangular(C.L, G[C.rows], upper=False)  # [m, k]
+        u = torch.linalg.solve_triangular(L, W_B @ h.to(dtype) - G[self.rows].to(dtype), upper=False)
+        t = torch.linalg.solve_triangular(L.T, u, upper=True)  # [b, k]
+        v = h + (W_B.T @ t).to(h.dtype)
+        t_C = torch.linalg.solve_triangular(C.L.T, v, upper=True).neg_()
+        return JointMinimiser(torch.cat([C.rows, self.rows]), torch.cat([t_C, t.to(t_C.dtype)]), v, t)
+
+    def add_change(self, minimiser: JointMinimiser, G: Tensor) -> None:
+        """Add A times the step of a minimiser to G [n, k]. 2 n (b + m) k flops."""
+        A, W, v, t = self.A[: len(self.rows)], self.coarse.W, minimiser.v, minimiser.t
+        if A.dtype == G.dtype:
+            G.addmm_(A.T, t).addmm_(W, v, alpha=-1.0)
+        else:
+            G += (A.T @ t).addmm_(W, v.to(A.dtype), alpha=-1.0)
+
+
+def fill_block(system: System, block: Block, chunk: int, pool: int, seed: int, number: int) -> Iterator[Tensor]:
+    """Algorithm 2: fill a block, and yield the decrease of f that each new row promises alone.
+
+    Parameters
+    ----------
+    system : System
+        The linear system.
+    block : Block
+        An empty block, made for the gradient that the choice is for.
+    chunk, pool : int
+        Settings of `GBCD`.
+    seed, number : int
+        Seed of the draws of candidates, and the number of the block.
+
+    Notes
+    -----
+    n b (b + 2 m) / chunk flops.
+    """
+    b, taken = len(block.A), torch.zeros_like(block.g, dtype=torch.bool)  # [n]
+    taken[block.coarse.rows] = True
+    while len(block.rows) < b:  # line 2
+        count = min(chunk, b - len(block.rows))
+        candidates = _candidates(taken, count, pool, (seed, "pool", number, len(block.rows)))  # O of line 6
+        e = block.g if candidates is None else block.g[candidates]  # line 1
+        if len(block.rows) or not block.coarse_step_is_negligible:
+            e = block.gradient(block.minimiser(), candidates)  # line 6
+        gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
+        best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
+        new = best.indices if candidates is None else candidates[best.indices]  # line 3
+        taken[new] = True
+        block.join(new)  # lines 4 and 5
+        yield best.values
+
+
+def _candidates(taken: Tensor, count: int, pool: int, place: tuple[int, str, int, int]) -> Tensor | None:
+    """Random candidates for `count` new rows; None means all rows, also if the pool holds too few free rows."""
+    size = pool * count
+    if not pool or size >= len(taken):
+        return None
+    drawn = torch.randperm(len(taken), generator=generator(*place))[:size].to(taken.device)
+    return drawn if int((~taken[drawn]).sum()) >= count else None

@@ -32,10 +32,9 @@ import param
 import torch
 from torch import Tensor
 
-from ...linalg.randomness import generator
 from ...problem import Cost, Problem
 from . import settings
-from .block import Block, CoarseRows
+from .block import Block, CoarseRows, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
 from .reliability import Point
 from .solver import Solver
@@ -115,7 +114,7 @@ class GBCD(Solver):
         workspace = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)  # [b, n]
         while True:
             block = Block(system, current.gradient, coarse, workspace)
-            gains = torch.cat(list(self._fill(system, block, iteration)))  # line 3, by Algorithm 2
+            gains = torch.cat([*fill_block(system, block, self.chunk, self.pool, self.seed, iteration)])  # line 3
             minimiser = block.minimiser()
             rows = torch.cat([coarse.rows, block.rows])
             after = Point(  # line 4
@@ -124,34 +123,6 @@ class GBCD(Solver):
             current, memory = combine_steps(current, after, memory, self.conjugate, iteration)
             iteration += 1
             yield Iteration(current.alpha, current.gradient, memory, block.rows, gains)
-
-    def _fill(self, system: System, block: Block, iteration: int) -> Iterator[Tensor]:
-        """Algorithm 2: fill the block, and yield the decrease of f that each new row promises alone.
-
-        n b (b + 2 m) / chunk flops.
-        """
-        b, taken = len(block.A), torch.zeros_like(block.g, dtype=torch.bool)  # [n]
-        taken[block.coarse.rows] = True
-        while len(block.rows) < b:  # line 2
-            count = min(self.chunk, b - len(block.rows))
-            candidates = self._candidates(taken, count, (iteration, len(block.rows)))  # O of line 6
-            e = block.g if candidates is None else block.g[candidates]  # line 1
-            if len(block.rows) or not block.coarse_step_is_negligible:
-                e = block.gradient(block.minimiser(), candidates)  # line 6
-            gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
-            best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
-            new = best.indices if candidates is None else candidates[best.indices]  # line 3
-            taken[new] = True
-            block.join(new)  # lines 4 and 5
-            yield best.values
-
-    def _candidates(self, taken: Tensor, count: int, place: tuple[int, int]) -> Tensor | None:
-        """Random candidates for `count` new rows; None means all rows, also if the pool holds too few free rows."""
-        size = self.pool * count
-        if not self.pool or size >= len(taken):
-            return None
-        drawn = torch.randperm(len(taken), generator=generator(self.seed, "pool", *place))[:size].to(taken.device)
-        return drawn if int((~taken[drawn]).sum()) >= count else None
 
     def promised_gains(self, info: SolverInfo) -> Tensor:
         """Decrease of f [b] that each row of the last block promised alone, in the order in which the rows joined."""

@@ -1,0 +1,115 @@
+"""Many right-hand sides through the same blocks, beside dense solutions: values, bounds, entries, and continuation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer import kernels
+from gpexplorer.methods.exact.joint.blocks import BlockSizes, solve_together
+from gpexplorer.methods.exact.joint.columns import Columns, target_limit, variance_limit
+from gpexplorer.methods.exact.system import System
+from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs.counting import Counted, Counter
+
+SIZES = BlockSizes(block=40, chunk=10, coarse=30)
+CASES = {  # shift of the inputs, log lengthscale, log noise
+    "origin": (0.0, -0.6, -1.2),
+    "far away": (1000.0, -0.6, -1.2),
+    "high signal": (0.0, -0.6, -5.7),
+    "short lengthscale": (0.0, -8.0, -1.2),
+}
+
+
+def task(name: str, n: int = 200) -> tuple[Problem, Tensor, Tensor]:
+    """A problem with duplicate rows, test inputs near and far, and the dense A."""
+    shift, scale, noise = CASES[name]
+    rng = torch.Generator().manual_seed(3)
+    X = 3.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
+    X[1] = X[0]
+    kernel, theta = kernels.make("se-ard", 2), torch.tensor([0.3, scale, scale + 0.4, noise], dtype=torch.float64)
+    A = kernel(theta, X, X) + math.exp(2 * noise) * torch.eye(n, dtype=torch.float64)
+    y = torch.linalg.cholesky(A) @ torch.randn(n, generator=rng, dtype=torch.float64)
+    Z = torch.cat([X[:9] + 0.02, X[9:12], X[:2] + 50.0])
+    return Problem(Dataset(X + shift, y), kernel, theta), Z + shift, A
+
+
+def finish(system: System, groups: list[Columns], sizes: BlockSizes = SIZES, passes: float = 100.0) -> int:
+    return max(solve_together(system, groups, sizes, passes), default=0)
+
+
+@pytest.mark.parametrize("conjugate", [0, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_all_columns_equal_dense_solutions_and_their_values_are_the_minimum(name: str, conjugate: int):
+    problem, Z, A = task(name)
+    K = problem.kernel(problem.theta, problem.train.X, Z)
+    s2 = float((2 * problem.theta[-1]).exp())
+    y = Columns(problem.train.y[:, None].clone(), target_limit(200, s2, 1e-7), conjugate)
+    others = Columns(K.clone(), target_limit(200, s2, 1e-7))
+
+    finish(System(problem, problem.theta, 0.0), [y, others])
+
+    R = torch.cat([problem.train.y[:, None], K], 1)
+    V, G, values = (torch.cat(pair, -1) for pair in zip(y.result(), others.result(), strict=True))
+    expected = torch.linalg.solve(A, R)
+    torch.testing.assert_close(A @ (V - expected), torch.zeros_like(V), atol=2e-7, rtol=0)
+    torch.testing.assert_close(G, A @ V - R, atol=1e-8, rtol=0)
+    torch.testing.assert_close(values, -(R * expected).sum(0), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_variances_stop_within_their_stated_error_which_is_not_empty(name: str):
+    problem, Z, A = task(name)
+    K, prior = problem.kernel(problem.theta, problem.train.X, Z), problem.kernel.diag(problem.theta, Z)
+    exact, s2 = prior - (K * torch.linalg.solve(A, K)).sum(0), float((2 * problem.theta[-1]).exp())
+    errors = []
+    for tolerance in (0.3, 0.01):
+        columns = Columns(K.clone(), variance_limit(prior, s2, tolerance))
+        finish(System(problem, problem.theta, 0.0), [columns])
+        _, G, values = columns.result()
+        bound = G.square().sum(0) / s2
+        errors.append((prior + values - exact) / (exact + s2))
+        assert float(errors[-1].min()) >= -1e-9
+        assert bool((prior + values - bound <= exact + 1e-9).all())
+        assert bool((errors[-1] <= tolerance).all())
+        assert bool((bound <= tolerance * (prior + values + s2) * (1 + 1e-9)).all())
+    assert name == "short lengthscale" or float(errors[0].max()) > 1e-4  # the first stop was early indeed
+
+
+def test_a_continued_solution_equals_one_from_scratch_and_takes_fewer_blocks():
+    problem, Z, A = task("origin")
+    K, s2 = problem.kernel(problem.theta, problem.train.X, Z), float((2 * problem.theta[-1]).exp())
+    limit = target_limit(200, s2, 1e-6)
+    near = torch.linalg.solve(A, K) * (1 + 1e-4)
+
+    fresh, continued = Columns(K.clone(), limit, 1), Columns(K.clone(), limit, 1, (near, A @ near))
+    counts = [finish(System(problem, problem.theta, 0.0), [each]) for each in (fresh, continued)]
+
+    assert 0 < counts[1] < counts[0]
+    torch.testing.assert_close(A @ continued.result()[0], K, atol=1e-5, rtol=0)
+    torch.testing.assert_close(continued.result()[2], fresh.result()[2], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(near, torch.linalg.solve(A, K) * (1 + 1e-4))  # what was handed over does not change
+
+
+def test_kernel_entries_do_not_depend_on_the_number_of_columns_and_finished_columns_are_left_alone():
+    problem, Z, A = task("origin")
+    K, s2 = problem.kernel(problem.theta, problem.train.X, Z), float((2 * problem.theta[-1]).exp())
+    counter = Counter()
+    counted = Problem(problem.train, Counted(problem.kernel, counter), problem.theta)
+    entries = []
+    for many in (1, 14):
+        system = System(counted, problem.theta, 0.0)
+        counter.entries = 0
+        columns = Columns(K[:, :1].expand(-1, many).clone() * torch.arange(1.0, many + 1), target_limit(200, s2, 0.0))
+        assert finish(system, [columns], passes=2.0) == 10  # 2 n / b blocks
+        entries.append(counter.entries)
+    assert entries[0] == entries[1] > 2 * 200 * 200
+
+    loose, tight = Columns(K.clone(), target_limit(200, s2, 0.5)), Columns(K.clone(), target_limit(200, s2, 1e-8))
+    finish(System(problem, problem.theta, 0.0), [tight, loose])
+    assert float(loose.result()[1].norm(dim=0).max()) <= 0.5 * math.sqrt(200 * s2)
+    assert float(loose.result()[1][:, :-2].norm(dim=0).min()) > 1e-6  # the last two are zero from the beginning
+    torch.testing.assert_close(A @ tight.result()[0], K, atol=1e-6, rtol=0)
