@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gpexplorer import data, kernels, methods
 from gpexplorer.errors import PosteriorError, SettingError
+from gpexplorer.methods.exact.posteriors import UnsolvedPosterior
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import (
     FeaturePosterior,
@@ -67,8 +68,10 @@ def oracle(run: Run, inner: Any, X: Tensor) -> tuple[Tensor, Tensor]:
         return Phi[:t] @ inner.weights.mean, Phi[:t] @ C @ Phi[:t].T
     K = inner.kernel(inner.theta, both, both)
     if isinstance(inner, RowsPosterior):
+        mean = K[:t, t:] @ run.trace[-1].step.state.alpha if isinstance(inner, UnsolvedPosterior) else None
         K[t:, t:] += noise
-        return dense(K, train.y, t)
+        exact, cov = dense(K, train.y, t)
+        return (exact, cov) if mean is None else (mean, cov + torch.outer(exact - mean, exact - mean))
     K_mm, K_m = inner.kernel(inner.theta, inner.Z, inner.Z), inner.kernel(inner.theta, inner.Z, both)
     if run.method.key == "svgp":
         K_mm.diagonal().add_(1e-6)

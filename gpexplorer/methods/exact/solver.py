@@ -30,7 +30,7 @@ from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
-from .posteriors import EXACT_ROWS, ROWS_UNSOLVED, exact_posterior
+from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior
 from .reliability import Point, check_step, error_bounds, name_of, used_up, way_out
 from .state import CHANNELS
 from .state import Info as SolverInfo
@@ -53,7 +53,7 @@ class Solver(Method):
     State: ClassVar[type] = SolverState
     Info: ClassVar[type] = SolverInfo
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "mean_tolerance": 0.0}
+    added_settings: ClassVar[Mapping[str, Any]] = {"bands": "rows", "band_tolerance": 0.01, "mean_tolerance": 0.0}
 
     learn = settings.learn()
     subset = settings.subset()
@@ -83,6 +83,13 @@ class Solver(Method):
         objects=["auto", "rows", "exact"],
         doc="Which rows a predictive variance of the solution uses. exact: all rows. rows: some random rows "
         "(variance_rows), which give an upper bound. auto: all rows if there are at most 5000, and otherwise some.",
+    )
+    band_tolerance = param.Number(
+        0.01,
+        bounds=(0.0, None),
+        softbounds=(1e-4, 0.1),
+        doc="Largest relative error of a predictive variance that uses all rows and is found by iterations. The "
+        "variance is then an upper bound.",
     )
     variance_rows = param.Integer(
         2000,
@@ -250,7 +257,8 @@ class Solver(Method):
         """Predictive mean and variance of f at this state; see `exact_posterior`."""
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(problem) else self.variance_rows
-        return exact_posterior(problem, state, rows, self.seed, solved)
+        bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
+        return exact_posterior(problem, state, bands)
 
     def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
@@ -261,7 +269,7 @@ class Solver(Method):
 
     def _has_exact_bands(self, problem: Problem) -> bool:
         """Whether the variances of the solution use all rows."""
-        few = self.bands == "auto" and len(problem.train) <= EXACT_ROWS
+        few = self.bands == "auto" and len(problem.train) <= FACTOR_ROWS
         return few or self.bands == "exact" or not self.variance_rows
 
     def _solved(self, problem: Problem, state: SolverState) -> bool:

@@ -1,0 +1,101 @@
+"""Variances, covariances and paths of many rows by blocks, beside a Cholesky factor of the whole matrix."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from gpexplorer import kernels
+from gpexplorer.errors import PosteriorError
+from gpexplorer.methods.exact import posteriors
+from gpexplorer.methods.exact.gbcd import GBCD
+from gpexplorer.methods.exact.joint import posterior as joint
+from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
+from gpexplorer.posteriors import CholeskySolver, RowsPosterior
+from gpexplorer.problem import Dataset, Problem
+
+CASES = {"origin": (0.0, -1.2), "far away": (1000.0, -1.2), "high signal": (0.0, -5.5)}  # shift, log noise
+
+
+def task(name: str, n: int = 120) -> tuple[Problem, Tensor]:
+    shift, noise = CASES[name]
+    rng = torch.Generator().manual_seed(3)
+    X = 3.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
+    kernel, theta = kernels.make("se-ard", 2), torch.tensor([0.3, -0.8, -0.5, noise], dtype=torch.float64)
+    y = torch.sin(3 * X[:, 0]) * X[:, 1] + math.exp(noise) * torch.randn(n, generator=rng, dtype=torch.float64)
+    Z = torch.cat([X[:6] + 0.1, X[:2] + 40.0]) + shift
+    return Problem(Dataset(X + shift, y), kernel, theta), Z
+
+
+def both(problem: Problem, tolerance: float) -> tuple[RowsPosterior, JointPosterior]:
+    """The exact posterior by a factor and by blocks."""
+    kernel, theta, X = problem.kernel, problem.theta, problem.train.X
+    factor = CholeskySolver(kernel, theta, X)
+    rows = (X, factor.solve(problem.train.y[:, None])[:, 0])
+    solver = JointSolver(problem, theta, 0.0, tolerance, 0)
+    solver.sizes = solver.sizes._replace(block=40, chunk=10, coarse=30)
+    return RowsPosterior(kernel, theta, rows, X, factor), JointPosterior(kernel, theta, rows, X, solver)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_means_variances_covariances_and_paths_equal_those_of_a_factor(name: str, monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task(name)
+    dense, blocks = both(problem, 1e-5 if name == "high signal" else 1e-9)
+    monkeypatch.setattr(joint, "PATH_TOLERANCE", 1e-5)
+    K = problem.kernel(problem.theta, problem.train.X, Z)
+    close = {"rtol": 1e-6, "atol": 2e-9}
+
+    torch.testing.assert_close(blocks.mean(Z), dense.mean(Z))
+    torch.testing.assert_close(blocks(Z).mean, dense.mean(Z))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(blocks)).var(Z), dense.var(Z), **close)
+    torch.testing.assert_close(blocks.cov(Z), dense.cov(Z), **close)
+    torch.testing.assert_close(blocks.cov(Z[:3], Z), dense.cov(Z[:3], Z), **close)
+    torch.testing.assert_close(blocks.solver.explained(K), dense.solver.explained(K), **close)
+    torch.testing.assert_close(blocks.paths(5, seed=1)(Z), dense.paths(5, seed=1)(Z), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["origin", "high signal"])
+def test_an_early_stop_errs_upwards_by_no_more_than_the_tolerance(name: str):
+    problem, Z = task(name)
+    dense, blocks = both(problem, 0.2)
+    exact, s2 = dense.cov(Z), dense.noise_variance
+
+    var, cov = blocks.var(Z), blocks.cov(Z)
+
+    assert bool((var >= exact.diagonal() - 1e-9).all())
+    assert bool((var + s2 <= (exact.diagonal() + s2) / (1 - 0.2)).all())
+    torch.testing.assert_close(cov.diagonal(), var, rtol=1e-6, atol=1e-9)
+    error = cov - exact
+    assert float(torch.linalg.eigvalsh(error).min()) >= -1e-8  # the error is a covariance itself
+    assert 1e-3 * s2 < float(error.diagonal().max()) <= 0.2 * float((var + s2).max())
+
+
+def test_right_hand_sides_that_are_not_solved_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task("high signal")
+    monkeypatch.setattr(joint, "PASSES", 0.3)
+    with pytest.raises(
+        PosteriorError,
+        match=r"of 8 right-hand sides of K \+ s2 I \[n=120\] are not solved .* Raise band_tolerance",
+    ):
+        both(problem, 1e-9)[1].var(Z)
+
+
+def test_a_method_uses_blocks_where_a_factor_does_not_fit(monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task("origin")
+    method = GBCD(learn=False, block=40, coarse=20, bands="exact", band_tolerance=1e-3, cache=1e-4)
+    *_, last = method.steps(problem)
+    assert type(method.posterior(problem, last.state)) is RowsPosterior  # few rows
+    monkeypatch.setattr(posteriors, "FACTOR_ROWS", 100)
+    large_cache = GBCD(learn=False, block=40, coarse=20, bands="exact", cache=1.0)
+    assert type(large_cache.posterior(problem, last.state)) is RowsPosterior  # the factor fits into the cache
+
+    found = method.posterior(problem, last.state)
+
+    assert type(found) is JointPosterior
+    dense, _ = both(problem, 1.0)
+    torch.testing.assert_close(found.var(Z, noise=True), dense.var(Z, noise=True), rtol=1e-3, atol=0)
+    torch.testing.assert_close(found.mean(Z), dense.mean(Z), rtol=0, atol=2e-3)
