@@ -36,8 +36,8 @@ from ..methods.eigenfunctions.orthogonal_basis import (
     likelihood_terms,
     orthogonalise,
 )
-from ..methods.eigenfunctions.sampling.mala import constant_step, initial_tuning, randomness, run_chains
 from ..methods.eigenfunctions.sampling.target import Target, log_normal
+from ..methods.langevin import constant_step, initial_tuning, randomness, run_chains
 from ..problem import Dataset
 from .limits import measure, median_seconds, times_as_long
 

@@ -31,6 +31,7 @@ from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, Posterior
 from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Steps
+from ..langevin import Density
 from . import settings
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
@@ -44,7 +45,6 @@ from .orthogonal_basis import (
     likelihood_terms,
 )
 from .posteriors import orthogonal_basis, orthogonal_posterior
-from .sampling.mala import Density
 from .sampling.target import LogNormal, Target, log_normal
 
 AXIS_CALLS = 175.0  # tensor operations per input: the eigenvectors of an axis, its part of Phi, and their derivatives

@@ -14,8 +14,8 @@ from gpexplorer.methods.eigenfunctions.orthogonal_basis import (
     likelihood,
     likelihood_terms,
 )
-from gpexplorer.methods.eigenfunctions.sampling.mala import constant_step, initial_tuning, randomness, run_chains
 from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
+from gpexplorer.methods.langevin import constant_step, initial_tuning, randomness, run_chains
 
 ITERATIONS = 40
 

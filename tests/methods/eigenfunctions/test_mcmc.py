@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling import chains
-from gpexplorer.methods.eigenfunctions.sampling.diagnostics import bulk_ess, rhat
-from gpexplorer.methods.eigenfunctions.sampling.mala import (
+from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
+from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
+from gpexplorer.methods.langevin import (
     Density,
     dual_averaging,
     initial_tuning,
     randomness,
     run_chains,
 )
-from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from oracles_grief import problem
 
 

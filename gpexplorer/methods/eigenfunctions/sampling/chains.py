@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....problem import Problem
+from ...chain_diagnostics import bulk_ess, rhat
+from ...langevin import Adapt, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
 from ..orthogonal_basis import fisher_information, likelihood, likelihood_terms
-from .diagnostics import bulk_ess, rhat
-from .mala import Adapt, Tuning, constant_step, dual_averaging, initial_tuning, randomness, run_chains
 from .moments import Moments, cast, merge, moments_of
 from .target import Target
 

@@ -19,8 +19,8 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
+from ...langevin import Density, Evaluate
 from ..orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
-from .mala import Density, Evaluate
 
 
 class LogNormal(NamedTuple):

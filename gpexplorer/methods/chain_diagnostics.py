@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from ....linalg.ranks import ranks
+from ..linalg.ranks import ranks
 
 Draws = np.ndarray  # [chains, draws]
 
