@@ -46,6 +46,7 @@ class SetAside(NamedTuple):
     P: Tensor  # [v, D] features of the rows set aside, times Q
     y: Tensor  # [v] their targets
     s2: float  # learned noise variance
+    Q: Tensor  # [D, D] eigenvectors of Phi'Phi
 
     def residuals(self, g: float) -> tuple[Tensor, Tensor]:
         """Return r and h [v] at rho = g s2."""
@@ -62,6 +63,15 @@ class Refit(NamedTuple):
     rows: int  # set aside
     is_significant: bool  # the NLPD improved by more than two standard errors of the improvement
 
+    def sentence(self, s2_before: float) -> str:
+        """Say how the rows set aside contradict the likelihood, whose noise variance was `s2_before`."""
+        noise = math.sqrt(s2_before), math.exp(float(self.theta[-1]))
+        return (
+            f"The {self.rows} rows set aside contradict the magnitude and noise of the likelihood: values that fit "
+            f"these rows lower their NLPD from {self.nlpd_before:.3g} to {self.nlpd_after:.3g} (noise sd "
+            f"{noise[0]:.3g} becomes {noise[1]:.3g})."
+        )
+
 
 def rows_set_aside(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> SetAside:
     """Prepare the predictive density of the rows that this model sets aside.
@@ -76,7 +86,7 @@ def rows_set_aside(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelih
     lam, Q = torch.linalg.eigh(exact.gram)  # [D], [D, D]
     c = (lam + exact.s2) * (Q.T @ exact.w.double())  # [D] Q'Phi'y, since F w = Phi'y
     P = model.features(model.parts(theta), X).Phi.double() @ Q
-    return SetAside(lam.clamp_min(0.0), c, P, y.double(), exact.s2)
+    return SetAside(lam.clamp_min(0.0), c, P, y.double(), exact.s2, Q)
 
 
 def refit_magnitude_and_noise(

@@ -32,11 +32,12 @@ from .held_out_refit import band_factor, refit_magnitude_and_noise, rows_set_asi
 from .learner import Learner
 from .model import Model
 from .optimisers import OPTIMISERS
+from .sampling.weight_chains import mean_noise, refuse_few_rows, sample_weights, sampled_posterior
 from .state import CHANNELS
 from .state import Info as MinibatchInfo
 from .state import State as MinibatchState
 
-ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1}
+ADDED_SETTINGS: dict[str, Any] = {"refit": "none", "folds": 1, "samples": 0}
 ENOUGH_ROWS = 100  # set aside in all parts together, if the setting `folds` allows it
 OVERFIT_NATS = 0.05  # decrease of the NLML per row, after the best theta, that is reported as overfitting
 RATE_SPACING = 10.0**0.5  # ratio of the learning rates that the search tries
@@ -149,6 +150,12 @@ class Minibatches(Method):
         softbounds=(1, 10),
         doc="Parts of the rows that are set aside in turn for the refit, until these are 100 rows; 1: the first only.",
     )
+    samples = param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 200),
+        doc="Steps in which Langevin chains sample weights and noise of the learned features; 0 samples none.",
+    )
     search = param.Integer(
         0,
         bounds=(0, 9),
@@ -176,6 +183,8 @@ class Minibatches(Method):
 
     def steps(self, problem: Problem, resume: MinibatchState | None = None) -> Steps:
         model, state = Model(self, problem, self.validation), resume
+        if self.samples:
+            refuse_few_rows(self.title, len(model.held) if self.refits else 0)
         if state is None:
             theta = model.start()
             state = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
@@ -193,9 +202,11 @@ class Minibatches(Method):
         while state.phase in ("learn", "fold") and len(state.fold_thetas) < self.num_folds(model) - 1:
             state = self._learn_fold(problem, state)
             yield Step(state, MinibatchInfo("fold", rate=state.rate))
-        if state.phase != "best":
+        if state.phase in ("learn", "fold"):
             state, info = self._finish(problem, model, state)
             yield Step(state, info)
+        if self.samples:
+            state = yield from sample_weights(self, model, state)
         judged = "error on the rows set aside" if len(model.held) else self.objective_name
         if state.batches < last:
             ending = f"The {judged} did not improve in {self.patience} evaluations."
@@ -259,12 +270,7 @@ class Minibatches(Method):
             refit = refit_magnitude_and_noise(parts, state.theta, self.noise_floor, self.largest)
             if refit:
                 if refit.is_significant:
-                    noise = math.sqrt(exact.s2), math.exp(float(refit.theta[-1]))
-                    sentences.append(
-                        f"The {refit.rows} rows set aside contradict the magnitude and noise of the likelihood: values "
-                        f"that fit these rows lower their NLPD from {refit.nlpd_before:.3g} to {refit.nlpd_after:.3g} "
-                        f"(noise sd {noise[0]:.3g} becomes {noise[1]:.3g})."
-                    )
+                    sentences.append(refit.sentence(exact.s2))
                 state = state._replace(theta=refit.theta)
                 exact = exact_likelihood(model, refit.theta)
         error = validation_error(model, state.theta, exact)
@@ -346,12 +352,16 @@ class Minibatches(Method):
 
     def posterior(self, problem: Problem, state: MinibatchState) -> Posterior:
         """Return the posterior of f; before the refit, with the magnitude and noise that fit the rows set aside."""
+        if state.chains and len(state.chains.draws):
+            return sampled_posterior(Model(self, problem, self.validation), state.theta, state.chains)
         theta = state.theta.clone()
         theta[-2:] += 0.5 * math.log(state.band_factor)
         return exact_posterior(Model(self, problem), theta)
 
     def noise_variance(self, problem: Problem, state: MinibatchState) -> float:
         """Return the noise variance of predictions of y."""
+        if state.chains and len(state.chains.draws):
+            return mean_noise(state.chains)
         return state.band_factor * math.exp(2.0 * float(state.theta[-1]))
 
 

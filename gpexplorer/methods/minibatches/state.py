@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ...problem import Channel, channel
+from ..langevin import Tuning
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "NLML", "nat"),
@@ -18,14 +19,25 @@ CHANNELS: tuple[Channel, ...] = (
     channel("penalty", "penalty mu |A - F| / |A|", log=True),
     channel("rate", "learning rate", log=True),
     channel("epoch", "epochs"),
+    channel("acceptance", "acceptance of the Langevin chains"),
+    channel("rhat", "largest R-hat of the Langevin chains"),
 )
+
+
+class Chains(NamedTuple):
+    """What Langevin chains over weights and noise carry from step to step."""
+
+    z: Tensor  # [C, D + 1] log w and log s2
+    tuning: Tuning
+    draws: Tensor  # [k, C, D + 1] one draw per chain and step, after the warm-up
+    position: int  # steps so far
 
 
 class State(NamedTuple):
     """Everything that the next step depends on. Gram matrices are divided by the number of rows: F / n."""
 
     step: int
-    phase: str  # "start" | "search" | "learn" | "fold" | "best": the phase to which the step belongs
+    phase: str  # "start" | "search" | "learn" | "fold" | "best" | "sample": the phase to which the step belongs
     batches: int  # minibatches taken in this phase
     theta: Tensor  # [p] parameters of the feature map and the kernel, log noise sd
     w: Tensor  # [D] weights of the features; for SVGP its variational parameters as one vector
@@ -42,6 +54,7 @@ class State(NamedTuple):
     band_factor: float = 1.0  # factor of magnitude and noise variance that fits the bands to the rows set aside
     fold_thetas: tuple[Tensor, ...] = ()  # [p] each, learned without another part of the rows; empty if it diverged
     remark: str = ""  # where likelihood and rows set aside disagree, for the outcome
+    chains: Chains | None = None  # of sampling
 
 
 class Info(NamedTuple):
@@ -56,3 +69,5 @@ class Info(NamedTuple):
     penalty: float = math.nan
     rate: float = math.nan
     epoch: float = math.nan
+    acceptance: float = math.nan
+    rhat: float = math.nan

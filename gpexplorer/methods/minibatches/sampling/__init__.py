@@ -1,0 +1,1 @@
+"""Weights of learned features sampled by Langevin chains."""
