@@ -34,6 +34,7 @@ from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
+from .styles import TEXT
 from .text import sentence
 
 PERIOD = 60  # milliseconds between two looks for a new frame
@@ -44,6 +45,7 @@ START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "
 def load_resources() -> None:
     """Load the browser parts that the page needs; they come from this machine, not from the network."""
     pn.extension("katex", "tabulator", notifications=False)
+    pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 
 
 class Explorer(pn.viewable.Viewer):
@@ -93,7 +95,7 @@ class Explorer(pn.viewable.Viewer):
         self.transport = Transport(self.session.player, self.session.open)
         self.pictures = Pictures(self.session)
         self.below = self._panels()
-        self.title = pn.pane.HTML("", margin=(6, 14, 0, 14), sizing_mode="stretch_width")
+        self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
         self.sources = DataSource(spec, self.session.change_rows, self.status.say, self._wait)
         self.choices = Controls(spec, self._controls_changed)
         self.presets = pmui.Select(
@@ -117,8 +119,8 @@ class Explorer(pn.viewable.Viewer):
 
     @property
     def top(self) -> list[Any]:
-        """The parts that are looked at first: question, transport, status and the two pictures on top."""
-        return [self.title, self.transport, self.status, self.pictures.top]
+        """The parts that are looked at first: question, transport, status, the pictures on top, and messages."""
+        return [self.title, self.transport, self.status, self.pictures.top, self.status.alert]
 
     @property
     def rest(self) -> list[Any]:
@@ -238,7 +240,7 @@ class Explorer(pn.viewable.Viewer):
         self.transport.update(frame)
         self.pictures.update(frame)
         self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
-        self.session.show_view(self.pictures.open_tab)
+        self.session.show_view(self.pictures.chosen)
         self.status.busy(frame.busy or self._waiting)
 
     def _name_run(self, run: RunSummary | None) -> None:

@@ -20,28 +20,17 @@ from .address import PageRequest, session_request
 from .browser.batch import together
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
+from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .connections import follow_connection
 from .explorer import START, Explorer, load_resources
 from .shared_limits import Shares, heavy_link
+from .styles import MAIN, PAGE, THEME
 from .text import record
 
+SIDEBAR = 320  # pixels
 REBUILD_DELAY = 1.5  # seconds from a complete page to the next prebuilt explorer: the page's first answers go before
-FONT = {"fontFamily": "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"}
-THEME = {
-    "light": {
-        "palette": {"primary": {"main": "#0b6e99"}, "background": {"default": "#f6f8fa", "paper": "#ffffff"}},
-        "typography": FONT,
-        "shape": {"borderRadius": 8},
-    },
-    "dark": {
-        "palette": {"primary": {"main": "#5cc2ee"}, "background": {"default": "#14181d", "paper": "#1c2229"}},
-        "typography": FONT,
-        "shape": {"borderRadius": 8},
-    },
-}
-CSS = "body { overflow-x: hidden; }"
 
 
 class Prebuilt:
@@ -162,15 +151,26 @@ def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
     guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     listeners = [explorer.pulse, Keys(explorer.key), tour]
-    side, rest = pn.Column(sizing_mode="stretch_width"), pn.Column(sizing_mode="stretch_width")
+    side = pn.Column(sizing_mode="stretch_width")
+    rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
-        sidebar=[side] if show_controls else [],
-        main=[pn.Column(BokehLayoutFix(), ButtonNames(), *explorer.top, rest, *listeners, sizing_mode="stretch_width")],
-        sidebar_width=370,
+        sidebar=[Drawer(), side] if show_controls else [],
+        main=[
+            pn.Column(
+                BokehLayoutFix(),
+                ButtonNames(),
+                *explorer.top,
+                rest,
+                *listeners,
+                sizing_mode="stretch_width",
+                stylesheets=[MAIN],
+            )
+        ],
+        sidebar_width=SIDEBAR,
         theme_config=THEME,
-        raw_css=[CSS],
+        raw_css=[PAGE],
         busy_indicator=None,
     )
     _ignore_busy_flag(page)

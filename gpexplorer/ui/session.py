@@ -36,7 +36,7 @@ class Screen(NamedTuple):
     step
         The step shown.
     view
-        Key of the picture in the open tab; empty where the tab shows the table of steps.
+        Key of the picture that a person chose; empty where it is the one that belongs to the method.
     by_hand
         Whether clicks or drags led to this step. No spec repeats such a run.
     key
@@ -239,7 +239,7 @@ class Session:
         return frame
 
     def show_view(self, view: str) -> None:
-        """Note which picture is in the open tab now."""
+        """Note which picture a person chose."""
         self.screen = self.screen._replace(view=view)
 
     def click(self, view: str, x: float, y: float) -> None:

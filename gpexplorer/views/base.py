@@ -41,7 +41,10 @@ class View(param.ParameterizedABC):
     family
         The only method family the picture applies to, by the default `applies`; empty for all families.
     order
-        Position on the page: smaller numbers come first, and the first two are always visible.
+        Position on the page: smaller numbers come first. The first two pictures are always visible.
+    hero
+        Whether this picture shows what its family is about. The first such picture of a run stands between the first
+        two; where there is none, the next one in order does.
     editable
         Whether the picture shows the training rows in the units of the file, so that a person can drag inducing
         points and add or remove rows in it.
@@ -56,6 +59,7 @@ class View(param.ParameterizedABC):
     help: ClassVar[str] = ""
     family: ClassVar[str] = ""
     order: ClassVar[int] = 100
+    hero: ClassVar[bool] = False
     editable: ClassVar[bool] = False
     click: ClassVar[str] = ""
     patience: float = math.inf
@@ -90,7 +94,8 @@ class View(param.ParameterizedABC):
         dict of str to DataFrame
             One frame per layer. The columns x and y (also lower, upper, x0, x1, y0, y1, value) are what is drawn; a
             column "row" with numbers of training rows links the layer to other pictures. `attrs` may contain
-            "xlabel", "ylabel" and "title", and "loose" for a layer that the axes need not contain.
+            "xlabel", "ylabel" and "title", "loose" for a layer that the axes need not contain, and "map" where both
+            axes are inputs, so that a unit is as long on both.
         """
 
     def unfinished(self, run: Run, at: int) -> bool:
@@ -120,7 +125,7 @@ class BrokenView(View):
     def __init__(self, kind: type[View], error: Exception) -> None:
         super().__init__()
         self.error = error
-        for name in ("key", "title", "help", "family", "order"):
+        for name in ("key", "title", "help", "family", "order", "hero"):
             setattr(self, name, getattr(kind, name))
 
     def data(self, run: Run, at: int) -> Layers:

@@ -9,7 +9,58 @@ import pytest
 from gpexplorer.runs import Spec
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.pictures import picture_cards
+from gpexplorer.ui.pictures.legend_line import LegendLine
+from gpexplorer.ui.pictures.picture_cards import arranged
 from gpexplorer.ui.playback import open_run
+from gpexplorer.views import for_run
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.drawing.palette import ROLES
+
+
+@pytest.mark.parametrize(
+    ("method", "hero"),
+    [
+        ("cholqr", "landscape"), ("titsias", "survival"), ("gbcd", "gbcd-gradient"), ("grief", "grief-eigenfunctions"),
+        ("gpcv-admm", "admm-paths"), ("scgd", "stochastic-estimate"), ("ml", "hyperparameters"),
+    ],
+)  # fmt: skip
+def test_the_picture_of_the_family_stands_between_prediction_and_convergence(method: str, hero: str):
+    views = for_run(Spec(method, data={"name": "snelson-like", "n": 40}).open())
+
+    keys = [view.key for view in arranged(views)]
+    assert keys[:3] == ["fit", hero, "convergence"]
+    assert sorted(keys) == sorted(view.key for view in views)
+
+    asked = [view.key for view in arranged(views, "calibration")]
+    assert asked[:3] == ["fit", "calibration", "convergence"]
+    assert hero in asked[3:]
+    assert arranged(views, "fit") == arranged(views, "nonsense") == arranged(views)
+
+
+def test_a_word_of_the_legend_hides_its_layers_and_brings_them_back():
+    run = Spec("cholqr", {"num_inducing": 4}, {"name": "snelson-like", "n": 40}).open()
+    run.finish(steps=1)
+    [view] = [view for view in for_run(run) if view.key == "fit"]
+    live = Live(view, view.data(run, 1))
+    live.leave_words_to_page()
+    line = LegendLine(live.toggle)
+    line.show(live.legend)
+
+    words = {entry.label: entry for entry in live.legend}
+    assert words["mean"].sign == "━"
+    assert words["truth"].sign == "╍"
+    assert words["inducing"][1:3] == ("▲", ROLES["inducing"])
+    assert not any(legend.visible for legend in live.figure.legend)
+    [mean] = [glyphs for glyphs in live.figure.renderers if glyphs.data_source.name == "mean"]
+    position = [entry.label for entry in live.legend].index("mean")
+    for hostile in (-1, 99, "0", None, True, 1.0):
+        line._handle_msg(hostile)
+    assert all(entry.visible for entry in live.legend)
+    line._handle_msg(position)
+    assert not mean.visible
+    assert not live.legend[position].visible
+    line._handle_msg(position)
+    assert mean.visible
 
 
 def follow(explorer: Explorer, key: str, drawn: bool) -> None:

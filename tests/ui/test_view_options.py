@@ -29,7 +29,7 @@ def test_a_selector_has_room_for_its_longest_name():
     short, long, longest = (widget.width for widget in box if isinstance(widget, pmui.Select))
     assert (short, longest) == (MIN_WIDTH, MAX_WIDTH)
     assert short < long < longest
-    assert long > PADDING + 8 * len("a hyperparameter")
+    assert long > PADDING + 7 * len("a hyperparameter")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -76,7 +76,7 @@ def test_the_page_draws_the_others_and_says_what_failed(guest: str):
     cards = explorer.pictures.pictures
     explorer.close()
 
-    assert list(cards)[:2] == ["guest", "fit"]
+    assert list(cards)[:3] == ["guest", "landscape", "fit"]
     assert cards["fit"]._live is not None
     shown = cards["guest"]._place[0].object
     assert "“A guest” was being drawn" in shown

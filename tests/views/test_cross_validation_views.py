@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from gpexplorer import views
 from gpexplorer.methods.cross_validation.folds import split
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run
+from gpexplorer.views.cross_validation import fold_paths
 from gpexplorer.views.drawing.live import Live
 from oracles_admm import held_out
 
@@ -86,6 +88,24 @@ def test_surface_is_the_error_by_cholesky_and_paths_end_at_the_folds():
     assert corner["value"] == pytest.approx(np.log10(total / len(run.problem.train)), abs=1e-3)
     for k, local in enumerate(at.state.folds):
         assert np.allclose(layers[f"fold {k + 1}"].iloc[-1], local.theta[[1, -1]])
+
+
+def test_a_run_that_moves_on_keeps_its_surface_and_a_record_looked_at_gets_its_own(monkeypatch: pytest.MonkeyPatch):
+    run = played("gpcv-admm")
+    paths, fresh = view(run, "admm-paths"), view(run, "admm-paths")
+    paths.side = fresh.side = 3
+    first = paths.data(run, 3)["surface"]
+    assert not paths.unfinished(run, 3)
+
+    moved = paths.data(run, 4)["surface"]
+    assert paths.unfinished(run, 4)
+    pd.testing.assert_frame_equal(moved, first)
+
+    monkeypatch.setattr(fold_paths, "QUIET", 0.0)
+    own = paths.data(run, 4)["surface"]
+    assert not paths.unfinished(run, 4)
+    assert not own.equals(first)
+    pd.testing.assert_frame_equal(own, fresh.data(run, 4)["surface"])
 
 
 def test_rolled_back_steps_are_crosses_on_rho():

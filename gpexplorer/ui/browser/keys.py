@@ -11,7 +11,7 @@ HELP = "Space: play or pause. Left and right arrow: step back or forward. R: res
 
 
 class Keys(JSComponent):
-    """Listens for keys unless a person types or moves a control; closes the sidebar when the page opens narrow."""
+    """Listens for keys unless a person types or moves a control."""
 
     _esm = """
     export function render({ model, el }) {
@@ -26,12 +26,7 @@ class Keys(JSComponent):
         event.preventDefault()
         model.send_msg(key)
       }
-      const shut = () => {
-        for (const page of window.Bokeh?.documents.flatMap((held) => held.roots()) ?? [])
-          if (page.data?.sidebar_open) page.data.sidebar_open = false
-      }
       document.addEventListener("keydown", listen)
-      if (window.innerWidth < 900) setTimeout(shut, 400)  // on a narrow page the sidebar would cover the pictures
       model.on("remove", () => document.removeEventListener("keydown", listen))
     }
     """

@@ -128,7 +128,4 @@ def question(spec: Spec, rows: int | None, preset: str = "") -> str:
 
 
 def _heading(title: str, line: str) -> str:
-    return (
-        f'<div style="font-size:24px;font-weight:650;line-height:1.25">{text(title)}</div>'
-        f'<div style="font-size:14px;opacity:.78">{line}</div>'
-    )
+    return f"<h1>{text(title)}</h1><p>{line}</p>"

@@ -9,9 +9,9 @@ import panel_material_ui as pmui
 import param
 
 TWO_INPUTS = "(2-D)"  # the label of an option ends so when it applies to data with two inputs only
-LETTER_WIDTH, PADDING = 8.2, 46  # pixels
-MIN_WIDTH, MAX_WIDTH = 104, 280  # pixels of a selector
-FONT = {".MuiSelect-select": {"fontSize": "0.875rem"}}
+LETTER_WIDTH, PADDING = 7.2, 44  # pixels
+MIN_WIDTH, MAX_WIDTH = 92, 250  # pixels of a selector
+FONT = {".MuiSelect-select": {"fontSize": "0.8125rem"}}
 
 
 def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], None]) -> pmui.FlexBox | None:

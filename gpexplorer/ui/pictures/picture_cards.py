@@ -1,11 +1,12 @@
-"""The pictures of a run: two on top, the others in tabs, of which only the open one is drawn.
+"""The pictures of a run: three on the first screen, the others in tabs, of which only the open one is drawn.
 
+The first screen shows the prediction, the picture that makes the family itself (its hero), and the convergence.
 A picture that raises shows a sentence in its own card; the others are drawn as usual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,20 +20,17 @@ from ..browser.weak_callback import weakly
 from ..inputs.view_options import options
 from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
+from ..styles import CARD, CARDS, CARDS_FRAME, TABS, TEXT
 from ..text import sentence, text
 from .gestures import Gestures
+from .legend_line import LegendLine
 from .step_table import Steps
 
-ON_TOP = 2  # pictures that are always visible
-SMALL = '<span style="font-size:12.5px;opacity:.75">{}</span>'
+ON_TOP = 3  # pictures that are always visible
+SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
 EMPTY = SMALL.format("There is nothing to draw at this step yet. Take a step.")
-CARD = {
-    "border": "1px solid rgba(127,140,153,.35)", "border-radius": "8px", "padding-bottom": "6px",
-    "height": "auto", "align-self": "stretch",  # as tall as the card beside it
-}  # fmt: skip
-TOP_HEIGHT, TAB_HEIGHT = 330, 300  # pixels of a figure
-OPTIONS_HEIGHT = 48  # pixels of a row of options: a figure without one is taller by this, so that cards end level
+FILL = {"position": "absolute", "inset": "0"}  # a figure is as large as its place on the card
 
 
 class Picture(pn.viewable.Viewer):
@@ -48,8 +46,6 @@ class Picture(pn.viewable.Viewer):
         The open run.
     session
         Carries out what a person asks for in the picture.
-    height
-        Of the figure, in pixels.
     **params
         Parameters of `panel.viewable.Viewer`.
 
@@ -63,16 +59,17 @@ class Picture(pn.viewable.Viewer):
         Dragging of points and editing of rows; None for a view that is not editable.
     """
 
-    def __init__(self, view: View, run: RunSummary, session: Session, height: int, **params: Any) -> None:
+    def __init__(self, view: View, run: RunSummary, session: Session, **params: Any) -> None:
         super().__init__(**params)
         self._session = session
         self._live: Live | None = None
         self._drawn_for: Any = None  # what the figure, or the sentence in its place, was made for
         self.layers: Layers = {}
-        self._height, self._inputs = height, run.inputs
+        self._inputs = run.inputs
         self.gestures = Gestures(run, session) if view.editable else None
         self.adopt(view, run)
-        self.card = pn.Column(sizing_mode="stretch_width", margin=6, styles=CARD)
+        self.legend = LegendLine(self._toggle, margin=(0, 12), sizing_mode="stretch_width", visible=False)
+        self.card = pn.Column(sizing_mode="stretch_width", margin=0, css_classes=["picture"], stylesheets=[CARD])
 
     def adopt(self, view: View, run: RunSummary) -> None:
         """Show this view of another run; options that were chosen stay."""
@@ -88,19 +85,14 @@ class Picture(pn.viewable.Viewer):
             return
         view = self.view
         title = pn.pane.HTML(
-            f'<b style="font-size:15px">{text(view.title)}</b><br>'
-            f'<span style="font-size:12.5px;opacity:.75">{text(" ".join([view.help, view.click]))}</span>',
-            margin=(8, 12, 2, 12),
-            sizing_mode="stretch_width",
-        )
+            f'<h2>{text(view.title)}</h2><span class="hint">{text(" ".join([view.help, view.click]))}</span>',
+            margin=(8, 12, 4, 12), sizing_mode="stretch_width", stylesheets=[TEXT],
+        )  # fmt: skip
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
-        self._height += 0 if widgets else OPTIONS_HEIGHT
-        self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14))
-        self._place = pn.Column(self._sentence, sizing_mode="stretch_width", min_height=self._height, margin=0)
-        if self.gestures is not None:
-            title.param.update(sizing_mode=None, styles={"flex": "1 1 180px"})
-            title = pn.FlexBox(title, self.gestures.mode, justify_content="space-between", sizing_mode="stretch_width")
-        parts = [title, widgets, self.gestures, self._place]
+        self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
+        self._place = pn.Column(self._sentence, sizing_mode="stretch_width", margin=(0, 6), css_classes=["place"])
+        mode = self.gestures.mode if self.gestures is not None else None
+        parts = [title, mode, widgets, self.gestures, self.legend, self._place]
         self.card[:] = [part for part in parts if part is not None]
 
     def update(self, layers: Layers, theme: str) -> None:
@@ -124,6 +116,8 @@ class Picture(pn.viewable.Viewer):
                 self._draw(layers, theme)
         except Exception as error:
             self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
+        if self._live is not None:
+            self.legend.caption = self._live.caption
         self._drawn_for = drawn_for
 
     def fail(self, message: str) -> None:
@@ -136,23 +130,33 @@ class Picture(pn.viewable.Viewer):
         """Use the colours of "light" or "dark"."""
         if self._live is not None:
             self._live.set_theme(theme)
+            self.legend.show(self._live.legend)
+
+    def _toggle(self, entry: int) -> None:
+        if self._live is not None:
+            self._live.toggle(entry)
+            self.legend.show(self._live.legend)
 
     def _draw(self, layers: Layers, theme: str) -> None:
         """Draw a new figure and listen to it."""
         self._live = Live(self.view, layers, theme)
         figure = self._live.figure
         # WebGL needs a GPU to be faster than a canvas for so few glyphs.
-        figure.update(sizing_mode="stretch_width", height=self._height, output_backend="canvas")
+        figure.output_backend = "canvas"
+        self._live.leave_words_to_page()
+        self.legend.show(self._live.legend)
+        self.legend.visible = True
         if self.gestures is not None:
             self.gestures.listen(figure, lambda: self.layers)
         if self.view.click:
             figure.on_event(Tap, weakly(self._click))
-        self._place[:] = [pn.pane.Bokeh(figure, sizing_mode="stretch_width", height=self._height, margin=(0, 6))]
+        self._place[:] = [pn.pane.Bokeh(figure, sizing_mode="stretch_both", margin=0, styles=FILL)]
 
     def _show_sentence(self, markup: str) -> None:
         """A sentence in place of the figure."""
         self._sentence.object = markup
         self._live = self._drawn_for = None
+        self.legend.visible = False
         if list(self._place) != [self._sentence]:
             self._place[:] = [self._sentence]
 
@@ -178,7 +182,7 @@ class Pictures:
     tabs
         The layout of the others, and of the table of steps.
     first
-        Key of the picture whose tab is opened with the next run; empty for the tab that is open.
+        Key of the picture that takes the place of the hero with the next run; empty for the hero of the family.
     pictures
         Key -> picture, in the order of the page.
     theme
@@ -189,13 +193,15 @@ class Pictures:
         self._session = session
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
-        self.first = ""
+        self.first, self._asked, self._tab = "", "", ""
         self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
-        self.top = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap", align_items="stretch")
-        self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6))
-        self.tabs.param.watch(lambda _: self._request_visible(), "active")
+        cards = pn.Column(sizing_mode="stretch_width", margin=0, stylesheets=[CARDS], css_classes=["cards"])
+        self._cards = cards
+        self.top = pn.Column(cards, sizing_mode="stretch_width", margin=0, stylesheets=[CARDS_FRAME])
+        self.tabs = pmui.Tabs(sizing_mode="stretch_width", margin=(4, 6), sx=TABS)
+        self.tabs.param.watch(self._choose_tab, "active")
 
     @property
     def visible(self) -> list[str]:
@@ -206,9 +212,9 @@ class Pictures:
         return keys[:ON_TOP] + keys[ON_TOP:][self.tabs.active : self.tabs.active + 1]
 
     @property
-    def open_tab(self) -> str:
-        """Key of the picture in the open tab; empty for the table of steps."""
-        return "".join(list(self.pictures)[ON_TOP:][self.tabs.active : self.tabs.active + 1])
+    def chosen(self) -> str:
+        """Key of the picture that a person chose, in a tab or by a link; empty where nobody chose one."""
+        return self._tab or self._asked
 
     @contextmanager
     def hurried(self) -> Iterator[None]:
@@ -249,31 +255,31 @@ class Pictures:
 
     def _adopt(self, run: RunSummary) -> None:
         """Keep the layout where the same views apply to the new run; make a new one otherwise."""
-        kind = (run.inputs, *(view.key for view in run.views))
+        if self.first:
+            self.first, self._asked, self._tab = "", self.first, ""
+        views = arranged(run.views, self._asked)
+        kind = (run.inputs, *(view.key for view in views))
         if kind == self._kind:
             for view in run.views:
                 self.pictures[view.key].adopt(view, run)
-            self._open_tab_of(self.first, self.tabs.active)
             return
         self._kind = kind
-        heights = [TOP_HEIGHT] * ON_TOP + [TAB_HEIGHT] * len(run.views)
-        self.pictures = {
-            view.key: Picture(view, run, self._session, height)
-            for view, height in zip(run.views, heights, strict=False)
-        }
+        self.pictures = {view.key: Picture(view, run, self._session) for view in views}
         pictures = list(self.pictures.values())
-        widths = ({"flex": "3 1 420px", "min-width": "0"}, {"flex": "2 1 340px", "min-width": "0"})
-        for picture, width in zip(pictures, widths, strict=False):
-            picture.card.styles = {**CARD, **width}
-        self.top[:] = pictures[:ON_TOP]
+        for picture, place in zip(pictures, ("prediction", "hero", "course"), strict=False):
+            picture.card.css_classes = ["picture", place]
+        self._cards[:] = pictures[:ON_TOP]
         self.tabs[:] = [*((text(p.view.title), p) for p in pictures[ON_TOP:]), ("Steps", self.steps)]
-        self._open_tab_of(self.first, 0)
+        in_tabs = list(self.pictures)[ON_TOP:]
+        self.tabs.active = in_tabs.index(self._tab) if self._tab in in_tabs else 0
         self._request_visible()
 
-    def _open_tab_of(self, key: str, otherwise: int) -> None:
-        """Open the tab of this picture; another one where the picture is in no tab."""
-        in_tabs, self.first = list(self.pictures)[ON_TOP:], ""
-        self.tabs.active = in_tabs.index(key) if key in in_tabs else otherwise
+    def _choose_tab(self, event: Any) -> None:
+        """Note which picture a person opened."""
+        in_tabs = list(self.pictures)[ON_TOP:]
+        if event.old < len(in_tabs):  # not where the number of tabs has just changed
+            self._tab = "".join(in_tabs[self.tabs.active : self.tabs.active + 1])
+        self._request_visible()
 
     def _request_visible(self) -> None:
         """Build the cards on the screen, and ask the player for their layers."""
@@ -284,6 +290,22 @@ class Pictures:
     def _draw_visible(self) -> None:
         self._session.player.show(self.visible)
         self._session.player.redraw()
+
+
+def arranged(views: Sequence[View], chosen: str = "") -> list[View]:
+    """Return the views in the order of the page: the first one, the hero, the second one, and then the others.
+
+    Parameters
+    ----------
+    views
+        In their own order.
+    chosen
+        Key of the view to put in the place of the hero; a key that is not there means the hero of the family.
+    """
+    first, second, others = list(views[:1]), list(views[1:2]), list(views[2:])
+    is_chosen = [view for view in others if view.key == chosen]
+    hero = (is_chosen or [view for view in others if view.hero] or others)[:1]
+    return [*first, *hero, *second, *(view for view in others if view not in hero)]
 
 
 def _options(view: View) -> dict[str, Any]:

@@ -14,11 +14,16 @@ from .readings import StatusNumbers
 
 CSS = """
 :host { color: inherit; }
-.facts { display: flex; flex-wrap: wrap; gap: 6px 26px; align-items: baseline; color: inherit; }
-.facts div { min-width: 58px; }
-.facts b { display: block; font-size: 17px; font-weight: 600; font-variant-numeric: tabular-nums; }
-.facts span { font-size: 12px; opacity: 0.72; }
+.facts { display: flex; flex-wrap: wrap; gap: 2px 22px; align-items: baseline; color: inherit; }
+.facts div { min-width: 52px; }
+.facts b { display: block; font-size: 15px; line-height: 1.25; font-weight: 600; font-variant-numeric: tabular-nums; }
+.facts span { font-size: 12px; line-height: 1.25; opacity: .78; }
+.cost { font-size: 12px; line-height: 1.35; opacity: .78; }
 """
+TOAST = """
+:host { position: fixed !important; bottom: 14px; right: 14px; z-index: 1250; width: min(560px, calc(100vw - 28px));
+        border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
+"""  # over the page, so that nothing moves when a message comes
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 PHASES = {"swap": "swapping", "learn": "learning", "choose": "choosing"}
 
@@ -30,16 +35,18 @@ class Status(pn.viewable.Viewer):
         super().__init__(**params)
         self._last_notice = 0
         self.line = pn.pane.HTML(
-            _cells([("step", "0")]), stylesheets=[CSS], margin=(4, 14), sizing_mode="stretch_width", min_height=46
+            _cells([("step", "0")]), stylesheets=[CSS], margin=(2, 12), sizing_mode="stretch_width", min_height=38
         )
-        self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(2, 14))
-        self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 14), sizing_mode="stretch_width")
+        self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(0, 12))
+        self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width")
         self.sentence = pn.pane.HTML("", margin=0)  # not the alert's own `object`, which renders markup in messages
         self.alert = pmui.Alert(
             self.sentence, visible=False, closeable=True, severity="warning", sizing_mode="stretch_width",
-            margin=(4, 14),
+            margin=0, stylesheets=[TOAST],
         )  # fmt: skip
-        self._layout = pn.Column(self.alert, self.line, self.bar, self.cost, sizing_mode="stretch_width")
+        self._layout = pn.Column(
+            self.line, self.bar, self.cost, sizing_mode="stretch_width", margin=0, css_classes=["status"]
+        )
 
     def update(self, frame: Frame, step_seconds: float) -> None:
         """Show a frame; `step_seconds` is how long the step under way has taken so far."""
@@ -124,4 +131,4 @@ def _cost_line(run: RunSummary, numbers: StatusNumbers, step_seconds: float) -> 
     if step_seconds > LONG_STEP:
         parts.append(f"step {numbers.last + 1} has been running for {span(step_seconds)}")
     line = " · ".join(text(part) for part in parts)
-    return f'<span style="font-size:12px;opacity:.72" title="{text(tooltip)}">{line}</span>'
+    return f'<span class="cost" title="{text(tooltip)}">{line}</span>'

@@ -13,16 +13,12 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
+from ..styles import TOOLTIP
 from ..text import named
 from .open_run import Frame
 from .player import Player
 
-SPEEDS = {
-    "1 step per second": 1.0,
-    "4 steps per second": 4.0,
-    "10 steps per second": 10.0,
-    "As fast as possible": float("inf"),
-}
+SPEEDS = {"1": 1.0, "4": 4.0, "10": 10.0, "no limit": float("inf")}
 DEFAULT_SPEED = 10.0  # steps per second
 PLAY_HELP = "play or pause (space)"
 
@@ -107,9 +103,9 @@ class Transport(pn.viewable.Viewer):
         self._player, self._reset = player, reset
         self.playing = False
         self._make_buttons()
-        self.scrub = Scrub(self._scrub_to, margin=(6, 16), min_width=180, styles={"flex": "1 1 180px"})
+        self.scrub = Scrub(self._scrub_to, margin=(4, 12), min_width=150, styles={"flex": "1 1 150px"})
         self.speed = pmui.Select(
-            label="Speed", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=224, margin=(10, 8, 4, 8),
+            label="Steps per second", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=156, margin=(8, 8, 2, 4),
             description="The greatest speed of playing; a step that takes longer is not cut short.",
         )  # fmt: skip
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
@@ -148,8 +144,8 @@ class Transport(pn.viewable.Viewer):
     def _make_buttons(self) -> None:
         self.play = pmui.Button(
             **named("Play", PLAY_HELP),
-            icon="play_arrow", color="primary", variant="contained", width=116, margin=(6, 6, 6, 10),
-            on_click=lambda _: self.toggle(), description_delay=900,
+            icon="play_arrow", color="primary", variant="contained", width=104, margin=(4, 6, 4, 10),
+            on_click=lambda _: self.toggle(), description_delay=900, stylesheets=[TOOLTIP],
         )  # fmt: skip
         self.back = _icon_button("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon_button("skip_next", "One step (right arrow)", self._player.step)
@@ -182,6 +178,7 @@ def _icon_button(icon: str, description: str, command: Callable[[], None]) -> pm
         description_delay=900,
         on_click=lambda _: command(),
         size="medium",
-        margin=(4, 2),
+        margin=(2, 1),
         color="primary",
+        stylesheets=[TOOLTIP],
     )

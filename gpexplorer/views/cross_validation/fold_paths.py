@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import time
+import weakref
+from typing import Any, ClassVar, NamedTuple
 
 import holoviews as hv
 import numpy as np
@@ -19,7 +21,20 @@ from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
 from .residuals import iterates_folds
 
 MAX_ROWS = 3000  # with more rows, the slice would block the page
+QUIET = 0.3  # seconds at one record after which its own surface is computed
 MARGIN = 0.6  # log-hyperparameters around the paths
+
+
+class _Slice(NamedTuple):
+    """The surface drawn last: of which run, options and record; for which record it was asked last, and since when."""
+
+    run: weakref.ref[Run]
+    options: tuple[Any, ...]
+    at: int
+    asked: int
+    since: float
+    stale: bool
+    frame: pd.DataFrame
 
 
 class Paths(View):
@@ -30,6 +45,7 @@ class Paths(View):
     help: ClassVar[str] = "Consensus brings the paths together. Do they end where the error is lowest?"
     family: ClassVar[str] = "cross_validation"
     order: ClassVar[int] = 40
+    hero: ClassVar[bool] = True
 
     first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Hyperparameter along x; 0 is the first.")
     second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), doc="Along y; -1 is the last, the noise.")
@@ -41,8 +57,20 @@ class Paths(View):
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
         return super().applies(run) and iterates_folds(run) and len(run.problem.train) <= MAX_ROWS
 
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._slice: _Slice | None = None
+
+    def unfinished(self, run: Run, at: int) -> bool:
+        """Return whether the surface drawn last belongs to another record: a run that plays need not wait for it."""
+        return self._slice is not None and self._slice.stale
+
     def data(self, run: Run, at: int) -> Layers:
-        """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error."""
+        """Return one path per fold in natural logarithms, and the surface (x, y, value): log10 of the error.
+
+        The surface of an earlier record stays while the paths are inside it and the run moves on: one surface costs
+        as much as many steps. A record that is looked at for longer gets its own.
+        """
         theta, p = run.problem.theta, len(run.problem.theta)
         i, j = min(self.first, p - 1), self.second % p
         infos = [record.step.info for record in run.trace[: at + 1] if len(record.step.info.consensus)]
@@ -53,11 +81,31 @@ class Paths(View):
             path = np.array([c[k] for c in copies]).reshape(-1, 2)
             layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])
-        layers["surface"] = self._surface(run, infos[-1].consensus if infos else theta, (i, j), around)
+        centre = infos[-1].consensus if infos else theta
+        layers["surface"] = self._kept_surface(run, at, centre, (i, j), around)
         names = run.problem.kernel.names
         title = "log10 of the cross-validated error"
         layers["surface"].attrs |= {"xlabel": f"log {names[i]}", "ylabel": f"log {names[j]}", "title": title}
         return layers
+
+    def _kept_surface(self, run: Run, at: int, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
+        """The surface that was drawn last where it is of use at this record, else a new one."""
+        kept, low, high = self._slice, around.min(0), around.max(0)
+        options = (axes, self.side)
+        if kept is not None and kept.run() is run and kept.options == options:
+            frame = kept.frame
+            is_inside = (
+                frame["x"].min() <= low[0] and high[0] <= frame["x"].max()
+                and frame["y"].min() <= low[1] and high[1] <= frame["y"].max()
+            )  # fmt: skip
+            if kept.asked != at:
+                kept = kept._replace(asked=at, since=time.monotonic())
+            if kept.at == at or (is_inside and time.monotonic() - kept.since < QUIET):
+                self._slice = kept._replace(stale=kept.at != at)
+                return frame.copy()
+        frame = self._surface(run, centre, axes, around)
+        self._slice = _Slice(weakref.ref(run), options, at, at, time.monotonic(), False, frame)
+        return frame.copy()
 
     def _surface(self, run: Run, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
         """Evaluate the error of all folds at `side`^2 points around the paths."""

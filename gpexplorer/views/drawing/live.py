@@ -26,6 +26,7 @@ from bokeh.models import (
 from ..base import Layers
 from .brushing import brush
 from .current_document import own_document
+from .legend import Entry, entries, toggle
 from .palette import paint
 
 MARGIN = 0.06  # part of the data's range that stays free on each side
@@ -51,6 +52,19 @@ view.export("svg").to_blob().then((blob) => {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000)
 })
 """
+
+
+EQUAL_AXES = """
+const [left, right, bottom, top] = figure.tags
+const [w, h] = [figure.inner_width, figure.inner_height]
+if (!(right > left && top > bottom && w > 0 && h > 0)) return
+const unit = Math.max((right - left) / w, (top - bottom) / h)
+const [x, y, dx, dy] = [(left + right) / 2, (bottom + top) / 2, (unit * w) / 2, (unit * h) / 2]
+figure.x_range.setv({ start: x - dx, end: x + dx })
+figure.y_range.setv({ start: y - dy, end: y + dy })
+"""
+MOST_UNEQUAL = 4.0  # a map whose sides differ by a larger factor fills its frame, as its axes have different units
+Box = tuple[float, float, float, float]
 
 
 class Plotted(Protocol):
@@ -82,8 +96,7 @@ class Live:
         with own_document():
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
-        self.figure.toolbar_inner = True  # over the picture: no empty line above the legend
-        self.figure.toolbar.update(logo=None, autohide=True)
+        self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         self.figure.add_tools(_svg_button(self.figure))
         brush(self.figure, layers)
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
@@ -92,6 +105,9 @@ class Live:
         for axis in self.figure.axis:
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
                 axis.ticker.min_interval = 1
+        self._box: Box | None = None  # the data's range on both axes, where both are inputs
+        if any(frame.attrs.get("map") for frame in layers.values()):
+            self._keep_proportions()
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         for name in ("x_range", "y_range"):
             setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name))))
@@ -117,13 +133,56 @@ class Live:
         for bar in self.figure.select({"type": ColorBar}):
             bar.update(background_fill_alpha=0.0, major_label_text_color=text_colour, title_text_color=text_colour)
 
+    def leave_words_to_page(self) -> None:
+        """Remove legend and title from the figure: the page shows `legend` and `caption` above it."""
+        self.figure.title.visible = False
+        for legend in self.figure.legend:
+            legend.visible = False
+
+    @property
+    def caption(self) -> str:
+        """The title of the figure."""
+        return str(self.figure.title.text or "")
+
+    @property
+    def legend(self) -> list[Entry]:
+        """The entries of the legend, in the colours of the theme."""
+        return entries(self.figure)
+
+    def toggle(self, entry: int) -> None:
+        """Hide the layers of an entry of the legend, or show them again."""
+        toggle(self.figure, entry)
+
+    def _keep_proportions(self) -> None:
+        """Let the browser widen one axis of a map until a unit is as long on both axes.
+
+        Only the browser knows the size of the figure. It fits the box in `figure.tags`.
+        """
+        fit = CustomJS(args={"figure": self.figure}, code=EQUAL_AXES)
+        for change in ("inner_width", "inner_height", "tags"):
+            self.figure.js_on_change(change, fit)
+        self._box = (0.0, 1.0, 0.0, 1.0)
+
+    def _fit_map(self, layers: Layers, force: bool) -> None:
+        """Set the box of a map to the data where they no longer fit."""
+        assert self._box is not None
+        x, y = _extent(layers, X_COLUMNS, False), _extent(layers, Y_COLUMNS, False)
+        if x is None or y is None:
+            return
+        if force or _misfits(x, self._box[:2], False) or _misfits(y, self._box[2:], False):
+            self._box = (*_with_margin(x, False), *_with_margin(y, False))
+            self.figure.x_range.update(start=self._box[0], end=self._box[1])
+            self.figure.y_range.update(start=self._box[2], end=self._box[3])
+            ratio = (self._box[1] - self._box[0]) / (self._box[3] - self._box[2])
+            if 1 / MOST_UNEQUAL <= ratio <= MOST_UNEQUAL:
+                self.figure.tags = list(self._box)
+
     def _fit(self, layers: Layers, force: bool = False) -> None:
         """Set axes and colour scales to the data where they no longer fit."""
-        for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
-            log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
-            extent, shown = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
-            if extent is not None and (force or _misfits(extent, (shown.start, shown.end), log)):
-                shown.start, shown.end = _with_margin(extent, log)
+        if self._box is not None:
+            self._fit_map(layers, force)
+        else:
+            self._fit_axes(layers, force)
         for mapper in self._mappers:
             values = [f["value"].to_numpy(float) for f in layers.values() if "value" in f and len(f)]
             finite = np.concatenate(values) if values else np.empty(0)
@@ -131,6 +190,13 @@ class Live:
             if len(finite):
                 low, high = float(np.quantile(finite, 0.02)), float(finite.max())
                 mapper.update(low=low, high=high if high > low else low + 1.0)
+
+    def _fit_axes(self, layers: Layers, force: bool) -> None:
+        for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
+            log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
+            extent, shown = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
+            if extent is not None and (force or _misfits(extent, (shown.start, shown.end), log)):
+                shown.start, shown.end = _with_margin(extent, log)
 
 
 def _svg_button(figure: Any) -> CustomAction:

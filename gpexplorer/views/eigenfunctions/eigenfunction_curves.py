@@ -56,6 +56,7 @@ class EigenfunctionsView(View):
     )
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 15
+    hero: ClassVar[bool] = True
 
     rank = param.Integer(
         1, bounds=(1, None), softbounds=(1, 100), label="Rank",
@@ -93,7 +94,7 @@ class EigenfunctionsView(View):
         X = torch.cartesian_prod(*sides).to(run.problem.train.X)
         first, x = self._first(len(index)), _in_file_units(run, X)
         frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "value": _values(basis, X)[first]})
-        frame.attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
+        frame.attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
         ranks = ", ".join(str(k + 1) for k in index[first].tolist())
         frame.attrs["title"] = f"rank {first + 1}, a product of the 1-D ranks {ranks}"
         return {"map": frame}

@@ -29,6 +29,7 @@ class Gradient(View):
     )
     family: ClassVar[str] = "exact"
     order: ClassVar[int] = 20
+    hero: ClassVar[bool] = True
 
     def applies(self, run: Run) -> bool:
         """Whether the method has a gradient over the training rows; sparse models do not."""
@@ -54,7 +55,7 @@ class Gradient(View):
         X = run_rows.inputs_of(run.problem.train)[sample.cpu().numpy()] if run_rows.numeric(run) else None
         if X is not None and X.shape[1] == 2:
             frame = pd.DataFrame({"x": X[:, 0], "y": X[:, 1], "value": size})
-            frame.attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
+            frame.attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
             return frame
         if X is not None and X.shape[1] == 1:
             x, xlabel = X[:, 0], run_rows.input_name(run, 0)

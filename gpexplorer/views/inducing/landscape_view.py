@@ -32,6 +32,7 @@ class SwapLandscape(View):
     help: ClassVar[str] = "Is the exact decrease largest where the information pivots predict the largest decrease?"
     family: ClassVar[str] = "inducing"
     order: ClassVar[int] = 20
+    hero: ClassVar[bool] = True
     click: ClassVar[str] = "Click a row to force its swap."
 
     show = param.Selector(
@@ -76,7 +77,7 @@ class SwapLandscape(View):
         value = frame["exact" if self.colour == "exact" else "approx"]
         exact = frame.assign(x=xy[:, 0], y=xy[:, 1], value=value)
         best = exact.iloc[[int(exact["value"].argmax())]] if len(exact) else exact
-        exact.attrs = {"xlabel": names[0], "ylabel": names[1]}
+        exact.attrs = {"map": True, "xlabel": names[0], "ylabel": names[1]}
         removed = pd.DataFrame({"x": plane[[landscape.removed], 0], "y": plane[[landscape.removed], 1]})
         return {"exact": exact, "best": best[["x", "y"]], "removed": removed}
 

@@ -42,7 +42,8 @@ class Structures(View):
     title: ClassVar[str] = "Molecules to swap in"
     help: ClassVar[str] = "The first molecule is removed; the others would decrease the objective most in its place."
     family: ClassVar[str] = "inducing"
-    order: ClassVar[int] = 21
+    order: ClassVar[int] = 19
+    hero: ClassVar[bool] = True
     click: ClassVar[str] = "Click a molecule to force its swap."
 
     def applies(self, run: Run) -> bool:

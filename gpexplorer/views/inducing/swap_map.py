@@ -44,7 +44,7 @@ class Swaps(View):
             "moves": pd.DataFrame({"x0": removed[:, 0], "y0": removed[:, 1], "x1": added[:, 0], "y1": added[:, 1]}),
             "inducing": pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}),
         }
-        layers["rows"].attrs |= {"xlabel": names[0], "ylabel": names[1]}
+        layers["rows"].attrs |= {"map": True, "xlabel": names[0], "ylabel": names[1]}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -23,6 +23,7 @@ class Estimate(View):
     help: ClassVar[str] = "Does the estimate stay close to the exact value? The estimate of a biased method does not."
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 20
+    hero: ClassVar[bool] = True
 
     def data(self, run: Run, at: int) -> Layers:
         """Return the NLML against epochs, up to record `at`."""

@@ -124,7 +124,7 @@ def _map(run: Run, at: int) -> Layers:
         "train": pd.DataFrame({"x": X[chosen, 0], "y": X[chosen, 1]} | hover),
         "inducing": pd.DataFrame({"x": inducing[:, 0], "y": inducing[:, 1]}),
     }
-    layers["map"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
+    layers["map"].attrs |= {"map": True, "xlabel": run_rows.input_name(run, 0), "ylabel": run_rows.input_name(run, 1)}
     return layers
 
 

@@ -84,10 +84,9 @@ def test_a_click_in_the_landscape_forces_a_swap_and_undo_takes_it_back(seen: See
     seen.press("One step")
     until(lambda: seen.step == 1)
     before = seen.inducing()
-    figure = seen.page.locator(".bk-Figure").last  # in the open tab
-    figure.scroll_into_view_if_needed()
+    figure = seen.page.locator(".hero .bk-Figure")  # between the prediction and the convergence
 
-    figure.click(position={"x": 720, "y": 150})
+    figure.click(position={"x": 240, "y": 150})
 
     until(lambda: seen.fact("phase") == "forced")
     assert seen.step == 2

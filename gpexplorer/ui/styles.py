@@ -1,0 +1,96 @@
+"""The styles of the page: its theme, and the layout of its cards for every width of the screen.
+
+Widths below are those of the main area, not of the window, as the sidebar may be open or closed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+FONT = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
+DRAWER_BELOW = 900  # pixels of the window: on a narrower one the sidebar is a drawer over the page
+HEADER = 48  # pixels
+_COMMON: dict[str, Any] = {
+    "typography": {"fontFamily": FONT, "button": {"textTransform": "none"}, "h3": {"fontSize": "1.15rem"}},
+    "shape": {"borderRadius": 8},
+    "breakpoints": {"values": {"xs": 0, "sm": DRAWER_BELOW, "md": 1100, "lg": 1400, "xl": 1800}},
+    "components": {
+        "MuiToolbar": {"styleOverrides": {"root": {"minHeight": f"{HEADER}px !important"}}},
+        "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
+        # The drawer over a narrow page covers the header, so it needs no room for it.
+        "MuiDrawer": {
+            "styleOverrides": {
+                "paper": {
+                    f"@media (max-width: {DRAWER_BELOW - 0.05}px)": {"& > .MuiToolbar-root": {"display": "none"}},
+                }
+            }
+        },
+    },
+}
+THEME = {
+    "light": {
+        "palette": {"primary": {"main": "#0b6e99"}, "background": {"default": "#f6f8fa", "paper": "#ffffff"}},
+        **_COMMON,
+    },
+    "dark": {
+        "palette": {"primary": {"main": "#5cc2ee"}, "background": {"default": "#14181d", "paper": "#1c2229"}},
+        **_COMMON,
+    },
+}
+PAGE = "body { overflow-x: hidden; }"
+
+TEXT = """
+:host { color: inherit; font-size: 12.5px; line-height: 1.4; }
+h1 { font-size: 20px; font-weight: 650; line-height: 1.3; margin: 0; }
+h2 { font-size: 15px; font-weight: 600; line-height: 1.35; margin: 0; }
+p { font-size: 13.5px; line-height: 1.4; margin: 0; }
+.hint { font-size: 12.5px; line-height: 1.4; opacity: .78; }
+"""
+
+MAIN = """
+:host { padding: 4px 6px 24px; box-sizing: border-box; container-type: inline-size; height: auto !important;
+        max-height: none !important; }
+:host > * { flex-shrink: 0 !important; max-height: none !important; }
+@container (max-width: 639px) { .status { order: 1; } .rest { order: 2; } }
+"""
+
+CARDS_FRAME = (
+    ":host { container-type: inline-size; padding: 6px 8px; box-sizing: border-box; max-height: none !important; }"
+)
+CARDS = """
+:host { display: grid !important; gap: 10px; height: auto !important; max-height: none !important;
+        grid-template: "prediction hero course" minmax(clamp(380px, 100vh - 290px, 20vw + 270px), auto)
+                       / minmax(0, 1.25fr) minmax(0, 1.15fr) minmax(0, 1fr); }
+.prediction { grid-area: prediction; } .hero { grid-area: hero; } .course { grid-area: course; }
+@container (max-width: 999px) {
+  :host { grid-template: "prediction hero" minmax(clamp(400px, 100vh - 330px, 620px), auto)
+                         "course course" minmax(340px, auto) / minmax(0, 1fr) minmax(0, 1fr); }
+}
+@container (max-width: 639px) {
+  :host { grid-template: "hero" minmax(clamp(360px, 100vh - 420px, 440px), auto)
+                         "prediction" minmax(clamp(360px, 100vh - 420px, 440px), auto)
+                         "course" minmax(360px, auto) / minmax(0, 1fr); }
+}
+"""
+CARD = """
+:host { border: 1px solid rgba(127, 140, 153, .35); border-radius: 8px; padding-bottom: 6px; box-sizing: border-box;
+        height: auto !important; max-height: none !important; align-self: stretch; position: relative; }
+.place { position: relative; flex: 1 1 auto !important; min-height: clamp(230px, 34vh, 520px); }
+"""
+
+TABS = {
+    "& .MuiTabs-root": {"minHeight": "0"},
+    "& .MuiTabs-scroller": {"overflow": "visible !important", "whiteSpace": "normal"},
+    "& .MuiTabs-list, & .MuiTabs-flexContainer": {"flexWrap": "wrap", "gap": "4px"},
+    "& .MuiTabs-indicator": {"display": "none"},
+    "& .MuiTabScrollButton-root": {"display": "none"},
+    "& .MuiTab-root": {"minHeight": "32px", "padding": "4px 12px", "borderRadius": "16px", "fontSize": "0.875rem"},
+    "& .MuiTab-root.Mui-selected": {"border": "1px solid currentColor"},
+}
+
+# The tooltip of a button opens below it: at its side it would cover the next button.
+TOOLTIP = """
+.MuiTooltip-popper { translate: calc(-50% - 32px) 38px; }
+.MuiTooltip-tooltip { white-space: nowrap; max-width: none; }
+.MuiTooltip-arrow { display: none; }
+"""

@@ -1,0 +1,95 @@
+"""The entries of a figure's legend, for a page that writes them beside the plot and not over it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+MARKS = {  # marker of Bokeh -> the sign that stands for it in a line of text
+    "circle": "●", "x": "×", "triangle": "▲", "inverted_triangle": "▼", "star": "★", "diamond": "◆", "square": "■",
+    "cross": "+",
+}  # fmt: skip
+HOLLOW = {"●": "○", "◆": "◇", "■": "□", "▲": "△", "▼": "▽", "★": "☆"}
+AREA, LINE, DASHED = "■", "━", "╍"
+
+
+class Entry(NamedTuple):
+    """One entry of a legend.
+
+    Attributes
+    ----------
+    label
+        What is drawn.
+    sign
+        A character that looks like the mark: a marker, a line, a dashed line or an area.
+    colour
+        Of the mark, as CSS.
+    alpha
+        Opacity of the mark, 0 to 1.
+    visible
+        Whether the layer is shown now.
+    """
+
+    label: str
+    sign: str
+    colour: str
+    alpha: float
+    visible: bool
+
+
+def entries(figure: Any) -> list[Entry]:
+    """Return the entries of the legends of a Bokeh figure, in their order.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    """
+    return [_entry(item) for item in _items(figure)]
+
+
+def toggle(figure: Any, index: int) -> None:
+    """Hide the layers of entry `index`, or show them again.
+
+    Parameters
+    ----------
+    figure
+        The figure.
+    index
+        Position in `entries`; positions that do not exist are ignored.
+    """
+    items = _items(figure)
+    if 0 <= index < len(items):
+        for renderer in items[index].renderers:
+            renderer.visible = not renderer.visible
+
+
+def _items(figure: Any) -> list[Any]:
+    return [item for legend in figure.legend for item in legend.items if item.renderers]
+
+
+def _entry(item: Any) -> Entry:
+    renderer = item.renderers[0]
+    glyph = renderer.glyph
+    label = item.label.get("value", "") if isinstance(item.label, dict) else str(item.label.value)
+    sign, part = _sign(glyph)
+    alpha = getattr(glyph, f"{part}_alpha", 1.0)
+    colour = getattr(glyph, f"{part}_color", None)
+    return Entry(
+        label=label,
+        sign=sign,
+        colour=colour if isinstance(colour, str) else "currentColor",  # a column of colours has no colour of its own
+        alpha=max(alpha, 0.35) if isinstance(alpha, int | float) else 1.0,
+        visible=bool(renderer.visible),
+    )
+
+
+def _sign(glyph: Any) -> tuple[str, str]:
+    """The sign of a glyph, and the part of it, line or fill, that has its colour."""
+    marker = getattr(glyph, "marker", None)
+    if marker is not None:
+        sign = MARKS.get(marker if isinstance(marker, str) else str(getattr(marker, "value", "circle")), "●")
+        is_hollow = glyph.fill_alpha == 0.0 or glyph.fill_color is None
+        return (HOLLOW.get(sign, sign), "line") if is_hollow or sign in "×+" else (sign, "fill")
+    if "fill_color" in glyph.properties():
+        return AREA, "fill"
+    return (DASHED if glyph.line_dash else LINE), "line"
