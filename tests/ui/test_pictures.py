@@ -44,7 +44,7 @@ def test_a_word_of_the_legend_hides_its_layers_and_brings_them_back():
     live = Live(view, view.data(run, 1))
     live.leave_words_to_page()
     line = LegendLine(live.toggle)
-    line.show(live.legend)
+    line.fill(live.legend)
 
     words = {entry.label: entry for entry in live.legend}
     assert words["mean"].sign == "━"

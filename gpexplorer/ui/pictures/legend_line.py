@@ -69,7 +69,7 @@ class LegendLine(JSComponent):
         super().__init__(**params)
         self._on_toggle = on_toggle
 
-    def show(self, entries: Sequence[Entry]) -> None:
+    def fill(self, entries: Sequence[Entry]) -> None:
         """Show these entries."""
         listed = [list(entry) for entry in entries]
         if listed != self.entries:

@@ -130,12 +130,12 @@ class Picture(pn.viewable.Viewer):
         """Use the colours of "light" or "dark"."""
         if self._live is not None:
             self._live.set_theme(theme)
-            self.legend.show(self._live.legend)
+            self.legend.fill(self._live.legend)
 
     def _toggle(self, entry: int) -> None:
         if self._live is not None:
             self._live.toggle(entry)
-            self.legend.show(self._live.legend)
+            self.legend.fill(self._live.legend)
 
     def _draw(self, layers: Layers, theme: str) -> None:
         """Draw a new figure and listen to it."""
@@ -144,7 +144,7 @@ class Picture(pn.viewable.Viewer):
         # WebGL needs a GPU to be faster than a canvas for so few glyphs.
         figure.output_backend = "canvas"
         self._live.leave_words_to_page()
-        self.legend.show(self._live.legend)
+        self.legend.fill(self._live.legend)
         self.legend.visible = True
         if self.gestures is not None:
             self.gestures.listen(figure, lambda: self.layers)
