@@ -11,13 +11,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pandas as pd
 import pytest
 
-from gpexplorer import Spec, Store, __version__, data, methods
+from gpexplorer import Spec, Store, __version__, data, kernels, methods
 from gpexplorer.__main__ import main
-from gpexplorer.cli import files
-from gpexplorer.cli.run_commands import format_duration, progress_line
+from gpexplorer.cli import catalogue, files
+from gpexplorer.cli.output import format_duration
+from gpexplorer.cli.run_commands import progress_line
+from gpexplorer.errors import KernelError
 from gpexplorer.methods.base import registry
 from toy_method import ROWS, Toy
 
@@ -156,6 +159,86 @@ def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixtu
     assert call("methods") == 0
     listed = capsys.readouterr().out
     assert [row.partition(":")[0] for row in listed.splitlines() if row[:1].strip()] == sorted(registry)
+
+
+def test_lists_are_json_for_programs(capsys: pytest.CaptureFixture[str]):
+    assert call("methods", "cholqr", "--json") == 0
+    [method] = json.loads(capsys.readouterr().out)
+    assert {setting["name"] for setting in method["settings"]} == set(methods["cholqr"].param) - {"name"}
+    assert call("data", "--json") == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} == set(data.available().index)
+    assert call("kernels", "--json") == 0
+    listed = {row["key"]: row["hyperparameters"] for row in json.loads(capsys.readouterr().out)}
+    assert listed["se-ard"] == ["sd", "lengthscale 1", "lengthscale 2", "noise"]
+    assert call("kernels") == 0
+    assert "Matérn 5/2, ARD" in capsys.readouterr().out
+
+
+def test_lists_and_completions_import_no_torch_once_they_are_kept(tmp_path: Path):
+    program = (
+        "import sys; from gpexplorer.cli import listings; print(listings.complete_method('chol'));"
+        "print('torch' in sys.modules)"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    printed = [
+        subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [run.stdout.splitlines()[0] for run in printed] == ["['cholesky', 'cholqr']"] * 2
+    assert printed[1].stdout.splitlines()[1] == "False"
+
+
+def test_a_damaged_catalogue_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(catalogue, "_path", lambda: tmp_path / "catalogue-0.json")
+    monkeypatch.delitem(sys.modules, "gpexplorer.methods.base")
+    (tmp_path / "catalogue-0.json").write_text('{"methods": [')
+    assert catalogue.keys("kernels") == sorted(kernels.available())
+    assert json.loads((tmp_path / "catalogue-0.json").read_text())["kernels"]
+
+
+def test_schema_accepts_what_a_spec_is_and_refuses_what_it_is_not(capsys: pytest.CaptureFixture[str]):
+    assert call("schema") == 0
+    check = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
+    for key in set(methods) - {"toy"}:
+        assert check.is_valid(json.loads(Spec(key).to_json())), key
+    refused = [
+        {"method": "cholrq"}, {"method": "cholqr", "settings": {"num_pivot": 3}}, {"settings": {}},
+        {"method": "cholqr", "settings": {"num_pivots": 0}}, {"method": "cholqr", "budget": {"hours": 1}},
+    ]  # fmt: skip
+    assert not [fields for fields in refused if check.is_valid(fields)]
+
+
+def test_a_result_is_json_for_programs_and_quiet_prints_no_progress(capsys: pytest.CaptureFixture[str]):
+    assert call("run", write(budget={"steps": 4}), "--json", "--quiet") == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert (result["outcome"], result["steps"]) == ("budget", 4)
+    assert {"smse", "nlpd"} <= set(result["scores"])
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize("name", ["rbf", "RBF", "Gaussian", "matern", "Rational_Quadratic"])
+def test_names_of_kernels_elsewhere_lead_to_ours(name: str):
+    with pytest.raises(KernelError, match=r"did you mean (se|matern52|rq) or \1-ard\?"):
+        kernels.make(name)
+
+
+def test_a_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    spec = {"method": "cholqr", "data": {"name": "hypercube", "n": 50, "d": 1}, "budget": {"steps": 2}}
+    file, out, store = tmp_path / "grid.json", tmp_path / "sweep.parquet", tmp_path / "store"
+    command = ["sweep", str(file), "--out", str(out), "--store", str(store)]
+    file.write_text(json.dumps({"spec": spec, "over": {"seed": [0]}}))
+    assert call(*command) == 0
+    [first] = Store(store).names()
+    seconds = [record.seconds for record in Store(store).kept(first).records]
+    file.write_text(json.dumps({"spec": spec, "over": {"seed": [0, 1]}}))
+
+    assert call(*command, "--json", "-q") == 0
+
+    printed = capsys.readouterr()
+    assert len(json.loads(printed.out[printed.out.index("[\n") :])) == 2
+    assert len(Store(store).names()) == 2
+    assert [record.seconds for record in Store(store).kept(first).records] == seconds  # it was not run again
 
 
 def test_data_lists_every_set(capsys: pytest.CaptureFixture[str]):

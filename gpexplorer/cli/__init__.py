@@ -1,4 +1,4 @@
-"""The command line: `python -m gpexplorer run | sweep | recommend | data | methods | serve | reproduce | bench`.
+"""The command line: `python -m gpexplorer run`, `sweep`, `recommend`, `data`, `methods`, `serve`, `bench` and others.
 
 The commands are functions of the modules beside this one, and this module names them. A command imports the packages
 that it needs when it is called, so that `--help` appears at once.
@@ -17,11 +17,13 @@ from . import launchers, listings, recommend_command, run_commands
 
 MISTAKE = 2  # exit code
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(run_commands.run)
 app.command()(run_commands.sweep)
 app.command()(recommend_command.recommend)
 app.command()(listings.methods)
+app.command()(listings.kernels)
+app.command()(listings.schema)
 app.add_typer(listings.data_app, name="data")
 app.command()(launchers.serve)
 app.command(**launchers.ALL_ARGUMENTS)(launchers.bench)

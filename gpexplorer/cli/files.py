@@ -19,7 +19,10 @@ from ..runs.setting_checks import object_without_duplicates
 from ..runs.spec import LARGEST, Spec, parsed
 from ..runs.studies.comparison import Finished, table
 from ..runs.studies.sweep import Swept, grid
+from .output import format_duration
 
+MOST_RUNS = 100_000  # in one sweep
+TABLE_SECONDS = 2.0  # between two versions of the table while runs end
 PIPE_SECONDS = 10.0  # without a byte from a pipe
 
 
@@ -50,11 +53,11 @@ def read_sweep(source: str) -> dict[str, Spec]:
     over = fields.get("over")
     if not isinstance(over, dict) or not all(isinstance(values, list) for values in over.values()):
         raise SettingError('The sweep has no "over": give {"spec": {...}, "over": {"num_inducing": [8, 32]}}.')
-    return grid(Spec.from_json(json.dumps(fields.get("spec"))), over)
+    return grid(Spec.from_json(json.dumps(fields.get("spec"))), over, MOST_RUNS)
 
 
 def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Callable[[str], object]) -> pd.DataFrame:
-    """Write the table of a sweep after each of its runs, so that an interrupt leaves what was done.
+    """Write the table of a sweep while its runs end, so that an interrupt leaves what was done.
 
     Parameters
     ----------
@@ -77,14 +80,18 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
     SettingError
         If `out` cannot be written. This is tried before the first run starts.
     """
-    finished = dict[str, Finished]()
+    finished, begin, written = dict[str, Finished](), time.monotonic(), 0.0
     with writable(out):
         out.open("ab").close()
     for number, run in enumerate(runs, 1):
-        report(f"{number} of {count} · {run.name} · {run.sentence}")
+        elapsed = time.monotonic() - begin
+        to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
+        report(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
         finished |= {run.name: run.finished} if run.finished else {}
-        with writable(out):
-            table(finished).to_parquet(out)
+        if number == count or elapsed - written > TABLE_SECONDS or number == 1:
+            written = elapsed
+            with writable(out):
+                table(finished).to_parquet(out)
     return table(finished)
 
 

@@ -1,65 +1,107 @@
-"""The commands `methods` and `data`: what there is to run, and what to run it on."""
+"""The commands `methods`, `kernels`, `data` and `schema`: what there is to run, and what to run it on."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import SettingError, closest
-
-if TYPE_CHECKING:
-    import param
+from .catalogue import catalogue, is_here, keys
+from .output import AsJson, print_json, print_table
 
 WIDTH = 110
 
 data_app = typer.Typer(help="List the data sets, or fetch one of them.", invoke_without_command=True)
 
 
+def complete_method(typed: str) -> list[str]:
+    """The keys of methods that begin with what was typed, for the shell."""
+    return [key for key in keys("methods") if key.startswith(typed)]
+
+
+def complete_data(typed: str) -> list[str]:
+    """The names of data sets that begin with what was typed, for the shell."""
+    return [name for name in keys("data") if name.startswith(typed)]
+
+
 def methods(
-    key: Annotated[str, typer.Argument(help="The key of one method. Without it, all are listed.")] = "",
+    key: Annotated[
+        str, typer.Argument(help="The key of one method. Without it, all are listed.", autocompletion=complete_method)
+    ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """List the methods: title, family, paper, and every setting with its bounds."""
-    from ..methods.base import registry
-
-    if key and key not in registry:
-        raise SettingError(f"Method {key!r} is not known{closest(key, registry)}")
-    for name in [key] if key else sorted(registry):
-        method = registry[name]
-        typer.echo(f"{name}: {method.title} ({method.family})")
-        typer.echo(textwrap.indent(textwrap.fill(method.paper, WIDTH - 2), "  "))
-        for setting in method.param.objects().values():
-            if setting.name != "name":
-                typer.echo(_described(setting))
+    entries = catalogue()["methods"]
+    known = [entry["key"] for entry in entries]
+    if key and key not in known:
+        raise SettingError(f"Method {key!r} is not known{closest(key, known)}")
+    chosen = [entry for entry in entries if key in ("", entry["key"])]
+    if as_json:
+        return print_json(chosen)
+    for entry in chosen:
+        typer.echo(f"{entry['key']}: {entry['title']} ({entry['family']})")
+        typer.echo(textwrap.indent(textwrap.fill(entry["paper"], WIDTH - 2), "  "))
+        for setting in entry["settings"]:
+            typer.echo(f"  {setting['name']} = {setting['default']!r}: {setting['takes']}.")
+            typer.echo(textwrap.indent(textwrap.fill(setting["meaning"], WIDTH - 6), "      "))
         typer.echo()
+    return None
+
+
+def kernels(as_json: AsJson = False) -> None:
+    """List the kernels: key, title, what the inputs must be, and the hyperparameters for two inputs."""
+    entries = catalogue()["kernels"]
+    if as_json:
+        return print_json(entries)
+    rows = [(entry["key"], entry["title"], entry["inputs"], ", ".join(entry["hyperparameters"])) for entry in entries]
+    print_table(("key", "title", "inputs", "hyperparameters of two inputs"), rows)
+    typer.echo("Kernels are joined by + and *, with parentheses: se-ard * (periodic + linear).")
+    return None
+
+
+def schema() -> None:
+    """Print the JSON Schema of a Spec, by which an editor completes and checks SPEC.json."""
+    from ..runs.schema import spec_schema
+
+    print_json(spec_schema())
 
 
 @data_app.callback()
-def data(context: typer.Context) -> None:
+def data(context: typer.Context, as_json: AsJson = False) -> None:
     """List every data set by name, with its size, its licence and whether it is on this machine."""
     if context.invoked_subcommand is None:
-        list_data()
+        list_data(as_json)
 
 
 @data_app.command("list")
-def list_data() -> None:
+def list_data(as_json: AsJson = False) -> None:
     """List every data set by name, with its size, its licence and whether it is on this machine."""
-    from ..data import available
-
-    table = available().drop(columns="notes")
-    table["licence"] = [textwrap.shorten(text, 40, placeholder=" ...") for text in table["licence"]]
-    table["d"] = table["d"].astype("Int64").astype("string").fillna("molecules")
-    table["cached"] = table["cached"].map({True: "here", False: "to fetch"})
-    rows = [["name", *table.columns], *table.reset_index().astype(str).to_numpy().tolist()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    entries = catalogue()["data"]
+    if as_json:
+        return print_json(
+            [{**{k: v for k, v in entry.items() if k != "files"}, "cached": is_here(entry)} for entry in entries]
+        )
+    rows = [
+        (
+            entry["name"],
+            str(entry["n"]),
+            "molecules" if entry["d"] is None else str(entry["d"]),
+            entry["task"],
+            textwrap.shorten(entry["licence"], 40, placeholder=" ..."),
+            entry["source"],
+            "here" if is_here(entry) else "to fetch",
+        )
+        for entry in entries
+    ]
+    print_table(("name", "n", "d", "task", "licence", "source", "cached"), rows)
+    return None
 
 
 @data_app.command()
-def fetch(name: Annotated[str, typer.Argument(help="A name from the list.")]) -> None:
+def fetch(name: Annotated[str, typer.Argument(help="A name from the list.", autocompletion=complete_data)]) -> None:
     """Download a public data set into the cache, and check it."""
     from ..data import fetch as download
 
@@ -69,14 +111,6 @@ def fetch(name: Annotated[str, typer.Argument(help="A name from the list.")]) ->
     typer.echo("".join(f"{path}\n" for path in paths), nl=False)
     if not paths:
         typer.echo(f"{name} is generated: there is nothing to fetch.")
-
-
-def _described(setting: param.Parameter) -> str:
-    """A setting with its default, what it takes, and its explanation."""
-    from ..runs.setting_checks import wanted
-
-    head = f"  {setting.name} = {setting.default!r}: {wanted(setting)}."
-    return "\n".join([head, textwrap.indent(textwrap.fill(setting.doc or "", WIDTH - 6), "      ")])
 
 
 def _report_download(done: int, total: int) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .run_commands import INTERRUPTED, format_duration
+from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_stderr
+from .run_commands import INTERRUPTED
 
 if TYPE_CHECKING:
     from ..recommendation import Progress, Recommendation
@@ -29,7 +30,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
     missing: Annotated[str, typer.Option(help='"refuse" rows with missing values, or "drop" them.')] = "refuse",
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
     from ..data import load
@@ -42,14 +44,22 @@ def recommend(  # noqa: PLR0913 - the options of the command
     previous = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the step in progress ends first
     try:
         answer = find(
-            rows, seconds=seconds, memory=memory or None, seed=seed, on_progress=_report, should_stop=stopped.is_set
+            rows,
+            seconds=seconds,
+            memory=memory or None,
+            seed=seed,
+            on_progress=None if quiet else _report,
+            should_stop=stopped.is_set,
         )
     finally:
         signal.signal(signal.SIGINT, previous)
         typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
     if out is not None:
         out.write_text(answer.spec.to_json() + "\n", "utf-8")
-    typer.echo(json.dumps(_plain(answer), indent=1) if as_json else _text(answer))
+    if as_json:
+        print_json(_plain(answer))
+    else:
+        typer.echo(_text(answer))
     if stopped.is_set():
         typer.echo("Interrupted: this is the best answer so far.", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -57,10 +67,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
 
 def _report(progress: Progress) -> None:
     line = f"{progress.fraction:.0%}, {format_duration(progress.seconds_left)} to go: {progress.sentence}"
-    if sys.stderr.isatty():
-        typer.echo(f"\r\033[K{line}", err=True, nl=False)
-    else:
-        typer.echo(line, err=True)
+    (on_one_line if sys.stderr.isatty() else to_stderr)(line)
 
 
 def _text(answer: Recommendation) -> str:

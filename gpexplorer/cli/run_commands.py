@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import signal
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_nowhere, to_stderr
+
 if TYPE_CHECKING:
     from ..runs import Run
 
-FAILED, INTERRUPTED = 1, 130  # exit codes
+FAILED, DIVERGED, INTERRUPTED = 1, 3, 130  # exit codes; 0 if a run converged or used its budget, 2 for a mistake
 TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two progress lines, on a terminal and in a log
 
 
@@ -30,8 +33,14 @@ def run(
     scheduler: Annotated[
         str, typer.Option(help="The address of a Dask scheduler, which receives folds and blocks of rows.")
     ] = "",
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped."""
+    """Run a Spec to its end or its budget and keep every step. The same command continues where it was stopped.
+
+    The exit code is 0 if the run converged or used its budget, 1 if it failed, 3 if it diverged, 2 for a mistake in the
+    command and 130 after an interrupt.
+    """
     from ..runs import Store, working
     from .files import read_spec
 
@@ -42,10 +51,11 @@ def run(
     command += [word for text in changes for word in ("--set", text)]
     command += ["--scheduler", scheduler] if scheduler else []
     with closing(opened), working(opened, scheduler):
-        _finish(opened, shlex.join(command))
-    _print_result(opened, out / checked.key())
-    if opened.outcome and opened.outcome.reason == "failed":
-        raise typer.Exit(FAILED)
+        _finish(opened, shlex.join(command), quiet)
+    (_print_json if as_json else _print_result)(opened, out / checked.key())
+    codes = {"failed": FAILED, "diverged": DIVERGED}
+    if opened.outcome and opened.outcome.reason in codes:
+        raise typer.Exit(codes[opened.outcome.reason])
 
 
 def sweep(
@@ -54,13 +64,31 @@ def sweep(
         str, typer.Option(help="The address of a Dask scheduler. Without one, the runs follow one another here.")
     ] = "",
     out: Annotated[Path, typer.Option(help="The table of all runs.")] = Path("sweep.parquet"),
+    store: Annotated[
+        Path, typer.Option(help="Where every step is kept. A run that is kept there is not run again.")
+    ] = Path("runs-store"),
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run a Spec at every combination of some values, here or on a cluster, and print a table, the best run first."""
+    """Run a Spec at every combination of some values, here or on a cluster, and print a table, the best run first.
+
+    The same command continues where it was stopped.
+    """
+    from ..runs import Store
     from ..runs.studies.sweep import sweep as run_all
     from .files import read_sweep, write_sweep_table
 
     specs = read_sweep(source)
-    typer.echo(write_sweep_table(run_all(specs, scheduler), len(specs), out, _to_stderr).to_string())
+    Store(store).require_writable()
+    runs = run_all(specs, scheduler, store=store.resolve())
+    table = write_sweep_table(runs, len(specs), out, to_nowhere if quiet else to_stderr)
+    if as_json:
+        rows = json.loads(table.reset_index().to_json(orient="records"))  # nan is null
+        print_json(rows)
+    else:
+        typer.echo(table.to_string())
+    if len(table) < len(specs) or "failed" in set(table["outcome"]):
+        raise typer.Exit(FAILED)
 
 
 def progress_line(run: Run) -> str:
@@ -83,13 +111,6 @@ def progress_line(run: Run) -> str:
     return ", ".join(parts)
 
 
-def format_duration(seconds: float) -> str:
-    """A duration as 1:02:03, or as 2:03 if it is shorter than an hour."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 @contextmanager
 def reporting_progress(run: Run, report: Callable[[str], object], every: float) -> Iterator[None]:
     """Report the progress line every so many seconds inside a `with` block, from a thread that ends with the block."""
@@ -108,12 +129,12 @@ def reporting_progress(run: Run, report: Callable[[str], object], every: float) 
         thread.join()
 
 
-def _finish(opened: Run, command: str) -> None:
+def _finish(opened: Run, command: str, quiet: bool) -> None:
     """Step to the end with progress on stderr. After an interrupt, print the command that continues the run."""
-    if opened.done:
+    if opened.done and not quiet:
         typer.echo(f"Going on from step {opened.done}.", err=True)
-    terminal = sys.stderr.isatty()
-    report = (lambda text: typer.echo(f"\r\033[K{text}", err=True, nl=False)) if terminal else _to_stderr
+    terminal = sys.stderr.isatty() and not quiet
+    report = to_nowhere if quiet else on_one_line if terminal else to_stderr
     previous = signal.signal(signal.SIGINT, lambda *_: opened.stop())  # the step in progress ends first and is kept
     try:
         with reporting_progress(opened, report, TERMINAL_SECONDS if terminal else LOG_SECONDS):
@@ -124,6 +145,23 @@ def _finish(opened: Run, command: str) -> None:
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
         raise typer.Exit(INTERRUPTED)
     typer.echo("\r\033[K" if terminal else "", err=True, nl=False)
+
+
+def _print_json(opened: Run, directory: Path) -> None:
+    """The result as one JSON object: outcome, what was spent, scores, and where the steps are kept."""
+    outcome, last = opened.outcome, opened.trace[-1] if len(opened.trace) else None
+    assert outcome is not None
+    result = {
+        "outcome": outcome.reason,
+        "message": outcome.message,
+        "steps": opened.done,
+        "seconds": last.seconds if last else 0.0,
+        "kernel_entries": last.cost.entries if last else 0,
+        "scores": {name: float(value) for name, value in (last.scores or {}).items()} if last else {},
+        "variance": opened.variance_note,
+        "kept_in": str(directory),
+    }
+    print_json(result)
 
 
 def _print_result(opened: Run, directory: Path) -> None:
@@ -141,7 +179,3 @@ def _print_result(opened: Run, directory: Path) -> None:
         for name, value in (last.scores or {}).items():
             typer.echo(f"{name:12} {value:.6g}{note if name in OF_VARIANCE else ''}")
     typer.echo(f"kept in {directory}")
-
-
-def _to_stderr(text: str) -> None:
-    typer.echo(text, err=True)

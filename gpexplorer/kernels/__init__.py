@@ -18,6 +18,22 @@ from .composites import Product, Sum, parse
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 
 MAX_LENGTH = 500  # characters in the text of a kernel
+ELSEWHERE = {  # what other packages and books call our kernels
+    "rbf": "se",
+    "gaussian": "se",
+    "exponentiated-quadratic": "se",
+    "squared-exponential": "se",
+    "exponential": "matern12",
+    "ornstein-uhlenbeck": "matern12",
+    "ou": "matern12",
+    "laplace": "matern12",
+    "matern": "matern52",
+    "rational-quadratic": "rq",
+    "dot-product": "linear",
+    "expsine2": "periodic",
+    "expsinesquared": "periodic",
+    "jaccard": "tanimoto",
+}
 
 for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
     importlib.import_module(_module.name)
@@ -63,7 +79,9 @@ def make(text: str, d: SupportsIndex = 1) -> Covariance:
 
     def atom(key: str) -> Covariance:
         if key not in registry:
-            close = difflib.get_close_matches(key.lower(), registry, n=3)
+            named = ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
+            close = [named, f"{named}-ard"] if named else difflib.get_close_matches(key.lower(), registry, n=3)
+            close = [each for each in close if each in registry]
             way_out = (
                 f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(registry))}."
             )

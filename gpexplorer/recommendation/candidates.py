@@ -119,7 +119,7 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
 
 def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:
     rows = rows_for(len(split.train), seconds)
-    keys = ("tanimoto", "minmax") if _are_molecules(split.train.X) else ("spectrum", "mismatch")
+    keys = ("molecules", "spectrum") if _are_molecules(split.train.X) else ("spectrum", "mismatch")
     exact = "ml" if rows == len(split.train) else "subset-of-data"
     for key in keys:
         yield Candidate(f"cholqr, {key}", "inducing points", "cholqr", key)

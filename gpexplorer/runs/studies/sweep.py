@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import param
@@ -17,10 +18,11 @@ from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind, quoted
 from ..spec import A_SPEC, Spec, named_specs
+from ..store import Store
 from .cluster import connected
 from .comparison import Finished
 
-MOST = 200  # runs in one sweep
+MOST = 200  # runs in one sweep, unless the caller allows more
 COUNT = 4  # values that are proposed for one name
 
 
@@ -42,7 +44,7 @@ class Swept(NamedTuple):
     sentence: str
 
 
-def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
+def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dict[str, Spec]:
     """Make the specs of every combination of some values.
 
     Parameters
@@ -52,6 +54,8 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
     over : mapping
         Lists of values by name. A name is a field of the spec, or a setting of its method. The last name varies
         fastest.
+    most : int, default 200
+        The largest number of combinations that is allowed.
 
     Returns
     -------
@@ -61,7 +65,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
     Raises
     ------
     SettingError
-        If a value cannot be used, or there are more than 200 combinations.
+        If a value cannot be used, or there are more combinations than `most`.
 
     Examples
     --------
@@ -70,8 +74,8 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]]) -> dict[str, Spec]:
     """
     spec, over = of_kind("The spec of a sweep", spec, Spec, A_SPEC), _lists(over)
     count = math.prod(map(len, over.values()))
-    if not over or not 1 <= count <= MOST:
-        raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {MOST}.")
+    if not over or not 1 <= count <= most:
+        raise SettingError(f"The sweep has {count if over else 0} runs; give 1 to {most}.")
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
@@ -110,7 +114,11 @@ def around(spec: Spec, name: str) -> list[Any]:
 
 
 def sweep(
-    specs: Mapping[str, Spec], scheduler: str = "", data: Any = None, opened: Callable[[Run], None] | None = None
+    specs: Mapping[str, Spec],
+    scheduler: str = "",
+    data: Any = None,
+    opened: Callable[[Run], None] | None = None,
+    store: str | PurePath | None = None,
 ) -> Iterator[Swept]:
     """Run every spec to the end of its own budget.
 
@@ -125,6 +133,9 @@ def sweep(
         Rows in memory, as in `Spec.open`.
     opened : callable, optional
         Receives each run of this process before its first step, so that it can be stopped.
+    store : path, optional
+        The directory of a `Store`. Every step is kept there, and a run that is there already continues from its last
+        step, or is not run again. Workers of a scheduler must see the same directory.
 
     Yields
     ------
@@ -135,23 +146,31 @@ def sweep(
     endless = [name for name, spec in specs.items() if not spec.budget]
     if endless:
         raise SettingError(f'The run "{endless[0]}" has no budget: give steps or seconds, so that the sweep ends.')
-    return _on_workers(specs, scheduler, data) if scheduler else (_run(*item, data, opened) for item in specs.items())
+    if scheduler:
+        return _on_workers(specs, scheduler, data, store)
+    return (_run(*item, data, store, opened) for item in specs.items())
 
 
-def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any) -> Iterator[Swept]:
+def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str | PurePath | None) -> Iterator[Swept]:
     from distributed import as_completed
 
     with connected(scheduler) as client:
         shared = None if data is None else client.scatter(data, broadcast=True)
-        futures = [client.submit(_run, name, spec, shared, pure=False) for name, spec in specs.items()]
+        futures = [client.submit(_run, name, spec, shared, store, pure=False) for name, spec in specs.items()]
         for future in as_completed(futures, loop=client.loop):
             yield future.result()
 
 
-def _run(name: str, spec: Spec, data: Any, opened: Callable[[Run], None] | None = None) -> Swept:
+def _run(
+    name: str,
+    spec: Spec,
+    data: Any,
+    store: str | PurePath | None = None,
+    opened: Callable[[Run], None] | None = None,
+) -> Swept:
     """Run one spec and close it. An error of the method is its outcome. A spec that cannot be opened has a sentence."""
     try:
-        run = spec.open(data=data)
+        run = spec.open(store=None if store is None else Store(store), data=data)
     except GPExplorerError as error:
         return Swept(name, None, str(error))
     if opened is not None:

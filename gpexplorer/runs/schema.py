@@ -1,0 +1,104 @@
+"""The JSON Schema of a Spec: what an editor needs to complete and check a file of Spec JSON.
+
+The schema is generated from the classes: one variant per method with its settings, their bounds and meanings. What a
+schema cannot say, such as the number of entries of theta for a kernel, is checked when the spec is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import param
+
+from .. import kernels
+from ..methods.base import Method, registry
+from .opening import DTYPES
+from .spec import DEVICE, LARGEST_INTEGER, VERSION
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def spec_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of the JSON that `Spec.from_json` reads."""
+    count = {"type": "integer", "minimum": 0, "maximum": LARGEST_INTEGER}
+    return {
+        "$schema": DRAFT,
+        "title": "A gpexplorer Spec",
+        "description": "A method, its settings, the data, the kernel and whatever else decides what is computed.",
+        "type": "object",
+        "required": ["method"],
+        "additionalProperties": False,
+        "properties": {
+            "gpexplorer": {"const": VERSION, "description": "The version of the format."},
+            "method": {"enum": sorted(registry), "description": "The key of a method."},
+            "settings": {"type": "object", "description": "Settings of the method by name; the others are defaults."},
+            "data": {
+                "description": "A data set by name, a file, or an object with a name and options.",
+                "anyOf": [{"type": "string", "minLength": 1}, {"type": "object", "required": ["name"]}],
+            },
+            "split": {"description": "The number of a split, or how to make one.",
+                      "anyOf": [count, {"type": "object"}]},
+            "kernel": {
+                "description": f"A kernel, or several joined by + and *: {', '.join(kernels.available())}.",
+                "anyOf": [{"type": "string", "minLength": 1}, _named_kernel()],
+            },
+            "seed": {**count, "description": "The seed of every random choice of the method."},
+            "device": {"type": "string", "pattern": f"^({DEVICE.pattern})$"},
+            "dtype": {"enum": sorted(DTYPES)},
+            "budget": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"steps": count, "seconds": {"type": "number", "exclusiveMinimum": 0}},
+            },
+        },
+        "allOf": [
+            {
+                "if": {"properties": {"method": {"const": key}}, "required": ["method"]},
+                "then": {"properties": {"settings": _settings(registry[key])}},
+            }
+            for key in sorted(registry)
+        ],
+    }  # fmt: skip
+
+
+def _named_kernel() -> dict[str, Any]:
+    theta = {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]}
+    return {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
+        "properties": {"name": {"type": "string"}, "theta": theta},
+    }
+
+
+def _settings(method: type[Method]) -> dict[str, Any]:
+    parameters = method.param.objects()
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            name: {**_values(setting), "default": setting.default, "description": setting.doc or ""}
+            for name, setting in sorted(parameters.items())
+            if name not in ("name", "seed")
+        },
+    }
+
+
+def _values(setting: param.Parameter[Any]) -> dict[str, Any]:
+    """What a setting takes, in the words of JSON Schema."""
+    if isinstance(setting, param.Boolean):
+        return {"type": "boolean"}
+    if isinstance(setting, param.Selector):
+        return {"enum": list(setting.objects)}
+    if isinstance(setting, param.Range):
+        return {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
+    if not isinstance(setting, param.Number):
+        return {}
+    low, high = setting.bounds or (None, None)
+    inclusive_low, inclusive_high = setting.inclusive_bounds
+    limits = {}
+    if low is not None:
+        limits["minimum" if inclusive_low else "exclusiveMinimum"] = low
+    if high is not None:
+        limits["maximum" if inclusive_high else "exclusiveMaximum"] = high
+    return {"type": "integer" if isinstance(setting, param.Integer) else "number", **limits}
