@@ -248,7 +248,8 @@ def blocks(document: str, language: str = "python") -> list[str]:
 
 
 def test_the_readme_example_runs_and_learns(capsys: pytest.CaptureFixture[str]):
-    [example] = blocks("README.md")
+    example, with_a_file = blocks("README.md")
+    assert 'gpx.recommend("mine.csv"' in compiled(with_a_file)
     names: dict[str, Any] = {}
 
     exec(compile(example, "README.md", "exec"), names)
