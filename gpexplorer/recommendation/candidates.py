@@ -25,6 +25,7 @@ DESCENT_UP_TO = (
 )
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
+EXACT = "exact"  # the group whose theta, learned on some rows, is where others of the same kernel begin
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Candidate:
         Keys.
     settings : dict
         The settings that differ from their defaults.
+    takes_theta : bool, default False
+        Whether it does not learn theta itself where an exact GP has learned it: its own learning would be the same, on
+        a subset of the rows.
     all_rows : bool, default False
         Whether it is tried on all rows from the first stage on, because the cost of its step does not depend on their
         number. It then continues from stage to stage and is not begun again.
@@ -51,6 +55,7 @@ class Candidate:
     method: str
     kernel: str
     settings: dict[str, Any] = field(default_factory=dict)
+    takes_theta: bool = False
     all_rows: bool = False
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
@@ -60,6 +65,8 @@ class Candidate:
             for name, value in self.settings.items()
         }
         kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
+        if self.takes_theta and theta is not None:
+            settings["learn"] = False
         return Spec(self.method, settings, kernel=kernel, seed=seed)
 
 
@@ -102,18 +109,22 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     exact = "ml" if n <= EXACT_UP_TO and rows >= 0.7 * n else "subset-of-data"
     size = {} if exact == "ml" else {"num_rows": rows}
     words = "" if exact == "ml" else f", {rows} rows"
-    yield Candidate(f"{exact}, matern52-ard{words}", "exact", exact, "matern52-ard", size)
-    yield _inducing("sgpr", "matern52-ard", points)
+
+    def of_exact(kernel: str) -> Candidate:
+        return Candidate(f"{exact}, {kernel}{words}", EXACT, exact, kernel, size)
+
+    yield of_exact("matern32-ard")
     if n >= NETWORK_FROM:
         yield Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
-    yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
-    yield Candidate(f"{exact}, se-ard{words}", "exact", exact, "se-ard", size)
     if n <= DESCENT_UP_TO:
-        yield Candidate("gbcd, matern52-ard", "full GP", "gbcd", "matern52-ard")
+        yield Candidate("gbcd, matern32-ard", "full GP", "gbcd", "matern32-ard", takes_theta=True)
+    yield _inducing("sgpr", "matern32-ard", points)
+    yield of_exact("se-ard")
+    yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
     if d <= GRID_INPUTS:
         yield Candidate("grief, se-ard", "eigenfunctions", "grief", "se-ard")
+    yield of_exact("matern52-ard")
     yield _inducing("cholqr", "matern52-ard", points)
-    yield Candidate(f"{exact}, matern32-ard{words}", "exact", exact, "matern32-ard", size)
     yield _inducing("sgpr", "se-ard", points)
 
 
@@ -123,7 +134,7 @@ def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:
     exact = "ml" if rows == len(split.train) else "subset-of-data"
     for key in keys:
         yield Candidate(f"cholqr, {key}", "inducing points", "cholqr", key)
-        yield Candidate(f"{exact}, {key}", "exact", exact, key, {} if exact == "ml" else {"num_rows": rows})
+        yield Candidate(f"{exact}, {key}", EXACT, exact, key, {} if exact == "ml" else {"num_rows": rows})
 
 
 def _inducing(method: str, kernel: str, points: int) -> Candidate:

@@ -3,7 +3,9 @@
 The time is divided into five stages. The first four try candidates; each lane has an equal share of a stage. With
 many rows the stages use a growing random subset of them, and the third and fourth use all; with fewer than 1000 rows
 every stage uses all and one more of three held-out parts. A method of minibatches uses all rows from the first stage on
-and is not begun again. Other runs begin the next stage from the theta that they have learned, if they learn one.
+and is not begun again. Other runs begin the next stage from the theta that they have learned, if they learn one, and
+the first stage from the theta that an exact GP with the same kernel has learned on some rows: bounds on the likelihood
+have optima at which everything is noise, and a start near the exact optimum avoids them.
 
 After a stage the better half by held-out NLPD goes on. So do the lane whose NLPD would be lowest at the end if it went
 on to fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from
@@ -27,10 +29,11 @@ import numpy as np
 
 from ..data import Split
 from ..errors import SettingError
+from ..methods.base import registry
 from ..runs.run import Run
 from ..runs.setting_checks import number, of_kind
 from ..runs.spec import Spec
-from .candidates import Candidate, candidates
+from .candidates import EXACT, Candidate, candidates
 from .held_out import RowScores, first_rows, parts
 from .lanes import Lane, held_out_scores, step_until
 from .result import Recommendation, better_simple_model, sentences, table, why_not
@@ -43,8 +46,9 @@ ROWS = (1000, 5000)  # of the first two stages
 SECONDS_PER_LANE = 0.15  # in the first stage: with less time, fewer candidates take part
 SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
 FEWEST_LANES = 4
+EXACT_WEIGHT = 3.0  # so many shares of the first stage are an exact GP's, whose theta others begin with
 LAST_LANES = 3  # about so many reach the last stage: sizes are chosen for their share of it
-REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows
+REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
 
 
 class Progress(NamedTuple):
@@ -158,6 +162,7 @@ class _Search:
         self.split, self.begin, self.seconds, self.seed = split, begin, seconds, seed
         self.on_progress, self.should_stop, self.clock = on_progress, should_stop, clock
         self.parts = parts(split, seed)
+        self.thetas: dict[str, list[float]] = {}  # by kernel, as an exact GP has learned it
 
     def report(self, sentence: str) -> None:
         """Tell how far the work is."""
@@ -205,8 +210,10 @@ class _Search:
         if not finalists:
             reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
             raise SettingError(f"No candidate gave an answer within {self.seconds:g} s. {reasons}")
-        refitted = len(self.split.train) <= REFIT_UP_TO
-        winner = _chosen(finalists) if refitted else min(finalists, key=self._forecast)
+        small = len(self.split.train) <= REFIT_UP_TO
+        winner = _chosen(finalists) if small else min(finalists, key=self._forecast)
+        left = self.begin + self.seconds - self.clock()
+        refitted = small and (len(self.parts) > 1 or left >= winner.seconds_of_a_run)
         if refitted:
             run = self._on_all_rows(winner)
         else:
@@ -241,18 +248,23 @@ class _Search:
 
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
         """Give each lane an equal share of the time that is left until the end of the stage."""
-        least = 0.5 * max(end - self.clock(), 0.0) / len(lanes)  # also where the steps of others took too long
+        weights = [EXACT_WEIGHT if lane.group == EXACT and stage == 0 else 1.0 for lane in lanes]
+        least = 0.5 * max(end - self.clock(), 0.0) / sum(weights)  # also where the steps of others took too long
         for done, lane in enumerate(lanes):
             if self.should_stop() and lane.scores is not None:
                 continue
-            share = max((end - self.clock()) / (len(lanes) - done), least)
+            share = weights[done] * max((end - self.clock()) / sum(weights[done:]), least)
             own_parts = self.parts if lane.candidate.all_rows and len(self.parts) == 1 else stage_parts
             rows = len(own_parts[0].train)
             self.report(f"Stage {stage + 1} of {len(SHARES)}: {lane.name} on {rows:,} rows.")
             before = lane.scores, lane.rows
+            if not registry[lane.candidate.method].own_kernel:
+                lane.start = self.thetas.get(lane.candidate.kernel)
             lane.work(own_parts, share, self.should_stop, self.clock)
             if lane.sentence and before[0] is not None and lane.scores is None:
                 lane.scores, lane.rows = before  # for the table: what it reached on fewer rows
+            if lane.group == EXACT and (theta := lane.learned_theta()) is not None:
+                self.thetas[lane.candidate.kernel] = theta
 
     def _kept(self, lanes: list[Lane], rows_grow: bool) -> list[Lane]:
         """The better half, the lowest SMSE, the lowest forecast and, while rows are added, the best of each group."""
@@ -287,8 +299,9 @@ class _Search:
 
     def _on_all_rows(self, winner: Lane) -> Run:
         """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time."""
+        theta = winner.learned_theta()
         every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
-        spec = winner.candidate.spec(len(every.train), self.seed, winner.learned_theta())
+        spec = winner.candidate.spec(len(every.train), self.seed, theta)
         winner.give_up("")
         run = spec.open(data=every)
         self.report(f"Fitting {winner.name} to all {len(every.train):,} rows.")

@@ -42,6 +42,8 @@ class Lane:
         Wall-clock seconds that it has used.
     curve : list of tuple of float
         Seconds used and held-out NLPD after each stage.
+    start : list of float or None
+        The theta to begin with, as an exact GP with the same kernel has learned it on some rows.
     """
 
     candidate: Candidate
@@ -53,6 +55,7 @@ class Lane:
     sentence: str = ""
     seconds: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
+    start: list[float] | None = None
 
     @property
     def name(self) -> str:
@@ -101,9 +104,17 @@ class Lane:
             return None
         trace = next(iter(self.runs.values())).trace
         theta = getattr(trace[-1].step.state, "theta", None) if len(trace) else None
+        if self.candidate.takes_theta and self.start is not None:
+            return self.start
         values = None if theta is None else [float(value) for value in theta]
         usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
         return values if usable else None
+
+    @property
+    def seconds_of_a_run(self) -> float:
+        """Seconds of the first run's own work."""
+        trace = next(iter(self.runs.values())).trace if self.runs else ()
+        return trace[-1].seconds if len(trace) else 0.0
 
     def _open(self, parts: list[Split], seconds: float) -> None:
         rows = len(parts[0].train)
@@ -114,6 +125,7 @@ class Lane:
             self.runs, self.rows, self.scores = {}, rows, None
         else:
             theta = None
+        theta = theta or self.start
         for k, part in enumerate(parts):
             if k not in self.runs:
                 spec = self.candidate.spec(len(part.train), self.seed, theta)
