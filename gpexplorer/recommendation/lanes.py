@@ -113,8 +113,8 @@ class Lane:
     @property
     def seconds_of_a_run(self) -> float:
         """Seconds of the first run's own work."""
-        trace = next(iter(self.runs.values())).trace if self.runs else ()
-        return trace[-1].seconds if len(trace) else 0.0
+        run = next(iter(self.runs.values()), None)
+        return run.trace[-1].seconds if run is not None and len(run.trace) else 0.0
 
     def _open(self, parts: list[Split], seconds: float) -> None:
         rows = len(parts[0].train)
