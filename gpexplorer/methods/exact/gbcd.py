@@ -25,17 +25,19 @@ conjugate=0`. This implementation adds three options, each of which can be switc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import param
 import torch
 from torch import Tensor
 
-from ...problem import Cost, Problem
+from ...problem import Cost, Problem, Step
 from . import settings
 from .block import Block, CoarseRows, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
+from .joint.blocks import BlockSizes
+from .joint.likelihood import Learner, Position, learn_on_all_rows
 from .reliability import Point
 from .solver import Solver
 from .state import Info as SolverInfo
@@ -49,9 +51,10 @@ class GBCD(Solver):
 
     Parameters
     ----------
-    block, chunk, pool, coarse, conjugate, mixed, refresh
+    block, chunk, pool, coarse, conjugate, mixed, refresh, full_steps, probes, rate
         Settings of this method; each has a sentence in `doc`.
-    learn, subset, evaluations, tolerance, max_iterations, cache, variance_rows, seed
+    learn, subset, evaluations, tolerance, mean_tolerance, max_iterations, cache, bands, band_tolerance,
+    variance_rows, seed
         Settings of all solvers of the family.
 
     Notes
@@ -72,6 +75,7 @@ class GBCD(Solver):
     """
 
     key: ClassVar[str] = "gbcd"
+    added_settings: ClassVar[Mapping[str, Any]] = {**Solver.added_settings, "full_steps": 0, "probes": 8, "rate": 0.05}
     title: ClassVar[str] = "Greedy block coordinate descent"
     paper: ClassVar[str] = "Bo and Sminchisescu (2008). Greedy block coordinate descent for large scale GPs. UAI."
     equations: ClassVar[dict[str, str]] = {
@@ -106,6 +110,44 @@ class GBCD(Solver):
     conjugate = settings.conjugate(2)
     mixed = settings.mixed()
     refresh = settings.refresh()
+    full_steps = param.Integer(
+        0,
+        bounds=(0, None),
+        softbounds=(0, 100),
+        doc="Number of steps by which the hyperparameters are learned on all rows, after the subset. Each takes about "
+        "as long as three products with the kernel matrix. 0 leaves them as the subset gave them.",
+    )
+    probes = param.Integer(
+        8,
+        bounds=(1, None),
+        softbounds=(1, 64),
+        doc="Number of random vectors that estimate the gradient of the likelihood of all rows. They go through the "
+        "same blocks as the targets; more of them give less noise.",
+    )
+    rate = param.Number(
+        0.05,
+        bounds=(0.0, None),
+        inclusive_bounds=(False, True),
+        softbounds=(0.005, 0.2),
+        doc="Change of a log-hyperparameter in the first step on all rows. Later steps are smaller, down to zero.",
+    )
+
+    def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
+        """Steps of Adam on the likelihood of all rows, from this state on."""
+        sizes = BlockSizes(self.block, self.chunk, self.coarse, self.pool, self.seed)
+        learner = Learner(self.full_steps, self.probes, self.rate, self.cache * settings.GIGABYTE, sizes)
+        position = Position(state.position, state.theta, state.alpha, state.probes, state.moments)
+        for number, after in enumerate(learn_on_all_rows(problem, learner, position), state.step + 1):
+            state = state._replace(
+                step=number,
+                phase="full",
+                position=after.step,
+                theta=after.theta,
+                alpha=after.alpha,
+                probes=after.solutions,
+                moments=after.moments,
+            )
+            yield Step(state, SolverInfo("full", objective=0.0, likelihood_gradient=after.gradient))
 
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Algorithm 1 from this alpha on. Only the gradient is carried; it is exact when a run is resumed."""

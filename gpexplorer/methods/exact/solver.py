@@ -43,8 +43,9 @@ class Solver(Method):
 
     Notes
     -----
-    A run has two phases. In the first, theta is learned by maximum likelihood on a random subset (`learn`). In the
-    second, each step is one iteration on alpha with theta fixed. The run ends when no entry of the gradient exceeds
+    A run has up to three phases. In the first, theta is learned by maximum likelihood on a random subset (`learn`). In
+    the second, which only some methods have, it is learned on all rows. In the last, each step is one iteration on
+    alpha with theta fixed. The run ends when no entry of the gradient exceeds
     `tolerance`, or when the error of the mean is certainly within `mean_tolerance`; the gradient is then computed from
     scratch, n^2 / 2 kernel entries.
     """
@@ -108,7 +109,7 @@ class Solver(Method):
         """Iterations that continue from this state, without end or until the system is solved."""
 
     def steps(self, problem: Problem, resume: SolverState | None = None) -> Steps:
-        """Learn theta, one likelihood evaluation per step; then solve for alpha, one iteration per step."""
+        """Learn theta, one evaluation of the likelihood or its gradient per step; then solve for alpha."""
         state, empty = resume, problem.train.y.new_zeros(0)
         if state is None:
             alpha = torch.zeros_like(problem.train.y)
@@ -129,8 +130,17 @@ class Solver(Method):
                 for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
                     state = state._replace(step=state.step + 1, position=position, theta=best.theta)
                     yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.value))
-            state = state._replace(phase="solve", position=0)
+            state = state._replace(phase="full", position=0)
+        if state.phase == "full":
+            for step in self.learn_on_all(problem, state):
+                state = step.state
+                yield step
+            state = state._replace(phase="solve", position=0, probes=empty, moments=empty)
         return (yield from self._solve(problem, state))
+
+    def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
+        """Steps that learn theta on all rows, from this state on; none unless a subclass has them."""
+        return iter(())
 
     def _solve(self, problem: Problem, state: SolverState) -> Steps:
         """The second phase, from any state of it: with float32 columns if `mixed`, and in float64 once it must be."""

@@ -17,6 +17,7 @@ CHANNELS: tuple[Channel, ...] = (
     channel("norm", "gradient norm", log=True),
     channel("evidence", "NLML on the subset", "nat"),
     channel("drift", "drift of the carried gradient", log=True),
+    channel("likelihood_gradient", "gradient of the NLML of all rows", "nat per row", log=True),
     channel("gap_bound", "bound on f - minimum", log=True),
     channel("mean_bound", "bound on the error of a mean", "noise sd", log=True),
 )
@@ -29,7 +30,7 @@ class State(NamedTuple):
     """All that the rest of a run depends on."""
 
     step: int
-    phase: str  # what the step was part of: "learn" (hyperparameters) or "solve" (alpha)
+    phase: str  # what the step was part of: "learn" (theta, on a subset), "full" (theta, on all rows) or "solve"
     position: int  # steps done in this phase
     theta: Tensor  # [p]
     alpha: Tensor  # [n]
@@ -41,6 +42,8 @@ class State(NamedTuple):
     checked: float = math.inf  # |g|_inf from scratch, when the updated gradient was last within the tolerance
     stalled: bool = False  # whether |g|_inf cannot reach the tolerance in this precision
     norm: float = math.inf  # |g|_2, computed from scratch if the run may stop on it
+    probes: Tensor = torch.zeros(0)  # [n, s] solutions for the probes, while theta is learned on all rows
+    moments: Tensor = torch.zeros(0)  # [2, p] of Adam, while theta is learned on all rows
 
 
 class Info(NamedTuple):
@@ -56,3 +59,4 @@ class Info(NamedTuple):
     gains: Tensor = torch.zeros(0)  # decrease of f that each active row alone promised when it was chosen
     gap_bound: float = math.nan  # f(alpha) - min f is at most this, |g|_2^2 / (2 s2)
     mean_bound: float = math.nan  # no predictive mean errs by more than this, in noise standard deviations
+    likelihood_gradient: float = math.nan  # norm of the estimated gradient of the NLML in theta, per row

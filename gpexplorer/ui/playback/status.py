@@ -25,7 +25,7 @@ TOAST = """
         border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
 """  # over the page, so that nothing moves when a message comes
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
-PHASES = {"swap": "swapping", "learn": "learning", "choose": "choosing"}
+PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 
 
 class Status(pn.viewable.Viewer):
