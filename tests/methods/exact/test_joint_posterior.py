@@ -11,11 +11,17 @@ from torch import Tensor
 
 from gpexplorer import kernels
 from gpexplorer.errors import PosteriorError
+from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
+from gpexplorer.methods.exact.joint.at_points import Wanted, posterior_at
+from gpexplorer.methods.exact.joint.blocks import BlockSizes
+from gpexplorer.methods.exact.joint.columns import target_limit
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
+from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors import CholeskySolver, RowsPosterior
+from gpexplorer.posteriors.prior_paths import prior_paths
 from gpexplorer.problem import Dataset, Problem
 
 CASES = {"origin": (0.0, -1.2), "far away": (1000.0, -1.2), "high signal": (0.0, -5.5)}  # shift, log noise
@@ -99,3 +105,29 @@ def test_a_method_uses_blocks_where_a_factor_does_not_fit(monkeypatch: pytest.Mo
     dense, _ = both(problem, 1.0)
     torch.testing.assert_close(found.var(Z, noise=True), dense.var(Z, noise=True), rtol=1e-3, atol=0)
     torch.testing.assert_close(found.mean(Z), dense.mean(Z), rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mean_variances_and_samples_that_share_all_rows_equal_those_of_a_factor(name: str):
+    problem, Z = task(name)
+    dense, _ = both(problem, 1.0)
+    X, y, s2 = problem.train.X, problem.train.y, dense.noise_variance
+    system = System(problem, problem.theta, 0.0)
+    loose = 1e-4 if name == "high signal" else 1e-7
+    sizes = BlockSizes(block=40, chunk=10, coarse=30)
+
+    found = posterior_at(system, problem, Wanted(Z, 300, loose), target_limit(120, s2, loose), sizes)
+
+    assert found.unfinished == 0
+    torch.testing.assert_close(found.mean, dense.mean(Z), rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.var + s2, dense.var(Z) + s2, rtol=2 * loose, atol=0)
+    torch.testing.assert_close(found.alpha, dense.alpha, rtol=1e-3, atol=1e-3 * float(dense.alpha.abs().max()))
+    draw = generator(0, "posterior at points")
+    paths = prior_paths(problem.kernel, problem.theta, 300, draw)
+    noise = torch.randn(120, 300, generator=draw, dtype=torch.float64)
+    C = dense.solver.solve(paths(X).T + math.sqrt(s2) * noise)
+    expected = dense.mean(Z) + paths(Z) - C.T @ problem.kernel(problem.theta, X, Z)
+    torch.testing.assert_close(found.samples, expected, rtol=0, atol=1e-4)
+    error = (found.samples.mean(0) - dense.mean(Z)) / (dense.var(Z) + 1e-6).sqrt()
+    assert float(error.abs().max()) < 4.5 / math.sqrt(300)
+    assert y.equal(problem.train.y)
