@@ -29,6 +29,7 @@ from ..methods.fixed_subset import learn_on_subset
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies.measured_run import high_water
+from . import exact_posterior
 from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000
@@ -71,8 +72,17 @@ def command(  # noqa: PLR0913 - one argument per option
     crossing: Annotated[
         bool, typer.Option(help="Run n / 2 and n / 4 too: from which n on is Cholesky slower?")
     ] = False,
+    samples: Annotated[int, typer.Option(help="Samples; compares mean, variances and samples instead.", min=0)] = 0,
+    points: Annotated[int, typer.Option(help="Test points of variances and samples.", min=1)] = 1000,
+    peers: Annotated[bool, typer.Option(help="Run GPyTorch too, for samples.")] = True,
 ) -> None:
     """Print seconds, iterations, kernel entries, memory and test error of every solver at one tolerance."""
+    if samples:
+        split, order = _rows(data, n)
+        work = exact_posterior.Work(points, samples, 0.01, tolerance, cache)
+        for line in exact_posterior.report(_problem(split, order[:n]), split.test.X[:points], work, lapack, peers):
+            typer.echo(line)
+        return
     if crossing and not lapack:
         raise typer.BadParameter("--crossing compares with Cholesky, which --no-lapack leaves out. Drop one of them.")
     chosen = [name for name in SOLVERS if not only or name in only.split(",")]
@@ -118,8 +128,7 @@ def report(name: str, n: int, conditions: Conditions, chosen: Sequence[str], cro
     crossing : bool
         Whether to compare the fastest solver with Cholesky at n / 2 and n / 4 rows too.
     """
-    split = data.load(name, **({"n": -(-10 * n // 9)} if name in GENERATORS else {})).scaled()
-    order = torch.randperm(len(split.train), generator=generator(0, "bench"))
+    split, order = _rows(name, n)
     problem = _problem(split, order[:n])
     n, threads = len(problem.train), torch.get_num_threads()
     learned = f"theta from {min(LEARN_ROWS, n)} rows"
@@ -143,6 +152,12 @@ def report(name: str, n: int, conditions: Conditions, chosen: Sequence[str], cro
             fastest = min(fastest, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
     if crossing and fastest[0]:
         yield from _crossing(fastest[0], {n: (lapack, fastest[1])}, split, order, conditions)
+
+
+def _rows(name: str, n: int) -> tuple[data.Split, Tensor]:
+    """A data set, and its training rows in random order."""
+    split = data.load(name, **({"n": -(-10 * n // 9)} if name in GENERATORS else {})).scaled()
+    return split, torch.randperm(len(split.train), generator=generator(0, "bench"))
 
 
 def _problem(split: data.Split, rows: Tensor) -> Problem:

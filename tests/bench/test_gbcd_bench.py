@@ -6,8 +6,12 @@ import re
 from typing import Any
 
 import pytest
+import torch
 
+from gpexplorer import data, kernels
+from gpexplorer.bench import exact_posterior
 from gpexplorer.bench.gbcd import SOLVERS, Conditions, crossing, report
+from gpexplorer.problem import Problem
 
 GROWTH = "seconds grow as n^3.00 (Cholesky) and n^{:.2f} (gbcd): "
 
@@ -49,3 +53,23 @@ def test_without_cholesky_the_report_says_that_it_was_not_run() -> None:
 )
 def test_a_crossing_is_interpolated_between_two_sizes_or_called_an_extrapolation(seconds: Any, sentence: str):
     assert crossing("gbcd", {n: (float(n**3), seconds(n)) for n in (10, 5, 3)}) == sentence
+
+
+def test_the_comparison_of_variances_and_samples_has_a_line_per_solver_and_their_errors():
+    split = data.load("hypercube", n=300, d=3, noise=0.1).scaled()
+    kernel = kernels.make("se-ard", 3)
+    theta = torch.tensor([0.0, 0.0, 0.0, 0.0, -2.0], dtype=torch.float64)
+    task = Problem(split.train, kernel, theta)
+    lines = list(
+        exact_posterior.report(task, split.test.X[:20], exact_posterior.Work(20, 4, 0.01, 1e-4, 0.0), True, True)
+    )
+
+    table = {line[:24].strip(): line[24:].split() for line in lines[2:]}
+    assert list(table) == [
+        "gbcd, mean alone", "gbcd, all together", "pcg, all together", "GPyTorch, CG and LOVE", "Cholesky",
+    ]  # fmt: skip
+    for name in ("gbcd, all together", "pcg, all together"):
+        assert float(table[name][2]) < 1e-2  # of the mean, in noise standard deviations
+        assert float(table[name][3]) <= 0.0102
+        assert "times the entries of the mean alone" in " ".join(table[name])
+    assert float(table["GPyTorch, CG and LOVE"][2]) < 0.5

@@ -122,6 +122,8 @@ class Solver(Method):
                 memory=(),
                 largest=math.inf,
                 gradient=empty,
+                probes=empty,
+                moments=empty,
             )
             yield Step(state, SolverInfo("start", objective=0.0))
         if state.phase == "learn":
