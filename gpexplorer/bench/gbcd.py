@@ -29,7 +29,7 @@ from ..methods.fixed_subset import learn_on_subset
 from ..problem import Problem
 from ..runs.run import Run
 from ..runs.studies.measured_run import high_water
-from . import exact_posterior
+from . import exact_answers
 from .limits import median_seconds
 
 BLOCK, LEARN_ROWS = 500, 2000
@@ -79,8 +79,8 @@ def command(  # noqa: PLR0913 - one argument per option
     """Print seconds, iterations, kernel entries, memory and test error of every solver at one tolerance."""
     if samples:
         split, order = _rows(data, n)
-        work = exact_posterior.Work(points, samples, 0.01, tolerance, cache)
-        for line in exact_posterior.report(_problem(split, order[:n]), split.test.X[:points], work, lapack, peers):
+        work = exact_answers.Work(points, samples, 0.01, tolerance, cache)
+        for line in exact_answers.report(_problem(split, order[:n]), split.test.X[:points], work, lapack, peers):
             typer.echo(line)
         return
     if crossing and not lapack:

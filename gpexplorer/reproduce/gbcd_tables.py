@@ -12,8 +12,8 @@ import holoviews as hv
 import pandas as pd
 
 from ..methods.base import registry
-from ..methods.exact.joint.columns import relative_limit
 from ..methods.exact.joint.posterior import JointSolver
+from ..methods.exact.joint.right_hand_sides import relative_limit
 from ..posteriors import CholeskySolver
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE, ROLES

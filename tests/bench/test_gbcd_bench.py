@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpexplorer import data, kernels
-from gpexplorer.bench import exact_posterior
+from gpexplorer.bench import exact_answers
 from gpexplorer.bench.gbcd import SOLVERS, Conditions, crossing, report
 from gpexplorer.problem import Problem
 
@@ -60,9 +60,7 @@ def test_the_comparison_of_variances_and_samples_has_a_line_per_solver_and_their
     kernel = kernels.make("se-ard", 3)
     theta = torch.tensor([0.0, 0.0, 0.0, 0.0, -2.0], dtype=torch.float64)
     task = Problem(split.train, kernel, theta)
-    lines = list(
-        exact_posterior.report(task, split.test.X[:20], exact_posterior.Work(20, 4, 0.01, 1e-4, 0.0), True, True)
-    )
+    lines = list(exact_answers.report(task, split.test.X[:20], exact_answers.Work(20, 4, 0.01, 1e-4, 0.0), True, True))
 
     table = {line[:24].strip(): line[24:].split() for line in lines[2:]}
     assert list(table) == [

@@ -36,7 +36,7 @@ from ...problem import Cost, Problem, Step
 from . import settings
 from .block import Block, CoarseRows, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
-from .joint.blocks import BlockSizes
+from .joint.joint_descent import BlockSizes
 from .joint.likelihood import Learner, Position, learn_on_all_rows
 from .reliability import Point
 from .solver import Solver

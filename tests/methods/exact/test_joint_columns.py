@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gpexplorer import kernels
-from gpexplorer.methods.exact.joint.blocks import BlockSizes, solve_together
-from gpexplorer.methods.exact.joint.columns import Columns, target_limit, variance_limit
+from gpexplorer.methods.exact.joint.joint_descent import BlockSizes, solve_together
+from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit, variance_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter

@@ -16,9 +16,9 @@ from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
 from gpexplorer.methods.exact.joint.at_points import Wanted, posterior_at
-from gpexplorer.methods.exact.joint.blocks import BlockSizes
-from gpexplorer.methods.exact.joint.columns import target_limit
+from gpexplorer.methods.exact.joint.joint_descent import BlockSizes
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
+from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors import CholeskySolver, RowsPosterior
 from gpexplorer.posteriors.prior_paths import prior_paths

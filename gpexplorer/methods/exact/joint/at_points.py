@@ -22,8 +22,8 @@ from ....linalg.randomness import generator
 from ....posteriors.prior_paths import FEATURES, prior_paths
 from ....problem import Problem
 from ..system import System
-from .blocks import BlockSizes, solve_together
-from .columns import Columns, Limit, variance_limit
+from .joint_descent import BlockSizes, solve_together
+from .right_hand_sides import Columns, Limit, variance_limit
 
 CONJUGATE = 2  # previous steps that a step for targets and samples is combined with
 

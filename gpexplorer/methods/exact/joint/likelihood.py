@@ -26,8 +26,8 @@ from ....linalg.randomness import generator
 from ....objectives import noise_variance
 from ....problem import Problem
 from ..system import System
-from .blocks import BlockSizes, solve_together
-from .columns import Columns
+from .joint_descent import BlockSizes, solve_together
+from .right_hand_sides import Columns
 
 PASSES = 2.0  # over the rows, per step
 TARGET_RESIDUAL = 0.1  # noise standard deviations per row, for y

@@ -1,6 +1,6 @@
 """The exact posterior of many rows: variances, covariances and sample paths by blocks that serve all right-hand sides.
 
-    var(x)    = k(x, x) + 2 min f,   f(v) = v'A v / 2 - k'v     an upper bound if it stops early, see `columns`
+    var(x)    = k(x, x) + 2 min f,   f(v) = v'A v / 2 - k'v     an upper bound if it stops early, see `right_hand_sides`
     cov(x, z) = k(x, z) - (v_x'k_z + k_x'v_z - v_x'A v_z)       v_x = A^-1 k_x; its error is a product of two errors
     path      = mean + h(x) - k(x, X) A^-1 (h(X) + e)           h from the prior, e ~ N(0, s2 I), Wilson et al. (2020)
 
@@ -20,8 +20,8 @@ from ....linalg.blocks import BLOCK_BYTES
 from ....posteriors import RowsPosterior
 from ....problem import Problem
 from ..system import System
-from .blocks import BlockSizes, solve_together
-from .columns import Columns, Limit, target_limit, variance_limit
+from .joint_descent import BlockSizes, solve_together
+from .right_hand_sides import Columns, Limit, target_limit, variance_limit
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most

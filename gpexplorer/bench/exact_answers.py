@@ -23,9 +23,9 @@ from ..linalg.randomness import generator
 from ..methods import gpytorch_parts
 from ..methods.base import registry
 from ..methods.exact.joint.at_points import Wanted, posterior_at
-from ..methods.exact.joint.blocks import BlockSizes
-from ..methods.exact.joint.columns import Limit, variance_limit
+from ..methods.exact.joint.joint_descent import BlockSizes
 from ..methods.exact.joint.posterior import PATH_TOLERANCE
+from ..methods.exact.joint.right_hand_sides import Limit, variance_limit
 from ..methods.exact.system import System
 from ..objectives import noise_variance
 from ..posteriors import exact_gp_posterior

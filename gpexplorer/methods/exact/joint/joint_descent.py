@@ -25,7 +25,7 @@ from torch import Tensor
 from ....linalg.randomness import generator
 from ..block import Block, CoarseRows, fill_block
 from ..system import System
-from .columns import Columns
+from .right_hand_sides import Columns
 
 
 class BlockSizes(NamedTuple):
