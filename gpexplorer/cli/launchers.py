@@ -33,6 +33,9 @@ def serve(  # noqa: PLR0913 - the options of a command
     threads: Annotated[
         int | None, typer.Option(min=1, help="Cores for the steps of all runs; all but one without it.")
     ] = None,
+    ready_pages: Annotated[
+        int, typer.Option(min=0, help="Pages that are built in advance, so that a class can open them at once.")
+    ] = 20,
 ) -> None:
     """Serve the page until interrupted."""
     from ..runs import Store
@@ -42,7 +45,7 @@ def serve(  # noqa: PLR0913 - the options of a command
     from ..ui import server
     from ..ui.shared_limits import Limits
 
-    limits = Limits(max_sessions, None if max_memory is None else 1e9 * max_memory, threads)
+    limits = Limits(max_sessions, None if max_memory is None else 1e9 * max_memory, threads, ready_pages)
     try:
         server.serve(port=port, address=address, show=show, origins=tuple(origin or ()), store=store, limits=limits)
     except GPExplorerError:  # a StoreError is an OSError, too

@@ -1,22 +1,19 @@
 """The page around an explorer: title bar, sidebar, theme, keys and tour. Each session has one explorer of its own.
 
-Pictures are half of the cost of opening a page. Therefore one explorer is always built in advance (`Prebuilt`), and
-the tabs and the controls are added after the first picture is on the screen.
+Pages are built in advance (`ready_sessions.py`), and the tabs and the controls are added after the first picture is on
+the screen.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
-from collections.abc import Callable
-from contextvars import Context
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from ..runs import Spec, Store
-from .address import PageRequest, session_request
+from .address import session_request
 from .browser.batch import together
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
@@ -30,50 +27,7 @@ from .styles import MAIN, PAGE, THEME
 from .text import record
 
 SIDEBAR = 320  # pixels
-REBUILD_DELAY = 1.5  # seconds from a complete page to the next prebuilt explorer: the page's first answers go before
-
-
-class Prebuilt:
-    """Keeps one explorer that was built before anyone asked for it.
-
-    It is built on the server's own thread, because HoloViews must be used from one thread only, while no page is
-    being opened.
-
-    Attributes
-    ----------
-    explorer
-        The explorer; None while there is none.
-    """
-
-    def __init__(self) -> None:
-        self.explorer: Explorer | None = None
-        self._build: Callable[[], Explorer] | None = None
-        self._scheduled = False
-
-    def fill(self, build: Callable[[], Explorer]) -> None:
-        """Build an explorer now, and again whenever one was taken and `schedule` is called."""
-        self._build = build
-        self._rebuild()
-
-    def take(self) -> Explorer | None:
-        """Return the explorer, which belongs to the caller from now on; None where there is none."""
-        explorer, self.explorer = self.explorer, None
-        return explorer
-
-    def schedule(self) -> None:
-        """Build the next explorer after `REBUILD_DELAY`, outside of the session that calls this."""
-        if self._build is None or self.explorer is not None or self._scheduled:
-            return
-        self._scheduled = True
-        asyncio.get_running_loop().call_later(REBUILD_DELAY, self._rebuild, context=Context())
-
-    def _rebuild(self) -> None:
-        self._scheduled = False
-        if self._build is not None and self.explorer is None:
-            self.explorer = self._build()
-
-
-prebuilt = Prebuilt()
+COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
 
 
 def app(store: Store | None = None, notice: str = "", shares: Shares | None = None) -> Any:
@@ -98,9 +52,7 @@ def app(store: Store | None = None, notice: str = "", shares: Shares | None = No
         request = session_request(Spec(**START))
         load_resources()
         spec = request.link.spec
-        explorer = (prebuilt.take() if _is_plain(request) else None) or Explorer(
-            spec, store=store, shares=shares, wait_message=heavy_link(spec)
-        )
+        explorer = Explorer(spec, store=store, shares=shares, wait_message=heavy_link(spec))
         explorer.adopt(request)
         if notice:
             explorer.status.say(notice)
@@ -112,16 +64,11 @@ def app(store: Store | None = None, notice: str = "", shares: Shares | None = No
         )
 
 
-def warm(store: Store | None = None, shares: Shares | None = None) -> None:
+def warm() -> None:
     """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
 
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
     through all of them while pages are being built.
-
-    Parameters
-    ----------
-    store, shares
-        As for `app`.
     """
     explorer = Explorer()
     explorer.settle()
@@ -129,18 +76,7 @@ def warm(store: Store | None = None, shares: Shares | None = None) -> None:
     del explorer
     gc.collect()
     gc.freeze()
-
-    def build() -> Explorer:
-        explorer = Explorer(store=store, shares=shares)
-        explorer.settle()
-        return explorer
-
-    prebuilt.fill(build)
-
-
-def _is_plain(request: PageRequest) -> bool:
-    """Whether the prebuilt explorer is what this address asks for."""
-    return request.link.spec == Spec(**START) and not (request.link.at or request.link.view)
+    gc.set_threshold(*COLLECTION)
 
 
 def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
@@ -191,7 +127,6 @@ def _complete(explorer: Explorer, later: list[tuple[pn.Column, list[Any]]]) -> N
         for place, parts in later:
             place[:] = parts
         explorer.start()
-    prebuilt.schedule()
 
 
 def _ignore_busy_flag(page: pmui.Page) -> None:

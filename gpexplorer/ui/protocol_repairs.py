@@ -30,8 +30,14 @@ class OneLineRecord(logging.LogRecord):
         return super().getMessage().translate(CONTROL_CHARACTERS)
 
 
+def _is_news(entry: logging.LogRecord) -> bool:
+    """Whether a record says more than that a visitor has closed a tab."""
+    return entry.msg != "Failed sending message as connection was closed"
+
+
 def repair_protocol() -> None:
     """Send numbers in place of tracebacks to browsers, and escape line breaks in the messages of the log."""
+    logging.getLogger("bokeh.server.views.ws").addFilter(_is_news)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
 

@@ -171,6 +171,7 @@ class RequestGuard:
         if site not in ("none", "same-origin") and use not in ("none", "document"):
             return 403, "Another web site may not begin a session. Open the page in a tab of its own."
         sessions = [session for path in application.app_paths for session in application.get_sessions(path)]
+        sessions = [session for session in sessions if session._token is not None]  # others wait for a visitor
         protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
         known = len(protocols) == 2 and _session_id(protocols[1]) in {session.id for session in sessions}
         if known or not self._max_sessions or len(sessions) < self._max_sessions:

@@ -21,6 +21,7 @@ from ..runs import Store
 from .connections import UNUSED_LIFETIME
 from .page import app, warm
 from .protocol_repairs import repair_protocol
+from .ready_sessions import ReadySessions
 from .request_guard import LOCAL_NAMES, guard, is_loopback
 from .shared_limits import Limits, Shares
 
@@ -84,7 +85,10 @@ def serve(
         check_unused_sessions_milliseconds=2000,
         verbose=False,
     )  # listens from here on: OSError was raised if the port is taken
-    warm(shared_store, shares)
+    warm()
+    ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares.turns)
+    ready.install()
+    server.io_loop.add_callback(ready.keep_filled)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
     server.io_loop.start()

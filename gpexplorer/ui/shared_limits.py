@@ -44,11 +44,14 @@ class Limits:
         Bytes that all runs together may use by formula. By default three quarters of the memory of this machine.
     threads : int, optional
         Processor cores for the steps of all runs together. By default all but one, which answers the pages.
+    ready_pages : int, default 20
+        Pages that are built in advance, so that many people can open the page at once; each takes about 6 MB.
     """
 
     max_sessions: int = 60
     max_memory: float | None = None
     threads: int | None = None
+    ready_pages: int = 20
 
     def __post_init__(self) -> None:
         if self.max_sessions < 1 or (self.threads is not None and self.threads < 1):
@@ -107,6 +110,12 @@ class Turns:
         self._count, self._patience = count, patience
         self._lock, self._running = threading.Lock(), 0
         self._waiting: deque[threading.Event] = deque()
+        self._last_end = float("-inf")
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since the last turn ended; 0 while there is one."""
+        return 0.0 if self._running else time.monotonic() - self._last_end
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -133,6 +142,7 @@ class Turns:
 
     def _end(self, was_short: bool) -> None:
         with self._lock:
+            self._last_end = time.monotonic()
             if self._waiting and (was_short or self._running <= self._count):
                 self._waiting.popleft().set()
             else:

@@ -17,20 +17,21 @@ from pathlib import Path
 from gpexplorer.data.sets.cards import card
 from gpexplorer.runs import Run
 from gpexplorer.ui.explorer import Explorer
-from gpexplorer.ui.page import prebuilt
+from gpexplorer.ui.playback.player import Player
 from gpexplorer.ui.server import serve
+from gpexplorer.ui.shared_limits import Limits
 from stand_in_files import believed, public_files, write_like
 
 
 def count() -> dict[str, int]:
-    """Count live explorers, runs and player threads, without those of the explorer that is built in advance."""
+    """Count live explorers, runs and player threads, and the players that take steps."""
     gc.collect()
     objects = gc.get_objects()
     threads = [thread for thread in threading.enumerate() if thread.name == "gpexplorer-player"]
     kinds = {"explorers": Explorer, "runs": Run}
     alive = {name: sum(1 for instance in objects if type(instance) is kind) for name, kind in kinds.items()}
-    ready = prebuilt.explorer is not None
-    return {name: number - ready for name, number in {**alive, "threads": len(threads)}.items()}
+    playing = sum(1 for instance in objects if type(instance) is Player and instance.playing)
+    return {**alive, "threads": len(threads), "playing": playing}
 
 
 def answer() -> None:
@@ -45,4 +46,4 @@ if __name__ == "__main__":
     os.environ["GPEXPLORER_DATA_DIR"] = str(files or folder)
     threading.Thread(target=answer, daemon=True).start()
     with nullcontext() if files else believed(write_like(card("kin40k"), folder)):
-        serve(port, store=folder / "store")
+        serve(port, store=folder / "store", limits=Limits(ready_pages=0))

@@ -14,12 +14,12 @@ Answer = tuple[int, dict[str, str], str]  # status, headers, text
 PATIENCE = 30  # seconds to wait for an answer: a busy server may be building a page
 
 
-def get(
-    port: int, path: str, *, host: str = "", origin: str = "", address: str = "localhost", method: str = "GET"
-) -> Answer:
-    """One request; `host` is the Host header, by default the server's own name."""
-    connection = http.client.HTTPConnection(address, port, timeout=60)
+def get(port: int, path: str, *, host: str = "", origin: str = "", visitor: str = "", method: str = "GET") -> Answer:
+    """One request; `host` is the Host header, by default the server's own name, and `visitor` the address that a proxy
+    names."""
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
     headers = {"Host": host or f"localhost:{port}", **({"Origin": origin} if origin else {})}
+    headers |= {"X-Real-Ip": visitor} if visitor else {}
     try:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()

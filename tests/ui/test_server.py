@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from panel.io.server import DocHandler
 
 from gpexplorer.__main__ import main
 from gpexplorer.errors import StoreError
@@ -26,10 +27,10 @@ def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
     seen: dict[str, Any] = {}
     monkeypatch.setattr(serving, "serve", lambda **options: seen.update(options))
 
-    caps = ("--max-sessions", "7", "--max-memory", "2.5", "--threads", "3")
+    caps = ("--max-sessions", "7", "--max-memory", "2.5", "--threads", "3", "--ready-pages", "4")
     assert call("serve", "--port", "5099", "--origin", "lab.example:80", "--show", *caps) == 0
 
-    assert seen.pop("limits") == Limits(7, 2.5e9, 3)
+    assert seen.pop("limits") == Limits(7, 2.5e9, 3, 4)
     expected = {"port": 5099, "address": "localhost", "show": True, "origins": ("lab.example:80",), "store": None}
     assert seen == expected
 
@@ -59,10 +60,11 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     order: list[str] = []
     monkeypatch.setattr(serving.guard, "install", lambda max_sessions: order.append(f"guard of {max_sessions}"))
     monkeypatch.setattr(serving, "repair_protocol", lambda: None)
-    monkeypatch.setattr(serving, "warm", lambda *_: order.append("warm"))
+    monkeypatch.setattr(serving, "warm", lambda: order.append("warm"))
+    monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    loop = SimpleNamespace(start=lambda: order.append("answers"))
-    server = SimpleNamespace(start=lambda: None, io_loop=loop)
+    loop = SimpleNamespace(start=lambda: order.append("answers"), add_callback=lambda _: order.append("a stock"))
+    server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=None)
     monkeypatch.setattr("panel.serve", lambda *_, start, **__: order.append(f"listens, started: {start}") or server)
     monkeypatch.setattr("builtins.print", lambda text, **_: order.append(text))
 
@@ -70,7 +72,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
 
     # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
     address = "Explorer: http://localhost:5099/explorer"
-    assert order == ["guard of 60", "listens, started: False", "warm", address, "answers"]
+    assert order == ["guard of 60", "listens, started: False", "warm", "a stock", address, "answers"]
 
 
 def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(

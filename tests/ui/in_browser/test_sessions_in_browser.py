@@ -54,6 +54,19 @@ def test_keys_and_the_dark_theme(seen: Seen):
     until(lambda: "#1c2229" in str(seen.page.evaluate(papers)))
 
 
+def test_a_closed_tab_computes_nothing_after_two_seconds(served: Served, open_page: Callable[..., Seen]):
+    seen = open_page()
+    seen.press("Play or pause")
+    until(lambda: seen.step >= 2)
+    assert served.count()["playing"] == 1
+    seen.page.close()
+    begin = time.monotonic()
+
+    until(lambda: served.count()["playing"] == 0)
+    print(f"\na run goes on for {time.monotonic() - begin:.1f} s after its tab was closed")
+    assert time.monotonic() - begin < 2 + 3  # the second number is for a busy machine
+
+
 def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: Callable[..., Seen]):
     before = served.count()
     for _ in range(2):

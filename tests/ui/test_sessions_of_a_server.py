@@ -1,0 +1,187 @@
+"""Sessions of a server in this process: how many there may be, who may begin one, and when one is over."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import panel as pn
+import pytest
+from bokeh.server.tornado import BokehTornado
+from panel.io.server import DocHandler
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from gpexplorer.ui import connections
+from gpexplorer.ui.connections import follow_connection
+from gpexplorer.ui.ready_sessions import ReadySessions
+from gpexplorer.ui.request_guard import RequestGuard
+from gpexplorer.ui.shared_limits import Turns
+
+
+class Visited:
+    """A server of small pages, and requests to it."""
+
+    def __init__(self, max_sessions: int) -> None:
+        self.built = 0
+        self.pauses: list[int] = []
+        RequestGuard().install(max_sessions=max_sessions)
+        self.server = pn.serve(
+            {"explorer": self.page}, port=0, start=False, show=False, sign_sessions=True, secret_key="k" * 40,
+            generate_session_ids=True, check_unused_sessions_milliseconds=200, verbose=False,
+        )  # fmt: skip
+        self.application: BokehTornado = self.server._tornado
+        self.application._websocket_origins = {f"localhost:{self.server.port}"}
+        self.server.start()
+
+    def page(self) -> pn.pane.HTML:
+        self.built += 1
+        self.follower = Follower(self.pauses, self.built)
+        follow_connection(pn.state.curdoc, self.follower.pause)
+        return pn.pane.HTML(f"page {self.built}")
+
+    async def get(self, **headers: str) -> HTTPResponse:
+        url = f"http://localhost:{self.server.port}/explorer"
+        return await AsyncHTTPClient().fetch(HTTPRequest(url, headers=headers), raise_error=False)
+
+    async def connect(self, answer: HTTPResponse) -> WebSocketClientConnection:
+        token = re.search(r'"token":"([^"]+)"', answer.body.decode())[1]
+        request = HTTPRequest(f"ws://localhost:{self.server.port}/explorer/ws")
+        socket = await websocket_connect(request, subprotocols=["bokeh", token])
+        await socket.read_message()  # ACK
+        return socket
+
+    @property
+    def sessions(self) -> int:
+        return len(self.application.get_sessions("/explorer"))
+
+
+class Follower:
+    """Something that can be paused."""
+
+    def __init__(self, pauses: list[int], number: int) -> None:
+        self._pauses, self._number = pauses, number
+
+    def pause(self) -> None:
+        self._pauses.append(self._number)
+
+
+@pytest.fixture
+def visit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that runs a visit on a loop of its own, and what the server has patched is restored afterwards."""
+    monkeypatch.setattr(BokehTornado, "find_handler", BokehTornado.find_handler)
+    monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
+
+    def run(story: Callable[[Visited], Awaitable[None]], max_sessions: int = 0) -> None:
+        async def told() -> None:
+            visited = Visited(max_sessions)
+            try:
+                await asyncio.wait_for(story(visited), 30)
+            finally:
+                visited.server.stop()
+
+        with ThreadPoolExecutor(1) as thread:  # without an event loop; a browser test may have left one here
+            thread.submit(asyncio.run, told()).result()
+
+    return run
+
+
+async def soon(holds: Callable[[], bool]) -> None:
+    for _ in range(200):
+        if holds():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("not within 10 s")
+
+
+def test_a_session_too_many_is_refused_and_a_known_one_may_connect(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        answers = [await visited.get() for _ in range(3)]
+        assert [answer.code for answer in answers] == [200, 200, 503]
+        assert "2 pages are open, which is the limit of this server" in answers[2].body.decode()
+        assert visited.sessions == 2
+        socket = await visited.connect(answers[0])
+        socket.close()
+
+    visit(story, max_sessions=2)
+
+
+@pytest.mark.parametrize(
+    ("site", "use", "status"),
+    [
+        ("cross-site", "image", 403),
+        ("same-site", "iframe", 403),
+        ("cross-site", "document", 200),
+        ("none", "document", 200),
+        ("same-origin", "empty", 200),
+    ],
+)
+def test_another_site_cannot_begin_sessions_by_pictures_or_frames(
+    visit: Callable[..., None], site: str, use: str, status: int
+):
+    async def story(visited: Visited) -> None:
+        answer = await visited.get(**{"Sec-Fetch-Site": site, "Sec-Fetch-Dest": use})
+        assert answer.code == status
+        assert visited.built == (status == 200)
+
+    visit(story)
+
+
+def test_work_is_paused_and_the_session_ends_once_its_tab_is_closed(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connections, "PAUSE_AFTER", 0.1)
+    monkeypatch.setattr(connections, "END_AFTER", 0.6)
+
+    async def story(visited: Visited) -> None:
+        answer = await visited.get()
+        socket = await visited.connect(answer)
+        socket.close()
+        await asyncio.sleep(0.03)
+        again = await visited.connect(answer)  # the network failed for a moment
+        await asyncio.sleep(0.8)
+        assert (visited.pauses, visited.sessions) == ([], 1)
+        again.close()
+        await soon(lambda: visited.pauses == [1])
+        assert visited.sessions == 1
+        await soon(lambda: visited.sessions == 0)
+
+    visit(story)
+
+
+def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        ready = ReadySessions(visited.application, "/explorer", 1, Turns(1))
+        ready.install()
+        await ready.build()
+        assert (len(ready), visited.built) == (1, 1)
+
+        first = await visited.get(Cookie="a=1")
+        assert (first.code, len(ready), visited.built) == (200, 0, 1)
+        assert (await visited.get()).code == 200
+        assert visited.built == 2
+        socket = await visited.connect(first)  # its token is of today and signed
+        session = next(session for session in visited.application.get_sessions("/explorer") if session.connection_count)
+        assert session.document.session_context.request.cookies == {"a": "1"}
+        assert not session.expiration_blocked
+        socket.close()
+
+        await ready.build()
+        link = HTTPRequest(f"http://localhost:{visited.server.port}/explorer?seed=3")
+        assert (await AsyncHTTPClient().fetch(link)).code == 200
+        assert (len(ready), visited.built) == (1, 4)
+
+    visit(story)
+
+
+def test_pages_of_the_stock_are_no_visitors(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        ready = ReadySessions(visited.application, "/explorer", 3, Turns(1))
+        ready.install()
+        for _ in range(3):
+            await ready.build()
+        assert [(await visited.get()).code for _ in range(3)] == [200, 200, 503]
+
+    visit(story, max_sessions=2)
