@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from importlinter.cli import lint_imports
 from packaging.requirements import Requirement
 from typer.main import get_command
@@ -240,6 +241,15 @@ def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
     assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml"} <= held
     assert not {name for name in held if not name.startswith("gpexplorer")}
+
+
+def test_citation_names_this_version_and_the_five_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    titles = {re.sub(r"\W+", "", entry["title"]).lower().replace("^", "") for entry in citation["references"]}
+    readme = re.sub(r"\W+", "", (ROOT / "README.md").read_text("utf-8").replace("²", "2")).lower()
+    assert citation["version"] == gpx.__version__
+    assert len(titles) == 5
+    assert all(title in readme for title in titles)
 
 
 def blocks(document: str, language: str = "python") -> list[str]:
