@@ -86,7 +86,7 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any) 
         E_D = (y'y - c'A^-1 c) / s2,    E_C = (n - m) log s2 + log det A,    E_V = (tr K - tr L'L) / s2
     """
     m, n, y = len(Z), len(train), train.y
-    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm")
+    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)
     A, c, s2 = y.new_zeros(m, m), y.new_zeros(m), noise_variance(theta)
     for rows in row_blocks(n, y.element_size() * m):
         Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X[rows]), upper=False)  # [m, block]

@@ -59,16 +59,21 @@ def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.
 
 
 def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, raised errors, text, and the sizes of blocks of rows, which change no result."""
+    """Annotations, errors, text, sizes of blocks of rows, `strict` and `daemon`, and costs, which are predictions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
             yield node
         elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
             yield node.annotation
-        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
-            yield node.returns
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "row_blocks":
+        elif isinstance(node, ast.FunctionDef):
+            if node.returns is not None:
+                yield node.returns
+            if node.name == "cost" or node.name.endswith("_cost"):
+                yield from node.body
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("row_blocks", "large_blocks"):
             yield from node.args[1:]
+        elif isinstance(node, ast.keyword) and node.arg in ("strict", "daemon"):
+            yield node
 
 
 def changed(node: ast.AST) -> str:

@@ -1,7 +1,8 @@
 """Objectives by dense algebra in float64, against which `bench trust` holds the numbers that methods report.
 
 Distances are computed by exact differences, and no matrix is updated: every objective is computed from theta and
-the rows. Sparse objectives are computed in extended precision (80 bits, where the machine has it) without jitter.
+the rows. Sparse objectives are computed in extended precision (80 bits, where the machine has it), with the jitter on
+K_mm that the method reports, which is part of the model then.
 With K_hat = K_nm K_mm^-1 K_mn and A = K + s2 I:
 
     VFE   (y' (K_hat + s2 I)^-1 y + log |K_hat + s2 I| + tr(K - K_hat) / s2) / 2    Titsias 2009, eq 9
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.blocks import row_blocks
+from ...problem import Dataset
 from ...runs import Record, Run
 
 EXTENDED = np.longdouble
@@ -59,18 +61,33 @@ def dense_objective(run: Run, record: Record) -> float:
         return float(0.5 * alpha @ (A @ alpha) - y @ alpha)
     Z = getattr(state, "Z", None)
     Z = X[state.inducing.cpu()] if Z is None else Z.double().cpu()
-    return _sparse_objective(name, theta, s2, X, y, Z)
+    return sparse_objective(name, theta, Dataset(X, y), Z, float(getattr(record.step.info, "jitter", 0.0)))
 
 
-def _sparse_objective(name: str, theta: Tensor, s2: float, X: Tensor, y: Tensor, Z: Tensor) -> float:
-    """VFE, PP or FITC in extended precision; nan if K_mm is singular even there.
+def sparse_objective(name: str, theta: Tensor, train: Dataset, Z: Tensor, jitter: float = 0.0) -> float:
+    """VFE, PP or FITC with the SE-ARD kernel in extended precision; nan if K_mm is singular even there.
 
-    K_mm is often singular to rounding in float64: then its Cholesky factor exists or not by chance, and the objective
-    is wrong by several nat although nothing failed. With D = diag(K - K_hat) + s2 I for FITC, s2 I otherwise:
-    log |K_hat + D| = log |A| + log |D| and y' (K_hat + D)^-1 y = y' D^-1 y - |c|^2, A = I + L' D^-1 L.
+    Parameters
+    ----------
+    name : {"vfe", "pp", "fitc"}
+    theta : Tensor [p]
+    train : Dataset
+        n rows.
+    Z : Tensor [m, d]
+        Inducing inputs.
+    jitter : float
+        What is added to the diagonal of K_mm.
+
+    Notes
+    -----
+    K_mm is often singular to rounding in float64: then its Cholesky factor exists or not by chance. With
+    D = diag(K - K_hat) + s2 I for FITC, s2 I otherwise: log |K_hat + D| = log |A| + log |D| and
+    y' (K_hat + D)^-1 y = y' D^-1 y - |c|^2, A = I + L' D^-1 L.
     """
-    n, sf2 = len(X), np.exp(2 * EXTENDED(theta[0]))
-    L_mm = _extended_cholesky(_extended_kernel(theta, Z, Z))
+    X, y, s2 = train.X, train.y, math.exp(2.0 * float(theta[-1]))
+    n, sf2, K_mm = len(X), np.exp(2 * EXTENDED(theta[0])), _extended_kernel(theta, Z, Z)
+    K_mm[np.diag_indices(len(Z))] += EXTENDED(jitter)
+    L_mm = _extended_cholesky(K_mm)
     if L_mm is None:
         return math.nan
     Lt = _forward_solve(L_mm, _extended_kernel(theta, Z, X))  # [m, n], L L' = K_hat

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import SettingError
+from ...linalg.cholesky import independent_rows
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
 from ...problem import Dataset, Kernel, Problem
@@ -47,7 +48,7 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
     for begin in range(0, len(order), m):
         pool = torch.cat([accepted, order[begin : begin + m]])
         K = kernel(theta, train.rows(pool).X, train.rows(pool).X).double()  # [<= 2 m, <= 2 m]
-        accepted = pool[independent(K, rounding(train.y.dtype))][:m]
+        accepted = pool[independent_rows(K, rounding(train.y.dtype) * K.diagonal())][:m]
         if len(accepted) == m:
             break
     return accepted
@@ -77,20 +78,3 @@ def check_precision(problem: Problem, theta: Tensor) -> None:
             f"{precision} resolves variances of this kernel down to {resolved:.2g}, but the noise variance is "
             f"{s2:.2g}, so that the objective would consist of rounding: {way_out}."
         )
-
-
-def independent(K: Tensor, least: float) -> Tensor:
-    """Return the indices of K [k, k], in order, whose residual after those before exceeds `least` of their variance."""
-    size = K.shape[0]
-    prior, D = K.diagonal(), K.diagonal().clone()
-    columns = K.new_zeros(size, size)  # of the pivoted Cholesky factor
-    accepted: list[int] = []
-    for j in range(size):
-        if float(D[j]) <= least * float(prior[j]):
-            continue
-        k = len(accepted)
-        column = (K[:, j] - columns[:, :k] @ columns[j, :k]) / D[j].sqrt()
-        columns[:, k] = column
-        D = D - column.square()
-        accepted.append(j)
-    return torch.tensor(accepted, dtype=torch.int64, device=K.device)

@@ -97,3 +97,24 @@ def test_with_duplicate_rows_it_stops_when_no_row_adds_anything(key: str):
     assert ended(method, twice) == Outcome(
         "converged", "12 regressors explain every other row: no further row adds anything."
     )
+
+
+@pytest.mark.parametrize("precision", [torch.float64, torch.float32])
+@pytest.mark.parametrize("key", SPARSE)
+def test_rows_of_one_chunk_that_explain_each_other_are_skipped(key: str, precision: torch.dtype):
+    task = wavy(n=60)
+    theta = task.theta + torch.tensor([0.0, 1.5, 1.5, 0.0]).double()  # smooth: few rows explain all others
+    rows = task.train.rows(torch.arange(60).repeat(2)).to("cpu", precision)
+    twice = type(task)(rows, task.kernel, theta.to(precision))
+    method = quick(key, num_regressors=120, growth=30, chunk=30)
+    *_, last = method.steps(twice)
+    chosen = last.state.inducing
+
+    assert ended(method, twice).message.endswith("explain every other row: no further row adds anything.")
+    assert len(set((chosen % 60).tolist())) == len(chosen) < 60
+    task = type(task)(task.train, task.kernel, theta)
+    K, y, s2 = gram(task)[:, chosen % 60], task.train.y, noise(task)
+    V = torch.linalg.solve_triangular(torch.linalg.cholesky(K[chosen % 60]), K.T, upper=False).repeat(1, 2)  # [m, 120]
+    A = V @ V.T + s2 * torch.eye(len(chosen), dtype=y.dtype)
+    c = V @ y.repeat(2)
+    assert last.info.objective == pytest.approx(float(y @ y - 0.5 * c @ torch.linalg.solve(A, c)), rel=1e-4)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ....linalg.blocks import row_blocks
-from ....linalg.cholesky import cholesky
+from ....linalg.cholesky import cholesky, independent_rows
 from ....objectives import noise_variance
 from ....problem import Problem, take
 
@@ -40,11 +40,13 @@ class GrowingFit:
         Prior variance that the regressors do not explain.
     jitter : float
         Largest jitter that a border of K_mm needed.
+    skipped : int
+        Rows that were to join and did not, because the regressors before them explain them to rounding.
     """
 
     def __init__(self, problem: Problem, theta: Tensor, most: int) -> None:
         self.kernel, self.theta, self.train = problem.kernel, theta, problem.train
-        self.s2, self.m, self.jitter = noise_variance(theta), 0, 0.0
+        self.s2, self.m, self.jitter, self.skipped = noise_variance(theta), 0, 0.0, 0
         y, most = problem.train.y, min(most, len(problem.train))
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
         self.V, self.f = y.new_empty(most, len(y)), torch.zeros_like(y)
@@ -55,19 +57,30 @@ class GrowingFit:
     @property
     def residual_floor(self) -> float:
         """Residual variance at or below which a row adds nothing but rounding."""
-        return 1e2 * torch.finfo(self.diag.dtype).eps * float(self.diag.max())
+        return 1e3 * torch.finfo(self.diag.dtype).eps * float(self.diag.max())
 
     def columns(self, rows: Tensor) -> Tensor:
         """Kernel rows K[rows] [c, n]."""
         return self.kernel(self.theta, take(self.train.X, rows), self.train.X)
 
     def join(self, new: Tensor) -> None:
-        """Add rows [c]: extend both factors by a border and fit again. n m c flops, n c kernel entries."""
-        m, end = self.m, self.m + len(new)
-        V = self.V[:m]
-        K = self.columns(new)  # [c, n]
+        """Add rows [c]: extend both factors by a border and fit again. n m c flops, n c kernel entries.
+
+        Rows that the regressors and the rows before them explain are skipped, so that the border of K_mm has a factor.
+        """
+        V, K = self.V[: self.m], self.columns(new)  # [m, n], [c, n]
         l = V[:, new].T  # noqa: E741 - [c, m], the border of L_mm
-        L, jitter = cholesky(K.index_select(1, new) - l @ l.T, "K_mm of the regressors [border]", largest=1e-2)
+        border = K.index_select(1, new) - l @ l.T  # [c, c]
+        kept = independent_rows(border, torch.full_like(self.f[: len(new)], self.residual_floor))
+        if len(kept) < len(new):
+            explained = torch.ones_like(new, dtype=torch.bool).index_fill_(0, kept, False)
+            self.residual_variance[new[explained]] = 0.0
+            self.skipped += len(new) - len(kept)
+            new, K, l, border = new[kept], K[kept], l[kept], border[kept][:, kept]  # noqa: E741
+        if not len(new):
+            return
+        m, end = self.m, self.m + len(new)
+        L, jitter = cholesky(border, "K_mm of the regressors [border]", largest=1e-2)
         self.L_mm[m:end, :m], self.L_mm[m:end, m:end] = l, L
         self.V[m:end] = torch.linalg.solve_triangular(L, K.addmm_(l, V, alpha=-1.0), upper=False)
 

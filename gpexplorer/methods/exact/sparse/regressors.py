@@ -120,7 +120,11 @@ class SparseModel(Method):
                 )
             state = state._replace(step=state.step + 1, position=state.position + 1, inducing=fit.rows.clone())
             yield Step(state, SparseInfo("grow", fit.value, jitter=fit.jitter, active=fit.rows[before:].clone()))
-        return Outcome("converged", f"All {most} regressors are chosen, and their weights are the least-squares ones.")
+        return Outcome(
+            "converged",
+            f"All {most} regressors are chosen, and their weights are the least-squares ones."
+            + f" {fit.skipped} rows were skipped, because others explain them to rounding." * (fit.skipped > 0),
+        )
 
     def posterior(self, problem: Problem, state: SparseState) -> Posterior:
         """Mean of the least-squares fit; variance of the projected process, which is the prior's far from the rows."""
@@ -206,7 +210,7 @@ class MatchingPursuit(SparseModel):
     def choose(self, fit: GrowingFit, count: int) -> Tensor:
         """The rows with the largest gains in a new random pool."""
         order = torch.randperm(len(fit.f), generator=generator(self.seed, "pool", fit.m)).to(fit.f.device)
-        candidates = order[fit.residual_variance[order] > 0.0][: max(self.pool, count)]
+        candidates = order[fit.residual_variance[order] > fit.residual_floor][: max(self.pool, count)]
         best = fit.gains(candidates).topk(min(count, len(candidates)))
         return candidates[best.indices[best.values > 0.0]]
 

@@ -194,7 +194,7 @@ ROW_TERMS: dict[str, _RowTerms] = {"pp": _pp_rows, "vfe": _vfe_rows, "fitc": _fi
 
 
 def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
-    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm")  # [m, m]
+    L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)  # [m, m]
     Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X), upper=False)  # [m, n]
     s2, prior, eye = noise_variance(theta), kernel.diag(theta, train.X), torch.eye(len(Z)).to(Lt)
     if likelihood == "fitc":

@@ -87,7 +87,7 @@ class Factor:
         """Compute everything from scratch for these inducing rows [m]: 2 n m^2 flops and n m kernel entries."""
         n, m, y = len(self.train), len(inducing), self.train.y
         Z = self.train.rows(inducing).X
-        L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm")  # [m, m]
+        L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm", accurate=True)  # [m, m]
         K_mn = self.kernel(self.theta, Z, self.train.X)
         L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], each row in one piece
         self.inducing = inducing.clone()
