@@ -22,8 +22,9 @@ from . import scores
 from .budget import Budget, Progress, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
-from .monotone import MonotoneWatch, Rise, rise_sentence
+from .monotone import MonotoneWatch, Rise
 from .outcomes import FINAL, enough_memory, failed, stopped
+from .precision import rounding_notes
 from .setting_checks import of_kind
 from .trace import Record, Spent, Trace
 
@@ -360,9 +361,9 @@ class Run:
         return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
 
     def _end(self, outcome: Outcome) -> None:
-        """Keep why the run ended, with a sentence on rises. Only a used-up budget leaves the generator open."""
+        """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""
         self._stop_requested.clear()
-        message = f"{outcome.message} {rise_sentence(self.rises)}".rstrip()
+        message = f"{outcome.message} {rounding_notes(self.rises, self.problem, self.trace[-1:])}".rstrip()
         self.outcome = outcome = Outcome(outcome.reason, message)
         if outcome.reason != "budget":
             self._close_method()

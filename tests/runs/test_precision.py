@@ -1,0 +1,49 @@
+"""Where float32 cannot hold a problem, every run ends with a sentence; where it can, and in float64, none does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer import kernels, methods
+from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs import Run
+from gpexplorer.runs.precision import covariance_rounding
+
+
+def problem(dtype: torch.dtype, lengthscale: float, s2: float, shift: float = 0.0) -> Problem:
+    """150 rows in clusters that are one lengthscale wide and lie over a range of 4; sf2 = 1."""
+    rng = torch.Generator().manual_seed(1)
+    centres = 4.0 * torch.rand(30, 2, generator=rng, dtype=torch.float64)
+    X = centres.repeat(5, 1) + lengthscale * torch.rand(150, 2, generator=rng, dtype=torch.float64) + shift
+    y = torch.sin(X.sum(1)) + s2**0.5 * torch.randn(150, generator=rng, dtype=torch.float64)
+    theta = torch.tensor([1.0, lengthscale, lengthscale, s2**0.5]).double().log()
+    return Problem(Dataset(X.to(dtype), y.to(dtype)), kernels.make("se-ard", 2), theta.to(dtype))
+
+
+def message(key: str, task: Problem) -> str:
+    run = Run(methods[key](), task)
+    return run.finish(steps=1).message
+
+
+@pytest.mark.parametrize("key", ["cg", "sgpr", "random", "grief", "ml", "loo", "rff"])
+def test_a_run_says_where_float32_cannot_hold_the_problem(key: str) -> None:
+    assert "float32 cannot hold this problem" in message(key, problem(torch.float32, 2e-4, 1e-2))
+    assert "float32 cannot hold" not in message(key, problem(torch.float64, 2e-4, 1e-2))
+
+
+@pytest.mark.parametrize(
+    ("lengthscale", "s2", "shift", "holds"),
+    [(0.5, 1e-2, 0.0, True), (0.5, 1e-2, 4.0, True), (0.5, 1e-6, 0.0, False), (2e-4, 1e-2, 0.0, False)],
+)
+def test_the_sentence_gives_the_error_of_covariances(lengthscale: float, s2: float, shift: float, holds: bool) -> None:
+    single, double = (problem(dtype, lengthscale, s2, shift) for dtype in (torch.float32, torch.float64))
+    K = double.kernel(double.theta, double.train.X, double.train.X)
+    stored = single.kernel(double.theta, single.train.X.double(), single.train.X.double())
+    told = covariance_rounding(single.kernel, single.theta, single.train.X)
+
+    assert (told < 1e-2 * s2) == holds
+    assert 0.2 * float((K - stored).abs().max()) < told < 1e-5 + 20.0 * float((K - stored).abs().max())
+    assert (message("cg", single).find("float32 cannot hold") < 0) == holds
+    if not holds:
+        assert f"covariances by up to {told:.1e}, beside a noise variance of {s2:.1e}" in message("cg", single)
