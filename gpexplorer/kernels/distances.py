@@ -34,6 +34,7 @@ FILL_BYTES = 2**20  # a block of this size stays in the cache while its distance
 FILL_ROWS = 8  # a block has at least this many rows
 NEAR = {torch.float64: 100.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-12 and 1e-6
 FAR = {torch.float64: 100.0, torch.float32: 15.0}  # lengthscales: r2 errs by about 1e-12 and 1e-5 per column
+THIN = 32  # up to this many rows or columns, making the two factors costs more than a second pass over the product
 ROUNDING = 4.0  # times eps max(|a|^2, |b|^2): smaller distances are rounding errors
 
 
@@ -67,14 +68,17 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
         with torch.no_grad():
             unit = 0.5 * near * lengthscale
             centre = unit * (Z.mean(0) / unit).round()  # [d]
-        A = (X - centre) / lengthscale
-        B = A if Z is X else (Z - centre) / lengthscale
+        if bool((centre != 0.0).any()):
+            A = (X - centre) / lengthscale
+            B = A if Z is X else (Z - centre) / lengthscale
+            A2, B2, largest = _squared_norms(A, B)
+    if not largest <= far**2:  # else no column is wide, because no entry exceeds the norm of its row
         is_wide = torch.maximum(A.detach().abs().amax(0), B.detach().abs().amax(0)) > far  # [d]
         wide = tuple(torch.nonzero(is_wide)[:, 0].tolist())
         if wide:
             A = A.masked_fill(is_wide, 0.0)
             B = A if Z is X else B.masked_fill(is_wide, 0.0)
-        A2, B2, largest = _squared_norms(A, B)
+            A2, B2, largest = _squared_norms(A, B)
     return Scaled(A, B, A2, B2, ROUNDING * torch.finfo(X.dtype).eps * largest, wide)
 
 
@@ -120,11 +124,17 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
     """
     if X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
-    A, B, A2, B2, rounding, wide = scaled_rows(X, Z, lengthscale)
-    r2 = torch.threshold(torch.addmm(A2 + B2.T, A, B.T, alpha=-2.0), rounding, 0.0)  # [n, m]
+    scaled = scaled_rows(X, Z, lengthscale)
+    if min(len(X), len(Z)) <= THIN:
+        r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m]
+    else:
+        P, Q = _factors(scaled, 1.0, 0.0)
+        r2 = torch.mm(P, Q.T)  # [n, m], in one pass over its memory
+    limit = torch.threshold if r2.requires_grad else torch.threshold_
+    r2 = limit(r2, scaled.rounding, 0.0)
     if X is Z:
         r2.fill_diagonal_(0.0)
-    for q in wide:
+    for q in scaled.wide:
         r2 = r2 + squared_differences(X, Z, lengthscale, q)
     return r2
 
