@@ -81,11 +81,12 @@ def cholesky(
     jitter = 0.0
     while True:
         L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(size).to(A))
-        if int(info) == 0 and not (accurate and jitter < largest * scale and _has_small_pivot(L, scale)):
+        more = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
+        if int(info) == 0 and not (accurate and more <= largest * scale and _has_small_pivot(L, scale)):
             if jitter and noted and (record := _record.get()) is not None:
                 record[name] = max(jitter, record.get(name, 0.0))
             return Cholesky(L, jitter)
-        jitter = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
+        jitter = more
         if jitter > largest * scale or scale <= 0.0:
             raise NotPositiveDefinite(name, size, jitter, FLOAT32_HINT if A.dtype == torch.float32 else "")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer.errors import NotPositiveDefinite
-from gpexplorer.linalg.cholesky import cholesky, logdet, record_jitter
+from gpexplorer.linalg.cholesky import SMALLEST_PIVOT, cholesky, independent_rows, logdet, record_jitter
 
 
 def singular(size: int, smallest: float, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -80,3 +80,48 @@ def test_the_largest_jitter_of_each_matrix_is_recorded_inside_the_context_only()
 
     assert 0.0 < of_small < of_large
     assert record == {"A": of_large, "B": of_small}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("share", "needs_jitter"), [(0.1, True), (0.9, True), (1.2, False), (50.0, False)])
+def test_an_accurate_factor_has_no_pivot_that_consists_of_rounding(
+    share: float, needs_jitter: bool, dtype: torch.dtype
+) -> None:
+    least = SMALLEST_PIVOT * torch.finfo(dtype).eps  # of the mean of the diagonal, which is 5
+    A = torch.diag(torch.tensor([5.0, 10.0 - 5.0 * share * least, 5.0 * share * least], dtype=dtype))
+
+    L, jitter = cholesky(A, "A", accurate=True)
+
+    assert (jitter > 0.0) == needs_jitter
+    assert cholesky(A, "A").jitter == 0.0
+    assert float(L.diagonal().min()) ** 2 > 5.0 * least
+    torch.testing.assert_close(L @ L.T, A + jitter * torch.eye(3, dtype=dtype))
+    with_limit = cholesky(A, "A", largest=least / 1e3, accurate=True)
+    assert with_limit.jitter <= 50.0 * least / 1e3, "the largest jitter ends the search, and the factor stays"
+
+
+def test_an_accurate_factor_of_nothing_is_nothing() -> None:
+    assert cholesky(torch.zeros(0, 0), "A", accurate=True).L.shape == (0, 0)
+
+
+def test_independent_rows_are_those_that_leave_a_residual_variance() -> None:
+    rng = torch.Generator().manual_seed(3)
+    root = torch.randn(9, 6, generator=rng, dtype=torch.float64)
+    root[3] = root[0]  # a duplicate
+    root[5] = 0.5 * root[1] - root[2]  # explained by two rows together
+    root[7] = root[4] + 1e-3 * root[8]  # explained only to 1e-6 of its variance
+    A = root @ root.T
+
+    fine, coarse = (independent_rows(A, least * A.diagonal()) for least in (1e-9, 1e-3))
+
+    assert fine.tolist() == [0, 1, 2, 4, 6, 7]
+    assert coarse.tolist() == [0, 1, 2, 4, 6, 8]
+    for rows in (fine, coarse):
+        residual = [
+            float(A[j, j] - A[j, rows[:k]] @ torch.linalg.solve(A[rows[:k]][:, rows[:k]], A[rows[:k], j]))
+            for k, j in enumerate(rows.tolist())
+        ]
+        assert min(residual) > 1e-9
+    only_one = torch.full((9,), 1e9, dtype=torch.float64)
+    only_one[4] = 0.0
+    assert independent_rows(A, only_one).tolist() == [4]

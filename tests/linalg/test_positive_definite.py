@@ -7,7 +7,13 @@ import torch
 from torch import Tensor
 
 from gpexplorer.linalg import positive_definite
-from gpexplorer.linalg.positive_definite import lift_above, num_squarings
+from gpexplorer.linalg.positive_definite import (
+    inverse_and_logdet,
+    lift_above,
+    num_squarings,
+    project_above,
+    project_to_unit_ball,
+)
 
 ORDER = 96
 FLOORS = [1.0, 3e-7]
@@ -100,3 +106,52 @@ def test_what_fell_farther_than_a_step_is_brought_to_the_nearest_point(
     assert float((A - (Q * (x.clamp_min(1.0) * floor)) @ Q.T).norm()) < 1e-5 * floor
     assert float(torch.linalg.eigvalsh(A)[0]) >= floor
     torch.testing.assert_close(inverse @ A, torch.eye(ORDER, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_projection_raises_only_eigenvalues_below_the_floor(floor: float, projections: list[int]):
+    A, x, Q = of([-3.0, 0.2, 0.999, 1.5], floor)
+
+    projected = project_above(A.clone(), floor)
+
+    nearest = (Q * (x.clamp_min(1.0) * floor)) @ Q.T
+    assert float((projected - nearest).norm()) < 1e-5 * floor
+    assert float(torch.linalg.eigvalsh(projected)[0]) >= floor
+    fine = project_above(projected.clone(), floor)
+    assert torch.equal(fine, projected)
+    assert projections == [1]
+
+
+@pytest.mark.parametrize(("smallest", "is_raised"), [(1e-16, True), (3.9e-14, True), (6e-14, False)])
+def test_a_floor_below_rounding_becomes_four_times_the_rounding_of_the_trace(smallest: float, is_raised: bool):
+    x = torch.full((50,), 1.0, dtype=torch.float64)
+    x[0] = smallest  # 4 eps times the trace is 4.35e-14
+    raised = project_above(torch.diag(x), 1e-300)
+    lifted = torch.diag(x)
+    inverse, _ = lift_above(lifted, 1e-300, 0.5)
+
+    assert float(raised[0, 0]) == pytest.approx(4.0 * 2.2204e-16 * 49.0 if is_raised else smallest, rel=1e-3)
+    assert float(lifted[0, 0]) > 4.3e-14
+    assert float(inverse[0, 0] * lifted[0, 0]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0.5, 0.5), (1.0, 1.0), (1.5, 1.0), (40.0, 1.0)])
+def test_the_unit_ball_is_that_of_the_frobenius_norm(size: float, expected: float):
+    B = torch.arange(1.0, 10.0, dtype=torch.float64).reshape(3, 3)
+    B = size * B / B.norm()
+
+    near = project_to_unit_ball(B.clone())
+
+    assert float(near.norm()) == pytest.approx(expected, rel=1e-14)
+    torch.testing.assert_close(near, B * (expected / size), rtol=1e-14, atol=0)
+
+
+def test_an_indefinite_matrix_gets_jitter_before_it_is_inverted():
+    A = torch.diag(torch.tensor([2.0, 1.0, -1e-12], dtype=torch.float64))
+
+    inverse, logdet = inverse_and_logdet(A, "A")
+
+    jitter = 1.0 / float(inverse[2, 2]) + 1e-12
+    assert 1e-12 < jitter < 1e-11
+    assert float(inverse[0, 0]) == pytest.approx(0.5)
+    assert logdet == pytest.approx(float(torch.tensor([2.0, 1.0, jitter - 1e-12]).double().log().sum()), rel=1e-6)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gpexplorer.linalg.preconditioners import drawn_root, nystrom_root, pivoted_root, sufficient_rank, woodbury
+from gpexplorer.linalg.preconditioners import (
+    drawn_root,
+    largest_eigenvalue,
+    nystrom_root,
+    pivoted_root,
+    sketched_root,
+    sufficient_rank,
+    woodbury,
+)
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
 
@@ -90,3 +98,42 @@ def test_the_sufficient_rank_leaves_later_rows_at_most_the_given_variance():
         assert max(left[count - 1 :]) <= 1.01 * least
         assert left[count - 2] > 0.99 * least
     assert sufficient_rank(K, 2.0) == 1
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_sketched_root_is_the_nystrom_approximation_of_the_range_of_the_sketch(shift: float):
+    K = gram(wavy(shift))[:40, :40]
+    sketch = torch.randn(40, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+    L = sketched_root(K, sketch)
+
+    expected = K @ sketch @ torch.linalg.solve(sketch.T @ K @ sketch, sketch.T @ K)
+    torch.testing.assert_close(L @ L.T, expected, rtol=1e-9, atol=1e-10)
+    low = K[:, :3] @ K[:, :3].T  # rank 3, which is less than the sketch has: eps times the trace is added
+    L = sketched_root(low, sketch)
+    torch.testing.assert_close(L @ L.T, low, rtol=0, atol=1e-11)
+
+
+def test_power_iteration_finds_the_largest_eigenvalue_of_the_preconditioned_matrix():
+    K = gram(wavy())[:30, :30]
+    M = torch.diag(torch.linspace(1.0, 3.0, 30, dtype=torch.float64))
+    x = torch.ones(30, dtype=torch.float64)
+
+    estimates = [largest_eigenvalue(K, lambda v: v / M.diagonal(), 1e3 * x, turns) for turns in (0, 1, 60)]
+
+    Kx = K @ x
+    assert estimates[0] == 0.0
+    assert estimates[1] == pytest.approx(float(Kx @ (Kx / M.diagonal())) / float(x @ Kx), rel=1e-12)
+    exact = float(torch.linalg.eigvals(torch.linalg.solve(M, K)).real.max())
+    assert estimates[2] == pytest.approx(exact, rel=1e-6)
+    assert largest_eigenvalue(K, lambda v: v, 0.0 * x) == 0.0
+
+
+def test_damping_adds_the_smallest_eigenvalue_inside_the_range():
+    L = torch.randn(12, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    smallest = float(torch.linalg.eigvalsh(L.T @ L)[0])
+    eye = torch.eye(12, dtype=torch.float64)
+
+    for damped, s2 in ((False, 0.3), (True, 0.3 + smallest)):
+        applied = woodbury(L, 0.3, damped)(eye)
+        torch.testing.assert_close(applied, torch.linalg.inv(L @ L.T + s2 * eye), rtol=1e-9, atol=1e-10)

@@ -115,3 +115,37 @@ def test_no_point_farther_than_the_limit_from_the_start_is_evaluated():
     assert max(points) <= start + MAX_DISTANCE
     assert start + 1.0 < best.point[0] <= start + MAX_DISTANCE
     assert best.value == -best.point[0]
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_distance_limit_is_measured_from_the_initial_point(sign: float):
+    start, visited = np.array([sign * 20.0, sign * 10.0]), list[np.ndarray]()
+
+    def evaluate(x: np.ndarray) -> Evaluated:
+        visited.append(x.copy())
+        return Evaluated(-float(x.sum()) * 3.0, np.full(2, -3.0), None)  # decreases for ever
+
+    *_, best = descend(evaluate, start, "L-BFGS-B", 40)
+
+    assert all(np.abs(x - start).max() <= MAX_DISTANCE for x in visited)
+    assert np.abs(best.point - start).max() > 1.0
+    assert np.all(best.point > start)
+
+
+def test_a_point_where_the_function_does_not_exist_looks_worse_than_the_best_one_and_flat():
+    answers: list[tuple[float, np.ndarray]] = []
+
+    class Recorded:
+        x = np.zeros(1)
+
+    def optimiser(fun: object, start: np.ndarray, **_: object) -> Recorded:
+        for x in (start, start + 1.0, start + 100.0):
+            answers.append(fun(x))  # type: ignore[operator]
+        return Recorded()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimize, "minimize", optimiser)
+        list(descend(lambda x: None if x[0] == 1.0 else Evaluated(-500.0, np.ones(1), None), np.zeros(1), "CG", 9))
+
+    assert [value for value, _ in answers] == [-500.0, 6000.0, 6000.0]
+    assert [gradient.tolist() for _, gradient in answers] == [[1.0], [0.0], [0.0]]

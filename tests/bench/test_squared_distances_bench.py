@@ -8,7 +8,7 @@ from gpexplorer.bench.__main__ import app
 
 
 def test_the_bench_prints_ratios_and_the_errors_of_both_formulas() -> None:
-    options = ["distances", "--lengthscale", "1e-4", "--repetitions", "3", "--largest", "300000"]
+    options = ["squared-distances", "--lengthscale", "1e-4", "--repetitions", "3", "--largest", "300000"]
     result = CliRunner().invoke(app, options)
 
     assert result.exit_code == 0, result.output
