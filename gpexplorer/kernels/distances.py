@@ -34,7 +34,6 @@ FILL_BYTES = 2**20  # a block of this size stays in the cache while its distance
 FILL_ROWS = 8  # a block has at least this many rows
 NEAR = {torch.float64: 100.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-12 and 1e-6
 FAR = {torch.float64: 100.0, torch.float32: 15.0}  # lengthscales: r2 errs by about 1e-12 and 1e-5 per column
-THIN = 32  # up to this many rows or columns, making the two factors costs more than a second pass over the product
 ROUNDING = 4.0  # times eps max(|a|^2, |b|^2): smaller distances are rounding errors
 
 
@@ -125,11 +124,7 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
     if X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
     scaled = scaled_rows(X, Z, lengthscale)
-    if min(len(X), len(Z)) <= THIN:
-        r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m]
-    else:
-        P, Q = _factors(scaled, 1.0, 0.0)
-        r2 = torch.mm(P, Q.T)  # [n, m], in one pass over its memory
+    r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
     limit = torch.threshold if r2.requires_grad else torch.threshold_
     r2 = limit(r2, scaled.rounding, 0.0)
     if X is Z:

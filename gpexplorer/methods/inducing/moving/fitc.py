@@ -23,7 +23,19 @@ ROWWISE = 160.0  # likewise for the eight passes over n x m in which each row ha
 
 
 class FITC(MovingPoints):
-    """Pseudo-inputs that descend the gradient of the FITC likelihood, or of PP or VFE."""
+    """Pseudo-inputs that descend the gradient of the FITC likelihood, or of PP or VFE.
+
+    Notes
+    -----
+    When not to use it: where bands matter. The FITC likelihood is not a bound, and its maximum has too little noise.
+    On 300 rows from the model with noise variance 10, F is 144 at the true hyperparameters, where the 95 % bands cover
+    96 %; learning reaches F = 90 with a noise variance of 0.01, and the bands cover 80 %. The likelihood "vfe" learns
+    8.6 and covers 94 %.
+
+    References
+    ----------
+    Bauer, van der Wilk and Rasmussen (2016). Understanding probabilistic sparse GP approximations. NIPS.
+    """
 
     key: ClassVar[str] = "fitc"
     title: ClassVar[str] = "FITC / SPGP, moving inputs"
