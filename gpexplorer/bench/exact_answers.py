@@ -24,15 +24,17 @@ from ..methods import gpytorch_parts
 from ..methods.base import registry
 from ..methods.exact.joint.at_points import Wanted, posterior_at
 from ..methods.exact.joint.joint_descent import BlockSizes
-from ..methods.exact.joint.posterior import PATH_TOLERANCE
+from ..methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
 from ..methods.exact.joint.right_hand_sides import Limit, variance_limit
+from ..methods.exact.posteriors import Bands, exact_posterior
 from ..methods.exact.system import System
 from ..objectives import noise_variance
 from ..posteriors import exact_gp_posterior
 from ..posteriors.prior_paths import prior_paths
-from ..problem import Prediction, Problem
+from ..problem import Dataset, Prediction, Problem
 from ..runs.counting import Counted, Counter
 from ..runs.run import Run
+from ..runs.scores import scores
 
 GPYTORCH_RANK = 100  # of its preconditioner, and of the roots of LOVE
 PCG_ITERATIONS = 1000
@@ -193,3 +195,36 @@ def _by_gpytorch(problem: Problem, Z: Tensor, work: Work) -> Answer:
         mean, var = found.mean, found.variance
         samples = found.rsample(torch.Size([work.samples]))
     return Prediction(mean, var), samples, f"residual 0.01, rank {GPYTORCH_RANK}"
+
+
+def bands_report(problem: Problem, test: Dataset, tolerance: float) -> Iterator[str]:
+    """Yield NLPD and coverage of the solver's bands from some rows, from all rows by blocks, and of a dense GP.
+
+    Parameters
+    ----------
+    problem : Problem
+        Training rows, kernel and theta.
+    test : Dataset
+        Test rows, scaled.
+    tolerance : float
+        Largest relative error of a predictive variance by blocks.
+    """
+    n = len(problem.train)
+    method = registry["gbcd"](learn=False)
+    run = Run(method, problem)
+    run.finish()
+    state = run.trace[-1].step.state
+    kernel, theta, X = problem.kernel, problem.theta, problem.train.X
+    solver = JointSolver(problem, theta, 1e9, tolerance, 0)
+    posteriors = {
+        f"gbcd, {n // 8} rows": exact_posterior(problem, state, Bands(n // 8, 0)),
+        f"gbcd, {n // 2} rows": exact_posterior(problem, state, Bands(n // 2, 0)),
+        "gbcd, all rows": JointPosterior(kernel, theta, (X, state.alpha), X, solver),
+        "dense GP": exact_gp_posterior(kernel, theta, problem.train),
+    }
+    for name, posterior in posteriors.items():
+        mean, var = posterior(test.X)
+        found = scores(test.y, mean, var + noise_variance(theta), problem.train.y)
+        yield (
+            f"{name:<20}{found['nlpd']:>9.4f}{found['coverage68']:>8.3f}{found['coverage95']:>8.3f}{found['smse']:>9.4f}"
+        )

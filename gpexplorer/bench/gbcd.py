@@ -75,8 +75,17 @@ def command(  # noqa: PLR0913 - one argument per option
     samples: Annotated[int, typer.Option(help="Samples; compares mean, variances and samples instead.", min=0)] = 0,
     points: Annotated[int, typer.Option(help="Test points of variances and samples.", min=1)] = 1000,
     peers: Annotated[bool, typer.Option(help="Run GPyTorch too, for samples.")] = True,
+    bands: Annotated[bool, typer.Option(help="Compare NLPD and coverage with a dense GP instead.")] = False,
 ) -> None:
     """Print seconds, iterations, kernel entries, memory and test error of every solver at one tolerance."""
+    if bands:
+        split, order = _rows(data, n)
+        problem, test = _problem(split, order[:n]), split.test.rows(torch.arange(min(points, len(split.test))))
+        typer.echo(f"{data}: n = {len(problem.train)}, {len(test)} test rows")
+        typer.echo(f"{'variances':<20}{'NLPD':>9}{'cov 68':>8}{'cov 95':>8}{'SMSE':>9}")
+        for line in exact_answers.bands_report(problem, test, 0.01):
+            typer.echo(line)
+        return
     if samples:
         split, order = _rows(data, n)
         work = exact_answers.Work(points, samples, 0.01, tolerance, cache)

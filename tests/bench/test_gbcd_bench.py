@@ -71,3 +71,14 @@ def test_the_comparison_of_variances_and_samples_has_a_line_per_solver_and_their
         assert float(table[name][3]) <= 0.0102
         assert "times the entries of the mean alone" in " ".join(table[name])
     assert float(table["GPyTorch, CG and LOVE"][2]) < 0.5
+
+
+def test_bands_of_all_rows_score_as_a_dense_gp_and_those_of_few_rows_do_not():
+    split = data.load("hypercube", n=300, d=2, noise=0.1).scaled()
+    theta = torch.tensor([0.0, -1.5, -1.5, -2.0], dtype=torch.float64)
+    lines = list(exact_answers.bands_report(Problem(split.train, kernels.make("se-ard", 2), theta), split.test, 1e-3))
+
+    table = {line[:20].strip(): [float(cell) for cell in line[20:].split()] for line in lines}
+    assert table["gbcd, all rows"] == pytest.approx(table["dense GP"], abs=2e-3)
+    assert table["gbcd, 33 rows"][0] > table["dense GP"][0] + 0.05
+    assert table["gbcd, 33 rows"][3] == pytest.approx(table["dense GP"][3], abs=1e-3)  # the mean is the same
