@@ -136,9 +136,13 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     return _file(Path(source), split, options)
 
 
-def as_split(numbers: Numbers, how: How = 0, name: str = "upload") -> Split:
-    """Return checked numbers, such as those of the upload child, as a split that is named by their content."""
-    return _split(numbers, how, Given(), None, name)
+def as_split(numbers: Numbers, how: How = 0, name: str = "upload", choice: Choice | None = None) -> Split:
+    """Return checked numbers, such as those of the upload child, as a split.
+
+    Its key is the one that `load` gives to a file of this name with the same choice of columns, so that a spec made
+    from an upload accepts the same rows from a file.
+    """
+    return _split(numbers, how, Given(), _file_identity(choice or Choice(), None), Path(name).stem)
 
 
 def _named(source: Mapping[str, Any], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -178,7 +182,12 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
     header = options.pop("header", None)
     choice = _choice(path.name, options)
     numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
-    return _split(numbers, split, Given(), {**asdict(choice), "header": header}, path.stem)
+    return _split(numbers, split, Given(), _file_identity(choice, header), path.stem)
+
+
+def _file_identity(choice: Choice, header: Any) -> dict[str, Any]:
+    """What distinguishes two readings of one file."""
+    return {**asdict(choice), "header": header}
 
 
 def plain(value: Any) -> Any:

@@ -73,7 +73,7 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     X: Any = answer["texts"] if answer["texts"] is not None else arrays["X"]
     names, notes = tuple(answer["names"]), tuple(answer["notes"])
     numbers = Numbers(X=X, y=arrays["y"], names=names, target=answer["target"], notes=notes, kept=arrays["kept"])
-    return as_split(numbers, split, display_name(name))
+    return as_split(numbers, split, display_name(name), choice)
 
 
 def _run_child(task: str, name: str, data: bytes, choice: Choice | None, limits: Limits) -> tuple[dict[str, Any], Any]:

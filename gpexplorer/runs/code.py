@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 from .. import data as data_sets
+from .opening import file_entries
 from .spec import Spec
 
 WIDTH = 100
@@ -31,8 +32,8 @@ def program(spec: Spec, step: int, metric: str = "smse") -> str:
     Returns
     -------
     str
-        The program. If the rows were in memory, it reads them from a file that its reader must name, and the spec
-        refuses rows that are not the same.
+        The program. If the rows came from an upload, it reads the file of that name in the folder in which it runs. If
+        they were in memory, its reader must name a file. In both cases the spec refuses rows that are not the same.
     """
     lines = ["import gpexplorer as gpx", "", *_spec_lines(spec), "", *_open_lines(spec), ""]
     lines += [*_step_lines(step), f'print(run.scores()["{metric}"])', ""]
@@ -86,6 +87,13 @@ def _spec_lines(spec: Spec) -> list[str]:
 def _open_lines(spec: Spec) -> list[str]:
     if not isinstance(spec.data, dict) or "content" not in spec.data or data_sets.is_named(spec.data):
         return ["run = spec.open()"]
+    entries = file_entries(spec.data)
+    if entries:
+        options = "".join(f", {name}={value!r}" for name, value in entries.items() if name != "file")
+        return [
+            f"rows = gpx.load({entries['file']!r}, split=spec.split{options})",
+            "run = spec.open(data=rows)  # refuses rows that are not the same",
+        ]
     return [
         "# The rows were in memory: name the file they came from, and its columns as they were chosen.",
         'rows = gpx.load("rows.csv", split=spec.split)',

@@ -21,6 +21,7 @@ from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
+FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing")  # of an upload, for whoever reads it again
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)
@@ -82,7 +83,14 @@ def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:
     key = split.key.removesuffix("/scaled")
     if content not in (None, key):
         raise DataError(f"These data are {quoted(key)}; the spec was made for {quoted(content)}.")
-    return replace(spec, data={"content": key}), split
+    return replace(spec, data={"content": key, **file_entries(spec.data)}), split
+
+
+def file_entries(data: Any) -> dict[str, Any]:
+    """The file name and the choice of columns in the data of a spec that was made from an upload; else nothing."""
+    if not isinstance(data, dict) or not isinstance(data.get("file"), str):
+        return {}
+    return {name: data[name] for name in FILE_ENTRIES if data.get(name)}
 
 
 def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:

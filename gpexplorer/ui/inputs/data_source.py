@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 import pandas as pd
@@ -139,7 +140,11 @@ class DataSource(pn.viewable.Viewer):
         name, data = self._file
         choice = data_sets.Choice(target=self.target.value, inputs=tuple(self.inputs.value))
         self.names.value = None
-        self._on_choose({"name": "upload"}, lambda split: data_sets.read_upload(name, data, choice, split))
+        entries = {"target": choice.target, "inputs": list(choice.inputs or ())}
+        self._on_choose(
+            {"name": "upload", "file": PurePosixPath(name).name, **entries},
+            lambda split: data_sets.read_upload(name, data, choice, split),
+        )
 
     def __panel__(self) -> Any:
         return self._layout
