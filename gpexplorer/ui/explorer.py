@@ -10,7 +10,6 @@ import weakref
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 
 from ..errors import SettingError
 from ..runs import Spec, Store
@@ -19,7 +18,7 @@ from .browser.batch import together
 from .browser.keys import HELP
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
-from .inputs.method_settings import SIZE
+from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
@@ -98,12 +97,8 @@ class Explorer(pn.viewable.Viewer):
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
         self.sources = DataSource(spec, self.session.change_rows, self.status.say, self._wait)
         self.choices = Controls(spec, self._controls_changed)
-        self.presets = pmui.Select(
-            label="Begin with a question",
-            options={"—": ""} | {preset.question: key for key, preset in PRESETS.items()},
-            value="", searchable=True, **{**SIZE, "margin": (12, 10, 6, 10)},
-        )  # fmt: skip
-        self.presets.param.watch(self._choose_preset, "value")
+        questions = {"—": ""} | {preset.question: key for key, preset in PRESETS.items()}
+        self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
@@ -194,9 +189,9 @@ class Explorer(pn.viewable.Viewer):
         self.choices.adopt(spec)
         self.sources.adopt(spec)
 
-    def _choose_preset(self, event: Any) -> None:
-        if event.new:
-            request = read_query(f"ask={event.new}", Spec(**START))
+    def _choose_preset(self) -> None:
+        if self.presets.value:
+            request = read_query(f"ask={self.presets.value}", Spec(**START))
             self.session.choose(request.link.spec)
             self.adopt(request)
 

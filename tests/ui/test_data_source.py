@@ -11,7 +11,7 @@ from gpexplorer.ui.inputs.data_source import DataSource
 
 
 def titles(sources: DataSource) -> list[str]:
-    return [title for group in sources.names.groups.values() for title in group]
+    return [label for _, labels in sources.names.groups for label in labels]
 
 
 def sources(data: Any) -> DataSource:

@@ -94,15 +94,18 @@ def session() -> Iterator[Session]:
     session.close()
 
 
-@pytest.mark.parametrize("name", ["/etc/hostname", "../private.csv", "", 5, ["kin40k"]])
+@pytest.mark.parametrize("name", ["/etc/hostname", "../private.csv", "", -1, 10**6, ["kin40k"]])
 def test_no_path_is_opened_that_a_browser_sends_as_a_data_set(messages: list[str], name: object):
     chosen: list[object] = []
     source = DataSource(SPEC, lambda *choice: chosen.append(choice), messages.append, lambda _: None)
 
-    source.names.value = name
+    source.names._handle_msg(name)
+    source.names.enter(name)
 
-    assert chosen == []
-    assert "no data set of this name" in messages[0]
+    assert (chosen, messages) == ([], [])
+    assert source.names.value == "hypercube"
+    source.names.enter("sin-product")
+    assert chosen == [("sin-product", None)]
 
 
 @pytest.mark.parametrize("what", ["data", "device", "method", "", 5])

@@ -27,9 +27,9 @@ def test_parts_are_added_changed_and_taken_out():
 
     picker.add.clicks += 1
     signs, keys, out = picker._rows[1]
-    signs.value = "*"
+    signs.enter("*")
     _, keys, out = picker._rows[1]
-    keys.value = "linear"
+    keys.enter("linear")
     picker.add.clicks += 1
     _, _, out = picker._rows[1]
     out.clicks += 1

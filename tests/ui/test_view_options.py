@@ -57,7 +57,7 @@ def test_a_methods_own_settings_stand_above_those_of_its_family():
     shown = Settings(gpx.methods["pcg"], {}, lambda: None)
     named = {id(widget): name for name, widget in shown.widgets.items()}
 
-    rank, _, folded = shown.__panel__()
+    rank, folded = shown.__panel__()
     assert named[id(rank)] == "rank"
     names = [named[id(widget)] for widget in folded[0]]
     assert names[:4] == ["root", "damped", "mixed", "refresh"]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 import torch
 
 from ...methods.base import registry
 from ...runs import Spec
+from .field import Field
 from .kernel_builder import KernelPicker
-from .method_settings import SIZE, Settings
+from .method_settings import Settings
 
 DEFAULT_STEPS = 300  # the run pauses after this many steps when the spec has no budget
 FAMILIES = {
@@ -35,37 +35,31 @@ class Controls(pn.viewable.Viewer):
     def __init__(self, spec: Spec, on_change: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
         self._on_change, self._silent = on_change, False
-        self.method = pmui.Select(
-            label="Method", groups=by_family(), value=spec.method, searchable=True, **SIZE,
-            description="Five families and their baselines; all of them run step by step on the same rows.",
+        self.method = Field(
+            "Method", spec.method, self._choose_method, by_family(), heading=True,
+            hint="Five families and their baselines; all of them run step by step on the same rows.",
         )  # fmt: skip
         self.kernel = KernelPicker(_kernel(spec), self._report)
-        self.seed = pmui.IntInput(
-            label="Seed", value=spec.seed, start=0, **SIZE,
-            description="Seed of all random choices. The same seed gives the same steps.",
+        self.seed = Field(
+            "Seed", spec.seed, self._report, default=0,
+            hint="Seed of all random choices. The same seed gives the same steps.",
         )  # fmt: skip
-        self.split = pmui.IntInput(
-            label="Split", value=_split(spec), start=0, **SIZE,
-            description="Number of the split into training and test rows. Another split tests on other rows.",
+        self.split = Field(
+            "Split", _split(spec), self._report, default=0,
+            hint="Number of the split into training and test rows. Another split tests on other rows.",
         )  # fmt: skip
-        self.budget = pmui.IntInput(
-            label="Pause after (steps)", value=spec.budget.get("steps", DEFAULT_STEPS), start=1, step=100,
-            description="Pause after this many steps. Press Play to continue for as many again.", **SIZE,
+        self.budget = Field(
+            "Pause after", spec.budget.get("steps", DEFAULT_STEPS), self._report, default=DEFAULT_STEPS, unit="steps",
+            heading=True, hint="Pause after this many steps. Press Play to continue for as many again.",
         )  # fmt: skip
-        self.dtype = pmui.Select(
-            label="Precision", options=["float64", "float32"], value=spec.dtype, **SIZE,
-            description="float32 halves memory and roughly doubles speed; use float64 when the noise is small.",
+        self.dtype = Field(
+            "Precision", spec.dtype, self._report, {"64 bit": "float64", "32 bit": "float32"}, default="float64",
+            hint="32 bit halves memory and roughly doubles speed; use 64 bit when the noise is small.",
         )  # fmt: skip
-        devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-        self.device = pmui.Select(
-            label="Device", options=list(dict.fromkeys([*devices, spec.device])), value=spec.device, **SIZE
-        )
+        self.device = Field("Device", spec.device, self._report, _devices(spec.device), default="cpu")
         self.settings = Settings(registry[spec.method], spec.settings, self._report)
         self.kernel.disabled = registry[spec.method].own_kernel
         self._place = pn.Column(self.settings, sizing_mode="stretch_width", margin=0)
-        self.method.param.watch(self._choose_method, "value")
-        for widget in (self.seed, self.split, self.budget, self.dtype, self.device):
-            widget.param.watch(lambda _: self._report(), "value")
         pair = {"sizing_mode": "stretch_width", "margin": 0}
         self._layout = pn.Column(
             self.kernel, self.method, self._place, self.budget, pn.Row(self.seed, self.split, **pair),
@@ -92,13 +86,13 @@ class Controls(pn.viewable.Viewer):
             self.kernel.adopt(_kernel(spec))
             self.method.value, self.seed.value = spec.method, spec.seed
             self.split.value, self.budget.value = _split(spec), spec.budget.get("steps", DEFAULT_STEPS)
-            self.dtype.value, self.device.value = spec.dtype, spec.device
+            self.dtype.value = spec.dtype
+            self.device.choose_from(_devices(spec.device), spec.device)
             self._show_settings(spec)
 
-    def _choose_method(self, event: Any) -> None:
-        if not self._silent:
-            self._show_settings(Spec(event.new))
-            self._report()
+    def _choose_method(self) -> None:
+        self._show_settings(Spec(self.method.value))
+        self._report()
 
     def _show_settings(self, spec: Spec) -> None:
         self.settings = Settings(registry[spec.method], spec.settings, self._report)
@@ -136,3 +130,9 @@ def _kernel(spec: Spec) -> str:
 
 def _split(spec: Spec) -> int:
     return spec.split if isinstance(spec.split, int) else 0
+
+
+def _devices(chosen: str) -> dict[str, str]:
+    """Return {label: device} of what this machine has, and of the device that a spec names."""
+    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else []), chosen]
+    return {"processor" if device == "cpu" else device: device for device in devices}

@@ -13,10 +13,13 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...runs import Spec
+from ..styles import TEXT
 from ..text import named, sentence, text
+from .field import Field
 from .file_upload import FileUpload
 
 CAP = data_sets.UPLOAD.file_bytes
+HINT = "Public sets are downloaded once, checked against their checksum, and cached."
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
@@ -43,14 +46,10 @@ class DataSource(pn.viewable.Viewer):
         super().__init__(**params)
         self._on_choose, self._show_message, self._show_busy = on_choose, show_message, show_busy
         self._file: tuple[str, bytes] | None = None
-        self._silent = False
         self._table = data_sets.available()
-        self.names = pmui.Select(
-            label="Data (rows × inputs)", groups=_groups(self._table, {}), value=None, searchable=True, size="small",
-            sizing_mode="stretch_width", margin=(10, 10, 4, 10),
-            description="Public sets are downloaded once, checked against their checksum, and cached.",
-        )  # fmt: skip
-        self.names.param.watch(self._choose_name, "value")
+        self.names = Field(
+            "Data (rows × inputs)", None, self._choose_name, _groups(self._table, {}), heading=True, hint=HINT
+        )
         self.adopt(spec)
         self.upload = FileUpload(
             show_message, CAP,
@@ -58,14 +57,14 @@ class DataSource(pn.viewable.Viewer):
                 f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ with a header and numeric columns"
             ),
             accept=ACCEPT, variant="outlined",
-            sizing_mode="stretch_width", margin=(6, 10),
+            sizing_mode="stretch_width", margin=(2, 10),
         )  # fmt: skip
         self.upload.param.watch(self._read_upload, "value")
         self._make_column_picker()
         self.columns = pn.Column(
             self.file_summary, self.target, self.inputs, self.use, visible=False, sizing_mode="stretch_width"
         )
-        self.note = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width")
+        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
         self._layout = pn.Column(self.names, self.note, self.upload, self.columns, sizing_mode="stretch_width")
 
     def _make_column_picker(self) -> None:
@@ -80,29 +79,21 @@ class DataSource(pn.viewable.Viewer):
         )  # fmt: skip
 
     def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
-        """Show the size of the open data and the notes on them, such as known traps."""
+        """Show the size of the open data, and the notes on them: in the hint for data that have a name."""
         line = f"{rows:,} training rows, {test_rows:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
-        note_lines = "".join(f"<br>{text(note)}" for note in notes[:4])
-        self.note.object = f'<span style="font-size:12px;opacity:.75">{line}{note_lines}</span>'
+        own = "" if self.names.value else "".join(f"<br>{text(note)}" for note in notes[:4])
+        self.note.object = f'<span class="hint">{line}{own}</span>'
+        self.names.hint = " ".join([*notes[:4], HINT])
 
     def adopt(self, spec: Spec) -> None:
         """Show the data of this spec without calling `on_choose`."""
-        self._silent = True
         data = {"name": spec.data} if isinstance(spec.data, str) else spec.data
         groups = _groups(self._table, data)
-        if groups != self.names.groups:
-            self.names.groups = groups
         names = {name for group in groups.values() for name in group.values()}
-        self.names.value = data["name"] if data.get("name") in names else None
-        self._silent = False
+        self.names.choose_from(groups, data["name"] if data.get("name") in names else None)
 
-    def _choose_name(self, event: Any) -> None:
-        if event.new is None or self._silent:
-            return
-        if not data_sets.is_named(event.new):  # a browser can send any text, and a path would be opened
-            self._show_message("There is no data set of this name. Choose one of the list, or upload a file.")
-            return
-        self._on_choose(event.new, None)
+    def _choose_name(self) -> None:
+        self._on_choose(self.names.value, None)
 
     async def _read_upload(self, event: Any) -> None:
         if not event.new:

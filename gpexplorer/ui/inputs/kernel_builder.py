@@ -10,7 +10,7 @@ import panel_material_ui as pmui
 
 from ...kernels.base import registry
 from ..text import text
-from .method_settings import SIZE
+from .field import Field
 
 MAX_PARTS = 5
 SIGNS = {"+": "+", "×": "*"}
@@ -32,7 +32,7 @@ class KernelPicker(pn.viewable.Viewer):
         self.parts: Parts = []
         self._rows = pn.Column(sizing_mode="stretch_width", margin=0)
         self.add = pmui.Button(
-            label="Combine with another kernel", icon="add", variant="text", size="small", margin=(0, 6),
+            label="Combine with another kernel", icon="add", variant="text", size="small", margin=(0, 4),
             on_click=lambda _: self._append(),
         )  # fmt: skip
         self.message = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", visible=False)
@@ -81,30 +81,32 @@ class KernelPicker(pn.viewable.Viewer):
         self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(shown)}</span>'
         self.message.visible = len(self.parts) > 1
 
-    def _first(self) -> pmui.Select:
-        select = pmui.Select(
-            label="Kernel", options=_options(sorted(registry), self.parts[0][1]), value=self.parts[0][1],
-            searchable=True, disabled=self._disabled, **SIZE,
-            description="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.",
+    def _first(self) -> Field:
+        field: Field
+        field = Field(
+            "Kernel", self.parts[0][1], lambda: self._choose(0, key=field.value),
+            _options(sorted(registry), self.parts[0][1]), disabled=self._disabled, heading=True,
+            hint="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.",
         )  # fmt: skip
-        select.param.watch(lambda event: self._choose(0, key=event.new), "value")
-        return select
+        return field
 
     def _row(self, k: int) -> Any:
-        """The widgets of part k: sign, kernel, and a button that removes it."""
+        """The controls of part k: sign, kernel, and a button that removes it."""
         sign, key = self.parts[k]
-        small = {"size": "small", "disabled": self._disabled}
-        signs = pmui.Select(label="", options=SIGNS, value=sign, width=64, margin=(4, 0, 4, 10), **small)
-        keys = pmui.Select(
-            label=f"Kernel {k + 1}", options=_options(self._compatible_keys(), key), value=key, searchable=True,
-            sizing_mode="stretch_width", margin=(4, 6), **small,
+        signs: Field
+        keys: Field
+        signs = Field(
+            "Sign", sign, lambda: self._choose(k, sign=signs.value), SIGNS, disabled=self._disabled,
+            width=64, sizing_mode=None, margin=(3, 0, 3, 12),
+        )  # fmt: skip
+        keys = Field(
+            f"Kernel {k + 1}", key, lambda: self._choose(k, key=keys.value), _options(self._compatible_keys(), key),
+            disabled=self._disabled, margin=(3, 6),
         )  # fmt: skip
         remove = pmui.IconButton(
             icon="close", description=f"Remove kernel {k + 1}", size="small", disabled=self._disabled,
-            margin=(6, 6, 0, 0), on_click=lambda _: self._set(self.parts[:k] + self.parts[k + 1 :]),
+            margin=(20, 8, 0, 0), on_click=lambda _: self._set(self.parts[:k] + self.parts[k + 1 :]),
         )  # fmt: skip
-        signs.param.watch(lambda event: self._choose(k, sign=event.new), "value")
-        keys.param.watch(lambda event: self._choose(k, key=event.new), "value")
         return pn.Row(signs, keys, remove, sizing_mode="stretch_width", margin=0)
 
     def _choose(self, k: int, sign: str | None = None, key: str | None = None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pytest
@@ -45,7 +44,7 @@ def test_m_changes_while_it_runs(seen: Seen):
     seen.press("Play or pause")
     until(lambda: seen.step >= 5)
 
-    field = seen.page.get_by_role("textbox").first
+    field = seen.page.get_by_role("spinbutton", name="Inducing points m")
     field.fill("6")
     field.press("Enter")
 
@@ -54,17 +53,46 @@ def test_m_changes_while_it_runs(seen: Seen):
     until(lambda: seen.step >= 3)
 
 
-def test_every_button_has_a_name_and_those_of_a_number_move_it(seen: Seen):
-    question = seen.page.get_by_text(re.compile(r"Which \d+ of 180 rows")).first
-    m = int(question.inner_text().split()[1])
-    seen.page.get_by_role("button", name="Increase Inducing points m").click()
+def test_a_control_is_set_by_keys_reset_and_explained_and_every_button_has_a_name(seen: Seen):
+    field = seen.page.get_by_role("spinbutton", name="Inducing points m")
+    m = int(field.input_value())
+    field.press("ArrowUp")
+    field.press("Enter")
     expect(seen.page.get_by_text(f"Which {m + 1} of 180 rows")).to_be_visible()
-    seen.page.get_by_role("button", name="More settings").click()
-    expect(seen.page.get_by_role("button", name="Decrease Seed")).to_be_visible()
-    expect(seen.page.get_by_role("button", name="Increase Pivot refresh")).to_be_visible()
+    assert seen.page.get_by_label("Inducing points m, slider").input_value() == str(m + 1)
 
+    expect(seen.page.get_by_role("button", name="Reset Information pivots z")).to_be_hidden()
+    pivots = seen.page.get_by_role("spinbutton", name="Information pivots z")
+    pivots.fill("32")
+    pivots.press("Enter")
+    seen.press("Reset Information pivots z")
+    expect(pivots).to_have_value("64")
+    pivots.fill("many")
+    pivots.press("Enter")
+    expect(pivots).to_have_value("64")
+
+    seen.press("About Inducing points m")
+    expect(seen.page.locator("math").first).to_be_visible()
+    seen.press("About Inducing points m")
+    seen.page.get_by_role("button", name="More settings").click()
+    expect(seen.page.get_by_role("spinbutton", name="Pivot refresh")).to_be_visible()
     nameless = "all => all.filter(one => !one.ariaLabel && !one.innerText.trim()).length"
     until(lambda: seen.page.locator("button").evaluate_all(nameless) == 0)
+    seen.page.get_by_role("button", name="More settings").click()
+    field.fill("10")
+    field.press("Enter")
+    until(lambda: len(seen.inducing()) == 10)
+
+
+def test_the_controls_of_every_family_fit_a_screen_of_900_pixels(open_page: Callable[..., Seen]):
+    seen = open_page(width=1440, height=900, query="?v=1&method=minimax&data.n=60")
+    methods = seen.page.get_by_label("Method", exact=True)
+    for method in ("MINIMAX", "GPCV-ADMM", "CholQR swaps", "Greedy block coordinate descent", "GP-GRIEF, type I"):
+        methods.select_option(method)
+        device = seen.page.get_by_label("Device", exact=True)
+        until(lambda: seen.page.get_by_text(f"{method}.", exact=True).count() == 1)  # noqa: B023
+        box = device.bounding_box()
+        assert box["y"] + box["height"] < 900, method
 
 
 def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):

@@ -73,8 +73,7 @@ def test_names_that_are_markup_stay_text(seen: Seen, tmp_path: Path):
 
 
 def test_kin40k_by_its_name_plays_in_eight_dimensions(seen: Seen):
-    seen.page.get_by_label("Data (rows × inputs)").click()
-    seen.page.get_by_text("kin40k · 40,000 × 8").last.click()
+    seen.page.get_by_label("Data (rows × inputs)", exact=True).select_option("kin40k · 40,000 × 8")
 
     expect(seen.page.get_by_text("36,000 training rows, 4,000 test rows, 8 inputs")).to_be_visible()
     seen.press("Play or pause")

@@ -1,0 +1,68 @@
+"""Controls of the sidebar: what a browser may send, and what it may not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.ui.inputs.field import Field
+from gpexplorer.ui.inputs.method_settings import Settings
+
+CHOICES = {"first": {"a": 1, "b": None}, "second": {"c": "three"}}
+
+
+def field(value: Any, choices: Any = None, **params: Any) -> tuple[Field, list[Any]]:
+    seen: list[Any] = []
+    made = Field("label", value, lambda: seen.append(made.value), choices, **params)
+    return made, seen
+
+
+@pytest.mark.parametrize(
+    ("value", "choices", "accepted", "refused"),
+    [
+        (3, None, [4, 5.0, -1], [True, 4.5, math.nan, math.inf, "4", None, [1], {}]),
+        (3.0, None, [4, 0.5], [False, math.nan, math.inf, 1e301, "4", None]),
+        (True, None, [False], [0, 1, "yes", None]),
+        (1, CHOICES, [0, 2, 1.0], [-1, 3, 0.5, True, "c", None]),
+    ],
+)
+def test_only_values_that_the_control_can_have_are_taken(value: Any, choices: Any, accepted: list, refused: list):
+    made, seen = field(value, choices)
+
+    for message in refused:
+        made._handle_msg(message)
+    assert (made.value, seen) == (value, [])
+    for message in accepted:
+        made._handle_msg(message)
+    offered = [1, None, "three"]
+    assert seen == [offered[int(message)] if choices else message for message in accepted]
+    assert all(type(entry) is not float or type(value) is float for entry in seen)
+
+
+def test_the_browser_cannot_set_the_value_past_the_check_and_a_disabled_control_not_at_all():
+    made, seen = field(3, default=5)
+    made.shown = "<b>"
+    assert (made.value, made.default) == (3, 5)
+    made.disabled = True
+    made.enter(4)
+    assert (made.value, seen) == (3, [])
+
+    chosen, seen = field("three", CHOICES, default=None)
+    chosen.choose_from({"a": 1}, 7)
+    assert chosen.value is None
+    assert seen == []
+
+
+def test_every_setting_of_every_method_has_a_control_that_shows_its_default():
+    for key, method in gpx.methods.items():
+        shown = Settings(method, {}, lambda: None)
+        for name, control in shown.widgets.items():
+            default = method.param[name].default
+            assert control.value == default, (key, name)
+            assert type(control.value) is type(default) or isinstance(default, int | float), (key, name)
+            assert control.shown == control.default, (key, name)
+            assert control.hint == method.param[name].doc
+        gpx.Spec(key, shown.values)
