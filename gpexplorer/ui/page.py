@@ -26,6 +26,7 @@ from .shared_limits import Shares, heavy_link
 from .styles import MAIN, PAGE, THEME
 from .text import record
 
+WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
 COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
 
@@ -81,10 +82,10 @@ def warm() -> None:
 
 def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
     keys = pmui.IconButton(
-        icon="keyboard", description="Keys (?)", color="default", on_click=lambda _: explorer.key("?")
+        icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
     tour = Tour(welcome=show_controls)
-    guide = pmui.IconButton(icon="explore", description="A tour of the page", color="default", on_click=tour.begin)
+    guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     listeners = [explorer.pulse, Keys(explorer.key), tour]
     side = pn.Column(sizing_mode="stretch_width")

@@ -27,14 +27,24 @@ _COMMON: dict[str, Any] = {
         },
     },
 }
+
+
+def _header(colour: str) -> dict[str, Any]:
+    """The title bar: white words on this colour."""
+    bar = {"backgroundColor": colour, "backgroundImage": "none", "color": "#ffffff"}
+    return {"MuiAppBar": {"styleOverrides": {"root": bar, "colorPrimary": bar}}}
+
+
 THEME = {
     "light": {
         "palette": {"primary": {"main": "#0b6e99"}, "background": {"default": "#f6f8fa", "paper": "#ffffff"}},
         **_COMMON,
+        "components": _COMMON["components"] | _header("#0b6e99"),
     },
     "dark": {
         "palette": {"primary": {"main": "#5cc2ee"}, "background": {"default": "#14181d", "paper": "#1c2229"}},
         **_COMMON,
+        "components": _COMMON["components"] | _header("#12303f"),
     },
 }
 PAGE = "body { overflow-x: hidden; }"

@@ -1,0 +1,47 @@
+"""Lines and marks can be seen on the paper of both themes."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.views import for_run
+from gpexplorer.views.drawing.live import Live
+from gpexplorer.views.drawing.palette import CYCLE, ON_DARK, ROLES
+
+PAPER = {"light": "#ffffff", "dark": "#1c2229"}
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    r, g, b = (v / 12.92 if v <= 0.03928 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_colour_has_a_contrast_of_three_in_both_themes():
+    drawn = {*CYCLE, *(colour for role, colour in ROLES.items() if role != "band")}  # a band is an area, not a line
+
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    assert {colour for colour in drawn if contrast(colour, PAPER["light"]) < 3.0} == set()
+    assert {colour for colour in drawn if contrast(ON_DARK[colour], PAPER["dark"]) < 3.0} == set()
+    assert len(set(ON_DARK.values())) == len(ON_DARK)
+
+
+def test_layers_change_with_the_theme_and_back():
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, {"name": "snelson-like", "n": 40}).open()
+    run.finish(steps=1)
+    [view] = [view for view in for_run(run) if view.key == "fit"]
+
+    live = Live(view, view.data(run, 1), "dark")
+    [mean] = [part.glyph for part in live.figure.renderers if part.data_source.name == "mean"]
+    words = {entry.label: entry.colour for entry in live.legend}
+    assert mean.line_color == words["mean"] == ON_DARK[ROLES["mean"]]
+    assert words["inducing"] == ON_DARK[ROLES["inducing"]]
+    live.set_theme("light")
+    assert mean.line_color == ROLES["mean"]
+    assert live.figure.background_fill_color == PAPER["light"]
