@@ -82,7 +82,7 @@ class Field(JSComponent):
       const more = made("button", { type: "button", className: "more", textContent: "?", title: "What is this?" })
       more.setAttribute("aria-label", `About ${model.label}`)
       more.setAttribute("aria-expanded", "false")
-      const head = made("div", { className: "head" }, label, reset)
+      const head = made("div", { className: "head" }, label, ...(model.default == null ? [] : [reset]))
       const row = made("div", { className: "row" })
       const about = made("div", { className: "about", hidden: true })
       const send = (value) => model.send_msg(value)

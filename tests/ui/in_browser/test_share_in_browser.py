@@ -68,7 +68,7 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callab
 
     other = open_page()
     asked = "An exact GP on a few rows is fast. Can its bands be trusted?"
-    other.page.get_by_label("Begin with a question").select_option(asked)
+    other.page.get_by_label("Begin with a question", exact=True).select_option(asked)
     until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
     until(lambda: other.page.locator(".hero h2").inner_text() == "Calibration")
     other.page.get_by_role("button", name="Play or pause").first.click()
