@@ -27,12 +27,9 @@ PLAN = Plan(budget={"steps": 60}, dtypes=("float64",), seeds=1, rows=80)
 NARROW, WIDE = (0.92, 0.97), (0.88, 0.99)  # a coverage next to the ends of .90 to .98 may fall on either side
 
 CUT = "60 steps end before the refit: until then 16 rows set aside choose the width of the bands (finished: 95 %)"
-POINT_SCORE = "it chooses theta by the squared error of points, which says little about the width of the bands"
 # Results that are red today, each with its reason. A cure removes a line here; a line that is missing is a new defect.
 KNOWN: dict[tuple[str, str, str], str] = {
     ("model draw", "scgd", "coverage"): CUT,
-    **{("model draw", "csi", reason): POINT_SCORE for reason in ("coverage", "constant")},
-    ("duplicates", "csi", "coverage"): POINT_SCORE,
 }
 
 

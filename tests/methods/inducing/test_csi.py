@@ -97,7 +97,7 @@ def test_the_grid_is_evaluated_on_held_out_rows_and_the_best_point_is_fitted(shi
     assert [step.info.objective for step in steps[1:-1]] == list(itertools.accumulate(tried, min))
     best = steps[1 + tried.index(min(tried))].info
     expected = task.theta + torch.tensor([0.0, math.log(best.scale), math.log(best.scale), math.log(best.noise)])
-    assert torch.allclose(steps[-1].state.theta, expected.double())
+    assert torch.allclose(steps[-2].state.theta, expected.double())
     mean, _ = method.posterior(task, steps[-1].state)(task.train.X)
     assert float((mean - task.train.y).square().mean()) < 0.1 * float(task.train.y.square().mean())
 
@@ -143,3 +143,50 @@ def test_strings_have_a_noise_to_search_alone() -> None:
     kernel = kernels.make("spectrum", 1)
     task = Problem(Dataset(texts, y - y.mean()), kernel, kernel.start(Dataset(texts, y)))
     assert len(list(methods["csi"](grid_size=3, num_inducing=8).steps(task))) == 5
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_held_out_residuals_determine_the_size_of_the_covariance_and_no_mean(shift: float) -> None:
+    task = problem(shift)
+    task = Problem(task.train, task.kernel, task.theta + torch.tensor([2.0, 0.0, 0.0, 2.0]))  # 50 times too large
+    calibrated, plain = (
+        methods["csi"](num_inducing=12, grid_size=2, num_ahead=10, calibrate=calibrate) for calibrate in (True, False)
+    )
+    ends = [list(method.steps(task))[-1].state for method in (calibrated, plain)]
+
+    step = ends[0].theta - ends[1].theta
+    assert torch.allclose(step, step[0] * torch.tensor([1.0, 0.0, 0.0, 1.0]).double())
+    before = list(plain.steps(task))[-2].state
+    order = torch.randperm(len(task.train), generator=generator(plain.seed, "held out"))
+    test, fitting, train = order[:14], order[14:], task.train
+    Z = train.X[before.inducing]
+    mean, var = projected_prediction(task.kernel, before.theta, train.X[fitting], train.y[fitting], Z, train.X[test])
+    ratio = (train.y[test] - mean).square() / (var + torch.exp(2.0 * before.theta[-1]))
+    assert float(step[0]) == pytest.approx(0.5 * math.log(float(ratio.mean())), rel=1e-5)
+    assert torch.equal(ends[0].inducing, ends[1].inducing)
+    X = train.X[:9] + 0.1
+    (mean, var), (same, wide) = (
+        method.posterior(task, state)(X) for method, state in zip((calibrated, plain), ends, strict=True)
+    )
+    assert torch.allclose(mean, same, atol=1e-6)
+    assert torch.allclose(var, wide * torch.exp(2.0 * step[0]), rtol=1e-5)
+
+
+def test_the_bands_of_data_from_the_model_cover_what_they_say() -> None:
+    covered = []
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        X = torch.rand(300, 2, generator=rng, dtype=torch.float64)
+        kernel, theta = kernels.make("se-ard", 2), torch.tensor([1.0, 0.3, 0.3, 0.3], dtype=torch.float64).log()
+        K = kernel(theta, X, X) + 1e-10 * torch.eye(300, dtype=torch.float64)
+        f = torch.linalg.cholesky(K) @ torch.randn(300, generator=rng, dtype=torch.float64)
+        y = f + 0.3 * torch.randn(300, generator=rng, dtype=torch.float64)
+        start = theta + torch.tensor([1.5, 0.0, 0.0, 1.5])  # standard deviations 4.5 times too large
+        task = Problem(Dataset(X[:150], y[:150]), kernel, start)
+        method = methods["csi"](num_inducing=30, grid_size=3, num_ahead=10)
+        *_, last = method.steps(task)
+        mean, var = method.posterior(task, last.state)(X[150:])
+        band = 1.96 * (var + torch.exp(2.0 * last.state.theta[-1])).sqrt()
+        covered.append(float(((y[150:] - mean).abs() < band).double().mean()))
+
+    assert 0.9 < sum(covered) / 3 < 0.98
