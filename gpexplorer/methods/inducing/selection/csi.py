@@ -6,8 +6,7 @@ rows. CSI has no likelihood whose gradient could be followed, and the grid makes
 al. 2013, figure 3c).
 
 The squared error does not depend on the size of the covariance, noise included, which alone sets the width of the
-bands. With `calibrate`, which is not part of the paper, it is chosen so that the held-out residuals have the variance
-that was predicted.
+bands. With `calibrate`, which is not part of the paper, it maximises the evidence of all rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ....objectives import noise_variance, nystrom
+from ....objectives import nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
@@ -66,7 +65,7 @@ class CSI(Method):
     grid_size, grid_factor
         The grid of lengthscales and noise levels.
     calibrate
-        Whether the held-out residuals determine the size of the covariance.
+        Whether the evidence determines the size of the covariance.
     seed
         Seed of the held-out rows and of ties.
 
@@ -120,8 +119,8 @@ class CSI(Method):
     )
     calibrate = param.Boolean(
         True,
-        doc="Scale the covariance, noise included, so that held-out residuals have the predicted variance. It changes "
-        "the bands and no mean.",
+        doc="Scale the covariance, noise included, by the number that maximises the evidence. It changes the bands and "
+        "no mean.",
     )
 
     def steps(self, problem: Problem, resume: Trial | None = None) -> Steps:
@@ -142,8 +141,8 @@ class CSI(Method):
 
         if state.step == len(grid):
             all_rows = torch.arange(len(problem.train), device=problem.train.y.device)
-            theta = self._calibrated(problem, state) if self.calibrate else state.theta
             rows = self._choose(problem, state.theta, all_rows)
+            theta = self._calibrated(problem, state.theta, rows) if self.calibrate else state.theta
             state = state._replace(step=state.step + 1, inducing=rows, theta=theta)
             yield Step(state, Tried("fit", state.error))
         message = (
@@ -168,7 +167,10 @@ class CSI(Method):
 
     def _validate(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
         """Choose rows of the fitting part; return them and the SMSE of their ridge regression on the held-out part."""
-        train, (test, fitting) = problem.train, self._parts(problem)
+        n, train = len(problem.train), problem.train
+        order = torch.randperm(n, generator=generator(self.seed, "held out")).to(train.y.device)
+        size = max(1, round(HELD_OUT * n))
+        test, fitting = order[:size], order[size:]
         rows = self._choose(problem, theta, fitting)
         predict = self._ridge(problem, theta, rows, fitting)
         y = train.y[test]
@@ -176,27 +178,18 @@ class CSI(Method):
         error = float((y - predict(train.rows(test).X).mean).square().mean())
         return rows, error / max(variance, 1e-300)
 
-    def _parts(self, problem: Problem) -> tuple[Tensor, Tensor]:
-        """The rows that are held out, and the rows to fit."""
-        n = len(problem.train)
-        order = torch.randperm(n, generator=generator(self.seed, "held out")).to(problem.train.y.device)
-        size = max(1, round(HELD_OUT * n))
-        return order[:size], order[size:]
+    def _calibrated(self, problem: Problem, theta: Tensor, rows: Tensor) -> Tensor:
+        """Return theta with the covariance and the noise multiplied by the number that maximises the evidence.
 
-    def _calibrated(self, problem: Problem, state: Trial) -> Tensor:
-        """Return theta with the covariance and the noise multiplied by the mean of (residual^2 / predicted variance).
-
-        This is their maximum-likelihood multiple on the held-out rows if residuals were independent. The mean of the
-        posterior stays. A kernel without such a direction, as one without an sd, keeps theta.
+        That number is y'(K_hat + s2 I)^-1 y / n. The mean of the posterior stays. A kernel without such a direction, as
+        one without an sd, keeps theta.
         """
         direction = scale_direction(problem)
-        test, fitting = self._parts(problem)
-        if direction is None or not len(state.inducing):
-            return state.theta
-        mean, var = self._ridge(problem, state.theta, state.inducing, fitting)(problem.train.rows(test).X)
-        ratio = (problem.train.y[test] - mean).square() / (var + noise_variance(state.theta))
-        scale = float(ratio.mean())
-        return state.theta + 0.5 * math.log(scale) * direction if scale > 0.0 else state.theta
+        if direction is None or not len(rows):
+            return theta
+        train = problem.train
+        scale = nystrom(problem.kernel, theta, train, train.rows(rows).X).terms.fit / len(train)
+        return theta + 0.5 * math.log(scale) * direction if scale > 0.0 else theta
 
     def _choose(self, problem: Problem, theta: Tensor, among: Tensor) -> Tensor:
         """Choose up to m of the rows `among` by their gain."""
