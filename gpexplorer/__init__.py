@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .data import load
     from .estimator import Estimator
     from .methods.base import Method
+    from .posteriors import load_posterior
     from .recommendation import recommend
     from .runs import Run, Spec, Store
     from .ui import Explorer
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 _PACKAGES = ("data", "kernels", "methods")
 _SHELF = {
     "load": "data",
+    "load_posterior": "posteriors",
     "Method": "methods.base",
     "Spec": "runs",
     "Run": "runs",
@@ -31,7 +33,20 @@ _SHELF = {
     "Explorer": "ui",
     "recommend": "recommendation",
 }
-__all__ = ["Estimator", "Explorer", "Method", "Run", "Spec", "Store", "data", "kernels", "load", "methods", "recommend"]
+__all__ = [
+    "Estimator",
+    "Explorer",
+    "Method",
+    "Run",
+    "Spec",
+    "Store",
+    "data",
+    "kernels",
+    "load",
+    "load_posterior",
+    "methods",
+    "recommend",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -86,7 +86,7 @@ class LearnedKernel:
         """Prior variance [n]."""
         if self.linear:
             return self._scaled(theta, X).square().sum(1)
-        return (2.0 * theta[-2]).exp().expand(len(X))
+        return (2.0 * theta[-2]).exp().expand(X.shape[0])
 
     def random_features(self, theta: Tensor, count: int, draw: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Random features as in `kernels.base.Covariance.random_features`."""

@@ -11,6 +11,7 @@ from .exact import CholeskySolver, RowsPosterior, Solver, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits
 from .inducing import InducingPosterior, nystrom_posterior
+from .posterior_reader import load_posterior
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 
@@ -35,5 +36,6 @@ __all__ = [
     "Solver",
     "as_posterior",
     "exact_gp_posterior",
+    "load_posterior",
     "nystrom_posterior",
 ]

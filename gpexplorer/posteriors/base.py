@@ -9,6 +9,7 @@ else follows from them here. The result of every function can be differentiated 
 from __future__ import annotations
 
 import copy
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -264,6 +265,39 @@ class Posterior(ABC):
         if not parts:
             return Gradient(torch.zeros_like(X), torch.zeros_like(X))
         return Gradient(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+    def save(self, path: str | os.PathLike[str]) -> int:
+        """Write what predictions need to a safetensors file, and return its size in bytes.
+
+        Parameters
+        ----------
+        path : str or path
+            Such as "model.safetensors"; `gpexplorer.load_posterior` reads it.
+
+        Raises
+        ------
+        PosteriorError
+            If the posterior contains something that a file cannot hold.
+
+        Notes
+        -----
+        No training row is in the file, except for methods that predict from training rows.
+        """
+        from .posterior_writer import save_posterior
+
+        return save_posterior(self, path)
+
+    def to_torch(self) -> torch.nn.Module:
+        """Return a module that maps inputs [t, d] to mean [t] and variance [t], for `torch.export` and servers.
+
+        Raises
+        ------
+        PosteriorError
+            If the kernel or the kind of posterior has no such form.
+        """
+        from .torch_module import torch_module
+
+        return torch_module(self)
 
     def _block_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

@@ -1,0 +1,320 @@
+"""Reading the files of `posterior_writer`: nothing in them is trusted, and every contradiction is a sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..errors import GPExplorerError, PosteriorError
+from ..features.basis_choices import ChosenFeatures, Fourier, Interpolated, Leading
+from ..features.deep import ACTIVATIONS, Network, Scaled
+from ..features.grid_eigenfunctions import Grid
+from ..features.learned import LearnedFeatures, LearnedKernel
+from ..features.random_fourier import KINDS, RandomFourier
+from ..problem import Dataset, Scale
+from .base import Posterior
+from .exact import CholeskySolver, RowsPosterior
+from .features import FeaturePosterior, OutsideGrid
+from .in_units import InUnits
+from .inducing import InducingPosterior
+from .posterior_writer import FORMAT, VERSION, Description
+from .simple import PriorPosterior
+from .weights import CovarianceRoot, DiagonalAndDirection, PrecisionFactor
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+MAX_AXIS = 2000  # grid points per axis of a file: their eigendecomposition takes seconds
+
+
+def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
+    """Read a posterior from a file that `Posterior.save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    device : str, default "cpu"
+        Where it computes.
+
+    Returns
+    -------
+    Posterior
+        With the units, the columns and the noise of the model that was saved.
+
+    Raises
+    ------
+    PosteriorError
+        If the file is not such a file, comes from a later version, or contradicts itself.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), "pt", device=device) as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
+    except (SafetensorError, OSError) as error:
+        raise PosteriorError(f"{path} cannot be read as a safetensors file: {error}.") from None
+    if header.get("format") != FORMAT:
+        raise PosteriorError(f"{path} holds tensors, but no posterior of gpexplorer; write one with posterior.save.")
+    if header.get("version") != str(VERSION):
+        raise PosteriorError(
+            f"{path} has version {str(header.get('version'))[:20]!r} of the format, and this gpexplorer reads version "
+            f"{VERSION}; install a newer one, or save the posterior again."
+        )
+    try:
+        posterior = _Reader(tensors).posterior(json.loads(header.get("posterior", "")))
+        _try_out(posterior)
+    except PosteriorError as error:
+        raise PosteriorError(f"{path} cannot be read as a posterior: {error}") from None
+    except UNTRUSTED as error:
+        raise PosteriorError(f"{path} contradicts itself ({error}); save the posterior again.") from None
+    return posterior
+
+
+def _try_out(posterior: Posterior) -> None:
+    """Predict one row, so that numbers that do not fit together are found now."""
+    inner = posterior.inner if isinstance(posterior, InUnits) else posterior
+    if isinstance(inner, FeaturePosterior):
+        d = _width(inner.features)
+        row: Any = inner.like.new_zeros(1, d)
+    elif isinstance(inner, PriorPosterior):
+        return
+    else:
+        row = (inner.X if isinstance(inner, RowsPosterior) else inner.Z)[:1]  # type: ignore[attr-defined]
+    if not bool(inner.mean(row).isfinite().all()):
+        raise PosteriorError("a prediction of it is not a finite number.")
+
+
+def _width(features: Any) -> int:
+    """Number of inputs of a feature map."""
+    if isinstance(features, LearnedFeatures):
+        learned: Any = features.map
+        return learned.sizes[0] if isinstance(learned, Network) else learned.d
+    choice = features.choice
+    return choice.waves.Omega.shape[1] if isinstance(choice, Fourier) else len(choice.grid.axes)
+
+
+class _Reader:
+    """Makes the parts of a posterior from a description and tensors, neither of which is trusted."""
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if tensor.dtype not in (torch.float32, torch.float64, torch.int64):
+                raise PosteriorError(f"tensor {name[:20]!r} has type {tensor.dtype}.")
+            if not bool(tensor.isfinite().all()):
+                raise PosteriorError(f"tensor {name[:20]!r} has numbers that are not finite.")
+        self.tensors = tensors
+
+    def posterior(self, found: Any) -> Any:
+        """Make a posterior of the kind that the description names."""
+        readers: dict[str, Callable[[Description], Posterior]] = {
+            "units": self.units, "inducing": self.inducing, "rows": self.rows_posterior, "features": self.features,
+            "prior": self.prior,
+        }  # fmt: skip
+        kind = _one_of(found, "kind", tuple(readers))
+        posterior = readers[kind](found)
+        return posterior.asked_for(_one_of(found, "of", ("f", "y")), _number(found, "noise_variance", 0.0))
+
+    def units(self, found: Description) -> Posterior:
+        """The posterior in the units of the file."""
+        columns = _part(found, "columns")
+        inner = _part(found, "inner")
+        if _one_of(inner, "kind", ("inducing", "rows", "features", "prior")):
+            return InUnits(self.posterior(inner), self.columns(columns))
+        raise PosteriorError("it has no kind.")
+
+    def columns(self, found: Description) -> Dataset:
+        """A data set without rows, which says how inputs are read."""
+        dtype, d = DTYPES[_one_of(found, "dtype", tuple(DTYPES))], _whole(found, "d")
+        names, scale = _texts(found, "names"), None
+        device = next(iter(self.tensors.values())).device
+        numeric, empty = _flag(found, "numeric"), torch.zeros(0, dtype=dtype, device=device)
+        if names and numeric and len(names) != d:
+            raise PosteriorError(f"it names {len(names)} columns and needs {d}.")
+        if _flag(found, "scaled"):
+            mean, sd = (self.tensor(name, d if numeric else None) for name in ("x_mean", "x_sd"))
+            if not bool((sd > 0.0).all()):
+                raise PosteriorError("a standard deviation of its inputs is not positive.")
+            scale = Scale(mean, sd, _number(found, "y_mean"), _number(found, "y_sd", 0.0))
+        X: Any = empty.reshape(0, 1).expand(0, d) if numeric else []
+        return Dataset(X, empty, tuple(names), str(found.get("target", "y")), scale)
+
+    def inducing(self, found: Description) -> Posterior:
+        """A sparse GP."""
+        Z = self.inputs(found, "Z")
+        m = len(Z)
+        kernel, theta = self.kernel(found, Z)
+        return InducingPosterior(kernel, theta, Z, self.factor("L_mm", m), self.weights(found, m))
+
+    def rows_posterior(self, found: Description) -> Posterior:
+        """A GP of training rows, whose Cholesky factor is computed when a variance is asked for."""
+        X = self.inputs(found, "X")
+        S = X if _flag(found, "same") else self.inputs(found, "S")
+        kernel, theta = self.kernel(found, X)
+        return RowsPosterior(kernel, theta, (X, self.tensor("alpha", len(X))), S, CholeskySolver(kernel, theta, S))
+
+    def prior(self, found: Description) -> Posterior:
+        """The prior of a kernel."""
+        text = _part(found, "kernel")
+        theta = self.tensor("theta", None)
+        return PriorPosterior(self.named_kernel(text, len(self.tensors.get("x_mean", theta)), theta), theta)
+
+    def features(self, found: Description) -> Posterior:
+        """Regression on features."""
+        kind, theta = _one_of(found, "features", ("learned", "fourier", "grid", "interpolated")), self.tensor("theta")
+        if kind == "learned":
+            linear = _flag(found, "linear")
+            waves = None if linear else self.waves(found)
+            phi: Any = LearnedFeatures(self.learned_map(found, linear), waves, theta)
+        elif kind == "fourier":
+            phi = ChosenFeatures(Fourier(self.waves(found)), theta)
+        else:
+            phi = ChosenFeatures(self.grid(found, kind, theta), theta)
+        V = self.tensor("V", len(phi), None) if _flag(found, "combined") else None
+        weights = self.weights(found, len(phi) if V is None else V.shape[1])
+        outside = None
+        if _flag(found, "outside"):
+            choice = phi.choice if isinstance(phi, ChosenFeatures) else None
+            if isinstance(choice, Leading):
+                outside = OutsideGrid(choice.grid.kernel, theta, choice.outside)
+        return FeaturePosterior(phi, weights, 0.0, V, outside)
+
+    def grid(self, found: Description, kind: str, theta: Tensor) -> Leading:
+        """Eigenfunctions of a grid."""
+        index = self.tensor("index", None, None, whole=True)
+        d = index.shape[1]
+        axes = [self.tensor(f"axis {q}", None) for q in range(d)]
+        if any(not 1 <= len(axis) <= MAX_AXIS for axis in axes) or int(index.min()) < 0:
+            raise PosteriorError(f"its grid needs 1 to {MAX_AXIS} points per axis.")
+        grid = Grid.__new__(Grid)  # the axes are given, not placed on rows
+        grid.kernel, grid.spacing, grid.axes = self.named_kernel(_part(found, "kernel"), d, theta), "given", axes
+        return (Interpolated if kind == "interpolated" else Leading)(grid, index)
+
+    def waves(self, found: Description) -> RandomFourier:
+        """Random Fourier features with given frequencies."""
+        waves = RandomFourier.__new__(RandomFourier)  # the frequencies are given, not drawn
+        waves.kind = _one_of(found, "waves", KINDS)
+        waves.Omega = self.tensor("Omega", None, None)
+        waves.c = self.tensor("phases", len(waves.Omega))
+        waves.width = len(waves.Omega) * (1 if waves.kind == "plain" else 2)
+        return waves
+
+    def weights(self, found: Description, r: int) -> PrecisionFactor | CovarianceRoot | DiagonalAndDirection:
+        """The distribution of r weights."""
+        kind, mean = _one_of(found, "weights", ("precision", "root", "diagonal")), self.tensor("weights", r)
+        if kind == "precision":
+            return PrecisionFactor(mean, self.factor("L", r), _number(found, "s2", 0.0))
+        if kind == "root":
+            return CovarianceRoot(mean, self.tensor("S_root", r, None))
+        diagonal, direction = self.tensor("diagonal", r), self.tensor("direction", r)
+        if bool((diagonal < 0.0).any()):
+            raise PosteriorError("a variance of its weights is negative.")
+        return DiagonalAndDirection(mean, diagonal, direction)
+
+    def kernel(self, found: Description, rows: Any) -> tuple[Any, Tensor]:
+        """The kernel for these rows, and its theta."""
+        text, theta = _part(found, "kernel"), self.tensor("theta")
+        if "map" in text:
+            linear = _flag(text, "linear")
+            return LearnedKernel(self.learned_map(text, linear), linear), theta
+        return self.named_kernel(text, rows.shape[1] if isinstance(rows, Tensor) else 1, theta), theta
+
+    def learned_map(self, found: Description, linear: bool) -> Network | Scaled:
+        """A learned feature map, whose parameters are in theta."""
+        map, theta = _read_map(found), self.tensor("theta")
+        if map.size + (2 if linear else 3) != len(theta):
+            raise PosteriorError(f"its feature map has {map.size} parameters, which is not what theta holds.")
+        return map
+
+    def named_kernel(self, found: Description, d: int, theta: Tensor) -> Any:
+        """The kernel with this text for d inputs."""
+        if _whole(found, "d") > max(d, len(theta)):
+            raise PosteriorError(f"its kernel has {found['d']} inputs and its rows {d}.")
+        if not isinstance(found.get("text"), str):
+            raise PosteriorError("its kernel is not named by text.")
+        kernel = kernels.make(found["text"], found["d"])
+        if len(kernel.names) != len(theta):
+            raise PosteriorError(f"kernel {kernel.key} has {len(kernel.names)} hyperparameters and theta {len(theta)}.")
+        return kernel
+
+    def inputs(self, found: Description, name: str) -> Any:
+        """Inputs: a tensor, or texts."""
+        if name in self.tensors:
+            return self.tensor(name, None, None)
+        return _texts(found, f"{name} texts")
+
+    def factor(self, name: str, size: int) -> Tensor:
+        """A lower triangular matrix with a positive diagonal."""
+        L = self.tensor(name, size, size)
+        if not bool((L.diagonal() > 0.0).all()):
+            raise PosteriorError(f"{name} is not a Cholesky factor.")
+        return L
+
+    def tensor(self, name: str, *shape: int | None, whole: bool = False) -> Tensor:
+        """The tensor with this name and shape; None stands for any length."""
+        if name not in self.tensors:
+            raise PosteriorError(f"tensor {name!r} is missing.")
+        tensor, wanted = self.tensors[name], shape or (None,)
+        fits = tensor.ndim == len(wanted) and all(w in (None, s) for w, s in zip(wanted, tensor.shape, strict=True))
+        if not fits or (tensor.dtype == torch.int64) != whole:
+            raise PosteriorError(f"tensor {name!r} is {tensor.dtype} {list(tensor.shape)}, which does not fit.")
+        return tensor
+
+
+def _read_map(found: Description) -> Network | Scaled:
+    """A learned feature map without its parameters."""
+    found = _part(found, "map")
+    if "sizes" not in found:
+        return Scaled(_whole(found, "d"), _flag(found, "constant"))
+    sizes = found["sizes"]
+    if not isinstance(sizes, list) or len(sizes) < 2 or not all(type(s) is int and 0 < s < 2**31 for s in sizes):
+        raise PosteriorError("the sizes of its network are not positive whole numbers.")
+    return Network(sizes, _one_of(found, "activation", tuple(ACTIVATIONS)))
+
+
+def _part(found: Any, name: str) -> Description:
+    part = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(part, dict):
+        raise PosteriorError(f"its description has no {name}.")
+    return part
+
+
+def _one_of(found: Any, name: str, choices: tuple[str, ...]) -> Any:
+    value = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(value, str) or value not in choices:
+        raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not one of {', '.join(choices)}.")
+    return value
+
+
+def _number(found: Description, name: str, low: float = -math.inf) -> float:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < low:
+        raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not a number that fits.")
+    return float(value)
+
+
+def _whole(found: Description, name: str) -> int:
+    value = found.get(name)
+    if type(value) is not int or not 0 < value < 2**31:
+        raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not a positive whole number.")
+    return value
+
+
+def _flag(found: Description, name: str) -> bool:
+    value = found.get(name)
+    if not isinstance(value, bool):
+        raise PosteriorError(f"its {name} is {str(value)[:20]!r}, neither true nor false.")
+    return value
+
+
+def _texts(found: Description, name: str) -> list[str]:
+    value = found.get(name)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise PosteriorError(f"its {name} are not a list of texts.")
+    return value

@@ -1,0 +1,178 @@
+"""Posteriors as files: tensors in the safetensors format, and a description in JSON that says what they are.
+
+    posterior.save("model.safetensors")              posterior = gpx.load_posterior("model.safetensors")
+
+A file holds what predictions need and nothing else. With m inducing inputs that is about m^2 + m d numbers, with p
+features p^2 (or p r), and for methods that predict from training rows the rows themselves and one coefficient each;
+their Cholesky factor is computed again. Nothing in a file can be run: it holds numbers, names and texts, and every one
+of them is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import PosteriorError
+from ..features.basis_choices import ChosenFeatures, Fourier, Interpolated, Leading
+from ..features.deep import ACTIVATIONS, Network, Scaled
+from ..features.learned import LearnedFeatures, LearnedKernel
+from ..features.random_fourier import RandomFourier
+from .base import Posterior
+from .exact import RowsPosterior
+from .features import FeaturePosterior
+from .in_units import InUnits
+from .inducing import InducingPosterior
+from .simple import PriorPosterior
+from .weights import CovarianceRoot, PrecisionFactor
+
+FORMAT, VERSION = "gpexplorer posterior", 1
+Description = dict[str, Any]
+
+
+def save_posterior(posterior: Posterior, path: str | os.PathLike[str]) -> int:
+    """Write a posterior to a file, and return the size of the file in bytes.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    path : str or path
+        Such as "model.safetensors". A file that exists is replaced at once or not at all.
+
+    Raises
+    ------
+    PosteriorError
+        If the posterior contains something that a file cannot hold, such as a torch module given in Python.
+    """
+    from safetensors.torch import save_file
+
+    writer = _Writer()
+    header = {"format": FORMAT, "version": str(VERSION), "posterior": json.dumps(writer.posterior(posterior))}
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        save_file(writer.tensors, temporary, header)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return target.stat().st_size
+
+
+class _Writer:
+    """Describes the parts of a posterior, and collects its tensors by name."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def posterior(self, posterior: Any) -> Description:
+        """Describe a posterior of any kind."""
+        head = {"noise_variance": posterior.noise_variance, "of": posterior.of}
+        if isinstance(posterior, InUnits):
+            parts = {"columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
+            return {**head, "kind": "units", **parts}
+        if type(posterior) is InducingPosterior:
+            parts = {"theta": posterior.theta, "L_mm": posterior.L_mm}
+            inputs = self.rows("Z", posterior.Z)
+            weights = self.weights(posterior.weights)
+            return {**head, "kind": "inducing", **self.kept(parts), **inputs, **weights, **self.kernel(posterior)}
+        if type(posterior) is RowsPosterior and hasattr(posterior.solver, "solve"):
+            same = posterior.X is posterior.S
+            inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
+            parts = {"theta": posterior.theta, "alpha": posterior.alpha}
+            return {**head, "kind": "rows", "same": same, **self.kept(parts), **inputs, **self.kernel(posterior)}
+        if type(posterior) is FeaturePosterior:
+            parts = {} if posterior.V is None else {"V": posterior.V}
+            outside = posterior.outside is not None
+            found = {"combined": posterior.V is not None, "outside": outside, **self.features(posterior)}
+            return {**head, "kind": "features", **found, **self.kept(parts), **self.weights(posterior.weights)}
+        if type(posterior) is PriorPosterior:
+            return {**head, "kind": "prior", **self.kept({"theta": posterior.theta}), **self.kernel(posterior)}
+        raise PosteriorError(f"A {type(posterior).__name__} cannot be saved: it is not made of numbers alone.")
+
+    def kept(self, parts: dict[str, Tensor]) -> Description:
+        """Keep tensors under their names."""
+        self.tensors |= {name: part.detach().cpu().clone().contiguous() for name, part in parts.items()}
+        return {}
+
+    def columns(self, posterior: InUnits) -> Description:
+        """Describe how inputs are read: names, units, precision."""
+        columns, scale = posterior.columns, posterior.columns.scale
+        found = {"names": list(columns.names), "target": columns.target, "d": columns.d}
+        found |= {"numeric": isinstance(columns.X, Tensor), "dtype": str(columns.y.dtype).removeprefix("torch.")}
+        if scale is not None:
+            self.kept({"x_mean": scale.x_mean, "x_sd": scale.x_sd})
+            found |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
+        return {**found, "scaled": scale is not None}
+
+    def rows(self, name: str, X: Any) -> Description:
+        """Keep inputs: a tensor, or texts."""
+        if isinstance(X, Tensor):
+            return self.kept({name: X})
+        if not all(isinstance(text, str) for text in X):
+            raise PosteriorError(
+                f"Inputs that are {type(X[0]).__name__} objects cannot be saved, unlike numbers and texts."
+            )
+        return {f"{name} texts": list(X)}
+
+    def kernel(self, posterior: Any) -> Description:
+        """Describe a kernel by its text, or by the feature map that it has learned."""
+        kernel = posterior.kernel
+        if isinstance(kernel, LearnedKernel):
+            return {"kernel": {"map": _map(kernel.map), "linear": kernel.linear}}
+        return {"kernel": {"text": kernel.key, "d": kernel.d}}
+
+    def weights(self, weights: Any) -> Description:
+        """Describe the distribution of weights."""
+        if isinstance(weights, PrecisionFactor):
+            self.kept({"weights": weights.mean, "L": weights.L})
+            return {"weights": "precision", "s2": weights.s2}
+        if isinstance(weights, CovarianceRoot):
+            self.kept({"weights": weights.mean, "S_root": weights.S})
+            return {"weights": "root"}
+        self.kept({"weights": weights.mean, "diagonal": weights.diagonal, "direction": weights.direction})
+        return {"weights": "diagonal"}
+
+    def features(self, posterior: FeaturePosterior) -> Description:
+        """Describe a feature map, which is a choice of basis functions or was learned."""
+        features = posterior.features
+        if isinstance(features, LearnedFeatures):
+            waves = {} if features.waves is None else self.waves(features.waves)
+            self.kept({"theta": features.theta})
+            return {"features": "learned", "map": _map(features.map), "linear": features.waves is None, **waves}
+        if not isinstance(features, ChosenFeatures):
+            raise PosteriorError(f"Features of type {type(features).__name__} cannot be saved.")
+        self.kept({"theta": features.theta})
+        choice = features.choice
+        if isinstance(choice, Fourier):
+            return {"features": "fourier", **self.waves(choice.waves)}
+        if not isinstance(choice, Leading):
+            raise PosteriorError(f"Basis functions of type {type(choice).__name__} cannot be saved.")
+        self.kept({"index": choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)}})
+        name = "interpolated" if isinstance(choice, Interpolated) else "grid"
+        kernel: Any = choice.grid.kernel
+        return {"features": name, "kernel": {"text": kernel.key, "d": kernel.d}, "spacing": choice.grid.spacing}
+
+    def waves(self, waves: RandomFourier) -> Description:
+        """Keep the frequencies of random Fourier features."""
+        self.kept({"Omega": waves.Omega, "phases": waves.c})
+        return {"waves": waves.kind}
+
+
+def _map(map: Any) -> Description:
+    """Describe a learned feature map; its parameters are in theta."""
+    if isinstance(map, Scaled):
+        return {"d": map.d, "constant": bool(map.constant)}
+    if isinstance(map, Network):
+        activation = next(name for name, function in ACTIVATIONS.items() if function is map.activation)
+        return {"sizes": list(map.sizes), "activation": activation}
+    raise PosteriorError(
+        "A torch module that was given in Python cannot be saved, because reading it would run code; save its "
+        "state_dict yourself, or use layers of gpexplorer."
+    )

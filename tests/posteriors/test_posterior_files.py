@@ -1,0 +1,227 @@
+"""Saved posteriors and torch modules predict the same, hold what they state, and refuse what is not theirs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import gpexplorer as gpx
+from gpexplorer import kernels, methods
+from gpexplorer.errors import PosteriorError
+from gpexplorer.posteriors import (
+    InducingPosterior,
+    MarginalPosterior,
+    PriorPosterior,
+    RowsPosterior,
+    exact_gp_posterior,
+    load_posterior,
+)
+from gpexplorer.posteriors.torch_module import kernel_module
+from gpexplorer.problem import Dataset
+from gpexplorer.runs import Run
+from steps_of import small_run
+
+FIXED = 4096  # bytes of a small file beside its tensors
+
+
+@pytest.fixture(scope="module", params=sorted(methods))
+def run(request: pytest.FixtureRequest) -> Run:
+    return small_run(str(request.param), d=2)
+
+
+def near_and_far(run: Run) -> Tensor:
+    X = run.problem.train.X[:6] * 0.3 + 0.5
+    X[-1] += 40.0
+    return X
+
+
+def test_a_saved_posterior_predicts_the_same_without_the_training_rows(run: Run, tmp_path: Path):
+    posterior, X = run.posterior(of="y"), near_and_far(run)
+    if isinstance(posterior.inner, MarginalPosterior):
+        with pytest.raises(PosteriorError, match="cannot be saved"):
+            posterior.save(tmp_path / "model.safetensors")
+        assert not list(tmp_path.iterdir())
+        return
+
+    size = posterior.save(tmp_path / "model.safetensors")
+    again = load_posterior(tmp_path / "model.safetensors")
+
+    close: dict[str, float] = (
+        {"rtol": 1e-9, "atol": 1e-12} if "admm" not in run.method.key else {"rtol": 1e-5, "atol": 1e-7}
+    )
+    torch.testing.assert_close(again(X).mean, posterior(X).mean, **close)
+    torch.testing.assert_close(again(X).var, posterior(X).var, **close)
+    assert again.of == "y"
+    assert again.noise_variance == pytest.approx(posterior.noise_variance)
+    assert again.columns.names == posterior.columns.names
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert size == (tmp_path / "model.safetensors").stat().st_size
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert size < 8 * sum(tensor.numel() for tensor in tensors.values()) + FIXED
+    if isinstance(posterior.inner, InducingPosterior):
+        m, p = len(posterior.inner.Z), len(posterior.inner.theta)
+        assert sum(tensor.numel() for tensor in tensors.values()) == 2 * m * m + 2 * m + m + p + 4
+    if not isinstance(posterior.inner, RowsPosterior):
+        assert all(len(run.problem.train) not in tensor.shape for tensor in tensors.values())
+
+
+def test_its_torch_module_predicts_the_same(run: Run):
+    posterior, X = run.posterior(of="y"), near_and_far(run)
+    if isinstance(posterior.inner, MarginalPosterior) or "admm" in run.method.key:
+        with pytest.raises(PosteriorError, match="cannot be a torch module"):
+            posterior.to_torch()
+        return
+
+    mean, var = posterior.to_torch()(X)
+
+    torch.testing.assert_close(mean, posterior(X).mean, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(var, posterior(X).var, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("key", ["svgp", "grief", "scgd", "ml"])
+def test_torch_export_accepts_the_module_for_any_number_of_rows(key: str):
+    run = small_run(key, d=2, steps=3)
+    posterior, X = run.posterior(of="y"), near_and_far(run)
+
+    exported = torch.export.export(
+        posterior.to_torch(), (X,), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=10_000)},)
+    )
+
+    mean, var = exported.module()(X[:3])
+    torch.testing.assert_close(mean, posterior(X[:3]).mean, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(var, posterior(X[:3]).var, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text", ["se", "matern12-ard", "matern32", "rq-ard", "periodic", "lp", "linear-ard + se * periodic"]
+)
+@pytest.mark.parametrize("shift", [0.0, 1e4])
+def test_kernel_modules_equal_the_kernels(text: str, shift: float):
+    kernel, X = kernels.make(text, d=3), torch.rand(7, 3, generator=torch.Generator().manual_seed(1)).double() + shift
+    theta = torch.linspace(-0.4, 0.3, len(kernel.names), dtype=torch.float64)
+    module = kernel_module(kernel, theta)
+
+    torch.testing.assert_close(module(X[:4], X), kernel(theta, X[:4], X), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(module.diag(X), kernel.diag(theta, X))
+
+
+def test_texts_and_the_prior_are_saved_and_have_no_torch_module(tmp_path: Path):
+    texts, kernel = ["abab", "abba", "bbbb", "aaab"], kernels.make("spectrum")
+    train = Dataset(texts, torch.tensor([1.0, 0.5, -1.0, 0.7], dtype=torch.float64))
+    posterior = exact_gp_posterior(kernel, kernel.start(train), train)
+    posterior.save(tmp_path / "a")
+    again = gpx.load_posterior(tmp_path / "a")
+
+    torch.testing.assert_close(again.cov(["abbb", "b"]), posterior.cov(["abbb", "b"]))
+    with pytest.raises(PosteriorError, match="'spectrum' cannot be part of a torch module"):
+        posterior.to_torch()
+
+    se = kernels.make("se-ard", 2)
+    prior = PriorPosterior(se, torch.tensor([0.0, 1.0, 0.3, -1.0], dtype=torch.float64))
+    prior.save(tmp_path / "b")
+    X = torch.rand(3, 2, dtype=torch.float64)
+    torch.testing.assert_close(gpx.load_posterior(tmp_path / "b").cov(X), prior.cov(X))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the description of a good file."""
+    from safetensors import safe_open
+
+    path = tmp_path_factory.mktemp("good") / "model"
+    small_run("cholqr", d=2, steps=3).posterior().save(path)
+    with safe_open(path, "pt") as file:
+        return load_file(path), json.loads(file.metadata()["posterior"])
+
+
+def rewritten(path: Path, tensors: dict[str, Tensor], description: Any, **header: str) -> Path:
+    text = description if isinstance(description, str) else json.dumps(description)
+    save_file(tensors, path, {"format": "gpexplorer posterior", "version": "1", "posterior": text, **header})
+    return path
+
+
+def changed(description: Any, *names: str, value: Any) -> Any:
+    """The description with the entry at this place replaced."""
+    copy = json.loads(json.dumps(description))
+    place = copy
+    for name in names[:-1]:
+        place = place[name]
+    place[names[-1]] = value
+    return copy
+
+
+HOSTILE: list[tuple[tuple[str, ...], Any, str]] = [
+    (("kind",), "__import__('os')", "its kind is"),
+    (("kind",), ["units"], "its kind is"),
+    (("of",), "z", "its of is"),
+    (("noise_variance",), "1", "its noise_variance"),
+    (("noise_variance",), -1.0, "its noise_variance"),
+    (("columns", "d"), 3, "names 2 columns and needs 3"),
+    (("columns", "d"), 10**30, "its d is"),
+    (("columns", "y_sd"), float("nan"), "its y_sd"),
+    (("columns", "names"), 7, "not a list of texts"),
+    (("columns",), None, "no columns"),
+    (("inner",), {"kind": "units"}, "its kind is 'units'"),
+    (("inner", "weights"), "root", "tensor 'S_root' is missing"),
+    (("inner", "s2"), float("inf"), "its s2"),
+    (("inner", "kernel", "text"), "se-ard*" * 300, "characters"),
+    (("inner", "kernel", "text"), "nonsense", "is not known"),
+    (("inner", "kernel", "text"), 7, "named by text"),
+    (("inner", "kernel", "d"), 10**9, "has 1000000000 inputs"),
+    (("inner", "kernel"), {"map": {"sizes": [2, 10**9], "activation": "relu"}, "linear": True}, "not what theta holds"),
+    (("inner", "kernel"), {"map": {"sizes": [2, -1], "activation": "relu"}, "linear": True}, "positive whole"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "says"), HOSTILE)
+def test_a_hostile_description_is_refused_in_a_sentence(
+    place: tuple[str, ...], value: Any, says: str, saved: tuple[dict[str, Tensor], Any], tmp_path: Path
+):
+    tensors, description = saved
+    load_posterior(rewritten(tmp_path / "good", tensors, description))
+
+    with pytest.raises(PosteriorError, match="(?s)bad.*" + says):
+        load_posterior(rewritten(tmp_path / "bad", tensors, changed(description, *place, value=value)))
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "says"),
+    [
+        ("L_mm", torch.zeros(6, 6, dtype=torch.float64), "not a Cholesky factor"),
+        ("L_mm", torch.zeros(3, 6, dtype=torch.float64), "does not fit"),
+        ("Z", torch.zeros(6, 3, dtype=torch.float64), "hyperparameters|inputs|contradicts"),
+        ("theta", torch.full((4,), torch.nan, dtype=torch.float64), "not finite"),
+        ("x_sd", torch.zeros(2, dtype=torch.float64), "not positive"),
+        ("weights", torch.zeros(6, dtype=torch.int64), "does not fit"),
+        ("extra", torch.zeros(2, dtype=torch.bool), "has type"),
+    ],
+)
+def test_hostile_tensors_are_refused(
+    name: str, tensor: Tensor, says: str, saved: tuple[dict[str, Tensor], Any], tmp_path: Path
+):
+    tensors, description = saved
+
+    with pytest.raises(PosteriorError, match=says):
+        load_posterior(rewritten(tmp_path / "bad", {**tensors, name: tensor}, description))
+
+
+def test_other_files_are_refused(saved: tuple[dict[str, Tensor], Any], tmp_path: Path):
+    tensors, description = saved
+    (tmp_path / "text").write_text("hello")
+
+    for path, says in (
+        (tmp_path / "text", "cannot be read as a safetensors file"),
+        (tmp_path / "absent", "cannot be read as a safetensors file"),
+        (rewritten(tmp_path / "other", tensors, description, format="pt"), "no posterior of gpexplorer"),
+        (rewritten(tmp_path / "later", tensors, description, version="2"), "install a newer one"),
+        (rewritten(tmp_path / "deep", tensors, "[" * 100_000), "contradicts itself|cannot be read"),
+        (rewritten(tmp_path / "broken", tensors, "{"), "contradicts itself"),
+    ):
+        with pytest.raises(PosteriorError, match=says):
+            load_posterior(path)
