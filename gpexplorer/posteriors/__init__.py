@@ -7,7 +7,7 @@ converts any of them to the units of the file.
 from __future__ import annotations
 
 from .base import Gradient, Of, Paths, Posterior
-from .exact import CholeskySolver, RowsPosterior, Solver, exact_gp_posterior
+from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits
 from .inducing import InducingPosterior, nystrom_posterior
@@ -34,6 +34,7 @@ __all__ = [
     "PriorPosterior",
     "RowsPosterior",
     "Solver",
+    "UnsolvedPosterior",
     "as_posterior",
     "exact_gp_posterior",
     "load_posterior",

@@ -133,6 +133,49 @@ class RowsPosterior(Posterior):
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)
 
 
+class UnsolvedPosterior(RowsPosterior):
+    """What is known before a solver has converged: its mean, with the estimated error of the mean in the covariance.
+
+    Parameters
+    ----------
+    kernel, theta, mean_rows, variance_rows, solver
+        As in `RowsPosterior`.
+    error_weights : Tensor [s]
+        A^-1 (y - A alpha) at the rows that the variance uses: coefficients of the estimated error of the mean.
+
+    Notes
+    -----
+    The error is one function with a standard normal coefficient: covariances contain error(x) error(z).
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        theta: Tensor,
+        mean_rows: tuple[Any, Tensor],
+        variance_rows: Any,
+        solver: Solver,
+        error_weights: Tensor,
+    ) -> None:
+        super().__init__(kernel, theta, mean_rows, variance_rows, solver)
+        self.error_weights = error_weights
+
+    def error(self, X: Any) -> Tensor:
+        """Estimated difference [b] between the mean of the GP and that of the solver, at one block of rows."""
+        return self.kernel(self.theta, self.S, X).T @ self.error_weights
+
+    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
+        mean, var = super().moments(X)
+        return mean, var.clamp_min(0.0) + self.error(X).square()
+
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        return super().joint(X, Z) + torch.outer(self.error(X), self.error(Z))
+
+    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
+        paths, coefficient = super().draw_paths(size, draw), normal_columns(self.alpha, size, 1, draw)
+        return lambda X: paths(X) + coefficient * self.error(X)
+
+
 def exact_gp_posterior(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset) -> RowsPosterior:
     """Make the posterior of the exact GP by a Cholesky factor.
 

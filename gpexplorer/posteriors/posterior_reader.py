@@ -20,7 +20,7 @@ from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import KINDS, RandomFourier
 from ..problem import Dataset, Scale
 from .base import Posterior
-from .exact import CholeskySolver, RowsPosterior
+from .exact import CholeskySolver, RowsPosterior, UnsolvedPosterior
 from .features import FeaturePosterior, OutsideGrid
 from .in_units import InUnits
 from .inducing import InducingPosterior
@@ -157,7 +157,10 @@ class _Reader:
         X = self.inputs(found, "X")
         S = X if _flag(found, "same") else self.inputs(found, "S")
         kernel, theta = self.kernel(found, X)
-        return RowsPosterior(kernel, theta, (X, self.tensor("alpha", len(X))), S, CholeskySolver(kernel, theta, S))
+        mean_rows, solver = (X, self.tensor("alpha", len(X))), CholeskySolver(kernel, theta, S)
+        if _flag(found, "solved"):
+            return RowsPosterior(kernel, theta, mean_rows, S, solver)
+        return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, self.tensor("error_weights", len(S)))
 
     def prior(self, found: Description) -> Posterior:
         """The prior of a kernel."""

@@ -24,7 +24,7 @@ from ..features.deep import ACTIVATIONS, Network, Scaled
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import RandomFourier
 from .base import Posterior
-from .exact import RowsPosterior
+from .exact import RowsPosterior, UnsolvedPosterior
 from .features import FeaturePosterior
 from .in_units import InUnits
 from .inducing import InducingPosterior
@@ -82,11 +82,21 @@ class _Writer:
             inputs = self.rows("Z", posterior.Z)
             weights = self.weights(posterior.weights)
             return {**head, "kind": "inducing", **self.kept(parts), **inputs, **weights, **self.kernel(posterior)}
-        if type(posterior) is RowsPosterior and hasattr(posterior.solver, "solve"):
+        if isinstance(posterior, RowsPosterior):
             same = posterior.X is posterior.S
             inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
             parts = {"theta": posterior.theta, "alpha": posterior.alpha}
-            return {**head, "kind": "rows", "same": same, **self.kept(parts), **inputs, **self.kernel(posterior)}
+            solved = not isinstance(posterior, UnsolvedPosterior)
+            parts |= {} if solved else {"error_weights": posterior.error_weights}  # type: ignore[attr-defined]
+            return {
+                **head,
+                "kind": "rows",
+                "same": same,
+                "solved": solved,
+                **self.kept(parts),
+                **inputs,
+                **self.kernel(posterior),
+            }
         if type(posterior) is FeaturePosterior:
             parts = {} if posterior.V is None else {"V": posterior.V}
             outside = posterior.outside is not None
@@ -94,7 +104,9 @@ class _Writer:
             return {**head, "kind": "features", **found, **self.kept(parts), **self.weights(posterior.weights)}
         if type(posterior) is PriorPosterior:
             return {**head, "kind": "prior", **self.kept({"theta": posterior.theta}), **self.kernel(posterior)}
-        raise PosteriorError(f"A {type(posterior).__name__} cannot be saved: it is not made of numbers alone.")
+        raise PosteriorError(
+            f"A {type(posterior).__name__} cannot be saved: only the kinds of gpexplorer.posteriors can."
+        )
 
     def kept(self, parts: dict[str, Tensor]) -> Description:
         """Keep tensors under their names."""

@@ -21,7 +21,7 @@ from ..kernels.linear import Linear
 from ..kernels.periodic import LocallyPeriodic, Periodic
 from ..kernels.stationary import Stationary
 from .base import Posterior
-from .exact import RowsPosterior
+from .exact import RowsPosterior, UnsolvedPosterior
 from .features import FeaturePosterior
 from .in_units import InUnits
 from .inducing import InducingPosterior
@@ -35,7 +35,7 @@ def torch_module(posterior: Posterior) -> nn.Module:
         core: nn.Module = _Inducing(inner)
     elif isinstance(inner, FeaturePosterior):
         core = _Features(inner)
-    elif type(inner) is RowsPosterior and hasattr(inner.solver, "L"):
+    elif isinstance(inner, RowsPosterior) and hasattr(inner.solver, "L"):
         core = _Rows(inner)
     else:
         raise PosteriorError(
@@ -93,17 +93,24 @@ class _Rows(nn.Module):
     S: Tensor
     alpha: Tensor
     L: Tensor
+    error_weights: Tensor
 
     def __init__(self, posterior: RowsPosterior) -> None:
         super().__init__()
         self.kernel = kernel_module(posterior.kernel, posterior.theta)
         solver: Any = posterior.solver
+        unsolved = isinstance(posterior, UnsolvedPosterior)
+        self.register_buffer(
+            "error_weights", posterior.error_weights if unsolved else solver.L.new_zeros(len(solver.L))
+        )
         for name, part in (("X", posterior.X), ("S", posterior.S), ("alpha", posterior.alpha), ("L", solver.L)):
             self.register_buffer(name, _numeric(part))
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        half = torch.linalg.solve_triangular(self.L, self.kernel(self.S, X), upper=False)
-        return self.kernel(self.X, X).T @ self.alpha, self.kernel.diag(X) - half.square().sum(0)
+        K = self.kernel(self.S, X)  # [s, t]
+        half = torch.linalg.solve_triangular(self.L, K, upper=False)
+        var = (self.kernel.diag(X) - half.square().sum(0)).clamp_min(0.0)
+        return self.kernel(self.X, X).T @ self.alpha, var + (K.T @ self.error_weights).square()
 
 
 class _Features(nn.Module):

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from gpexplorer import data, kernels, methods
 from gpexplorer.errors import PosteriorError, SettingError
-from gpexplorer.methods.exact.posteriors import UnsolvedPosterior
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import (
     FeaturePosterior,
@@ -21,6 +20,7 @@ from gpexplorer.posteriors import (
     MarginalPosterior,
     PriorPosterior,
     RowsPosterior,
+    UnsolvedPosterior,
     exact_gp_posterior,
     nystrom_posterior,
 )

@@ -15,8 +15,7 @@ Equation numbers are those of Bo and Sminchisescu (2008).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,8 +23,7 @@ from torch import Tensor
 from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
-from ...posteriors import CholeskySolver, Posterior, RowsPosterior
-from ...posteriors.weights import normal_columns
+from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior
 from ...problem import Problem, take
 from .joint.posterior import JointPosterior, JointSolver
 from .state import State
@@ -81,7 +79,8 @@ def exact_posterior(problem: Problem, state: State, bands: Bands) -> Posterior:
     factor = CholeskySolver(kernel, theta, S, VARIANCES)
     if bands.solved:
         return RowsPosterior(kernel, theta, mean_rows, S, factor)
-    return UnsolvedPosterior(kernel, theta, mean_rows, S, factor, _residual(problem, state, chosen))
+    weights = factor.solve(_residual(problem, state, chosen)[:, None])[:, 0]  # [s]
+    return UnsolvedPosterior(kernel, theta, mean_rows, S, factor, weights)
 
 
 def variance_rows(problem: Problem, count: int, seed: int) -> Tensor:
@@ -89,49 +88,6 @@ def variance_rows(problem: Problem, count: int, seed: int) -> Tensor:
     n = len(problem.train)
     rows = torch.randperm(n, generator=generator(seed, "variance"))[:count] if 0 < count < n else torch.arange(n)
     return rows.to(problem.train.y.device)
-
-
-class UnsolvedPosterior(RowsPosterior):
-    """What is known before a solver has converged: its mean, with the estimated error of the mean in the covariance.
-
-    Parameters
-    ----------
-    kernel, theta, mean_rows, variance_rows, solver
-        As in `RowsPosterior`.
-    residual : Tensor [s]
-        y - A alpha at the rows that the variance uses.
-
-    Notes
-    -----
-    The error is one function with a standard normal coefficient: covariances contain error(x) error(z).
-    """
-
-    def __init__(
-        self,
-        kernel: Any,
-        theta: Tensor,
-        mean_rows: tuple[Any, Tensor],
-        variance_rows: Any,
-        solver: CholeskySolver,
-        residual: Tensor,
-    ) -> None:
-        super().__init__(kernel, theta, mean_rows, variance_rows, solver)
-        self.weights = solver.solve(residual[:, None])[:, 0]  # [s]
-
-    def error(self, X: Any) -> Tensor:
-        """Estimated difference [b] between the mean of the GP and that of the solver, at one block of rows."""
-        return self.kernel(self.theta, self.S, X).T @ self.weights
-
-    def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        mean, var = super().moments(X)
-        return mean, var.clamp_min(0.0) + self.error(X).square()
-
-    def joint(self, X: Any, Z: Any) -> Tensor:
-        return super().joint(X, Z) + torch.outer(self.error(X), self.error(Z))
-
-    def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
-        paths, coefficient = super().draw_paths(size, draw), normal_columns(self.alpha, size, 1, draw)
-        return lambda X: paths(X) + coefficient * self.error(X)
 
 
 def _residual(problem: Problem, state: State, rows: Tensor) -> Tensor:
