@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -73,45 +74,49 @@ class _Writer:
 
     def posterior(self, posterior: Any) -> Description:
         """Describe a posterior of any kind."""
-        head = {"noise_variance": posterior.noise_variance, "of": posterior.of}
-        if isinstance(posterior, InUnits):
-            parts = {"columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
-            return {**head, "kind": "units", **parts}
-        if type(posterior) is InducingPosterior:
-            parts = {"theta": posterior.theta, "L_mm": posterior.L_mm}
-            inputs = self.rows("Z", posterior.Z)
-            weights = self.weights(posterior.weights)
-            return {**head, "kind": "inducing", **self.kept(parts), **inputs, **weights, **self.kernel(posterior)}
-        if isinstance(posterior, RowsPosterior):
-            same = posterior.X is posterior.S
-            inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
-            parts = {"theta": posterior.theta, "alpha": posterior.alpha}
-            solved = not isinstance(posterior, UnsolvedPosterior)
-            parts |= {} if solved else {"error_weights": posterior.error_weights}  # type: ignore[attr-defined]
-            return {
-                **head,
-                "kind": "rows",
-                "same": same,
-                "solved": solved,
-                **self.kept(parts),
-                **inputs,
-                **self.kernel(posterior),
-            }
-        if type(posterior) is FeaturePosterior:
-            parts = {} if posterior.V is None else {"V": posterior.V}
-            outside = posterior.outside is not None
-            found = {"combined": posterior.V is not None, "outside": outside, **self.features(posterior)}
-            return {**head, "kind": "features", **found, **self.kept(parts), **self.weights(posterior.weights)}
-        if type(posterior) is PriorPosterior:
-            return {**head, "kind": "prior", **self.kept({"theta": posterior.theta}), **self.kernel(posterior)}
-        raise PosteriorError(
-            f"A {type(posterior).__name__} cannot be saved: only the kinds of gpexplorer.posteriors can."
-        )
+        kinds: dict[type, Callable[[Any], Description]] = {
+            InUnits: self.units, InducingPosterior: self.inducing, FeaturePosterior: self.regression,
+            RowsPosterior: self.of_rows, PriorPosterior: self.prior,
+        }  # fmt: skip
+        for kind, describe in kinds.items():
+            if isinstance(posterior, kind):
+                return {"noise_variance": posterior.noise_variance, "of": posterior.of, **describe(posterior)}
+        raise PosteriorError(f"A {type(posterior).__name__} cannot be saved: only numbers can, and it is a function.")
 
-    def kept(self, parts: dict[str, Tensor]) -> Description:
+    def units(self, posterior: InUnits) -> Description:
+        """Describe columns and units, and the posterior in the scaled space."""
+        return {"kind": "units", "columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
+
+    def inducing(self, posterior: InducingPosterior) -> Description:
+        """Describe a sparse GP."""
+        self.kept({"theta": posterior.theta, "L_mm": posterior.L_mm})
+        weights = self.weights(posterior.weights)
+        return {"kind": "inducing", **self.rows("Z", posterior.Z), **weights, **self.kernel(posterior)}
+
+    def of_rows(self, posterior: RowsPosterior) -> Description:
+        """Describe a GP of training rows; no factor is kept."""
+        solved, same = not isinstance(posterior, UnsolvedPosterior), posterior.X is posterior.S
+        self.kept({"theta": posterior.theta, "alpha": posterior.alpha})
+        if isinstance(posterior, UnsolvedPosterior):
+            self.kept({"error_weights": posterior.error_weights})
+        inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
+        return {"kind": "rows", "same": same, "solved": solved, **inputs, **self.kernel(posterior)}
+
+    def regression(self, posterior: FeaturePosterior) -> Description:
+        """Describe regression on features."""
+        if posterior.V is not None:
+            self.kept({"V": posterior.V})
+        flags = {"combined": posterior.V is not None, "outside": posterior.outside is not None}
+        return {"kind": "features", **flags, **self.features(posterior), **self.weights(posterior.weights)}
+
+    def prior(self, posterior: PriorPosterior) -> Description:
+        """Describe the prior of a kernel."""
+        self.kept({"theta": posterior.theta})
+        return {"kind": "prior", **self.kernel(posterior)}
+
+    def kept(self, parts: dict[str, Tensor]) -> None:
         """Keep tensors under their names."""
         self.tensors |= {name: part.detach().cpu().clone().contiguous() for name, part in parts.items()}
-        return {}
 
     def columns(self, posterior: InUnits) -> Description:
         """Describe how inputs are read: names, units, precision."""
@@ -126,7 +131,8 @@ class _Writer:
     def rows(self, name: str, X: Any) -> Description:
         """Keep inputs: a tensor, or texts."""
         if isinstance(X, Tensor):
-            return self.kept({name: X})
+            self.kept({name: X})
+            return {}
         if not all(isinstance(text, str) for text in X):
             raise PosteriorError(
                 f"Inputs that are {type(X[0]).__name__} objects cannot be saved, unlike numbers and texts."

@@ -99,10 +99,9 @@ class _Rows(nn.Module):
         super().__init__()
         self.kernel = kernel_module(posterior.kernel, posterior.theta)
         solver: Any = posterior.solver
-        unsolved = isinstance(posterior, UnsolvedPosterior)
-        self.register_buffer(
-            "error_weights", posterior.error_weights if unsolved else solver.L.new_zeros(len(solver.L))
-        )
+        none = posterior.like.new_zeros(len(posterior.S))
+        error = posterior.error_weights if isinstance(posterior, UnsolvedPosterior) else none
+        self.register_buffer("error_weights", error)
         for name, part in (("X", posterior.X), ("S", posterior.S), ("alpha", posterior.alpha), ("L", solver.L)):
             self.register_buffer(name, _numeric(part))
 
