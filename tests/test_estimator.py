@@ -74,7 +74,7 @@ def test_more_inducing_points_than_rows_are_as_many_as_rows():
 
 def test_a_pickled_model_predicts_and_goes_on_the_same():
     X, y = rows(60)
-    model = Estimator(num_inducing=8, budget={"steps": 4}).fit(X, y)
+    model = Estimator(num_inducing=8, budget={"steps": 4}, keep_run=True).fit(X, y)
 
     again = pickle.loads(pickle.dumps(model))
 

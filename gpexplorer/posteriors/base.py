@@ -12,7 +12,7 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -55,6 +55,7 @@ class Posterior(ABC):
     result does not grow with the number of rows.
     """
 
+    kind: ClassVar[str] = ""  # the name of the kind in files; a posterior without one cannot be saved
     of: Of = "f"
 
     def __init__(self, like: Tensor, noise_variance: float = 0.0) -> None:
@@ -265,6 +266,44 @@ class Posterior(ABC):
         if not parts:
             return Gradient(torch.zeros_like(X), torch.zeros_like(X))
         return Gradient(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+    def with_rows(self: Kind, X: Any, y: Any, noise: Any = None) -> Kind:
+        """Return the posterior after more rows, for the same kernel, hyperparameters and weights.
+
+        Parameters
+        ----------
+        X : Tensor [b, d], array, frame or sequence
+            Inputs of the new rows.
+        y : Tensor [b] or array
+            Their targets.
+        noise : Tensor [b] or array, optional
+            Noise variance of each new row; by default that of the posterior.
+
+        Returns
+        -------
+        Posterior
+            The same as a fit to old and new rows together, to rounding.
+
+        Raises
+        ------
+        PosteriorError
+            If this kind of posterior does not keep what an update needs.
+        """
+        rows = self.rows(X)
+        targets = torch.as_tensor(y, dtype=torch.float64).to(self.like.device).flatten()
+        given = self.noise_variance if noise is None else noise
+        V = torch.as_tensor(given, dtype=torch.float64).to(self.like.device).expand(len(targets))
+        if len(rows) != len(targets) or not bool(targets.isfinite().all() & V.isfinite().all() & (V > 0.0).all()):
+            raise PosteriorError(
+                f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row, and positive noise."
+            )
+        return self.updated(rows, targets, V)
+
+    def updated(self: Kind, X: Any, y: Tensor, V: Tensor) -> Kind:
+        """The posterior after these rows, in the units in which it computes; see `with_rows`."""
+        raise PosteriorError(
+            f"A {type(self).__name__} does not keep what an update by new rows needs; fit the method again."
+        )
 
     def save(self, path: str | os.PathLike[str]) -> int:
         """Write what predictions need to a safetensors file, and return its size in bytes.

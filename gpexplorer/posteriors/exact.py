@@ -13,7 +13,7 @@ never smaller. How A^-1 is applied is the solver's: by a Cholesky factor here, b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -101,6 +101,8 @@ class RowsPosterior(Posterior):
     solver : Solver
         Applies A^-1.
     """
+
+    kind: ClassVar[str] = "rows"
 
     def __init__(
         self, kernel: Kernel, theta: Tensor, mean_rows: tuple[Any, Tensor], variance_rows: Any, solver: Solver

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from ..problem import Kernel
 from .base import Posterior
+from .new_rows import updated
 from .prior_paths import prior_paths
-from .weights import NormalWeights
+from .weights import NormalWeights, PrecisionFactor
 
 
 @runtime_checkable
@@ -42,6 +43,9 @@ class OutsideGrid:
     mask: Callable[[Tensor], Tensor]  # inputs [b, d] -> bool [b], the rows outside the grid
 
 
+Regression = TypeVar("Regression", bound="FeaturePosterior")
+
+
 class FeaturePosterior(Posterior):
     """Regression on p features.
 
@@ -58,6 +62,8 @@ class FeaturePosterior(Posterior):
     outside : OutsideGrid, optional
         The prior variance to add outside a grid.
     """
+
+    kind: ClassVar[str] = "features"
 
     def __init__(
         self,
@@ -108,6 +114,15 @@ class FeaturePosterior(Posterior):
             return values + prior(X) * share.sqrt()
 
         return evaluate
+
+    def updated(self: Regression, X: Any, y: Tensor, V: Tensor) -> Regression:
+        if not isinstance(self.weights, PrecisionFactor):
+            return super().updated(X, y, V)
+        Psi = self._combined(self.features(X))  # [r, b]
+        weights = updated(self.weights, Psi, y.to(Psi), V.to(Psi))
+        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside)
+        other.of = self.of
+        return other
 
     def _combined(self, Phi: Tensor) -> Tensor:
         return Phi if self.V is None else self.V.T @ Phi

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ class InUnits(Posterior):
     guard : callable
         Makes a context in which blocks are computed, for instance one that explains errors of memory allocation.
     """
+
+    kind: ClassVar[str] = "units"
 
     def __init__(
         self, inner: Posterior, train: Dataset, guard: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -64,6 +66,13 @@ class InUnits(Posterior):
     def joint(self, X: Any, Z: Any) -> Tensor:
         with self.guard():
             return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z))) * self.y_sd**2
+
+    def updated(self, X: Any, y: Tensor, V: Tensor) -> InUnits:
+        scale = self.columns.scale
+        y = y if scale is None else (y - scale.y_mean) / scale.y_sd
+        with self.guard():
+            inner = self.inner.updated(scaled_inputs(X, self.columns), y, V / self.y_sd**2)
+        return InUnits(inner, self.columns, self.guard).asked_for(self.of, self.noise_variance)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         with self.guard():

@@ -12,7 +12,7 @@ same posterior (Cao et al. 2013, section 2; Titsias 2009, eq 6). Paths are those
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -21,8 +21,11 @@ from torch import Tensor
 from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
+from .new_rows import updated
 from .prior_paths import prior_paths
 from .weights import NormalWeights, PrecisionFactor
+
+Inducing = TypeVar("Inducing", bound="InducingPosterior")
 
 
 class InducingPosterior(Posterior):
@@ -41,6 +44,9 @@ class InducingPosterior(Posterior):
     weights : NormalWeights
         The distribution of v.
     """
+
+    kind: ClassVar[str] = "inducing"
+    row_noise = False  # whether each row has the variance that Z leaves unexplained as additional noise (FITC)
 
     def __init__(self, kernel: Kernel, theta: Tensor, Z: Any, L_mm: Tensor, weights: NormalWeights) -> None:
         super().__init__(L_mm, float((2.0 * theta[-1]).exp()))
@@ -71,11 +77,24 @@ class InducingPosterior(Posterior):
         C = torch.linalg.solve_triangular(self.L_mm.T, missing, upper=True)  # [m, size]
         return lambda X: prior(X) + C.T @ self.kernel(self.theta, self.Z, X)
 
+    def updated(self: Inducing, X: Any, y: Tensor, V: Tensor) -> Inducing:
+        if not isinstance(self.weights, PrecisionFactor):
+            return super().updated(X, y, V)
+        L_star = self._whitened(X)
+        if self.row_noise:
+            V = V + (self.kernel.diag(self.theta, X) - L_star.square().sum(0)).clamp_min(0.0)
+        weights = updated(self.weights, L_star, y.to(L_star), V.to(L_star))
+        other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, weights)
+        other.row_noise, other.of = self.row_noise, self.of
+        return other
+
     def _whitened(self, X: Any) -> Tensor:
         return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)
 
 
-def nystrom_posterior(kernel: Kernel, theta: Float[Tensor, " p"], Z: Any, factors: Nystrom) -> InducingPosterior:
+def nystrom_posterior(
+    kernel: Kernel, theta: Float[Tensor, " p"], Z: Any, factors: Nystrom, row_noise: bool = False
+) -> InducingPosterior:
     """Make the posterior from the factors that `nystrom` has computed.
 
     Parameters
@@ -88,10 +107,14 @@ def nystrom_posterior(kernel: Kernel, theta: Float[Tensor, " p"], Z: Any, factor
         Inducing inputs.
     factors : Nystrom
         The result of `nystrom` for the same theta and Z.
+    row_noise : bool, default False
+        Whether the factors are those of FITC, which matters to rows that are added later.
 
     Returns
     -------
     InducingPosterior
     """
     b = torch.cholesky_solve(factors.c[:, None], factors.L_A)[:, 0]  # [m] A^-1 L'y
-    return InducingPosterior(kernel, theta, Z, factors.L_mm, PrecisionFactor(b, factors.L_A, factors.s2))
+    posterior = InducingPosterior(kernel, theta, Z, factors.L_mm, PrecisionFactor(b, factors.L_A, factors.s2))
+    posterior.row_noise = row_noise
+    return posterior

@@ -150,7 +150,9 @@ class _Reader:
         Z = self.inputs(found, "Z")
         m = len(Z)
         kernel, theta = self.kernel(found, Z)
-        return InducingPosterior(kernel, theta, Z, self.factor("L_mm", m), self.weights(found, m))
+        posterior = InducingPosterior(kernel, theta, Z, self.factor("L_mm", m), self.weights(found, m))
+        posterior.row_noise = _flag(found, "row_noise")
+        return posterior
 
     def rows_posterior(self, found: Description) -> Posterior:
         """A GP of training rows, whose Cholesky factor is computed when a variance is asked for."""

@@ -24,19 +24,13 @@ from ..features.basis_choices import ChosenFeatures, Fourier, Interpolated, Lead
 from ..features.deep import ACTIVATIONS, Network, Scaled
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import RandomFourier
-from .base import Posterior
-from .exact import RowsPosterior, UnsolvedPosterior
-from .features import FeaturePosterior
-from .in_units import InUnits
-from .inducing import InducingPosterior
-from .simple import PriorPosterior
 from .weights import CovarianceRoot, PrecisionFactor
 
 FORMAT, VERSION = "gpexplorer posterior", 1
 Description = dict[str, Any]
 
 
-def save_posterior(posterior: Posterior, path: str | os.PathLike[str]) -> int:
+def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     """Write a posterior to a file, and return the size of the file in bytes.
 
     Parameters
@@ -74,51 +68,58 @@ class _Writer:
 
     def posterior(self, posterior: Any) -> Description:
         """Describe a posterior of any kind."""
-        kinds: dict[type, Callable[[Any], Description]] = {
-            InUnits: self.units, InducingPosterior: self.inducing, FeaturePosterior: self.regression,
-            RowsPosterior: self.of_rows, PriorPosterior: self.prior,
+        kinds: dict[str, Callable[[Any], Description]] = {
+            "units": self.units, "inducing": self.inducing, "features": self.regression, "rows": self.of_rows,
+            "prior": self.prior,
         }  # fmt: skip
-        for kind, describe in kinds.items():
-            if isinstance(posterior, kind):
-                return {"noise_variance": posterior.noise_variance, "of": posterior.of, **describe(posterior)}
-        raise PosteriorError(f"A {type(posterior).__name__} cannot be saved: only numbers can, and it is a function.")
+        if posterior.kind not in kinds:
+            raise PosteriorError(
+                f"A {type(posterior).__name__} cannot be saved: only numbers can, and it is a function."
+            )
+        head = {"kind": posterior.kind, "noise_variance": posterior.noise_variance, "of": posterior.of}
+        return head | kinds[posterior.kind](posterior)
 
-    def units(self, posterior: InUnits) -> Description:
+    def units(self, posterior: Any) -> Description:
         """Describe columns and units, and the posterior in the scaled space."""
-        return {"kind": "units", "columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
+        return {"columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
 
-    def inducing(self, posterior: InducingPosterior) -> Description:
+    def inducing(self, posterior: Any) -> Description:
         """Describe a sparse GP."""
         self.kept({"theta": posterior.theta, "L_mm": posterior.L_mm})
         weights = self.weights(posterior.weights)
-        return {"kind": "inducing", **self.rows("Z", posterior.Z), **weights, **self.kernel(posterior)}
+        return {
+            "row_noise": posterior.row_noise,
+            **self.rows("Z", posterior.Z),
+            **weights,
+            **self.kernel(posterior),
+        }
 
-    def of_rows(self, posterior: RowsPosterior) -> Description:
+    def of_rows(self, posterior: Any) -> Description:
         """Describe a GP of training rows; no factor is kept."""
-        solved, same = not isinstance(posterior, UnsolvedPosterior), posterior.X is posterior.S
+        solved, same = not hasattr(posterior, "error_weights"), posterior.X is posterior.S
         self.kept({"theta": posterior.theta, "alpha": posterior.alpha})
-        if isinstance(posterior, UnsolvedPosterior):
+        if not solved:
             self.kept({"error_weights": posterior.error_weights})
         inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
-        return {"kind": "rows", "same": same, "solved": solved, **inputs, **self.kernel(posterior)}
+        return {"same": same, "solved": solved, **inputs, **self.kernel(posterior)}
 
-    def regression(self, posterior: FeaturePosterior) -> Description:
+    def regression(self, posterior: Any) -> Description:
         """Describe regression on features."""
         if posterior.V is not None:
             self.kept({"V": posterior.V})
         flags = {"combined": posterior.V is not None, "outside": posterior.outside is not None}
-        return {"kind": "features", **flags, **self.features(posterior), **self.weights(posterior.weights)}
+        return {**flags, **self.features(posterior), **self.weights(posterior.weights)}
 
-    def prior(self, posterior: PriorPosterior) -> Description:
+    def prior(self, posterior: Any) -> Description:
         """Describe the prior of a kernel."""
         self.kept({"theta": posterior.theta})
-        return {"kind": "prior", **self.kernel(posterior)}
+        return {**self.kernel(posterior)}
 
     def kept(self, parts: dict[str, Tensor]) -> None:
         """Keep tensors under their names."""
         self.tensors |= {name: part.detach().cpu().clone().contiguous() for name, part in parts.items()}
 
-    def columns(self, posterior: InUnits) -> Description:
+    def columns(self, posterior: Any) -> Description:
         """Describe how inputs are read: names, units, precision."""
         columns, scale = posterior.columns, posterior.columns.scale
         found = {"names": list(columns.names), "target": columns.target, "d": columns.d}
@@ -157,7 +158,7 @@ class _Writer:
         self.kept({"weights": weights.mean, "diagonal": weights.diagonal, "direction": weights.direction})
         return {"weights": "diagonal"}
 
-    def features(self, posterior: FeaturePosterior) -> Description:
+    def features(self, posterior: Any) -> Description:
         """Describe a feature map, which is a choice of basis functions or was learned."""
         features = posterior.features
         if isinstance(features, LearnedFeatures):

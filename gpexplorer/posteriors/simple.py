@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ class PriorPosterior(Posterior):
     kernel : Kernel
     theta : Tensor [p]
     """
+
+    kind: ClassVar[str] = "prior"
 
     def __init__(self, kernel: Kernel, theta: Tensor) -> None:
         super().__init__(theta, float((2.0 * theta[-1]).exp()))

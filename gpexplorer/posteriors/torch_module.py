@@ -7,6 +7,7 @@ Kernels are computed from differences of inputs, one input after another, so tha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -20,28 +21,18 @@ from ..kernels.composites import Composite
 from ..kernels.linear import Linear
 from ..kernels.periodic import LocallyPeriodic, Periodic
 from ..kernels.stationary import Stationary
-from .base import Posterior
-from .exact import RowsPosterior, UnsolvedPosterior
-from .features import FeaturePosterior
-from .in_units import InUnits
-from .inducing import InducingPosterior
 from .weights import CovarianceRoot, PrecisionFactor
 
 
-def torch_module(posterior: Posterior) -> nn.Module:
+def torch_module(posterior: Any) -> nn.Module:
     """Return a module that predicts what a call of the posterior does, noise included if it is of y."""
-    inner = posterior.inner if isinstance(posterior, InUnits) else posterior
-    if isinstance(inner, InducingPosterior):
-        core: nn.Module = _Inducing(inner)
-    elif isinstance(inner, FeaturePosterior):
-        core = _Features(inner)
-    elif isinstance(inner, RowsPosterior) and hasattr(inner.solver, "L"):
-        core = _Rows(inner)
-    else:
+    inner = posterior.inner if posterior.kind == "units" else posterior
+    cores: dict[str, Callable[[Any], nn.Module]] = {"inducing": _Inducing, "features": _Features, "rows": _Rows}
+    if inner.kind not in cores or (inner.kind == "rows" and not hasattr(inner.solver, "L")):
         raise PosteriorError(
             f"A {type(inner).__name__} cannot be a torch module, because its variances are not those of one factor."
         )
-    return _InUnits(posterior, core)
+    return _InUnits(posterior, cores[inner.kind](inner))
 
 
 class _InUnits(nn.Module):
@@ -50,14 +41,15 @@ class _InUnits(nn.Module):
     x_mean: Tensor
     x_sd: Tensor
 
-    def __init__(self, posterior: Posterior, core: nn.Module) -> None:
+    def __init__(self, posterior: Any, core: nn.Module) -> None:
         super().__init__()
-        scale = posterior.columns.scale if isinstance(posterior, InUnits) else None
+        scale = posterior.columns.scale if posterior.kind == "units" else None
         like = posterior.like.double()
         self.core, self.dtype = core.eval(), posterior.like.dtype
         self.register_buffer("x_mean", scale.x_mean if scale else like.new_zeros(1))
         self.register_buffer("x_sd", scale.x_sd if scale else like.new_ones(1))
-        self.y_mean, self.y_sd = (scale.y_mean, scale.y_sd) if scale else (0.0, 1.0)
+        self.y_mean: float = scale.y_mean if scale else 0.0
+        self.y_sd: float = scale.y_sd if scale else 1.0
         self.noise = posterior.noise_variance if posterior.of == "y" else 0.0
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +65,7 @@ class _Inducing(nn.Module):
     alpha: Tensor
     L_mm: Tensor
 
-    def __init__(self, posterior: InducingPosterior) -> None:
+    def __init__(self, posterior: Any) -> None:
         super().__init__()
         self.kernel, self.weights = kernel_module(posterior.kernel, posterior.theta), _weights(posterior.weights)
         for name in ("Z", "alpha", "L_mm"):
@@ -95,13 +87,12 @@ class _Rows(nn.Module):
     L: Tensor
     error_weights: Tensor
 
-    def __init__(self, posterior: RowsPosterior) -> None:
+    def __init__(self, posterior: Any) -> None:
         super().__init__()
         self.kernel = kernel_module(posterior.kernel, posterior.theta)
         solver: Any = posterior.solver
         none = posterior.like.new_zeros(len(posterior.S))
-        error = posterior.error_weights if isinstance(posterior, UnsolvedPosterior) else none
-        self.register_buffer("error_weights", error)
+        self.register_buffer("error_weights", getattr(posterior, "error_weights", none))
         for name, part in (("X", posterior.X), ("S", posterior.S), ("alpha", posterior.alpha), ("L", solver.L)):
             self.register_buffer(name, _numeric(part))
 
@@ -118,11 +109,11 @@ class _Features(nn.Module):
     mean: Tensor
     V: Tensor | None
 
-    def __init__(self, posterior: FeaturePosterior) -> None:
+    def __init__(self, posterior: Any) -> None:
         super().__init__()
         features = posterior.features
         grid = isinstance(features, ChosenFeatures) and isinstance(features.choice, Leading)
-        self.features: Any = _GridFeatures(features) if grid else features  # type: ignore[arg-type]
+        self.features: Any = _GridFeatures(features) if grid else features
         self.weights = _weights(posterior.weights)
         self.register_buffer("mean", posterior.weights.mean)
         self.register_buffer("V", posterior.V)

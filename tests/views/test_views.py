@@ -100,6 +100,31 @@ def test_the_curve_is_drawn_in_the_units_of_the_file() -> None:
     assert np.allclose(frames[1]["x"], 100.0 * frames[0]["x"] + 5000.0)
 
 
+@pytest.mark.parametrize("shift", [0.0, 5e3])
+def test_sample_paths_are_the_same_functions_at_every_drawing_and_stay_near_the_bands(shift: float) -> None:
+    x = np.linspace(0.0, 6.0, 60)
+    run = gpx.Spec(method="cholqr", settings={"num_inducing": 6}, kernel="se").open(
+        data=pd.DataFrame({"x": x + shift, "height": np.sin(2 * x) - shift})
+    )
+    for _ in range(12):
+        run.advance()
+    fit = view(run, "fit")
+    assert "paths" not in fit.data(run, 11)
+    fit.paths = 6
+
+    layers = fit.data(run, 11)
+
+    paths = layers["paths"]["y"].to_numpy().reshape(6, -1)
+    assert np.isnan(paths[:, -1]).all()
+    assert np.isfinite(paths[:, :-1]).all()
+    assert np.allclose(paths, fit.data(run, 11)["paths"]["y"].to_numpy().reshape(6, -1), equal_nan=True)
+    band = layers["band_f"]
+    inside = (paths[:, :-1] > band["lower"].to_numpy()) & (paths[:, :-1] < band["upper"].to_numpy())
+    assert 0.75 < inside.mean() < 1.0
+    assert np.ptp(paths[:, 120]) > 0.1 * float((band["upper"] - band["lower"])[120])
+    Live(fit, layers).update(fit.data(run, 5))
+
+
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 50.0)])
 def test_calibration_of_a_true_gaussian_is_the_diagonal(shift: float, scale: float) -> None:
     rng = np.random.default_rng(0)

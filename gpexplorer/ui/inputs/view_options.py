@@ -8,7 +8,7 @@ from typing import Any
 import panel_material_ui as pmui
 import param
 
-TWO_INPUTS = "(2-D)"  # the label of an option ends so when it applies to data with two inputs only
+ONLY = {"(1-D)": 1, "(2-D)": 2}  # an option whose label ends so applies to data with this number of inputs only
 LETTER_WIDTH, PADDING = 7.2, 44  # pixels
 MIN_WIDTH, MAX_WIDTH = 92, 250  # pixels of a selector
 FONT = {".MuiSelect-select": {"fontSize": "0.8125rem"}}
@@ -31,7 +31,7 @@ def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], Non
         and not name.startswith("_")
         and not setting.constant
         and (setting.precedence or 0) >= 0
-        and (inputs == 2 or not str(setting.label).endswith(TWO_INPUTS))
+        and ONLY.get(str(setting.label)[-5:], inputs) == inputs
     }
     widgets = [
         widget for name, setting in shown.items() if (widget := _widget(current, name, setting, on_change)) is not None

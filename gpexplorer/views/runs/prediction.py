@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -12,7 +13,9 @@ import param
 import torch
 
 from ...data.sets.generators import truth
+from ...errors import PosteriorError
 from ...methods.capabilities import LimitedToGrid
+from ...posteriors import Posterior
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
@@ -35,6 +38,13 @@ class Fit(View):
         default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="The quantity that is shown by colour."
     )
 
+    paths = param.Integer(
+        0,
+        bounds=(0, 10),
+        label="Sample paths (1-D)",
+        doc="Number of functions drawn from the posterior, from the same random numbers at every step.",
+    )
+
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._grid_notes: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
@@ -42,7 +52,8 @@ class Fit(View):
     def data(self, run: Run, at: int) -> Layers:
         """Return the layers for data with one, two or more inputs; bands are ± 2 standard deviations."""
         d = run.problem.train.d if run_rows.numeric(run) else 0
-        layers = (_curve if d == 1 else _map if d == 2 else _predicted_and_observed)(run, at)
+        draw = partial(_curve, paths=self.paths) if d == 1 else _map if d == 2 else _predicted_and_observed
+        layers = draw(run, at)
         if d != 2 and run not in self._grid_notes:
             self._grid_notes[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
         if d != 2:
@@ -67,16 +78,17 @@ class Fit(View):
         ]).opts(responsive=True, show_grid=True, show_legend=False)  # fmt: skip
 
 
-def _curve(run: Run, at: int) -> Layers:
+def _curve(run: Run, at: int, paths: int) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
     span = float(x.max() - x.min()) or 1.0
     grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE_POINTS)
-    of_f, of_y = (run.posterior(at, of=word)(torch.from_numpy(grid)[:, None]) for word in ("f", "y"))
+    posterior, X = run.posterior(at), torch.from_numpy(grid)[:, None]
+    of_f = posterior(X)
     mean = of_f.mean.cpu().numpy()
     bands = {}
-    for name, prediction in (("band_y", of_y), ("band_f", of_f)):
-        sd = prediction.var.sqrt().cpu().numpy()
+    for name, noise in (("band_y", posterior.noise_variance), ("band_f", 0.0)):
+        sd = (of_f.var + noise).sqrt().cpu().numpy()
         bands[name] = pd.DataFrame({"x": grid, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
     chosen = run_rows.sampled(len(x)).numpy()
     marker_height = float(y.min() - 0.12 * (y.max() - y.min()))
@@ -88,6 +100,8 @@ def _curve(run: Run, at: int) -> Layers:
         "test": _test(run),
         **{name: _at_height(x[row], marker_height) for name, row in _swapped(run.trace[at].step.info).items()},
     }
+    if paths:
+        layers["paths"] = _sample_paths(posterior, grid, paths)
     if hasattr(state, "inducing") or hasattr(state, "Z"):
         layers["inducing"] = _at_height(run_rows.inducing_inputs(run, state)[:, 0], marker_height)
     true_function = truth(run.spec.data) if run.spec is not None else None
@@ -95,6 +109,19 @@ def _curve(run: Run, at: int) -> Layers:
         layers["truth"] = pd.DataFrame({"x": grid, "y": true_function(torch.from_numpy(grid)[:, None]).numpy()})
     layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, 0), "ylabel": train.target}
     return layers
+
+
+def _sample_paths(posterior: Posterior, grid: np.ndarray, count: int) -> pd.DataFrame:
+    """Functions drawn from the posterior, one after another with gaps; no rows for posteriors without functions."""
+    try:
+        values = posterior.paths(count)(torch.from_numpy(grid)[:, None]).cpu().numpy()
+    except PosteriorError:
+        values = np.empty((0, len(grid)))
+    gap = np.full((len(values), 1), np.nan)
+    x = np.hstack([np.tile(grid, (len(values), 1)), gap]).ravel()
+    frame = pd.DataFrame({"x": x, "y": np.hstack([values, gap]).ravel()})
+    frame.attrs["loose"] = True  # a path may leave the bands
+    return frame
 
 
 def _hover_columns(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarray) -> dict[str, np.ndarray]:
@@ -175,6 +202,8 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
         _points(layers, "test", "x", 6, ROLES["test"], label="test"),
         line("mean", "mean", color=ROLES["mean"], line_width=2.5),
     ]
+    if "paths" in layers:
+        parts.append(line("paths", "samples", color=ROLES["mean"], line_width=1.0, alpha=0.6))
     if "truth" in layers:
         parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
     marks = {

@@ -99,7 +99,7 @@ class MovingPoints(Method):
         if state.step == 0:
             return prior(problem, state)
         model = sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name)
-        return nystrom_posterior(problem.kernel, state.theta, state.Z, model)
+        return nystrom_posterior(problem.kernel, state.theta, state.Z, model, self.likelihood_name == "fitc")
 
     def num_points(self, n: int) -> int:
         return settings.resolve_num_inducing(self.num_inducing, n)

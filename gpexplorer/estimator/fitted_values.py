@@ -1,0 +1,46 @@
+"""What an estimator reads off a finished run and its posterior."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..posteriors import InducingPosterior, InUnits
+from ..runs import Run
+from ..runs.trace import Record
+
+
+def objective_text(record: Record) -> str:
+    value = getattr(record.step.info, "objective", math.nan)
+    return f"objective {value:.6g}"
+
+
+def last_theta(run: Run) -> NDArray[np.float64]:
+    theta = getattr(run.trace[-1].step.state, "theta", run.problem.theta)
+    return theta.detach().cpu().double().numpy().copy()
+
+
+def evidence(run: Run) -> float | None:
+    """The log likelihood of the targets in their own units, if the objective of the method is its negative."""
+    objective = next((channel for channel in run.method.channels if channel.name == "objective"), None)
+    value = getattr(run.trace[-1].step.info, "objective", math.nan)
+    of_all_rows = objective is not None and objective.unit == "nat" and "of the subset" not in objective.label
+    if (not of_all_rows and run.method.family != "eigenfunctions") or not math.isfinite(value):
+        return None
+    n, scale = len(run.problem.train), run.problem.train.scale
+    return -value - n * (0.5 * math.log(2.0 * math.pi) + math.log(scale.y_sd if scale else 1.0))
+
+
+def inducing_points(posterior: InUnits) -> Any:
+    inner: Any = posterior.inner
+    scale = posterior.columns.scale
+    if not isinstance(inner, InducingPosterior):
+        raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
+    if not isinstance(inner.Z, torch.Tensor):
+        return list(inner.Z)
+    Z = inner.Z.double()
+    return (Z if scale is None else Z * scale.x_sd.to(Z) + scale.x_mean.to(Z)).cpu().numpy()

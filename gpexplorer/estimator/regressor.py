@@ -1,0 +1,375 @@
+"""Any method as a scikit-learn regressor, for grid searches, pipelines and all else that scikit-learn offers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..errors import DataError, SettingError
+from ..methods.base import registry
+from ..posteriors import InUnits
+from ..problem import Dataset
+from ..runs import Run, Spec
+from ..runs.setting_checks import number, quoted
+from ..runs.trace import Record
+from .fitted_values import evidence, inducing_points, last_theta, objective_text
+from .given_kernels import spec_kernel
+from .training_rows import all_for_training, is_texts, units_of
+
+SEEDS = 2**31 - 1
+NESTED = "settings__"
+Floats = NDArray[np.float64]
+Prediction = Floats | tuple[Floats, Floats]
+
+
+class Estimator(RegressorMixin, BaseEstimator):
+    """A sparse Gaussian process, fitted by one of `gpexplorer.methods`.
+
+    Parameters
+    ----------
+    method : str
+        The key of a method, such as "cholqr".
+    kernel : str, dict or kernel
+        The key of a kernel, ``{"name": key, "theta": [...]}`` as in `Spec`, a kernel of this package, or one of
+        scikit-learn or GPyTorch. The hyperparameters of the latter two are in the units of the data and become the
+        initial values; one lengthscale for all inputs is one for the standardised inputs.
+    num_inducing : int or None
+        The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
+        fewer. None takes the default of the method.
+    settings : mapping, optional
+        Other settings of the method, by name. In a grid they are ``settings__NAME``.
+    budget : mapping, optional
+        ``{"steps": ..., "seconds": ...}``. Without one, the method runs to its own end.
+    random_state : int, RandomState or None
+        The seed, or a NumPy RandomState to draw it from. None means 0, because no global random state is used.
+    device, dtype : str
+        Where and in which precision to compute, as in `Spec`.
+    warm_start : bool
+        Whether a further `fit` starts from the hyperparameters of the last one.
+    keep_run : bool
+        Whether a pickle contains the run, with its trace and training rows. Without it, a pickle contains what
+        predictions need.
+    verbose : int
+        Print every so many steps a line with the objective; 0 prints nothing.
+    callbacks : sequence of callables, optional
+        Each is called with every `Record` of the run; fitting ends where one returns True.
+
+    Attributes
+    ----------
+    posterior_ : InUnits
+        The predictive distribution of y: means, covariances, samples, sample paths, gradients, `save`, `to_torch`.
+        With several targets it is a list, and so are `run_`, `theta_` and `kernel_`.
+    run_ : Run
+        The finished run, with its trace and outcome. An unpickled estimator has it if `keep_run` was set.
+    theta_ : array [p]
+        Log-hyperparameters in the scaled space. The last one is the log noise standard deviation.
+    kernel_ : dict
+        The kernel with the theta that was learned, as the parameter `kernel` takes it.
+    inducing_points_ : array [m, d] or list
+        The inducing inputs, for methods that have them.
+    log_marginal_likelihood_value_ : float
+        The log marginal likelihood of the targets or the bound of it that the method maximises.
+    n_features_in_ : int
+        The number of input columns.
+    feature_names_in_ : array of str
+        The names of the input columns, if `fit` was given a frame.
+
+    Examples
+    --------
+    >>> model = Estimator(num_inducing=32, budget={"seconds": 10}).fit(X, y)
+    >>> mean, sd = model.predict(X_test, return_std=True)
+    >>> model.posterior_.save("model.safetensors")
+    """
+
+    posterior_: Any
+    run_: Any
+    kernel_: Any
+
+    def __init__(  # noqa: PLR0913 - scikit-learn reads the parameters off this signature
+        self,
+        method: str = "cholqr",
+        kernel: Any = "se-ard",
+        num_inducing: int | None = 128,
+        settings: Mapping[str, Any] | None = None,
+        budget: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        device: str = "cpu",
+        dtype: str = "float64",
+        warm_start: bool = False,
+        keep_run: bool = False,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Record], Any]] | None = None,
+    ) -> None:
+        self.method = method
+        self.kernel = kernel
+        self.num_inducing = num_inducing
+        self.settings = settings
+        self.budget = budget
+        self.random_state = random_state
+        self.device = device
+        self.dtype = dtype
+        self.warm_start = warm_start
+        self.keep_run = keep_run
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit to training rows.
+
+        Parameters
+        ----------
+        X : array or sequence of str
+            Inputs [n, d], n >= 2, or n texts or SMILES for a kernel on them.
+        y : array
+            Targets [n], or [n, k] for k independent fits.
+
+        Raises
+        ------
+        GPExplorerError
+            If a parameter cannot be used. If the method itself fails, its error is raised.
+        """
+        X, targets = self._training_rows(X, y)
+        earlier = self.kernel_ if self.warm_start and hasattr(self, "kernel_") else None
+        columns = [targets] if targets.ndim == 1 else list(targets.T)
+        starts = earlier if isinstance(earlier, list) else [earlier]
+        starts = starts if len(starts) == len(columns) else [None] * len(columns)
+        seed = _seed(self.random_state)
+        runs = [self._fitted(X, column, start, seed) for column, start in zip(columns, starts, strict=True)]
+        self._keep(runs, single=targets.ndim == 1)
+        return self
+
+    def partial_fit(self, X: Any, y: ArrayLike, noise: ArrayLike | None = None) -> Self:
+        """Add rows to the posterior, with the hyperparameters and inducing points of the fit.
+
+        Parameters
+        ----------
+        X, y : array
+            New rows, as for `fit`. The first call is a `fit`.
+        noise : array [n], optional
+            Noise variance of each new row, in the units of y squared; by default that of the fit.
+
+        Raises
+        ------
+        PosteriorError
+            If the posterior of the method cannot be updated: then call `fit` with all rows, perhaps with
+            ``warm_start=True``.
+
+        Notes
+        -----
+        For m inducing points or features: n m kernel entries and 2 m^2 (n + m) flops for n new rows, whatever the
+        number of rows before. The result is that of all rows together at these hyperparameters, to rounding.
+        """
+        if not hasattr(self, "posterior_"):
+            if noise is not None:
+                raise SettingError("The first call of partial_fit learns the noise; give noise per row to later ones.")
+            return self.fit(X, y)
+        X, targets = self._training_rows(X, y, reset=False)
+        if isinstance(self.posterior_, list):
+            pairs = zip(self.posterior_, targets.T, strict=True)
+            self.posterior_ = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
+        else:
+            self.posterior_ = self.posterior_.with_rows(X, targets, noise)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Prediction:
+        """Predict at inputs.
+
+        Parameters
+        ----------
+        X : array or sequence of str
+            Inputs [t, d].
+        return_std : bool
+            Whether to return the standard deviation of y as well.
+        return_cov : bool
+            Whether to return the joint covariance of y as well.
+
+        Returns
+        -------
+        array or tuple of arrays
+            The mean [t], and if requested the standard deviation [t] or the covariance [t, t] of y, which include the
+            noise. With k targets, mean and standard deviation are [t, k], and the covariance is [t, t, k].
+        """
+        if return_std and return_cov:
+            raise SettingError(
+                "Give return_std or return_cov, not both: the diagonal of a covariance has the variances."
+            )
+        X = self._inputs(X)
+        if return_cov:
+            return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
+        if return_std:
+            return self._answers(lambda posterior: _mean_and_sd(posterior, X))
+        return self._answers(lambda posterior: (posterior.mean(X),))[0]
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
+        """Draw joint samples of y.
+
+        Parameters
+        ----------
+        X : array or sequence of str
+            Inputs [t, d], at most 5000.
+        n_samples : int
+        random_state : int, RandomState or None
+            The seed, as for the estimator.
+
+        Returns
+        -------
+        array [t, n_samples], or [t, k, n_samples] for k targets
+        """
+        X, seed = self._inputs(X), _seed(random_state)
+        samples = [each.sample(X, n_samples, seed + i).T for i, each in enumerate(self._posteriors)]
+        arrays = [part.cpu().numpy() for part in samples]
+        return np.stack(arrays, 1) if isinstance(self.posterior_, list) else arrays[0]
+
+    @property
+    def inducing_points_(self) -> Any:
+        """The inducing inputs, in the units of the data."""
+        check_is_fitted(self)
+        found = [inducing_points(each) for each in self._posteriors]
+        return found if isinstance(self.posterior_, list) else found[0]
+
+    @property
+    def log_marginal_likelihood_value_(self) -> Any:
+        """The log marginal likelihood of the targets, or its bound, at the end of the fit."""
+        check_is_fitted(self)
+        if any(value is None for value in self._evidence):
+            raise AttributeError(f"Method {self.method} does not maximise a marginal likelihood of all rows.")
+        return list(self._evidence) if isinstance(self.posterior_, list) else self._evidence[0]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``settings__NAME`` sets one setting of the method, as in a grid search."""
+        nested = {name.removeprefix(NESTED): params.pop(name) for name in list(params) if name.startswith(NESTED)}
+        super().set_params(**params)
+        if nested:
+            self.settings = {**_mapping("settings", self.settings), **nested}
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the run, unless `keep_run` is set."""
+        state = super().__getstate__()
+        return state if self.keep_run else {name: value for name, value in state.items() if name != "run_"}
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that several targets and texts are possible."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    @property
+    def _posteriors(self) -> list[InUnits]:
+        check_is_fitted(self)
+        return self.posterior_ if isinstance(self.posterior_, list) else [self.posterior_]
+
+    def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
+        """Checked inputs, as an array or a list of texts, and targets."""
+        if is_texts(X):
+            targets = np.asarray(y, np.float64)
+            if len(targets) != len(X) or not np.isfinite(targets).all() or (reset and len(X) < 2):
+                shape = list(targets.shape)
+                raise DataError(f"{len(X)} texts have targets {shape}; give 2 texts or more, and a finite target each.")
+            self.n_features_in_ = 1
+            return [str(text) for text in X], targets
+        least = 2 if reset else 1
+        X, y = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=least, reset=reset
+        )
+        return np.asarray(X, np.float64), np.asarray(y, np.float64)
+
+    def _inputs(self, X: Any) -> Any:
+        check_is_fitted(self)
+        if is_texts(X):
+            return [str(text) for text in X]
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _fitted(self, X: Any, y: Floats, start: Any, seed: int) -> Run:
+        """The finished run of one column of targets."""
+        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())))
+        spec = self._spec(split.train, start or self.kernel, seed)
+        run = spec.open(data=split)
+        self._finish(run, _mapping("budget", self.budget))
+        run.close()
+        if run.error is not None:
+            raise run.error
+        return run
+
+    def _finish(self, run: Run, budget: Mapping[str, Any]) -> None:
+        """Take the steps, one at a time if someone wants to see them."""
+        if not self.callbacks and not self.verbose:
+            run.finish()
+            return
+        steps, seconds = budget.get("steps", math.inf), budget.get("seconds")
+        while True:
+            seen = len(run.trace)
+            outcome = run.finish(steps=int(min(run.done + 1, steps)), seconds=seconds)
+            new = list(run.trace[seen:])
+            for record in new:
+                if self.verbose and record.index % int(self.verbose) == 0:
+                    print(f"step {record.index}, {record.seconds:.1f} s: {objective_text(record)}")
+            stopped = any([bool(callback(record)) for record in new for callback in self.callbacks or ()])
+            if stopped or not new or outcome.reason != "budget":
+                return
+
+    def _keep(self, runs: list[Run], single: bool) -> None:
+        """Keep what the fit has found."""
+        thetas = [last_theta(run) for run in runs]
+        found: dict[str, list[Any]] = {
+            "run_": runs,
+            "posterior_": [run.posterior(of="y") for run in runs],
+            "theta_": thetas,
+            "kernel_": [
+                {"name": run.problem.kernel.key, "theta": theta.tolist()}
+                for run, theta in zip(runs, thetas, strict=True)
+            ],
+        }
+        for name, values in found.items():
+            setattr(self, name, values[0] if single else values)
+        self._evidence = [evidence(run) for run in runs]
+
+    def _spec(self, train: Dataset, kernel: Any, seed: int) -> Spec:
+        """The spec of this estimator for these rows."""
+        settings = _mapping("settings", self.settings)
+        method = registry.get(self.method) if isinstance(self.method, str) else None
+        if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
+            settings.setdefault("num_inducing", self.num_inducing)
+        if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
+            settings["num_inducing"] = min(int(settings["num_inducing"]), len(train))
+        return Spec(
+            self.method,
+            settings,
+            kernel=spec_kernel(kernel, units_of(train)),
+            seed=seed,
+            device=self.device,
+            dtype=self.dtype,
+            budget=_mapping("budget", self.budget),
+        )
+
+    def _answers(self, answer: Callable[[InUnits], tuple[torch.Tensor, ...]]) -> Any:
+        """The answers of every posterior as arrays; those of several targets are stacked along the last axis."""
+        answers = [[part.cpu().numpy() for part in answer(posterior)] for posterior in self._posteriors]
+        if not isinstance(self.posterior_, list):
+            return tuple(answers[0])
+        return tuple(np.stack(parts, -1) for parts in zip(*answers, strict=True))
+
+
+def _mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    mean, var = posterior(X)
+    return mean, var.sqrt()
+
+
+def _seed(random_state: int | np.random.RandomState | None) -> int:
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(SEEDS))
+    return int(number("random_state", 0 if random_state is None else random_state, whole=True, low=0, high=SEEDS))
+
+
+def _mapping(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not isinstance(given, (Mapping, NoneType)):
+        raise SettingError(f"{name} is {quoted(given)}; give names with their values, or None.")
+    return dict(given or {})

@@ -1,0 +1,105 @@
+"""Rows added to a posterior: the same as a fit to all rows, to rounding, in any number of parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gpexplorer import data
+from gpexplorer.errors import PosteriorError
+from gpexplorer.posteriors import FeaturePosterior, InducingPosterior, PrecisionFactor
+from gpexplorer.problem import Dataset
+from steps_of import moved, small_run, small_spec
+
+UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch"]
+
+
+def fitted(key: str, shift: float) -> tuple[Any, Any]:
+    """A run on all rows, and its rows."""
+    split = data.load(small_spec(key, d=2).data, split=0)
+    run = small_spec(key, d=2).open(data=moved(split, shift, 3.0) if shift else split)
+    run.finish(steps=60)
+    return run, run.problem.train
+
+
+@pytest.mark.parametrize("shift", [0.0, 2e3])
+@pytest.mark.parametrize("key", UPDATED)
+def test_a_fit_to_some_rows_and_then_the_others_is_a_fit_to_all(key: str, shift: float):
+    run, train = fitted(key, shift)
+    whole = run.posterior().inner
+    part: Any = of_some_rows(whole, train.rows(torch.arange(20)))
+
+    for rows in (slice(20, 21), slice(21, 40), slice(40, None)):
+        part = part.with_rows(train.X[rows], train.y[rows])
+
+    X = torch.cat([train.X[:5] + 0.03, train.X[-5:] - 0.02])
+    torch.testing.assert_close(part(X).mean, whole(X).mean, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(part(X).var, whole(X).var, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(part.cov(X), whole.cov(X), rtol=1e-7, atol=1e-9)
+
+
+def of_some_rows(whole: Any, train: Dataset) -> Any:
+    """The posterior of some rows by dense algebra, with the inducing inputs or features of all rows."""
+    s2 = whole.weights.s2
+    if isinstance(whole, InducingPosterior):
+        Phi = torch.linalg.solve_triangular(whole.L_mm, whole.kernel(whole.theta, whole.Z, train.X), upper=False)
+        V = s2 + (whole.kernel.diag(whole.theta, train.X) - Phi.square().sum(0)) * whole.row_noise
+    else:
+        Phi, V = whole.features(train.X), torch.full_like(train.y, s2)
+    A = s2 * torch.eye(len(Phi)).to(Phi) + (Phi * (s2 / V)) @ Phi.T
+    mean = torch.linalg.solve(A, Phi @ (train.y * s2 / V))
+    weights = PrecisionFactor(mean, torch.linalg.cholesky(A), s2)
+    if isinstance(whole, FeaturePosterior):
+        return FeaturePosterior(whole.features, weights, s2, whole.V, whole.outside)
+    other = InducingPosterior(whole.kernel, whole.theta, whole.Z, whole.L_mm, weights)
+    other.row_noise = whole.row_noise
+    return other
+
+
+@pytest.mark.parametrize("shift", [0.0, 2e3])
+def test_a_row_of_half_the_noise_counts_twice_in_the_units_of_the_file(shift: float):
+    run, train = fitted("cholqr", shift)
+    posterior, scale = run.posterior(of="y"), train.scale
+    X, y = train.X[:3] * scale.x_sd + scale.x_mean + 0.01, train.y[:3] * scale.y_sd + scale.y_mean
+
+    twice = posterior.with_rows(X, y).with_rows(X, y)
+    once = posterior.with_rows(X, y, noise=torch.full((3,), 0.5 * posterior.noise_variance))
+
+    torch.testing.assert_close(once(X).mean, twice(X).mean, rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(once(X).var, twice(X).var, rtol=1e-7, atol=1e-9)
+    assert once.of == "y"
+    assert once.noise_variance == posterior.noise_variance
+    assert bool((once.var(X) < posterior.var(X)).all())
+
+
+def test_hard_scales_keep_their_digits():
+    """Signal to noise 1e5: the condition number of A is 1e10, and its square would lose every digit."""
+    run, train = fitted("cholqr", 0.0)
+    inner = run.posterior().inner
+    theta = inner.theta.clone()
+    theta[-1] = -11.0
+    from gpexplorer.objectives import nystrom
+    from gpexplorer.posteriors import nystrom_posterior
+
+    some = train.rows(torch.arange(30))
+    part = nystrom_posterior(inner.kernel, theta, inner.Z, nystrom(inner.kernel, theta, some, inner.Z))
+    whole = nystrom_posterior(inner.kernel, theta, inner.Z, nystrom(inner.kernel, theta, train, inner.Z))
+
+    part = part.with_rows(train.X[30:], train.y[30:])
+
+    torch.testing.assert_close(part(train.X).mean, whole(train.X).mean, rtol=1e-6, atol=1e-7)
+
+
+def test_what_cannot_be_updated_says_so():
+    X, y = torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    for key in ("ml", "svgp", "grief-mcmc"):
+        with pytest.raises(PosteriorError, match="needs; fit the method again"):
+            small_run(key, d=2, steps=22).posterior().with_rows(X, y)
+    posterior = small_run("cholqr", d=2, steps=3).posterior()
+    for wrong in (y[:1], y * torch.nan):
+        with pytest.raises(PosteriorError, match="one finite target per row"):
+            posterior.with_rows(X, wrong)
+    with pytest.raises(PosteriorError, match="positive noise"):
+        posterior.with_rows(X, y, noise=[0.0, 1.0])
