@@ -33,6 +33,9 @@ def run(
     scheduler: Annotated[
         str, typer.Option(help="The address of a Dask scheduler, which receives folds and blocks of rows.")
     ] = "",
+    model: Annotated[
+        Path | None, typer.Option(help="Write what predictions need to this safetensors file, for `predict`.")
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,6 +56,8 @@ def run(
     with closing(opened), working(opened, scheduler):
         _finish(opened, shlex.join(command), quiet)
     (_print_json if as_json else _print_result)(opened, out / checked.key())
+    if model is not None:
+        opened.posterior(of="y").save(model)
     codes = {"failed": FAILED, "diverged": DIVERGED}
     if opened.outcome and opened.outcome.reason in codes:
         raise typer.Exit(codes[opened.outcome.reason])

@@ -1,0 +1,54 @@
+"""`run --model` writes a model, and `predict` makes a table of predictions from it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpexplorer.__main__ import main
+from gpexplorer.runs import Spec
+
+
+def call(*arguments: str) -> int:
+    """The exit code of one command."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_a_run_writes_a_model_that_predicts_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    x = np.linspace(0.0, 6.0, 50)
+    pd.DataFrame({"east": x + 300.0, "north": np.cos(x), "height": np.sin(x) - 70.0}).to_csv("rows.csv", index=False)
+    fields = {"gpexplorer": 1, "method": "cholqr", "settings": {"num_inducing": 8}, "data": "rows.csv"}
+    Path("spec.json").write_text(json.dumps({**fields, "budget": {"steps": 10}}))
+    Path("new.csv").write_text("north,east\n0.5,301.0\n-0.2,304.0\n")
+
+    assert call("run", "spec.json", "--model", "model.safetensors", "--quiet") == 0
+    capsys.readouterr()
+    assert call("predict", "model.safetensors", "new.csv") == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+
+    run = Spec.from_json(Path("spec.json").read_text()).open()
+    run.finish()
+    mean, var = run.posterior(of="y")(np.array([[301.0, 0.5], [304.0, -0.2]]))
+    np.testing.assert_allclose(table["mean"], mean, rtol=1e-7)
+    np.testing.assert_allclose(table["sd"], var.sqrt(), rtol=1e-7)
+    np.testing.assert_allclose(table["upper_95"] - table["lower_95"], 2 * 1.959964 * table["sd"], rtol=1e-6)
+    assert call("predict", "model.safetensors", "new.csv", "--of", "f", "--out", "f.csv") == 0
+    assert (pd.read_csv("f.csv")["sd"] < table["sd"]).all()
+
+
+def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(tmp_path)
+    Path("model").write_text("x")
+
+    assert call("predict", "model", "new.csv") == 2
+    assert "model cannot be read as a safetensors file" in capsys.readouterr().err
