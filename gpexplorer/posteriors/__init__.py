@@ -6,12 +6,13 @@ converts any of them to the units of the file.
 
 from __future__ import annotations
 
-from .base import Gradient, Of, Paths, Posterior
+from .base import Gradient, Of, Posterior
 from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits
 from .inducing import InducingPosterior, nystrom_posterior
 from .posterior_reader import load_posterior
+from .sample_paths import Paths
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 

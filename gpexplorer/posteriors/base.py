@@ -21,6 +21,7 @@ from ..errors import PosteriorError, SettingError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..problem import Prediction
+from .sample_paths import Paths
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
@@ -249,7 +250,8 @@ class Posterior(ABC):
         ----------
         Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, eq 12.
         """
-        return Paths(self, self.draw_paths(_size(size), generator(_seed(seed), "posterior paths")), size)
+        evaluate = self.draw_paths(_size(size), generator(_seed(seed), "posterior paths"))
+        return Paths(self.rows, evaluate, size, self.like, self.row_numbers + 2 * size)
 
     def gradient(self, X: Any) -> Gradient:
         """Derivatives [t, d] of mean and variance with respect to the inputs, by autograd.
@@ -364,30 +366,6 @@ class Posterior(ABC):
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts) if parts else self.like
-
-
-class Paths:
-    """Functions drawn from a posterior: inputs [t, d] -> values of f [size, t].
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Converts the inputs.
-    evaluate : callable
-        Takes one block of rows.
-    size : int
-        Number of functions.
-    """
-
-    def __init__(self, posterior: Posterior, evaluate: Callable[[Any], Tensor], size: int) -> None:
-        self.posterior, self.evaluate, self.size = posterior, evaluate, size
-
-    def __call__(self, X: Any) -> Tensor:
-        """Values [size, t] at these inputs, which autograd can differentiate."""
-        X = self.posterior.rows(X)
-        row_bytes = self.posterior.like.element_size() * (self.posterior.row_numbers + 2 * self.size)
-        parts = [self.evaluate(X[rows]) for rows in row_blocks(len(X), row_bytes)]
-        return torch.cat(parts, 1) if parts else self.posterior.like.new_zeros(self.size, 0)
 
 
 def _size(size: int) -> int:
