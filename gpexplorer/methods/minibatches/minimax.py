@@ -27,7 +27,7 @@ default both rates are multiplied by min(1, b / D), which leaves less than 2 % t
 causes. What remains while theta moves is that A and B follow F with a delay. M is then larger than F^-1 by about the
 relative change of F per minibatch over the rate a. The mean eigenvalue of F^1/2 M F^1/2 is 1.8 at b = 64 and 3.9 at
 b = 16 after 25 epochs at the default rates (D = 64, 1000 rows), and that of F^1/2 A^-1 F^1/2 is .86 and .74. With rates
-a and b four times as large it is 1.3 and 1.7, with a learning rate of 3e-4 it is 1.2 and 1.3, and with a cosine schedule
+a and b four times as large it is 1.3 and 1.7, with a learning rate of 3e-4 1.2 and 1.3, and with a cosine schedule
 1.4 and 2.4. To add the change of Phi'Phi between two moves of theta on the same rows to A, as a control variate, made
 it worse (2.0 and 5.9), because these changes add noise of their own.
 """
