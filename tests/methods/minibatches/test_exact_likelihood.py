@@ -8,7 +8,7 @@ import torch
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.minibatches.exact_likelihood import exact_gradient, exact_likelihood, exact_posterior
 from gpexplorer.problem import Dataset, Problem
-from oracles_minibatches import dense, dense_prediction, method, model, problem
+from oracles_minibatches import begun, dense, dense_prediction, method, model, problem
 
 KINDS = [
     {},
@@ -97,3 +97,14 @@ def test_minimax_in_single_precision_goes_the_same_way():
 
     assert narrow == pytest.approx(wide, rel=1e-3)
     assert wide[-1] < wide[0] - 1000.0
+
+
+def test_the_full_batch_reports_the_likelihood_of_each_move_and_follows_its_gradient_per_row():
+    model, learner = begun(method("full-batch"), problem(shift=0.5))
+    for t in range(2):
+        before = learner.parameters.theta.clone()
+        learner.move(t)
+        exact = exact_likelihood(model, before)
+
+        assert learner.estimate() == pytest.approx(exact.value, rel=1e-12)
+        torch.testing.assert_close(learner.parameters.g[model.D :], exact_gradient(model, before, exact) / model.n)
