@@ -1,7 +1,7 @@
 """The child process that parses one upload: `python -m gpexplorer.data.upload_child`, with a request on standard input.
 
 Limits are set before any byte of the file is parsed. If a limit is reached, the process ends, and the parent reports
-it.
+it. The traceback of an unexpected error goes to standard error, and the name of the error is the answer.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from .files.columns import Choice, default_target, parse, pick
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 
+OUT_OF_MEMORY = 70  # exit code
 HEAD_ROWS = 8  # rows of a preview
 
 
@@ -34,7 +36,10 @@ def main() -> None:
     except DataError as error:
         answer, arrays = {"error": str(error)}, {}
     except MemoryError:
-        sys.exit(1)
+        sys.exit(OUT_OF_MEMORY)
+    except Exception as error:
+        traceback.print_exc()
+        answer, arrays = {"unexpected": type(error).__name__}, {}
     sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
     if arrays:
         archive = io.BytesIO()

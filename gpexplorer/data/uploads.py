@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -23,7 +24,10 @@ from .files.columns import Choice, Numbers
 from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
 from .splits import How, Split
+from .upload_child import OUT_OF_MEMORY
 
+log = logging.getLogger(__name__)
+LOGGED = 4000  # bytes of the child's words in the log: the end of its traceback
 CHILD = "gpexplorer.data.upload_child"
 _ROOT = Path(__file__).resolve().parents[2]
 _slots = threading.BoundedSemaphore(2)  # files read at the same time; each may use the whole memory limit
@@ -88,8 +92,7 @@ def _run_child(task: str, name: str, data: bytes, choice: Choice | None, limits:
         done = subprocess.run(
             [sys.executable, "-P", "-m", CHILD],
             input=json.dumps(request).encode() + b"\n" + data,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             env=_environment(),
             timeout=limits.wall_seconds,
             check=False,
@@ -99,9 +102,13 @@ def _run_child(task: str, name: str, data: bytes, choice: Choice | None, limits:
     finally:
         _slots.release()
     line, _, rest = done.stdout.partition(b"\n")
-    if done.returncode != 0 or not line:
+    reached = done.returncode == OUT_OF_MEMORY or done.returncode < 0  # the system ends a process at its limits
+    if reached:
         raise DataError(_too_much(name, limits))
-    answer = json.loads(line)
+    answer = json.loads(line) if done.returncode == 0 and line else {"unexpected": f"end (code {done.returncode})"}
+    if "unexpected" in answer:
+        log.warning("The child process that reads uploads failed: %s", done.stderr[-LOGGED:].decode("utf-8", "replace"))
+        raise DataError(_unexpected(name, answer["unexpected"]))
     if "error" in answer:
         raise DataError(answer["error"])
     return answer, np.load(io.BytesIO(rest), allow_pickle=False) if rest else {}
@@ -112,6 +119,13 @@ def _environment() -> dict[str, str]:
     passed_on = {key: os.environ[key] for key in ("LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR") if key in os.environ}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {**passed_on, **one_thread, "PYTHONPATH": str(_ROOT), "ARROW_DEFAULT_MEMORY_POOL": "system"}
+
+
+def _unexpected(name: str, error: str) -> str:
+    return (
+        f"{display_name(name)} could not be read because of an unexpected {error}, which is in the log: "
+        "save it as plain CSV."
+    )
 
 
 def _too_long(name: str, limits: Limits) -> str:

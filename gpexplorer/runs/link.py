@@ -131,8 +131,14 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
 
 
 def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
-    """One pair for a plain value; for a dict one pair per entry, where its "name" stands for the whole."""
-    if not isinstance(value, Mapping):
+    """One pair for a plain value; for a dict one pair per entry, where the "name" of data stands for the whole.
+
+    A dict of data or of a split that these pairs would not bring back is written as JSON, in one pair.
+    """
+    if not isinstance(value, Mapping) or (name == "data" and len(value) == 1):
+        yield name, _text(value)
+        return
+    if name == "split" and (not value or "name" in value):
         yield name, _text(value)
         return
     if "name" in value:
@@ -220,7 +226,9 @@ def _with_rows(spec: Spec, parts: Mapping[str, Any], corrected: list[str]) -> Sp
     if options and "data" not in parts:
         corrected.append(f"The link names no data set for {quoted(', '.join(options))[1:-1]}, which was left out.")
     if "data" in parts:
-        name = parts["data"]
+        given = parts["data"]
+        options = {**given, **options} if isinstance(given, dict) else options
+        name = given.get("name") if isinstance(given, dict) else given
         if not isinstance(name, str) or not data_sets.is_named(name):
             corrected.append(f"There is no data set {quoted(name)}; a link can only name a public set or a generator.")
             return spec

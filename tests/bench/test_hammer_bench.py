@@ -18,13 +18,13 @@ from gpexplorer.bench.hammer.readers import READERS
 from gpexplorer.errors import SettingError
 
 
-@pytest.mark.parametrize("reader", ["spec"])
+@pytest.mark.parametrize("reader", sorted(READERS))
 def test_no_hostile_input_breaks_a_reader(tmp_path: Path, reader: str) -> None:
-    tried = fuzz.try_cases(reader, 150, tmp_path)
+    tried = fuzz.try_cases(reader, 100, tmp_path)
 
     assert tried.failures == []
-    assert tried.answers > 3
-    assert tried.sentences > 10
+    assert tried.answers > 2
+    assert tried.sentences > 2 or reader == "link"  # whose answer holds its sentences
 
 
 def test_an_error_that_is_no_sentence_and_a_wrong_answer_are_failures(
@@ -37,9 +37,9 @@ def test_an_error_that_is_no_sentence_and_a_wrong_answer_are_failures(
 
     monkeypatch.setitem(READERS, "spec", READERS["spec"]._replace(read=broken))
 
-    tried = fuzz.try_cases("spec", 20, tmp_path)
+    tried = fuzz.try_cases("spec", 8, tmp_path)
 
-    assert len(tried.failures) == 20
+    assert len(tried.failures) == 8
     assert {failure.split(": ")[1] for failure in tried.failures} == {"KeyError", "AssertionError"}
 
 

@@ -37,6 +37,32 @@ def test_numbers_keep_every_digit_and_kernels_their_theta():
     assert result.spec == spec
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"data": {"name": "poses"}},
+        {"data": {"name": "friedman1"}, "split": {"folds": 5, "fold": 2}},
+        {"split": {}},
+        {"split": {"name": "x"}},
+        {"split": {"test": [1, {"a": "1"}], "a.b": "null", "": ""}},
+    ],
+)
+def test_a_field_given_as_a_mapping_comes_back_as_one(fields: dict[str, object]):
+    spec = Spec("cholqr", {"num_inducing": 16}, **fields)
+
+    result = link.read(link.write(spec), Spec("cholqr", {}, split={"folds": 9}))
+
+    assert result == link.Link(spec)
+    assert result.spec.key() == spec.key()
+
+
+def test_a_data_set_given_as_a_mapping_is_still_no_path():
+    result = link.read('v=1&data={"name":"/etc/passwd"}&data.n=5', START)
+
+    assert result.spec.data == START.data
+    assert "a link can only name a public set or a generator" in result.corrected[0]
+
+
 def test_a_link_reads_like_a_sentence_and_stays_short():
     text = link.write(Spec("random", {"num_inducing": 12}, "kin40k", seed=3), view="fit")
 

@@ -7,9 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...data.files.columns import Choice, pick
+from ...data.files.reading import read_bytes
+from ...data.files.size_limits import UPLOAD
+from ...data.loading import as_split, is_named
 from ...runs import link
 from ...runs.spec import Spec
-from . import hostile_inputs
+from ...runs.store import Store
+from ...runs.studies.comparison import read_store
+from . import hostile_files, hostile_inputs
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -42,6 +48,9 @@ def read_spec(text: bytes, _: Path) -> None:
     again = Spec.from_json(spec.to_json())
     assert again == spec, f"it is read back as {again}"
     assert again.key() == spec.key(), "it has another name when it is read back"
+    if is_named(spec.data):
+        came_back = link.read(link.write(spec), START, VIEWS)
+        assert came_back.corrected or came_back.spec == spec, f"its link is read back as {came_back}"
 
 
 def read_link(query: str, _: Path) -> None:
@@ -55,7 +64,33 @@ def read_link(query: str, _: Path) -> None:
     assert again == replace(answer, corrected=()), f"its link is read back as {again}"
 
 
+def read_table(file: tuple[str, bytes], _: Path) -> None:
+    """Read a data file, whose rows must be finite numbers."""
+    name, data = file
+    split = as_split(pick(read_bytes(name, data, UPLOAD), Choice(missing="drop")), {"test": 0.3}).scaled()
+    for part in (split.train, split.test):
+        assert bool(part.X.isfinite().all() and part.y.isfinite().all()), "its numbers are not finite"
+
+
+def read_run(files: tuple[bytes, bytes], folder: Path) -> None:
+    """Read a stored run, which must be a row of the table as well and stay as it is on the disk."""
+    directory = folder / "0000"
+    directory.mkdir(exist_ok=True)
+    for name, content in zip(("spec.json", "journal.jsonl"), files, strict=True):
+        (directory / name).write_bytes(content)
+    store = Store(folder)
+    runs, unreadable = read_store(store)
+    [row] = store.table().to_dict("records")
+    assert (directory / "journal.jsonl").read_bytes() == files[1], "reading changed the journal"
+    assert len(runs) + len(unreadable) == 1, "the run is neither shown nor named"
+    if row.get("outcome") == "unreadable":
+        assert unreadable, "the table names the run and the page shows it"
+    store.kept("0000")
+
+
 READERS = {
     "spec": Reader("texts as the JSON of a spec", hostile_inputs.spec_texts, read_spec),
     "link": Reader("queries as a link", hostile_inputs.link_queries, read_link),
+    "file": Reader("data files: text, gzip, NPZ, Parquet", hostile_files.data_files, read_table),
+    "run": Reader("specs and journals of stored runs", hostile_files.journals, read_run),
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from tokenize import TokenError
 
 import numpy as np
 import pyarrow as pa
@@ -106,9 +106,9 @@ def _npz(name: str) -> Iterator[None]:
     """Turn errors of reading an archive, inside the context, into DataError with a sentence."""
     try:
         yield
-    except DataError:
+    except (DataError, MemoryError):
         raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except Exception as error:  # each compression and the parser of headers raise errors of their own kinds
         what = quote(str(error) or type(error).__name__)
         raise DataError(f"{name} is not an NPZ archive that can be read: {what}. Save it with numpy.savez.") from None
 
@@ -141,7 +141,7 @@ def _shape(name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> tupl
             version = np.lib.format.read_magic(file)
             reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, dtype = reader(file)
-        except ValueError as error:
+        except (ValueError, SyntaxError, TokenError) as error:
             raise DataError(f"{name}: {key} is not an array: {quote(error)}. Save it with numpy.savez.") from None
     if dtype.kind not in "buif":
         raise DataError(
@@ -162,7 +162,7 @@ def _matrix(name: str, shape: tuple[int, ...], limits: Limits) -> int:
 
 
 def _xy_table(name: str, X: np.ndarray, y: np.ndarray, columns: int) -> pa.Table:
-    if y.size != len(y) or len(y) != len(X):
+    if y.ndim == 0 or y.size != len(y) or len(y) != len(X):
         raise DataError(f"{name}: X has shape {X.shape} and y {y.shape}; both need one row per case: X [n, d], y [n].")
     X = X.reshape(len(X), columns)
     names = [f"x{i}" for i in range(columns)] + ["y"]
