@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from gpexplorer.bench import hammer
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.hammer import fuzz, hostile_inputs
+from gpexplorer.bench.hammer import fuzz, hostile_inputs, kills
 from gpexplorer.bench.hammer.measurement import Measurement
 from gpexplorer.bench.hammer.readers import READERS
 from gpexplorer.errors import SettingError
@@ -25,6 +26,15 @@ def test_no_hostile_input_breaks_a_reader(tmp_path: Path, reader: str) -> None:
     assert tried.failures == []
     assert tried.answers > 2
     assert tried.sentences > 2 or reader == "link"  # whose answer holds its sentences
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the experiment forks its writers")
+def test_killed_writers_lose_no_acknowledged_record(tmp_path: Path) -> None:
+    [row] = kills.measure(0.006, tmp_path, print)
+
+    assert row.held, row
+    assert row.tried.startswith("6 kills")
+    assert int(row.measured.split(" records")[0].replace(",", "")) >= 6
 
 
 def test_an_error_that_is_no_sentence_and_a_wrong_answer_are_failures(
