@@ -20,7 +20,6 @@ from typing import NamedTuple, NoReturn
 
 from ...errors import StoreError
 from ...runs.spec import Spec
-from ...runs.storage import json_lines
 from ...runs.store import Store
 from ...runs.trace import Record, Spent
 from .measurement import Measurement, Report, cases
@@ -117,7 +116,7 @@ def _fork(store: Store, spec: Spec, template: Record, tell: int) -> int:
 def _write(store: Store, spec: Spec, template: Record, tell: int) -> NoReturn:
     """Append records until killed, and report how many are stored after each."""
     write = os.write
-    json_lines.os.write = lambda file, raw: write(file, raw[:BYTES])  # type: ignore[assignment]
+    os.write = lambda file, raw: write(file, bytes(raw)[:BYTES])  # in this process only
     try:
         journal, _ = store.take_up(spec)
         while True:
