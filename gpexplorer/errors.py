@@ -48,6 +48,10 @@ class OutOfMemory(GPExplorerError, MemoryError):
     """The requested computation needs more memory than there is."""
 
 
+class ClusterError(GPExplorerError, RuntimeError):
+    """The workers of a cluster are gone, or the work ended them."""
+
+
 class RecordError(GPExplorerError, IndexError):
     """A run has no record with this index."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from gpexplorer import Spec, data
-from gpexplorer.errors import SettingError
-from gpexplorer.runs.studies import comparison
+from gpexplorer.errors import ClusterError, SettingError
+from gpexplorer.runs.studies import cluster, comparison
 from gpexplorer.runs.studies.cluster import connected, mapped
 from gpexplorer.runs.studies.sweep import grid, sweep
 
@@ -94,3 +96,39 @@ def test_a_scheduler_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyP
 
     with pytest.raises(SettingError, match="No Dask scheduler answers"):
         list(sweep({"one": SPEC}, "tcp://127.0.0.1:9"))
+
+
+@pytest.fixture
+def emptied(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+    """A scheduler whose workers can be taken away, and which is given up soon."""
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(cluster, "NO_WORKER_SECONDS", 0.5)
+    monkeypatch.setattr(cluster, "LOOK_SECONDS", 0.1)
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as local:
+        yield local.scheduler_address, local
+
+
+def test_a_sweep_without_workers_ends_with_a_sentence_for_each_run_that_is_left(emptied: tuple[str, Any]):
+    address, local = emptied
+    runs = sweep(grid(SPEC, {"seed": [0, 1, 2]}), address)
+    first = next(runs)
+    local.scale(0)
+
+    rest = list(runs)
+
+    assert first.finished is not None
+    assert len(rest) == 2
+    assert any("no worker for 0.5 s: start workers" in one.sentence for one in rest)
+    assert all(one.finished is not None or "no worker" in one.sentence for one in rest)
+
+
+def test_pieces_without_workers_end_with_a_sentence(emptied: tuple[str, Any]):
+    address, local = emptied
+    with connected(address) as client:
+        assert list(mapped(client)(operator.pow, range(2), [2] * 2)) == [0, 1]
+        local.scale(0)
+        while client.nthreads():
+            time.sleep(0.05)
+        with pytest.raises(ClusterError, match=r"no worker for 0\.5 s"):
+            list(mapped(client)(operator.pow, range(3), [2] * 3))

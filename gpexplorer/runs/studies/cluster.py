@@ -1,22 +1,27 @@
 """Independent pieces of work on the workers of a Dask scheduler, in place of the builtin `map`.
 
-Results come back in the order of the pieces, whichever worker did them, so that sums do not depend on the cluster.
+Results come back in the order of the pieces, whichever worker did them, so that sums do not depend on the cluster. A
+piece whose worker died is done again by another one. When there has been no worker for a minute, the work is given up.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
 
-from ...errors import SettingError
+from ...errors import ClusterError, SettingError
 from ..run import Run
 
 TIMEOUT = 10  # seconds to reach a scheduler
 AHEAD = 2  # pieces per thread of a worker: one is being worked on, one is on its way
+NO_WORKER_SECONDS = 60.0  # without any worker; a cluster may need time to start the first one
+LOOK_SECONDS = 1.0  # between two looks at whether there are workers
+READY_SECONDS = 0.05  # between two looks at whether a run of a sweep has ended
 Map = Callable[..., Iterable[Any]]
 
 
@@ -76,7 +81,8 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
     Returns
     -------
     callable
-        Takes a pure function of a module, and its arguments as iterables. It yields the results in order.
+        Takes a pure function of a module, and its arguments as iterables. It yields the results in order, and raises
+        a ClusterError if the workers are gone.
     """
 
     def on_workers(function: Callable[..., Any], *pieces: Iterable[Any]) -> Iterator[Any]:
@@ -85,14 +91,78 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
         try:
             for piece in zip(*pieces, strict=True):
                 if len(pending) == limit:
-                    yield pending.popleft().result()
+                    yield result(client, pending.popleft())
                 pending.append(client.submit(function, *shared(piece), pure=False))
             while pending:
-                yield pending.popleft().result()
+                yield result(client, pending.popleft())
         finally:
             client.cancel(list(pending))
 
     return on_workers
+
+
+def result(client: Any, future: Any) -> Any:
+    """Wait for the result of a future; ClusterError if there are no workers, or if the piece ended several of them."""
+    from distributed import KilledWorker
+    from distributed.client import FuturesCancelledError
+
+    workers = Workers(client)
+    try:
+        while True:
+            try:
+                future.exception(timeout=LOOK_SECONDS)
+                break
+            except TimeoutError:
+                workers.require()
+        return future.result()
+    except KilledWorker:
+        raise ClusterError(
+            "Several workers ended while they did one piece of the work: give each worker more memory."
+        ) from None
+    except FuturesCancelledError:
+        raise ClusterError("The scheduler ended before the work was done: start it, and run the same again.") from None
+
+
+def first_done(client: Any, futures: Collection[Any]) -> Iterator[Any]:
+    """The futures in the order in which they end; ClusterError if there is no worker for a minute."""
+    from distributed import as_completed
+
+    ended, workers, count = as_completed(futures, loop=client.loop), Workers(client), 0
+    while count < len(futures):
+        for future in ended.next_batch(block=False) if ended.has_ready() else ():
+            count += 1
+            yield future
+            workers = Workers(client)
+        if count < len(futures) and not ended.has_ready():
+            time.sleep(min(LOOK_SECONDS, READY_SECONDS))
+            workers.require()
+
+
+class Workers:
+    """Watches whether a cluster has workers, from now on."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._last = self._look = time.monotonic()
+
+    def require(self) -> None:
+        """Look for workers, at most once per second; ClusterError if there has been none for a minute."""
+        now = time.monotonic()
+        if now - self._look < LOOK_SECONDS:
+            return
+        self._look = now
+        if self._has_any():
+            self._last = now
+        elif now - self._last > NO_WORKER_SECONDS:
+            raise ClusterError(
+                f"The scheduler has had no worker for {NO_WORKER_SECONDS:g} s: start workers, and run the same again."
+            )
+
+    def _has_any(self) -> bool:
+        try:
+            return bool(self._client.nthreads())
+        except (OSError, TimeoutError):  # the scheduler does not answer either
+            return False
 
 
 class SharedArguments:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import param
 
 from ...data.loading import plain
-from ...errors import GPExplorerError, SettingError, closest
+from ...errors import ClusterError, GPExplorerError, SettingError, closest
 from ...methods.base import registry
 from ..run import Run
 from ..setting_checks import of_kind, quoted
 from ..spec import A_SPEC, Spec, named_specs
 from ..store import Store
-from .cluster import connected
+from .cluster import connected, first_done, result
 from .comparison import Finished
 
 MOST = 200  # runs in one sweep, unless the caller allows more
@@ -152,13 +152,21 @@ def sweep(
 
 
 def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str | PurePath | None) -> Iterator[Swept]:
-    from distributed import as_completed
-
     with connected(scheduler) as client:
         shared = None if data is None else client.scatter(data, broadcast=True)
-        futures = [client.submit(_run, name, spec, shared, store, pure=False) for name, spec in specs.items()]
-        for future in as_completed(futures, loop=client.loop):
-            yield future.result()
+        futures = {client.submit(_run, name, spec, shared, store, pure=False): name for name, spec in specs.items()}
+        names, told = dict(futures), ""
+        try:
+            for future in first_done(client, list(futures)):
+                name = names.pop(future)
+                try:
+                    yield result(client, future)
+                except ClusterError as error:
+                    yield Swept(name, None, str(error))
+        except ClusterError as error:
+            told = str(error)
+            client.cancel(list(names))
+        yield from (Swept(name, None, told) for name in names.values())
 
 
 def _run(
