@@ -14,6 +14,7 @@ from .quoting import count, listing, quote
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
 LARGEST = 1e150  # its square is still a 64-bit number
+SMALLEST = 1e-150  # a difference whose square is not yet 0
 
 
 class Survey:
@@ -29,7 +30,8 @@ class Survey:
         self._first_missing: tuple[str, int] | None = None  # column and row
         self._infinite: dict[str, tuple[int, int]] = {}  # their number, and the first row
         self._first: dict[str, float] = {}
-        self._constant: dict[str, bool] = {}
+        self._low: dict[str, float] = {}
+        self._high: dict[str, float] = {}
         self._counting: dict[str, bool] = {}  # whether each value is the one before it plus 1
 
     @property
@@ -61,7 +63,8 @@ class Survey:
             self._infinite[column] = number + int(infinite.sum()), first
             return
         first_value = self._first.setdefault(column, float(values[0]))
-        self._constant[column] = self._constant.get(column, True) and bool((values == first_value).all())
+        self._low[column] = min(self._low.get(column, first_value), float(values.min()))
+        self._high[column] = max(self._high.get(column, first_value), float(values.max()))
         if self._counting.get(column, True):
             rows = np.arange(self.kept, self.kept + len(values), dtype=float)
             self._counting[column] = bool(np.array_equal(values - first_value, rows))
@@ -80,7 +83,8 @@ class Survey:
             self._refuse_missing(name)
         refuse_few_rows(name, self.kept, self.incomplete)
         self._refuse_infinite(name)
-        if self._constant[target]:
+        self._refuse_tiny(name)
+        if self._is_constant(target):
             raise DataError(
                 f"{name}: the target {quote(target)} is {self._first[target]:g} in all {count(self.kept, 'row')}, so "
                 "there is nothing to learn: choose another target."
@@ -108,6 +112,19 @@ class Survey:
                 "correct or remove those rows."
             )
 
+    def _refuse_tiny(self, name: str) -> None:
+        """Raise DataError for a column that varies so little that its variance would be 0."""
+        for column, low in self._low.items():
+            span = self._high[column] - low
+            if 0 < span < SMALLEST:
+                raise DataError(
+                    f"{name}: column {quote(column)} varies by {span:.3g} in all, less than {SMALLEST:g}, so that the "
+                    "square is 0 as a 64-bit number: give it in a smaller unit, such as multiplied by 1e200."
+                )
+
+    def _is_constant(self, column: str) -> bool:
+        return self._low[column] == self._high[column]
+
     @property
     def dropped(self) -> tuple[str, ...]:
         """A note about rows that were left out, if there are any."""
@@ -117,7 +134,7 @@ class Survey:
 
     def notes_on(self, inputs: tuple[str, ...]) -> tuple[str, ...]:
         """Notes about constant inputs, and about inputs that only number the rows; both are allowed."""
-        constant = [c for c in inputs if self._constant[c]]
+        constant = [c for c in inputs if self._is_constant(c)]
         counting = [c for c in inputs if len(inputs) > 1 and self._counting[c]]
         notes = []
         if constant:

@@ -137,11 +137,23 @@ def test_masked_entries_of_an_array_are_missing_values() -> None:
         (((v for v in A), Y), "X is a generator"),
         ((pd.date_range("2020", periods=ROWS).to_numpy(), Y), '"x0" \\("2020-01-01T00'),
         ((X, 1e200 * Y), "beyond 1e\\+150"),
+        ((X, 1e-300 * Y), 'column "y" varies by 1.9.e-300 in all, less than 1e-150.* multiplied by 1e200'),
+        ((1e-200 * X, Y), 'column "x0" varies by .*e-200 in all'),
     ],
 )
 def test_a_pair_that_is_not_rows_and_targets_is_refused_with_a_sentence(pair: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
         gpx.load(pair)
+
+
+def test_targets_far_from_one_are_scored_as_those_near_one() -> None:
+    scores = []
+    for unit in (1.0, 1e-140, 1e140):
+        run = gpx.Spec("cholesky", budget={"steps": 2}).open(data=(X, unit * Y))
+        run.finish()
+        scores.append(run.scores())
+    for other in scores[1:]:
+        assert {k: other[k] for k in ("smse", "snlp")} == pytest.approx({k: scores[0][k] for k in ("smse", "snlp")})
 
 
 def test_frames_with_unusual_columns_are_read_or_refused() -> None:
