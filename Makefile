@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
 
-.PHONY: help app test lint format bench mutants notebooks clean
+.PHONY: help app test lint audit format bench mutants notebooks clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ lint: .venv/.test ## ruff, the types, the import contract, and the recipes of CO
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/support/recipes.py
+
+audit: .venv/.test ## ask for known vulnerabilities of the pinned packages; fails when it could not ask
+	$(PIP) pip-audit
+	$(BIN)/python tests/support/audit.py
 
 format: .venv/.test ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gpexplorer.bench import hammer
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.hammer import fuzz, hostile_inputs, kills
+from gpexplorer.bench.hammer import fuzz, hard_data, hostile_inputs, kills
 from gpexplorer.bench.hammer.measurement import Measurement
 from gpexplorer.bench.hammer.readers import READERS
 from gpexplorer.errors import SettingError
@@ -35,6 +35,22 @@ def test_killed_writers_lose_no_acknowledged_record(tmp_path: Path) -> None:
     assert row.held, row
     assert row.tried.startswith("6 kills")
     assert int(row.measured.split(" records")[0].replace(",", "")) >= 6
+
+
+def test_a_sample_of_methods_and_hard_data_ends_with_sentences(tmp_path: Path) -> None:
+    [row] = hard_data.measure(0.005, tmp_path, print)
+
+    assert row.held, row
+
+
+def test_a_wrong_objective_and_an_infinite_answer_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = hard_data.hard_sets()["few rows"]
+    assert hard_data.run_cell("cholesky", rows) == "answered"
+    monkeypatch.setattr(hard_data, "reported_and_dense", lambda run: {"objective": 1.0, "dense": 1.1})
+    assert hard_data.run_cell("cholesky", rows).startswith("failed: the objective is 1, and 1.1 by dense algebra")
+    monkeypatch.setattr(hard_data, "_inputs", lambda run: run.split.test.X * float("nan"))
+    assert hard_data.run_cell("cholesky", rows).startswith(("failed", "refused"))
+    assert hard_data.run_cell("cholesky", (rows[0], rows[1][:3])).startswith("refused: ")
 
 
 def test_an_error_that_is_no_sentence_and_a_wrong_answer_are_failures(
@@ -72,7 +88,7 @@ def test_the_table_keeps_the_rows_of_other_experiments_and_a_failure_is_an_exit_
 
 
 def test_every_experiment_is_found_by_its_file() -> None:
-    assert {"fuzz"} <= set(hammer.experiments())
+    assert {"fuzz", "hard-data", "kills", "workers"} <= set(hammer.experiments())
     with pytest.raises(SettingError, match=r"'fuz' is not known; did you mean 'fuzz'"):
         hammer.command(only="fuz")
 

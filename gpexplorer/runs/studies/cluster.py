@@ -110,11 +110,11 @@ def result(client: Any, future: Any) -> Any:
     try:
         while True:
             try:
-                future.exception(timeout=LOOK_SECONDS)
-                break
+                return future.result(timeout=LOOK_SECONDS)  # also of a result that was lost and is computed again
             except TimeoutError:
+                if future.status == "error":  # the piece itself raised it
+                    raise
                 workers.require()
-        return future.result()
     except KilledWorker:
         raise ClusterError(
             "Several workers ended while they did one piece of the work: give each worker more memory."
