@@ -131,3 +131,18 @@ def test_mean_variances_and_samples_that_share_all_rows_equal_those_of_a_factor(
     error = (found.samples.mean(0) - dense.mean(Z)) / (dense.var(Z) + 1e-6).sqrt()
     assert float(error.abs().max()) < 4.5 / math.sqrt(300)
     assert y.equal(problem.train.y)
+
+
+def test_without_kernel_entries_the_mean_and_samples_belong_to_the_solutions_that_were_found_early():
+    """The products K'alpha and K'C come from residuals, which are large here."""
+    problem, Z = task("origin")
+    system, s2 = System(problem, problem.theta, 0.0), float((2 * problem.theta[-1]).exp())
+    sizes = BlockSizes(block=40, chunk=10, coarse=30)
+
+    found = posterior_at(system, problem, Wanted(Z, 3, 0.5), target_limit(120, s2, 0.5), sizes)
+
+    K = problem.kernel(problem.theta, problem.train.X, Z)
+    torch.testing.assert_close(found.mean, K.T @ found.alpha, rtol=1e-9, atol=1e-11)
+    residual = problem.kernel(problem.theta, problem.train.X, problem.train.X) @ found.alpha + s2 * found.alpha
+    assert float((residual - problem.train.y).norm()) > 1e-3
+    assert found.samples.shape == (3, len(Z))
