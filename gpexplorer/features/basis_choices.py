@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .grid_eigenfunctions import Eigenfunctions, Grid
+from .grid_eigenfunctions import Eigenfunctions, Grid, on_grid
 from .random_fourier import RandomFourier
 
 Basis = Callable[[Tensor], Tensor]  # X [n, d] -> Phi' [p, n]
@@ -60,7 +60,7 @@ class Leading:
         return len(self.index)
 
     def __call__(self, theta: Tensor) -> Basis:
-        return Eigenfunctions(self.grid, theta, self.index)
+        return on_grid(Eigenfunctions, self.grid, theta, self.index)
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
@@ -78,7 +78,7 @@ class Interpolated(Leading):
     """
 
     def __call__(self, theta: Tensor) -> Basis:
-        return _Interpolated(self.grid, theta, self.index)
+        return on_grid(_Interpolated, self.grid, theta, self.index)
 
 
 class _Interpolated(Eigenfunctions):

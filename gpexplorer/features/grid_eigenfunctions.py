@@ -31,6 +31,7 @@ QUANTILE_ROWS = 100_000  # quantiles are computed from about this many rows (few
 SMALLEST_RATIO = (
     1e-10  # 1-D eigenvalues below this fraction of the largest are rounding error, and so are their vectors
 )
+OneInput = Callable[[Tensor, Tensor], Tensor]  # x [n], z [m] -> covariances [n, m]
 TILE_BYTES = 2**20  # size of the pieces in which the last product is computed, so that each piece stays in the cache
 
 
@@ -38,7 +39,7 @@ class Spectrum(NamedTuple):
     """The largest eigenvalues of a Kronecker product in descending order."""
 
     log_values: Tensor  # [p] logarithms of the eigenvalues
-    axis_indices: Tensor  # [p, d] the index of the 1-D eigenvalue on each axis
+    axis_indices: Tensor  # [p, d] the index of the 1-D eigenvalue on each axis; [p, d + 1] for a sum of products
 
 
 def largest_products(axis_logs: list[Float[Tensor, " k"]], p: int) -> Spectrum:
@@ -83,9 +84,11 @@ def grid_axes(
         Training inputs. A constant input gets an axis of length 1.
     points : int or sequence of d ints
         Points per axis.
-    spacing : {"equispaced", "quantile"}
+    spacing : {"equispaced", "quantile", "mixed"}
         "quantile" places the points between the two ends at quantiles of the rows, as footnote 1 of the paper asks
-        for. If rows repeat a value, grid points coincide; their eigenvalues are 0 and are dropped later.
+        for. "mixed" places them at equal steps of (F(x) + G(x)) / 2, where F is the distribution of the rows and G the
+        uniform one: half of the points follow the rows, and half cover the range. If rows repeat a value, grid points
+        coincide; their eigenvalues are 0 and are dropped later.
     margin : float, default 0.1
         The axis extends beyond the data on each side by this fraction of the range.
 
@@ -111,7 +114,32 @@ def grid_axes(
         sample = X[:: max(n // QUANTILE_ROWS, 1)]
         for q, U in enumerate(axes):
             U[1:-1] = torch.quantile(sample[:, q], torch.linspace(0, 1, len(U), dtype=torch.float64).to(X)[1:-1])
+    if spacing == "mixed":
+        sample = X[:: max(n // QUANTILE_ROWS, 1)].double().sort(0).values
+        axes = [mixed_axis(x, U.double()).to(X) for x, U in zip(sample.T, axes, strict=True)]
     return axes
+
+
+def mixed_axis(x: Float[Tensor, " n"], U: Float[Tensor, " mbar"]) -> Float[Tensor, " mbar"]:
+    """Return points at equal steps of the mean of the distribution of the rows and of the uniform one.
+
+    Parameters
+    ----------
+    x : tensor [n]
+        Values of the rows in ascending order.
+    U : tensor [mbar]
+        An equispaced axis, whose ends stay.
+    """
+    low, high, n = U[0], U[-1], len(x)
+    knots = torch.cat([low[None], x, high[None]])  # [n + 2]
+    F = torch.cat([x.new_zeros(1), (torch.arange(n).to(x) + 0.5) / n, x.new_ones(1)])
+    mean = 0.5 * (F + (knots - low) / (high - low))  # strictly increasing, from 0 to 1
+    levels = torch.linspace(0.0, 1.0, len(U), dtype=x.dtype, device=x.device)
+    right = torch.searchsorted(mean, levels).clamp(1, n + 1)
+    share = (levels - mean[right - 1]) / (mean[right] - mean[right - 1])
+    points = torch.lerp(knots[right - 1], knots[right], share)
+    points[0], points[-1] = low, high
+    return points
 
 
 class Grid:
@@ -120,12 +148,12 @@ class Grid:
     Parameters
     ----------
     kernel : Kernel
-        A kernel that is a product over inputs.
+        A kernel that is a product over inputs, or a sum of such products.
     X : tensor [n, d]
         Training inputs, which determine the range of each axis.
     points : int or sequence of d ints
         Points per axis.
-    spacing : {"equispaced", "quantile"}
+    spacing : {"equispaced", "quantile", "mixed"}
         See `grid_axes`.
     """
 
@@ -134,34 +162,38 @@ class Grid:
     ) -> None:
         self.kernel, self.spacing, self.axes = kernel, spacing, grid_axes(X, points, spacing)
 
-    def axis_kernels(self, theta: Float[Tensor, " p"]) -> list[Callable[[Tensor, Tensor], Tensor]]:
-        """Return the 1-D covariance functions k_i whose product is the kernel.
-
-        Any kernel of a single input is such a product of one factor.
+    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]]:
+        """Return the kernel as a sum of products, each of which has one 1-D covariance function per input.
 
         Raises
         ------
         KernelError
-            If the kernel is not a product over its inputs.
+            If the kernel is no sum of products over its inputs.
         """
-        kernels = self.kernel.by_input(theta) if hasattr(self.kernel, "by_input") else None
-        if kernels is None and len(self.axes) == 1:
-            return [lambda x, z: self.kernel(theta, x[:, None], z[:, None])]
-        if kernels is None:
+        if len(self.axes) == 1:  # any kernel of one input is one product of one factor
+            factors = self.kernel.by_input(theta) if hasattr(self.kernel, "by_input") else None
+            return [factors or [lambda x, z: self.kernel(theta, x[:, None], z[:, None])]]
+        terms = self.kernel.terms(theta) if hasattr(self.kernel, "terms") else None
+        if terms is None:
             raise KernelError(
-                f"Kernel {self.kernel.key!r} is not a product over its {len(self.axes)} inputs, and a grid needs one; "
-                "choose se or se-ard, or a product of kernels that are."
+                f"Kernel {self.kernel.key!r} is no product over its {len(self.axes)} inputs, nor a short sum of such "
+                "products, and a grid needs one; choose se-ard, matern52-product or anova, or combine such kernels by "
+                "* and +."
             )
-        return kernels
+        return terms
 
-    def axis_eigen(self, theta: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Eigenvalues [k] in descending order and eigenvectors [mbar, k] of each axis. O(d mbar^3).
+    def axis_kernels(self, theta: Float[Tensor, " p"], term: int = 0) -> list[OneInput]:
+        """Return the 1-D covariance functions k_i of one product."""
+        return self.terms(theta)[term]
+
+    def axis_eigen(self, theta: Tensor, term: int = 0) -> list[tuple[Tensor, Tensor]]:
+        """Eigenvalues [k] in descending order and eigenvectors [mbar, k] of each axis of one product. O(d mbar^3).
 
         Eigenvalues at the level of rounding error are dropped: they may be negative, and dividing by their root
         would amplify the error of their vectors.
         """
         pairs = []
-        for k, U in zip(self.axis_kernels(theta), self.axes, strict=True):
+        for k, U in zip(self.axis_kernels(theta, term), self.axes, strict=True):
             values, vectors = torch.linalg.eigh(k(U, U))  # [mbar], [mbar, mbar]
             values, vectors = values.flip(0), vectors.flip(1)
             smallest = max(SMALLEST_RATIO, 10.0 * len(U) * torch.finfo(values.dtype).eps)
@@ -171,22 +203,43 @@ class Grid:
 
     def exist(self, theta: Tensor, index: Int[Tensor, "p d"]) -> Tensor:
         """Return a mask [p] of the eigenfunctions whose eigenvalues are above rounding error at this theta."""
-        sizes = torch.tensor([len(values) for values, _ in self.axis_eigen(theta)], device=index.device)
-        return (index < sizes).all(1)
+        count = len(self.terms(theta))
+        sizes = torch.tensor([[len(v) for v, _ in self.axis_eigen(theta, t)] for t in range(count)]).to(index.device)
+        on_axes, term = split_index(index, len(self.axes))
+        return (on_axes < sizes[term]).all(1)
 
     def spectrum(self, theta: Tensor, p: int) -> Spectrum:
-        """Return the p largest eigenvalues of the kernel matrix on the whole grid."""
-        return largest_products([values.detach().log() for values, _ in self.axis_eigen(theta)], p)
+        """Return the p largest eigenvalues on the whole grid.
+
+        For a sum of products these are the largest among the eigenvalues of every product, and the index of an
+        eigenfunction has one entry more, the last: its product.
+        """
+        count = len(self.terms(theta))
+        spectra = [
+            largest_products([values.detach().log() for values, _ in self.axis_eigen(theta, term)], p)
+            for term in range(count)
+        ]
+        if count == 1:
+            return spectra[0]
+        logs = torch.cat([spectrum.log_values for spectrum in spectra])
+        order = logs.sort(descending=True, stable=True).indices[:p]
+        labelled = [torch.nn.functional.pad(each.axis_indices, (0, 1), value=t) for t, each in enumerate(spectra)]
+        return Spectrum(logs[order], torch.cat(labelled)[order])
 
     def features(self, theta: Tensor, X: Float[Tensor, "n d"], index: Int[Tensor, "p d"]) -> Float[Tensor, "n p"]:
         """Return Phi [n, p] of the eigenfunctions `index`; it is differentiable in theta."""
-        return Eigenfunctions(self, theta, index)(X).T
+        return on_grid(Eigenfunctions, self, theta, index)(X).T
 
     def outside(self, X: Float[Tensor, "t d"]) -> Tensor:
         """Return a mask [t] of the rows outside the grid on some axis, where the eigenfunctions decay to 0."""
         low = torch.stack([U[0] for U in self.axes])
         high = torch.stack([U[-1] for U in self.axes])
         return ((X < low) | (X > high)).any(1)
+
+
+def split_index(index: Int[Tensor, "p k"], d: int) -> tuple[Tensor, Tensor]:
+    """Return the indices on the d axes [p, d], and the product [p] to which each eigenfunction belongs."""
+    return index[:, :d], index[:, d] if index.shape[1] > d else index.new_zeros(len(index))
 
 
 class Branch(NamedTuple):
@@ -208,6 +261,8 @@ class Eigenfunctions:
         Hyperparameters. The features are differentiable in theta.
     index : tensor [p, d]
         The index of the 1-D eigenvalue on each axis, as in `Spectrum.axis_indices`.
+    term : int, default 0
+        Which product of the kernel, if it is a sum of products.
 
     Notes
     -----
@@ -217,10 +272,10 @@ class Eigenfunctions:
     products cannot overflow; they agree with the paper's sums of logarithms to rounding.
     """
 
-    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"]) -> None:
-        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta)
+    def __init__(self, grid: Grid, theta: Float[Tensor, " P"], index: Int[Tensor, "p d"], term: int = 0) -> None:
+        self.axes, self.axis_kernels = grid.axes, grid.axis_kernels(theta, term)
         self.tables, leaves = [], []
-        for (values, vectors), on_axis in zip(grid.axis_eigen(theta), index.T, strict=True):
+        for (values, vectors), on_axis in zip(grid.axis_eigen(theta, term), index.T, strict=True):
             used, place = torch.unique(on_axis, return_inverse=True)
             self.tables.append(self.axis_table(values, vectors)[:, used])  # [mbar, u]
             leaves.append(place)
@@ -258,6 +313,30 @@ class Eigenfunctions:
             return left
         right = self._products(node.right, X).index_select(0, node.right_index)
         return left * right if left.requires_grad else left.mul_(right)  # eq 15: the Hadamard product
+
+
+def on_grid(
+    functions: type[Eigenfunctions], grid: Grid, theta: Tensor, index: Int[Tensor, "p k"]
+) -> Callable[[Tensor], Tensor]:
+    """Return the eigenfunctions `index` as a function X [n, d] -> Phi' [p, n], for a kernel of one product or several.
+
+    Parameters
+    ----------
+    functions : type of Eigenfunctions
+        How they are computed: by Nyström's formula, or interpolated.
+    grid : Grid
+    theta : tensor [P]
+    index : tensor [p, d] or [p, d + 1]
+        As in `Spectrum.axis_indices`.
+    """
+    on_axes, term = split_index(index, len(grid.axes))
+    used = term.unique().tolist()
+    if len(used) <= 1:
+        return functions(grid, theta, on_axes, *used)
+    members = [(term == t).nonzero()[:, 0] for t in used]
+    parts = [functions(grid, theta, on_axes[which], t) for t, which in zip(used, members, strict=True)]
+    place = torch.cat(members).argsort()  # [p]
+    return lambda X: torch.cat([part(X) for part in parts]).index_select(0, place)
 
 
 def _build_tree(leaves: list[Tensor]) -> Branch:
@@ -310,7 +389,7 @@ def grid_root(
     with torch.no_grad():
         grid = Grid(kernel, X, points)
         index = grid.spectrum(theta, min(rank, len(X))).axis_indices
-        basis, root = Eigenfunctions(grid, theta, index), X.new_empty(len(X), len(index))
+        basis, root = on_grid(Eigenfunctions, grid, theta, index), X.new_empty(len(X), len(index))
         for rows in row_blocks(len(X), 3 * X.element_size() * len(index)):
             root[rows] = basis(X[rows]).T
     return root

@@ -217,6 +217,16 @@ class Covariance(ABC):
         """
         return None
 
+    def terms(self, theta: Float[Tensor, " p"]) -> list[list[Callable[[Tensor, Tensor], Tensor]]] | None:
+        """The kernel as a sum of products over inputs, each as in `by_input`; None if it is no such sum.
+
+        Any kernel of a single input is such a sum of one product of one factor.
+        """
+        factors = self.by_input(theta)
+        if factors is None and self.d == 1:
+            factors = [lambda x, z: self(theta, x[:, None], z[:, None])]
+        return None if factors is None else [factors]
+
     def __add__(self, other: Covariance) -> Covariance:
         return operators["+"](self, other)
 

@@ -17,6 +17,7 @@ from ..problem import Dataset
 from .base import Covariance, operators, target_sd
 from .distances import FILL_BYTES
 
+MAX_TERMS = 64  # products over inputs in which a kernel may be expanded
 OneInput = Callable[[Tensor, Tensor], Tensor]
 MAX_DEPTH = 20  # nested parentheses in the text of a kernel
 
@@ -126,6 +127,11 @@ class Sum(Composite):
         """Gradients of the parts, each by its own closed form."""
         return self._joined(theta, [part.theta_gradient_diag(own, X, g) for part, own in self._with_theta(theta)])
 
+    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
+        """The products of both parts, or None if either part is no sum of products."""
+        first, second = (part.terms(own) for part, own in self._with_theta(theta))
+        return None if first is None or second is None else first + second
+
     def initial_values(self, train: Dataset) -> list[float]:
         """The values of each part for half of the variance of the targets."""
         half = Dataset(train.X, train.y / (2.0**0.5), train.names, train.target, train.scale)
@@ -162,10 +168,23 @@ class Product(Composite):
         if first is None or second is None:
             return None
 
-        def product(f: OneInput, g: OneInput) -> OneInput:
-            return lambda x, z: f(x, z) * g(x, z)
+        return _factor_products(first, second)
 
-        return [product(f, g) for f, g in zip(first, second, strict=True)]
+    def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
+        """Every product of a term of the first part and a term of the second, or None if there are too many."""
+        first, second = (part.terms(own) for part, own in self._with_theta(theta))
+        if first is None or second is None or len(first) * len(second) > MAX_TERMS:
+            return None
+        return [_factor_products(f, g) for f in first for g in second]
+
+
+def _factor_products(first: list[OneInput], second: list[OneInput]) -> list[OneInput]:
+    """The factor of each input of the product of two products."""
+
+    def product(f: OneInput, g: OneInput) -> OneInput:
+        return lambda x, z: f(x, z) * g(x, z)
+
+    return [product(f, g) for f, g in zip(first, second, strict=True)]
 
 
 operators["+"], operators["*"] = Sum, Product

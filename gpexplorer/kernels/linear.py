@@ -48,6 +48,22 @@ class Linear(Covariance):
         bias, slopes = own[0] * normal[0], own[1:, None] * normal[1:]  # [count], [d, count]
         return lambda X: torch.addmm(bias.to(X.device), X.double(), slopes.to(X.device))
 
+    def terms(self, theta: Float[Tensor, " p"]) -> list[list[Callable[[Tensor, Tensor], Tensor]]]:
+        """The bias, and one product per input that is constant in all others."""
+
+        def constant(x: Tensor, z: Tensor) -> Tensor:
+            return x.new_ones(len(x), len(z))
+
+        def scaled(log_sd: Tensor, f: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+            return lambda x, z: torch.exp(2.0 * log_sd) * f(x, z)
+
+        slopes = theta[1 : self.size].expand(self.d)
+        bias = [scaled(theta[0], constant), *[constant] * (self.d - 1)]
+        by_slope = [
+            [scaled(slopes[q], torch.outer) if r == q else constant for r in range(self.d)] for q in range(self.d)
+        ]
+        return [bias, *by_slope]
+
     def initial_values(self, train: Dataset) -> list[float]:
         """Slopes with which all inputs together explain the variance of the targets."""
         sd = target_sd(train)

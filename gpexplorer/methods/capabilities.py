@@ -58,7 +58,6 @@ class HasGridEigenfunctions(Protocol):
     """A method that regresses on the leading eigenfunctions of a grid."""
 
     num_eigenfunctions: Any  # int
-    grid_points: Any  # int, per input
     candidates: Any  # int, among which a choice by evidence is made
 
     def origin(self, state: Any) -> tuple[Tensor, str]:

@@ -22,9 +22,9 @@ from ..problem import Dataset, Kernel
 # What a kernel may offer beside its values. Each of these computes every entry once:
 #   theta_gradient(theta, X, Z, G [n, m]), theta_gradient_bilinear(theta, X, Z, (u [n], z [m])),
 #   theta_gradient_diag(theta, X, g [n]), fill(theta, X, Z, out [n, m]), profile_derivative(theta, r2 [n, m]).
-# by_input(theta) gives one-dimensional covariances, which compute entries when they are called later.
+# by_input(theta) and terms(theta) give one-dimensional covariances, which compute entries when they are called later.
 ARRAYS = ("theta_gradient", "theta_gradient_bilinear", "theta_gradient_diag", "fill")
-DERIVATIVE, FACTORS = "profile_derivative", "by_input"
+DERIVATIVE, FACTORS, TERMS = "profile_derivative", "by_input", "terms"
 
 
 class Counter:
@@ -86,6 +86,10 @@ class Counted:
             return lambda theta, r2: self._metered(partial(attribute, theta), [range(size) for size in r2.shape])(r2)
         if name == FACTORS:
             return lambda theta: [self._factor(k) for k in factors] if (factors := attribute(theta)) else None
+        if name == TERMS:
+            return lambda theta: (
+                [list(map(self._factor, each)) for each in terms] if (terms := attribute(theta)) else None
+            )
         return self._wrapped(attribute)
 
     def _factor(self, k: Callable[[Any, Any], Tensor]) -> Callable[[Any, Any], Tensor]:

@@ -46,7 +46,8 @@ def projected_prediction(kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor,
 
 
 STATIONARY = ("se", "matern12", "matern32", "matern52", "rq")
-FORMULAS = (*STATIONARY, *(f"{key}-ard" for key in STATIONARY), "linear", "linear-ard", "periodic", "lp")  # below
+SEPARABLE = ("matern12-product", "matern32-product", "matern52-product", "anova", "anova-matern52")
+FORMULAS = (*STATIONARY, *(f"{key}-ard" for key in STATIONARY), "linear", "linear-ard", "periodic", "lp", *SEPARABLE)
 
 
 def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> float:
@@ -62,6 +63,13 @@ def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> 
     def sines() -> float:
         return sum(math.sin(math.pi * q / math.exp(theta[2])) ** 2 for q in difference)
 
+    if key in SEPARABLE:
+        one, w = ("matern52" if "matern52" in key else "se" if key == "anova" else key[:8]), math.exp(theta[-1])
+        value = sd2
+        for q, scale in enumerate(theta[1 : 1 + len(x)]):
+            k = covariance(one, [0.0, scale], [x[q]], [z[q]])
+            value *= (1 + w * k) / (1 + w) if "anova" in key else k
+        return value
     base = key.removesuffix("-ard")
     if base == "linear":
         slopes = theta[1:] * len(x) if len(theta) == 2 else theta[1:]

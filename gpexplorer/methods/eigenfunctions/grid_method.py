@@ -20,7 +20,7 @@ from . import settings
 from .evidence import regress
 from .evidence_choice import ROWS, choose_by_evidence
 
-SPACINGS = ("equispaced", "quantile")
+SPACINGS = ("equispaced", "quantile", "mixed")
 
 
 def spacing_setting() -> Any:
@@ -28,8 +28,8 @@ def spacing_setting() -> Any:
     return param.Selector(
         default="equispaced", objects=[*SPACINGS, "by likelihood"],
         doc="Where the grid points lie. quantile puts them where the rows are, for inputs that are concentrated in a "
-        "part of their range. by likelihood tries both at every choice of basis functions; each costs one pass over "
-        "the training rows.",
+        "part of their range. mixed puts half of them where the rows are, and covers the range with the other half. by "
+        "likelihood tries all three at every choice of basis functions; each costs one pass over the training rows.",
     )  # fmt: skip
 
 
@@ -68,6 +68,10 @@ class GridMethod(Method):
         10, bounds=(2, None), softbounds=(5, 40),
         doc="Grid points per input. The whole grid has this number to the power d, but it is never formed.",
     )  # fmt: skip
+    points_per_input: Any = param.String(
+        "", regex=r"^\s*(\d{1,4}\s*(,\s*\d{1,4}\s*)*)?$",
+        doc="Grid points of each input, separated by commas, such as 20, 5, 2. If empty, every input has grid_points.",
+    )  # fmt: skip
     learn = settings.learn()
     subset = settings.subset()
     evaluations = settings.evaluations()
@@ -82,7 +86,7 @@ class GridMethod(Method):
         Raises
         ------
         SettingError
-            If the inputs are objects and not columns of numbers.
+            If the inputs are objects and not columns of numbers, or points_per_input has another number of sizes.
         KernelError
             If the kernel is not a product over its inputs.
         """
@@ -91,9 +95,31 @@ class GridMethod(Method):
                 f"{self.title} lays a grid over columns of numbers, but these inputs are objects. Choose a method of "
                 "the family inducing."
             )
-        grid = Grid(problem.kernel, problem.train.X, self.grid_points, spacing)
+        grid = Grid(problem.kernel, problem.train.X, self.sizes(problem.train.d), spacing)
         grid.axis_kernels(problem.theta)
         return grid
+
+    def sizes(self, d: int) -> list[int]:
+        """Return the number of grid points of each of d inputs.
+
+        Raises
+        ------
+        SettingError
+            If points_per_input does not have one number for each input, or a number below 2.
+        """
+        if not self.points_per_input.strip():
+            return [self.grid_points] * d
+        sizes = [int(size) for size in self.points_per_input.split(",")]
+        if len(sizes) != d or min(sizes) < 2:
+            raise SettingError(
+                f"points_per_input is {self.points_per_input!r}, but there are {d} inputs. Give {d} numbers of at "
+                "least 2, separated by commas, or leave it empty."
+            )
+        return sizes
+
+    def num_functions(self, problem: Problem) -> float:
+        """Return the number of basis functions: p, or fewer if the grid has fewer points."""
+        return float(min(self.num_eigenfunctions, math.prod(self.sizes(problem.train.d))))
 
     def spacings(self) -> tuple[str, ...]:
         """Return the spacings among which the likelihood may choose."""
@@ -106,7 +132,7 @@ class GridMethod(Method):
         ----------
         problem : Problem
         theta : tensor [P]
-        spacing : {"equispaced", "quantile", "by likelihood", ""}
+        spacing : {"equispaced", "quantile", "mixed", "by likelihood", ""}
             Where the grid points lie; by default as the method is set. "by likelihood" takes the spacing under which
             the training rows are more likely, at n p^2 flops per spacing.
         """
@@ -204,8 +230,8 @@ class GridChooser:
         """Return the functions of a state."""
         return self.method.eigenfunctions(self.problem, state)
 
-    def index(self, choice: Choice) -> Tensor | None:
-        """Return the indices [p, d] of functions chosen by evidence; the others follow from theta."""
+    def fields(self, choice: Choice) -> dict[str, Any]:
+        """Return the indices and the spacing of functions chosen by evidence; the others follow from theta."""
         if self.method.basis == "eigenvalues" or not isinstance(choice, Leading):
-            return None
-        return choice.index.to("cpu", torch.int16)
+            return {}
+        return {"functions": choice.index.to("cpu", torch.int16), "spacing": choice.grid.spacing}

@@ -91,7 +91,7 @@ class Grief(GridMethod):
         "weights": r"k(x,z) \approx \textstyle\sum_j w_j\,\psi_j(x)\,\psi_j(z)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    added_settings: ClassVar[Mapping[str, Any]] = {"basis": "eigenvalues", "candidates": 20_000}
+    added_settings: ClassVar[Mapping[str, Any]] = {"basis": "eigenvalues", "candidates": 20_000, "points_per_input": ""}
 
     spacing: Any = spacing_setting()
     basis: Any = basis_setting()
@@ -150,8 +150,7 @@ class Grief(GridMethod):
         return state_noise(self, problem, lambda: self.eigenfunctions(problem, state), state)
 
     def cost(self, problem: Problem) -> Cost:
-        p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))
-        return evaluation_cost(problem, p, AXIS_CALLS * problem.train.d)
+        return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)
 
 
 def optimise_weights(basis: OrthogonalBasis, weight_prior: LogNormal, noise_prior: LogNormal) -> Tensor:

@@ -14,7 +14,8 @@ likely at this theta than the old one, because the largest eigenfunctions at one
 The number of functions stays the same, so that objectives can be compared.
 
 The trial uses the largest eigenvalues. On all rows the functions may be chosen by evidence instead, each choice
-beginning with the one before; such a choice depends on the rows, so that it is part of the state.
+beginning with the one before, on the grid that the trial selected; such a choice depends on the rows, so that it is
+part of the state.
 
 State.phase "weights" is a last step of `Grief`, which optimises the weights of the functions.
 """
@@ -89,8 +90,8 @@ class Chooser(Protocol):
     def of_state(self, state: Any) -> Choice:
         """Return the functions of a state."""
 
-    def index(self, choice: Choice) -> Tensor | None:
-        """Return what a state must contain for `of_state`, beside theta and the spacing."""
+    def fields(self, choice: Choice) -> dict[str, Any]:
+        """Return the fields of a state that `of_state` needs for these functions, beside theta and the spacing."""
 
 
 Phase = Generator[Step, None, State]
@@ -244,7 +245,7 @@ def _rounds(
     while True:
         if state.functions is None:
             choice = chooser.selected(state.chosen, state.spacing, None)
-            state = state._replace(functions=chooser.index(choice))
+            state = state._replace(**chooser.fields(choice))
         else:
             choice = chooser.of_state(state)
         state = yield from _round(learner, problem, state, choice)
@@ -256,13 +257,14 @@ def _rounds(
             return state, _outcome("budget", message, problem, state, choice)
         choices = {
             spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
-            for spacing in spacings
+            for spacing in (spacings if state.functions is None else (state.spacing,))
         }
-        values = {spacing: _objective(learner, problem, state, choices[spacing]) for spacing in spacings}
+        values = {spacing: _objective(learner, problem, state, choice) for spacing, choice in choices.items()}
         spacing = min(values, key=lambda each: values[each])
         gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
         if gain > learner.tolerance * max(abs(state.objective), 1.0):
-            state = state._replace(chosen=state.theta, spacing=spacing, functions=chooser.index(choices[spacing]))
+            origin = {"chosen": state.theta, "spacing": spacing}
+            state = state._replace(**origin | chooser.fields(choices[spacing]))
         elif not incomplete:
             message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
             return state, _outcome("converged", message, problem, state, choice)

@@ -45,9 +45,9 @@ class SameFunctions:
         """Return the functions."""
         return self.choice
 
-    def index(self, choice: Choice) -> None:
-        """Return None, since a state needs nothing to have the functions."""
-        return None
+    def fields(self, choice: Choice) -> dict[str, Any]:
+        """Return nothing, since a state needs no field to have the functions."""
+        return {}
 
 
 class RFF(Method):

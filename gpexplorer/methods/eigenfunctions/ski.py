@@ -8,7 +8,8 @@ axis alone, so a grid of mbar^d points is affordable (section 4.2).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ...features.basis_choices import Interpolated, Leading
 from ...posteriors import Posterior
@@ -51,6 +52,7 @@ class SKI(GridMethod):
     State: ClassVar[type] = BasisState
     Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"grid_points": r"k(x,z) \approx e(x)^\top K_{UU}\,e(z)"}
+    added_settings: ClassVar[Mapping[str, Any]] = {"points_per_input": ""}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     functions: ClassVar[type[Leading]] = Interpolated
 
@@ -75,5 +77,4 @@ class SKI(GridMethod):
         return state_noise(self, problem, lambda: self.choose(problem, state.chosen), state)
 
     def cost(self, problem: Problem) -> Cost:
-        p = float(min(self.num_eigenfunctions, self.grid_points**problem.train.d))
-        return evaluation_cost(problem, p, AXIS_CALLS * problem.train.d)
+        return evaluation_cost(problem, self.num_functions(problem), AXIS_CALLS * problem.train.d)

@@ -103,6 +103,8 @@ def around(spec: Spec, name: str) -> list[Any]:
         return [False, True]
     if isinstance(setting, param.Selector):
         return list(setting.objects)
+    if isinstance(setting, param.String):
+        return [spec.settings.get(name, setting.default)]
     largest = max((bound for bound in getattr(setting, "softbounds", None) or () if bound), default=8)
     present = spec.settings.get(name, setting.default) or largest / 8  # 0 often means that the method chooses
     low, high = (setting.bounds or (None, None)) if hasattr(setting, "bounds") else (None, None)

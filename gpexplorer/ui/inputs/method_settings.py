@@ -38,17 +38,20 @@ class Settings(pn.viewable.Viewer):
     ) -> None:
         super().__init__(**params)
         self.method, self._on_change = method, on_change
+        shown = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+        texts = [name for name, setting in shown.items() if isinstance(setting, param.String)]
+        self._texts = {name: given.get(name, shown[name].default) for name in texts}  # kept, without a control
         self.widgets = {
             name: self._field(name, setting, given.get(name, setting.default))
-            for name, setting in method.param.objects().items()
-            if name not in ("name", "seed")
+            for name, setting in shown.items()
+            if name not in texts
         }
         self._layout = self._arrange()
 
     @property
     def values(self) -> dict[str, Any]:
         """The current values of the widgets, not checked."""
-        return {name: widget.value for name, widget in self.widgets.items()}
+        return self._texts | {name: widget.value for name, widget in self.widgets.items()}
 
     def _field(self, name: str, setting: param.Parameter, value: Any) -> Field:
         doc = setting.doc or ""

@@ -55,8 +55,8 @@ class Spectrum(View):
             "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
             "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
         }
-        points = method.grid_points ** min(run.problem.train.d, 300)
-        size = f"{points:,}" if points < 10**7 else f"10^{run.problem.train.d * np.log10(method.grid_points):.0f}"
+        decades = sum(np.log10(len(U)) for U in choice.grid.axes)
+        size = f"{10**decades:,.0f}" if decades < 7 else f"10^{decades:.0f}"
         layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": f"a grid of {size} points"}
         return layers
 

@@ -97,7 +97,7 @@ def test_without_any_signal_the_largest_eigenvalues_are_chosen():
 def test_mean_and_variance_on_the_chosen_functions_equal_dense_algebra(key: str, shift: float):
     task = problem(shift)
     if key == "grief":
-        method: Grief | GriefMCMC = Grief(**CHOICE, learn=False)
+        method: Grief | GriefMCMC = Grief(**CHOICE, learn=False, spacing="by likelihood")
     else:
         method = GriefMCMC(**CHOICE, learn=False, chains=1, per_step=1, thin=1, warm_up=1, samples=1,
                            weight_variance=1e-6, noise_prior=1e-6)  # fmt: skip
@@ -113,7 +113,7 @@ def test_mean_and_variance_on_the_chosen_functions_equal_dense_algebra(key: str,
     torch.testing.assert_close(var, C.diagonal(), rtol=tolerance, atol=tolerance)
     if key == "grief":
         assert last.info.objective == pytest.approx(float(nlml(Phi, task.train.y, math.exp(-2.0))), rel=1e-9)
-    leading = method.choose(task, task.theta).index.tolist()
+    leading = method.choose(task, task.theta, last.state.spacing).index.tolist()
     assert {tuple(row) for row in last.state.functions.tolist()} != {tuple(row) for row in leading}
 
 
@@ -140,7 +140,7 @@ def test_a_product_of_four_inputs_is_found_among_many_candidates(key: str):
 
 def test_learning_with_a_choice_by_evidence_lowers_the_nlml_and_resumes_from_any_record():
     task = problem(3.0, d=3)
-    method = Grief(**CHOICE, subset=40, evaluations=6, max_rounds=3, tolerance=1e-6)
+    method = Grief(**CHOICE, subset=40, evaluations=6, max_rounds=3, tolerance=1e-6, spacing="by likelihood")
     steps = [step.state for step in method.steps(task)]
     learned = [state for state in steps if state.phase == "learn"]
 

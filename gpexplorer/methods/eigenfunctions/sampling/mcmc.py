@@ -70,7 +70,9 @@ class GriefMCMC(GridMethod):
     """
 
     key: ClassVar[str] = "grief-mcmc"
-    added_settings: ClassVar[Mapping[str, Any]] = {"starts": 1, "basis": "eigenvalues", "candidates": 20_000}
+    added_settings: ClassVar[Mapping[str, Any]] = {
+        "starts": 1, "basis": "eigenvalues", "candidates": 20_000, "points_per_input": "",
+    }  # fmt: skip
     title: ClassVar[str] = "GP-GRIEF, type I"
     paper: ClassVar[str] = (
         "Evans and Nair (2018). Scalable Gaussian processes with grid-structured eigenfunctions. ICML."
@@ -141,7 +143,7 @@ class GriefMCMC(GridMethod):
 
         if state.functions is None and self.basis == "evidence":
             choice = self.select(problem, *self.origin(state))
-            state = state._replace(functions=self.chooser(problem).index(choice), spacing=choice.grid.spacing)
+            state = state._replace(**self.chooser(problem).fields(choice))
         basis, choice = self.orthogonal(problem, state)
         target, total = Target(basis, *self.priors(state.theta)), self.warm_up + self.samples
         state, kept = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
@@ -206,8 +208,8 @@ class GriefMCMC(GridMethod):
 
     def cost(self, problem: Problem) -> Cost:
         """Return the cost of a step; the pass over the rows before the first one costs n p^2 flops more."""
-        d, s = problem.train.d, problem.train.y.element_size()
-        p = float(min(self.num_eigenfunctions, self.grid_points**d, len(problem.train)))
+        s = problem.train.y.element_size()
+        p = min(self.num_functions(problem), float(len(problem.train)))
         size = self.chains * p
         arrays = {"chains": 80.0 * size, "normals": 12.0 * self.per_step * size, "Gram and its vectors": 3 * s * p * p}
         calls = ITERATION_CALLS * self.per_step + REPORT_CALLS
