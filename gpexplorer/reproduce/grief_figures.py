@@ -36,7 +36,13 @@ def surfaces() -> dict[str, Method]:
     return {
         "VFE, m = 4": registry["sgpr"](num_inducing=4),
         "GP-GRIEF, m = 25, p = 4": registry["grief"](
-            num_eigenfunctions=4, grid_points=5, subset=ROWS, evaluations=40, max_rounds=3
+            num_eigenfunctions=4,
+            grid_points=5,
+            basis="eigenvalues",
+            spacing="equispaced",
+            subset=ROWS,
+            evaluations=40,
+            max_rounds=3,
         ),
         "exact GP": registry["cholesky"](subset=ROWS, evaluations=40),
     }

@@ -54,7 +54,11 @@ def method(kind: str, n: int, samples: int) -> Method:
     shared |= {"subset": SUBSET, "evaluations": EVALUATIONS}
     if kind == "II":
         return registry["grief"](
-            num_eigenfunctions=min(1000, 10 ** math.floor(math.log10(n))), starts=3, max_rounds=4, **shared
+            num_eigenfunctions=min(1000, 10 ** math.floor(math.log10(n))),
+            basis="eigenvalues",
+            starts=3,
+            max_rounds=4,
+            **shared,
         )
     return registry["grief-mcmc"](num_eigenfunctions=1000, warm_up=10, samples=samples, per_step=100, **shared)
 

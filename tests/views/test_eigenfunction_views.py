@@ -17,7 +17,14 @@ from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.eigenfunctions import step_time
 from gpexplorer.views.eigenfunctions.covariance_matrix import errors
 
-SETTINGS = {"num_eigenfunctions": 12, "grid_points": 5, "subset": 25, "evaluations": 3}
+SETTINGS = {
+    "num_eigenfunctions": 12,
+    "grid_points": 5,
+    "subset": 25,
+    "evaluations": 3,
+    "basis": "eigenvalues",
+    "spacing": "equispaced",
+}
 CHAINS = {"chains": 3, "per_step": 6, "warm_up": 2, "thin": 2, "samples": 6}
 
 

@@ -15,7 +15,7 @@ from gpexplorer.views.drawing.live import Live
 
 SETTINGS = {
     "gbcd": {"block": 8, "chunk": 2, "subset": 25, "evaluations": 4},
-    "grief": {"num_eigenfunctions": 12, "grid_points": 5, "subset": 25, "evaluations": 4},
+    "grief": {"num_eigenfunctions": 12, "grid_points": 5, "subset": 25, "evaluations": 4, "basis": "eigenvalues"},
 }
 
 

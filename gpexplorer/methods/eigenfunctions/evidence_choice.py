@@ -18,6 +18,9 @@ The second term of the score is what it costs to name a function: the first p ar
 half as many are expected. Without it, chance alone would find gains among 10^4 candidates. If no score is positive any
 more, the remaining places go to the largest eigenvalues.
 
+The noise is learned on the rows for which the functions were chosen, and is therefore too small where there are few
+rows: for 40 functions and 300 rows, bands of 95 % covered 86 %; for 500 functions and 36,000 rows they covered 94 %.
+
 q and s follow Tipping and Faul (2003), "Fast marginal likelihood maximisation for sparse Bayesian models"; here the
 prior variance of a weight is that of the kernel, so that there is nothing to tune per function.
 

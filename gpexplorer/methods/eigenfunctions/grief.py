@@ -71,7 +71,10 @@ class Grief(GridMethod):
     -----
     One evaluation of the likelihood and its gradient costs 3 n p^2 flops for any number mbar^d of grid points,
     and O(p^2) memory. The paper starts from an exact GP on 1000 rows; this method also tries several initial values,
-    and it chooses the functions again at the theta that it learned.
+    and it chooses the functions again at the theta that it learned. If an input has rows far from all others, an
+    equispaced grid may have no point near the rows; `spacing="by likelihood"` sees that. `basis="evidence"`
+    predicts better on rows set aside where there are many more rows than functions (10 times as many or more). With
+    fewer, its bands are too narrow, because the noise is learned on the rows for which the functions were chosen.
 
     References
     ----------

@@ -79,7 +79,7 @@ PRESETS = {
         "How many eigenfunctions does a surface need?",
         "Decrease the number of eigenfunctions from 30 to 8 and to 2, and watch the test error increase. The "
         "spectrum shows the eigenvalues that are left out.",
-        "v=1&method=grief&data=sin-product&kernel=se-ard&set.num_eigenfunctions=30&view=grief-spectrum",
+        "v=1&method=grief&data=sin-product&kernel=se-ard&set.num_eigenfunctions=30&set.basis=eigenvalues&view=grief-spectrum",
     ),
     "too-small": Preset(
         "What happens when the penalty of ADMM is too small?",

@@ -108,7 +108,7 @@ def test_likelihood_and_gradient_equal_dense_algebra(shift: float):
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_predictions_are_those_of_the_truncated_kernel(shift: float):
     task = problem(shift)
-    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False)
+    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, basis="eigenvalues", spacing="equispaced")
     *_, last = method.steps(task)
     grid = Grid(task.kernel, task.train.X, 6)
     X = task.train.X[:7] + 0.03
@@ -133,7 +133,7 @@ def test_learning_lowers_the_nlml_and_reports_the_share_of_variance_kept():
 
 def test_outside_the_grid_the_prediction_is_the_prior_and_such_rows_are_reported():
     task = problem(1000.0)
-    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False)
+    method = Grief(num_eigenfunctions=15, grid_points=6, learn=False, basis="eigenvalues", spacing="equispaced")
     *_, last = method.steps(task)
     far = task.train.X[:1] + 80.0
 
@@ -173,7 +173,7 @@ def test_a_quantile_grid_works_when_rows_repeat_few_values():
     task = problem()
     X = task.train.X.clone()
     X[:, 1] = X[:, 1].round().clamp(0, 1)
-    method = Grief(num_eigenfunctions=12, grid_points=7, learn=False, spacing="quantile")
+    method = Grief(num_eigenfunctions=12, grid_points=7, learn=False, basis="eigenvalues", spacing="quantile")
     twos = Problem(Dataset(X, task.train.y), task.kernel, task.theta)
 
     *_, last = method.steps(twos)
@@ -268,6 +268,7 @@ def test_regression_with_a_sum_of_products_equals_dense_algebra_and_learns(basis
     kernel = kernels.make("anova + matern32-product", 2)
     both = Problem(task.train, kernel, kernel.start(task.train))
     settings = {"num_eigenfunctions": 20, "points_per_input": "7, 6", "basis": basis, "candidates": 60}
+    settings["spacing"] = "mixed"
     method = Grief(**settings, subset=40, evaluations=5, max_rounds=2)
     *_, last = method.steps(both)
     X, state = task.train.X[:7] + 0.03, last.state
@@ -313,7 +314,7 @@ def test_a_mixed_axis_has_points_where_the_rows_are_and_over_the_whole_range():
     task = Problem(Dataset(X, y), kernels.make("se-ard", 2), torch.tensor([0.0, -0.5, 0.5, -2.0], dtype=torch.float64))
     error = {}
     for spacing in ("equispaced", "mixed"):
-        method = Grief(num_eigenfunctions=30, grid_points=9, learn=False, spacing=spacing)
+        method = Grief(num_eigenfunctions=30, grid_points=9, learn=False, basis="eigenvalues", spacing=spacing)
         *_, last = method.steps(task)
         error[spacing] = float((method.posterior(task, last.state)(X).mean - y).square().mean() / y.var())
     assert error["equispaced"] > 0.9

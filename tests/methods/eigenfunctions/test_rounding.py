@@ -70,7 +70,7 @@ def test_repeated_functions_are_removed_from_the_orthogonal_basis(shift: float):
 
 
 def test_a_round_without_improvement_changes_nothing():
-    task, method = problem(2.0), Grief(num_eigenfunctions=9, grid_points=6, evaluations=4)
+    task, method = problem(2.0), Grief(num_eigenfunctions=9, grid_points=6, evaluations=4, basis="eigenvalues")
     state = initial_state(task)._replace(phase="learn", round=1, objective=-1e9)
     choice = method.choose(task, task.theta)
     moved = task.theta + 0.5
