@@ -263,8 +263,8 @@ def _rounds(
         spacing = min(values, key=lambda each: values[each])
         gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
         if gain > learner.tolerance * max(abs(state.objective), 1.0):
-            origin = {"chosen": state.theta, "spacing": spacing}
-            state = state._replace(**origin | chooser.fields(choices[spacing]))
+            state = state._replace(chosen=state.theta, spacing=spacing)
+            state = state._replace(**chooser.fields(choices[spacing]))
         elif not incomplete:
             message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
             return state, _outcome("converged", message, problem, state, choice)
