@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
 
-.PHONY: help app test lint audit format bench mutants notebooks clean
+.PHONY: help app test lint audit format bench mutants notebooks docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ mutants: .venv/.test ## change one operator or constant of a formula at a time a
 notebooks: .venv/.test ## run every notebook in place
 	set -e; for f in notebooks/*.ipynb; do $(BIN)/jupyter execute --inplace "$$f"; done
 
+docs: .venv/.docs ## build the documentation into build/docs; a warning is an error
+	$(BIN)/python -m mkdocs build --strict
+	@echo 'open build/docs/index.html; to search as well: python -m http.server --directory build/docs'
+
 clean: ## remove the environment and everything the tools left
 	rm -rf .venv build dist test-results .mypy_cache .ruff_cache .import_linter_cache .pytest_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -57,6 +61,11 @@ clean: ## remove the environment and everything the tools left
 .venv/.test: .venv/.app
 	@echo 'installing what the tests need'
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/.docs: .venv/.app
+	@echo 'installing what the documentation needs'
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 .venv/.browser: .venv/.test

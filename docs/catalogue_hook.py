@@ -1,0 +1,201 @@
+"""A hook of mkdocs: lines such as `<!-- settings: inducing -->` are replaced by what the code and other files say.
+
+Only the standard library is imported here, so that the tests can check the pages without mkdocs.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+MARKER = re.compile(r"^<!-- ([a-z]+)(?:: (.*?))? -->$", flags=re.M)
+PAGES = {  # files at the top of the repository, and the page that shows each
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "extend.md",
+    "NOTATION.md": "notation.md",
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+}
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by mkdocs for each page before it becomes HTML."""
+    return expanded(markdown)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Called by mkdocs: the picture of the page is shown here too, and is not kept twice."""
+    from mkdocs.structure.files import File
+
+    files.append(File.generated(config, "explorer.png", abs_src_path=str(ROOT / "apps" / "explorer.png")))
+    return files
+
+
+def expanded(markdown: str) -> str:
+    """The text of a page with every marker replaced; ValueError for a marker that is not known."""
+
+    def replacement(found: re.Match[str]) -> str:
+        name, argument = found[1], found[2] or ""
+        if name not in MARKERS:
+            raise ValueError(f"The marker {found[0]!r} is not known: choose from {', '.join(MARKERS)}.")
+        return MARKERS[name](argument)
+
+    return MARKER.sub(replacement, markdown)
+
+
+def include(argument: str) -> str:
+    """A file at the top of the repository without its title, or one section: "README.md, Start"."""
+    name, _, heading = argument.partition(", ")
+    text = (ROOT / name).read_text("utf-8")
+    if not heading:
+        return linked(text.partition("\n")[2])
+    section = re.search(rf"^## {re.escape(heading)}\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
+    if section is None:
+        raise ValueError(f"{name} has no section {heading!r}; a page of docs/ includes it.")
+    return linked(section[1])
+
+
+def linked(text: str) -> str:
+    """Links to files of the repository become links to pages; a link to a file without a page becomes its text."""
+
+    def link(found: re.Match[str]) -> str:
+        words, target = found[1], found[2].removeprefix("docs/")
+        if re.match(r"https?://", target) or (target not in PAGES and (ROOT / "docs" / target).is_file()):
+            return f"[{words}]({target})"
+        return f"[{words}]({PAGES[target]})" if target in PAGES else words
+
+    return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)\)", link, text)
+
+
+def family_table(argument: str) -> str:
+    """The table below a bold line of the README, which names a family."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = re.search(rf"^\*\*{re.escape(argument)}\*\*.*?\n\n(\|.*?\n)\n", text, flags=re.M | re.S)
+    if table is None:
+        raise ValueError(f"README.md has no table of methods below **{argument}**; a page of docs/ shows it.")
+    return table[1]
+
+
+def trust(argument: str) -> str:
+    """Some rows of a table of trust.md: "kin40k; ridge, cholqr"."""
+    name, _, methods = argument.partition("; ")
+    text = (ROOT / "docs" / "trust.md").read_text("utf-8")
+    section = re.search(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
+    if section is None:
+        raise ValueError(f"trust.md has no section {name!r}.")
+    rows = [line.strip("|").split("|") for line in section[1].splitlines() if line.startswith("|")]
+    cells = {row[0].strip(): [cell.strip() for cell in row[1:5]] for row in rows}
+    missing = [method for method in methods.split(", ") if method not in cells]
+    if missing:
+        raise ValueError(f"The table {name!r} of trust.md has no row {missing[0]!r}.")
+    return table(("method", *cells["method"]), [(method, *cells[method]) for method in methods.split(", ")])
+
+
+def settings(family: str) -> str:
+    """For each method of a family: title, paper, and a table of all settings."""
+    return "\n".join(one_method(method) for method in listing("methods") if method["family"] == family)
+
+
+def methods(_: str) -> str:
+    """Every method: key, title, family and paper."""
+    page = {"cross_validation": "cross-validation"}
+    rows = [
+        (f"[`{m['key']}`]({page.get(m['family'], m['family'])}.md#{m['key']})", m["title"], m["family"], m["paper"])
+        for m in listing("methods")
+    ]
+    return table(("key", "title", "family", "paper"), rows)
+
+
+def one_method(method: dict[str, Any]) -> str:
+    """The heading and the settings of one method."""
+    rows = [
+        (f"`{entry['name']}`", f"`{json.dumps(entry['default'])}`", entry["takes"], entry["meaning"])
+        for entry in method["settings"]
+    ]
+    heading = f"### {method['title']}: `{method['key']}` {{ #{method['key']} }}"
+    return f"{heading}\n\n{method['paper']}\n\n{table(('setting', 'default', 'takes', 'meaning'), rows)}"
+
+
+def kernels(_: str) -> str:
+    """Every kernel: key, title, what its inputs are, and its hyperparameters for two inputs."""
+    rows = [
+        (f"`{entry['key']}`", entry["title"], entry["inputs"], ", ".join(entry["hyperparameters"]))
+        for entry in listing("kernels")
+    ]
+    return table(("key", "title", "inputs", "hyperparameters for two inputs"), rows)
+
+
+def data(_: str) -> str:
+    """Every data set: name, size, licence and notes."""
+    rows = [
+        (f"`{entry['name']}`", entry["n"], entry["d"], entry["source"], entry["licence"], entry["notes"])
+        for entry in listing("data")
+    ]
+    return table(("name", "rows", "inputs", "source", "licence", "notes"), rows)
+
+
+def views(_: str) -> str:
+    """Every picture: key, title and what to look for, from the sources."""
+    rows = []
+    for path in sorted((ROOT / "gpexplorer" / "views").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            fields = constants(node) if isinstance(node, ast.ClassDef) else {}
+            if fields.get("key") and fields.get("title"):
+                rows.append((f"`{fields['key']}`", fields["title"], path.parent.name, fields.get("help", "")))
+    return table(("key", "title", "family", "what to look for"), sorted(rows))
+
+
+def constants(node: ast.ClassDef) -> dict[str, str]:
+    """The texts that are assigned in the body of a class."""
+    values = {}
+    for line in node.body:
+        match line:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
+                values[name] = text
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text))):
+                values[name] = text
+    return values
+
+
+def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """A table of Markdown."""
+    lines = [[cell_text(cell) for cell in row] for row in (head, *rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def cell_text(value: Any) -> str:
+    """A value in one line, with the characters escaped that would end the cell or begin a tag."""
+    text = " ".join(str("" if value is None else value).split()).replace("|", "\\|")
+    return text if text.startswith("`") else re.sub(r"([<*_\[])", r"\\\1", text) if "](" not in text else text
+
+
+@cache
+def listing(name: str) -> list[dict[str, Any]]:
+    """What `python -m gpexplorer NAME --json` prints."""
+    command = [sys.executable, "-m", "gpexplorer", name, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    entries: list[dict[str, Any]] = json.loads(done.stdout)
+    return entries
+
+
+MARKERS: dict[str, Callable[[str], str]] = {
+    "include": include,
+    "family": family_table,
+    "trust": trust,
+    "settings": settings,
+    "methods": methods,
+    "kernels": kernels,
+    "data": data,
+    "views": views,
+}

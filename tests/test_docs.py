@@ -1,0 +1,130 @@
+"""The pages of docs/ before they are built: navigation, links, parts made from other files, and code blocks."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+import gpexplorer as gpx
+from gpexplorer.__main__ import app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+LISTED = {  # what the command line would print, so that no process is started here
+    "methods": [
+        {"key": key, "title": method.title, "family": method.family, "paper": method.paper, "settings": []}
+        for key, method in gpx.methods.items()
+    ],
+    "kernels": [{"key": "se", "title": "a|b", "inputs": "real", "hyperparameters": ["sd", "noise"]}],
+    "data": [{"name": "x", "n": 1, "d": 1, "source": "generator", "licence": "", "notes": ""}],
+}
+
+
+def nav_pages(entry: Any) -> list[str]:
+    """The files that a navigation names, in order."""
+    if isinstance(entry, str):
+        return [entry]
+    parts = entry.values() if isinstance(entry, dict) else entry
+    return [page for part in parts for page in nav_pages(part)]
+
+
+@pytest.fixture(scope="module")
+def hook() -> ModuleType:
+    """The build hook, with the lists of methods, kernels and data from this process."""
+    spec = importlib.util.spec_from_file_location("catalogue_hook", DOCS / "catalogue_hook.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.listing = LISTED.__getitem__  # type: ignore[attr-defined]
+    return module
+
+
+@pytest.fixture(scope="module")
+def expanded(hook: ModuleType) -> dict[str, str]:
+    """The pages as mkdocs receives them."""
+    return {page.name: hook.expanded(page.read_text("utf-8")) for page in PAGES}
+
+
+def test_the_navigation_names_every_page_once_and_no_other():
+    assert sorted(nav_pages(CONFIG["nav"])) == [page.name for page in PAGES]
+
+
+def test_links_between_pages_resolve(expanded: dict[str, str]):
+    titles = {
+        name: {re.sub(r"[^\w]+", "-", title.lower()).strip("-") for title in re.findall(r"^#+ (.+)$", text, flags=re.M)}
+        for name, text in expanded.items()
+    }
+    wrong = []
+    for name, text in expanded.items():
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+            page, _, anchor = target.partition("#")
+            known = page in titles or page == "explorer.png" or re.match(r"https?://", target)
+            by_key = anchor in gpx.methods
+            if (page and not known) or (anchor and not by_key and anchor not in titles.get(page or name, ())):
+                wrong.append(f"{name}: {target}")
+
+    assert sum("](" in text for text in expanded.values()) > 10
+    assert wrong == []
+
+
+def test_every_marker_is_replaced_and_every_method_has_its_settings(expanded: dict[str, str]):
+    assert [name for name, text in expanded.items() if re.search(r"^<!-- ", text, flags=re.M)] == []
+    for key in gpx.methods:
+        page = gpx.methods[key].family.replace("_", "-") + ".md"
+        assert f"`{key}` {{ #{key} }}" in expanded[page]
+
+
+def test_a_marker_that_names_nothing_is_refused(hook: ModuleType):
+    for marker in ("<!-- nothing -->", "<!-- include: README.md, No such section -->", "<!-- trust: kin40k; no -->"):
+        with pytest.raises(ValueError, match=r"is not known|has no"):
+            hook.expanded(marker)
+
+
+def test_no_page_loads_anything_from_another_host(expanded: dict[str, str]):
+    loads = r"<(?:script|link|img|iframe)[^>]*https?://|!\[[^\]]*\]\(https?://|@import|```mermaid"
+
+    assert CONFIG["theme"]["font"] is False
+    assert not {"extra_javascript", "repo_url"} & set(CONFIG)
+    assert "//" not in (DOCS / CONFIG["extra_css"][0]).read_text("utf-8")
+    assert [name for name, text in expanded.items() if re.search(loads, text)] == []
+
+
+def test_commands_on_the_pages_exist(expanded: dict[str, str]):
+    text = "\n".join(expanded.values())
+    named = set(re.findall(r"^python -m gpexplorer ([a-z]+)", text, flags=re.M))
+
+    assert {"recommend", "predict", "sweep", "reproduce", "run"} <= named <= set(get_command(app).commands)
+
+
+@pytest.mark.parametrize("name", ["own-data.md", "cluster.md", "which-method.md"])
+def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    written = (DOCS / name).read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", written, flags=re.M | re.S)
+    names: dict[str, Any] = {}
+
+    for block in blocks:
+        exec(compile(block, name, "exec"), names)
+
+    assert blocks
+    if name == "own-data.md":
+        assert names["run"].scores()["smse"] < 0.1
+        assert abs(names["mean"].numpy() - names["y"][:5]).max() < 0.5
+
+
+def test_only_the_tested_pages_contain_python_of_their_own():
+    reports = {"upstream.md"}  # its blocks show defects of other projects
+    with_python = {page.name for page in PAGES if "```python" in page.read_text("utf-8")}
+
+    assert with_python - reports == {"own-data.md", "cluster.md", "which-method.md"}
