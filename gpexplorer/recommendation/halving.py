@@ -45,6 +45,7 @@ LAST = len(SHARES) - 1
 ROWS = (1000, 5000)  # of the first two stages
 SECONDS_PER_LANE = 0.15  # in the first stage: with less time, fewer candidates take part
 SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
+LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others have used
 FEWEST_LANES = 4
 EXACT_WEIGHT = 3.0  # so many shares of the first stage are an exact GP's, whose theta others begin with
 LAST_LANES = 3  # about so many reach the last stage: sizes are chosen for their share of it
@@ -141,8 +142,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
     most = max(FEWEST_LANES, int(seconds * SHARES[0] / SECONDS_PER_LANE))
     lanes = [Lane(candidate, seed, limit) for candidate in (chosen[:most] if among is None else chosen)]
-    simple = search.simple_models()
     finalists = search.halve(lanes)
+    simple = search.simple_models()  # after the search, so that a slow one takes no time from it
     return search.answer(lanes, finalists, simple)
 
 
@@ -249,7 +250,8 @@ class _Search:
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
         """Give each lane an equal share of the time that is left until the end of the stage."""
         weights = [EXACT_WEIGHT if lane.group == EXACT and stage == 0 else 1.0 for lane in lanes]
-        least = 0.5 * max(end - self.clock(), 0.0) / sum(weights)  # also where the steps of others took too long
+        # Every lane has half of its share at least, also where the steps of others took too long.
+        least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
         for done, lane in enumerate(lanes):
             if self.should_stop() and lane.scores is not None:
                 continue

@@ -56,7 +56,7 @@ CALLS: list[tuple[Callable[[], object], type[GPExplorerError], str]] = [
     (lambda: gpx.Spec.from_json(None), SettingError, "The spec is None; give its JSON as text"),  # type: ignore[arg-type]
     (lambda: spec().open(store="here"), SettingError, r"give a Store, say gpexplorer.Store\('here'\)"),  # type: ignore[arg-type]
     (lambda: gpx.kernels.make("SE-ARD"), KernelError, "'SE-ARD' is not known; did you mean se-ard"),
-    (lambda: gpx.kernels.make("nothing"), KernelError, "not known; choose one of histogram, "),
+    (lambda: gpx.kernels.make("nothing"), KernelError, "not known; choose one of anova, "),
     (lambda: gpx.load("friedman1", n=LONGER), DataError, 'n="a int too long to write" must be a whole number'),
     (lambda: spec().open().finish(steps=-1), SettingError, "budget's steps is -1; give a whole number of at least 0"),
     (lambda: spec().open().finish(seconds=float("nan")), SettingError, "budget's seconds is nan"),

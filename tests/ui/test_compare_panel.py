@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,8 @@ def test_one_stored_run_that_cannot_be_read_is_named_and_the_others_are_shown(tm
     panel = ComparePanel(session)
 
     try:
-        asyncio.run(panel.look_back())
+        with ThreadPoolExecutor(1) as thread:  # browser tests leave a running loop in the main thread
+            thread.submit(asyncio.run, panel.look_back()).result()
     finally:
         session.close()
 

@@ -118,7 +118,7 @@ def test_problems_without_features_are_refused_with_a_reason():
     task = problem()
     rough = Problem(task.train, kernels.make("matern52-ard", 2), task.theta)
     words = Problem(Dataset(["a", "b"], task.train.y[:2]), task.kernel, task.theta)
-    for key, sentence in (("rff", "those of the Gaussian kernel"), ("ski", "is not a product over its 2 inputs")):
+    for key, sentence in (("rff", "those of the Gaussian kernel"), ("ski", "is no product over its 2 inputs")):
         with pytest.raises(KernelError, match=sentence):
             list(registry[key]().steps(rough))
         with pytest.raises(SettingError, match="columns of numbers"):

@@ -24,14 +24,27 @@ SEND = f"""([value, names]) => {{
 MARKS = f"""() => {ON_PAGE}.filter((m) => m.type === "GlyphRenderer").length"""
 
 
-def until_drawn(seen: Seen) -> None:
-    """Wait until all three pictures of the page have their glyphs: prediction, convergence and landscape."""
-    until(lambda: seen.page.evaluate(MARKS) == 12)
+def drawn(seen: Seen) -> int:
+    """The glyphs of a healthy page, once prediction, landscape and convergence have all of theirs."""
+    counts = [0]
+
+    def is_settled() -> bool:
+        seen.page.wait_for_timeout(500)
+        counts.append(seen.page.evaluate(MARKS))
+        return counts[-1] >= 12 and len(set(counts[-4:])) == 1
+
+    until(is_settled)
+    return counts[-1]
+
+
+def until_drawn(seen: Seen, marks: int) -> None:
+    """Wait until the page has as many glyphs as a healthy page had."""
+    until(lambda: seen.page.evaluate(MARKS) == marks)
 
 
 def test_a_file_that_is_too_large_gets_a_sentence_and_takes_no_pictures_away(open_page: Callable[..., Seen]):
     seen = open_page()
-    until_drawn(seen)
+    marks = drawn(seen)
     content = b"x,y\n" + b"1.25,2.5\n" * 2_100_000  # 18.9 MB
 
     seen.page.locator("input[type=file]").first.set_input_files(
@@ -42,7 +55,7 @@ def test_a_file_that_is_too_large_gets_a_sentence_and_takes_no_pictures_away(ope
     seen.page.close()
 
     for _ in range(2):
-        until_drawn(open_page())
+        until_drawn(open_page(), marks)
 
 
 def test_a_small_file_is_read(open_page: Callable[..., Seen]):
@@ -60,7 +73,7 @@ def test_a_small_file_is_read(open_page: Callable[..., Seen]):
 
 def test_values_that_no_widget_has_harm_nobody_else(open_page: Callable[..., Seen]):
     other = open_page()
-    until_drawn(other)
+    marks = drawn(other)
     seen = open_page()
     seen.page.get_by_text("Scaling: what would more rows cost?").click()
     for value in (float("nan"), -1, 1e308, "<b>", None, [1], {"a": 1}):
@@ -68,7 +81,7 @@ def test_values_that_no_widget_has_harm_nobody_else(open_page: Callable[..., See
         seen.page.wait_for_timeout(400)
     seen.page.close()
 
-    until_drawn(open_page())
+    until_drawn(open_page(), marks)
     other.press("One step")
     until(lambda: other.step == 1)
     seen.complaints.clear()  # the refusals of the values above, the last of which may arrive late

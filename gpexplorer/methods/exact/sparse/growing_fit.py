@@ -71,8 +71,9 @@ class GrowingFit:
         V, K = self.V[: self.m], self.columns(new)  # [m, n], [c, n]
         l = V[:, new].T  # noqa: E741 - [c, m], the border of L_mm
         border = K.index_select(1, new) - l @ l.T  # [c, c]
-        kept = independent_rows(border, torch.full_like(self.f[: len(new)], self.residual_floor))
-        if len(kept) < len(new):
+        trial, failed = torch.linalg.cholesky_ex(border)
+        if bool(failed) or bool((trial.diagonal().square() <= self.residual_floor).any()):
+            kept = independent_rows(border, torch.full_like(self.f[: len(new)], self.residual_floor))
             explained = torch.ones_like(new, dtype=torch.bool).index_fill_(0, kept, False)
             self.residual_variance[new[explained]] = 0.0
             self.skipped += len(new) - len(kept)
