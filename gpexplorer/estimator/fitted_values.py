@@ -15,11 +15,13 @@ from ..runs.trace import Record
 
 
 def objective_text(record: Record) -> str:
+    """The objective of one record in words, for a line of progress; nan if the method has none."""
     value = getattr(record.step.info, "objective", math.nan)
     return f"objective {value:.6g}"
 
 
 def last_theta(run: Run) -> NDArray[np.float64]:
+    """Log-hyperparameters [p] of the last record, or the initial ones if the method does not learn any."""
     theta = getattr(run.trace[-1].step.state, "theta", run.problem.theta)
     return theta.detach().cpu().double().numpy().copy()
 
@@ -36,6 +38,7 @@ def evidence(run: Run) -> float | None:
 
 
 def inducing_points(posterior: InUnits) -> Any:
+    """Inducing inputs [m, d] in the units of the data, or a list of m objects; an AttributeError without any."""
     inner: Any = posterior.inner
     scale = posterior.columns.scale
     if not isinstance(inner, InducingPosterior):

@@ -103,11 +103,10 @@ def _product(first: Part, second: Part, units: Units) -> Part:
     variance = first.variance * second.variance
     if not first.text or not second.text:
         return (first if first.text else second)._replace(variance=variance)
-    texts = [f"({part.text})" if "+" in part.text else part.text for part in (first, second)]
-    second_theta = [second.theta[0] + math.log(units.y_sd), *second.theta[1:]]  # only one factor has units of y
     if "+" in second.text or "+" in first.text:
         raise KernelError("A product with a sum has no equal here; write it as a sum of products.")
-    return Part(" * ".join(texts), [*first.theta, *second_theta], variance)
+    second_theta = [second.theta[0] + math.log(units.y_sd), *second.theta[1:]]  # only one factor has units of y
+    return Part(f"{first.text} * {second.text}", [*first.theta, *second_theta], variance)
 
 
 def _sklearn(kernel: Any, units: Units) -> Part:

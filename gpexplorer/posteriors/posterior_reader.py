@@ -125,9 +125,8 @@ class _Reader:
         """The posterior in the units of the file."""
         columns = _part(found, "columns")
         inner = _part(found, "inner")
-        if _one_of(inner, "kind", ("inducing", "rows", "features", "prior")):
-            return InUnits(self.posterior(inner), self.columns(columns))
-        raise PosteriorError("it has no kind.")
+        _one_of(inner, "kind", ("inducing", "rows", "features", "prior"))  # refuses units within units
+        return InUnits(self.posterior(inner), self.columns(columns))
 
     def columns(self, found: Description) -> Dataset:
         """A data set without rows, which says how inputs are read."""

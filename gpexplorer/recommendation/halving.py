@@ -47,8 +47,8 @@ SECONDS_PER_LANE = 0.15  # in the first stage: with less time, fewer candidates 
 SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
 LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others have used
 FEWEST_LANES = 4
-EXACT_WEIGHT = 3.0  # so many shares of the first stage are an exact GP's, whose theta others begin with
-LAST_LANES = 3  # about so many reach the last stage: sizes are chosen for their share of it
+EXACT_WEIGHT = 3.0  # an exact GP gets this many shares of the first stage, because others begin with its theta
+LAST_LANES = 3  # sizes of candidates are chosen for this part of the last stage, which two lanes at most reach
 REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
 
 

@@ -61,10 +61,8 @@ class RowScores:
             density = 0.5 * np.log(2.0 * np.pi * var) + 0.5 * squared / var
         return cls(squared, density, y)
 
-    def joined(self, other: RowScores | None) -> RowScores:
+    def joined(self, other: RowScores) -> RowScores:
         """These rows followed by the rows of another part."""
-        if other is None:
-            return self
         pairs = ((getattr(self, name), getattr(other, name)) for name in ("squared", "density", "targets"))
         return RowScores(*(np.concatenate(pair) for pair in pairs))
 

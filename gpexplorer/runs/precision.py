@@ -43,7 +43,7 @@ def precision_sentence(problem: Problem, last: Sequence[Record]) -> str:
 
     Notes
     -----
-    Three times 256^2 kernel entries, and nothing in float64.
+    At most three times 256^2 kernel entries, two of them computed in float64. A run in float64 costs nothing.
     """
     train, theta = problem.train, getattr(last[-1].step.state, "theta", None) if last else None
     if train.y.dtype != torch.float32 or not isinstance(theta, Tensor) or theta.shape != problem.theta.shape:

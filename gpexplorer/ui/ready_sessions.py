@@ -42,7 +42,8 @@ class ReadySessions:
     count
         Number of sessions to keep ready; with 0 every page is built when it is asked for.
     turns
-        The steps of all runs: while people work, no page is built, because it would delay their pictures.
+        The steps of all runs. While people work, a page is built only if the stock is empty, because building one
+        delays their pictures.
     """
 
     def __init__(self, application: BokehTornado, path: str, count: int, turns: Turns) -> None:
