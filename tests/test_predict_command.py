@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from gpexplorer import posteriors, recommendation
 from gpexplorer.__main__ import main
-from gpexplorer.runs import Spec
+from gpexplorer.methods.base import registry
+from gpexplorer.runs import Run, Spec
+from toy_method import ROWS, Toy
 
 
 def call(*arguments: str) -> int:
@@ -52,3 +56,54 @@ def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
     assert call("predict", "model", "new.csv") == 2
     assert "model cannot be read as a safetensors file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "spec.json", "--model", "nowhere/model"),
+        ("recommend", "rows.csv", "--out", "nowhere/spec.json"),
+        ("recommend", "rows.csv", "--model", "nowhere/model"),
+        ("predict", "model", "rows.csv", "--out", "nowhere/table.csv"),
+    ],
+)
+def test_a_folder_that_is_missing_is_a_sentence_before_the_work(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def work(*_: Any, **__: Any) -> None:
+        raise AssertionError("the work began")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Run, "finish", work)
+    monkeypatch.setattr(recommendation, "recommend", work)
+    monkeypatch.setattr(posteriors, "load_posterior", work)
+    pd.DataFrame({"x": range(20), "y": range(20)}).to_csv("rows.csv", index=False)
+    Path("spec.json").write_text(json.dumps({"gpexplorer": 1, "method": "cholqr", "data": "rows.csv"}))
+
+    assert call(*words) == 2
+    assert "choose another" in capsys.readouterr().err
+
+
+def test_a_model_is_as_readable_as_other_new_files(tmp_path: Path):
+    run = Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 30}).open()
+    run.finish(steps=1)
+    (tmp_path / "other").touch()
+    run.posterior().save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_the_command_that_goes_on_names_the_model_and_a_failed_run_keeps_its_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(registry, "toy", Toy)
+    fields = {"gpexplorer": 1, "method": "toy", "data": ROWS, "budget": {"steps": 5}}
+    Path("fails.json").write_text(json.dumps({**fields, "settings": {"fault": "known"}}))
+    assert call("run", "fails.json", "--model", "model", "--quiet") == 1
+    assert "model was not written" in capsys.readouterr().err
+
+    Path("spec.json").write_text(json.dumps(fields))
+    finish = Run.finish
+    monkeypatch.setattr(Run, "finish", lambda run: (run.stop(), finish(run)))
+    assert call("run", "spec.json", "--model", "model", "--quiet") == 130
+    assert "--model model" in capsys.readouterr().err

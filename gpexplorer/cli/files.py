@@ -81,8 +81,7 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
         If `out` cannot be written. This is tried before the first run starts.
     """
     finished, begin, written = dict[str, Finished](), time.monotonic(), 0.0
-    with writable(out):
-        out.open("ab").close()
+    require_writable(out)
     for number, run in enumerate(runs, 1):
         elapsed = time.monotonic() - begin
         to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
@@ -96,12 +95,23 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
 
 
 @contextmanager
-def writable(out: Path) -> Iterator[None]:
-    """Turn an error of the disk into a SettingError that names `--out`."""
+def writable(out: Path, option: str = "--out") -> Iterator[None]:
+    """Turn an error of the disk into a SettingError that names the option."""
     try:
         yield
     except OSError as error:
-        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another --out.") from None
+        raise SettingError(f"Cannot write {out} ({error.strerror or error}): choose another {option}.") from None
+
+
+def require_writable(out: Path | None, option: str = "--out") -> None:
+    """Raise SettingError where a file cannot be written, before the work that it is to hold; None is no file."""
+    if out is None:
+        return
+    existed = out.exists()
+    with writable(out, option):
+        out.open("ab").close()
+        if not existed:
+            out.unlink()  # an interrupt leaves no empty file
 
 
 def _read(source: str) -> dict[str, Any]:

@@ -22,11 +22,17 @@ def predict(
 
     from ..data.files.reading import read_path
     from ..posteriors import load_posterior
+    from .files import require_writable, writable
 
+    require_writable(out)
     posterior = load_posterior(model).asked_for(of)
     frame = read_path(rows).table.to_pandas()
     mean, var = posterior(frame)
     sd = var.sqrt()
     columns = {"mean": mean, "sd": sd, "lower_95": mean - HALF_WIDTH * sd, "upper_95": mean + HALF_WIDTH * sd}
     table = pd.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
-    table.to_csv(sys.stdout if out is None else out, index=False)
+    if out is None:
+        table.to_csv(sys.stdout, index=False)
+    else:
+        with writable(out):
+            table.to_csv(out, index=False)

@@ -30,13 +30,19 @@ def recommend(  # noqa: PLR0913 - the options of the command
     missing: Annotated[str, typer.Option(help='"refuse" rows with missing values, or "drop" them.')] = "refuse",
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Write the fitted model to this safetensors file, for `predict`.")
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
     from ..data import load
     from ..recommendation import recommend as find
+    from .files import require_writable, writable
 
+    require_writable(out)
+    require_writable(model, "--model")
     options: dict[str, Any] = {"target": target or None, "drop": drop or None, "missing": missing}
     given = {name: value for name, value in options.items() if value not in (None, "refuse")}
     rows = load(source, **given)
@@ -55,7 +61,11 @@ def recommend(  # noqa: PLR0913 - the options of the command
         signal.signal(signal.SIGINT, previous)
         typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
     if out is not None:
-        out.write_text(answer.spec.to_json() + "\n", "utf-8")
+        with writable(out):
+            out.write_text(answer.spec.to_json() + "\n", "utf-8")
+    if model is not None:
+        with writable(model, "--model"):
+            answer.run.posterior(of="y").save(model)
     if as_json:
         print_json(_plain(answer))
     else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import GPExplorerError
 from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_nowhere, to_stderr
 
 if TYPE_CHECKING:
@@ -45,22 +46,31 @@ def run(
     command and 130 after an interrupt.
     """
     from ..runs import Store, working
-    from .files import read_spec
+    from .files import read_spec, require_writable, writable
 
     changes = change or []
     checked = read_spec(spec, changes)
+    require_writable(model, "--model")
     opened = Store(out).open(checked)
     command = ["python", "-m", "gpexplorer", "run", spec, "--out", str(out)]
     command += [word for text in changes for word in ("--set", text)]
     command += ["--scheduler", scheduler] if scheduler else []
+    command += ["--model", str(model)] if model is not None else []
     with closing(opened), working(opened, scheduler):
         _finish(opened, shlex.join(command), quiet)
     (_print_json if as_json else _print_result)(opened, out / checked.key())
-    if model is not None:
-        opened.posterior(of="y").save(model)
     codes = {"failed": FAILED, "diverged": DIVERGED}
-    if opened.outcome and opened.outcome.reason in codes:
-        raise typer.Exit(codes[opened.outcome.reason])
+    code = codes.get(opened.outcome.reason, 0) if opened.outcome else 0
+    if model is not None:
+        try:
+            with writable(model, "--model"):
+                opened.posterior(of="y").save(model)
+        except GPExplorerError as error:  # a run that failed has its own exit code, which says more than this one
+            if not code:
+                raise
+            typer.echo(f"Error: the model was not written. {error}", err=True)
+    if code:
+        raise typer.Exit(code)
 
 
 def sweep(

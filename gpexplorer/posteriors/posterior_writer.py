@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,12 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     writer = _Writer()
     header = {"format": FORMAT, "version": str(VERSION), "posterior": json.dumps(writer.posterior(posterior))}
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the umask narrows it, as for any file
+    mode = temporary.stat().st_mode & 0o777
     try:
         save_file(writer.tensors, temporary, header)
+        temporary.chmod(mode)  # safetensors makes files that only their owner can read
         os.replace(temporary, target)
     except BaseException:
         os.unlink(temporary)

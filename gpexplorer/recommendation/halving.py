@@ -214,11 +214,14 @@ class _Search:
         small = len(self.split.train) <= REFIT_UP_TO
         winner = _chosen(finalists) if small else min(finalists, key=self._forecast)
         left = self.begin + self.seconds - self.clock()
-        refitted = small and (len(self.parts) > 1 or left >= winner.seconds_of_a_run)
-        if refitted:
-            run = self._on_all_rows(winner)
+        refitted, note = False, ""
+        if self.should_stop():
+            run = _first_run(winner)
+        elif small and (len(self.parts) > 1 or left >= winner.seconds_of_a_run):
+            run, note = self._on_all_rows(winner)
+            refitted = not note
         else:
-            winner, run = self._going_on(winner, finalists)
+            winner, run, note = self._going_on(winner, finalists)
         assert winner.scores is not None
         others = [lane for lane in finalists if lane is not winner]
         for lane in others:
@@ -236,7 +239,7 @@ class _Search:
             runner_up=others[0].name if others else "",
             better_simple_model=better_simple_model(winner.scores, simple),
             refitted=refitted,
-            sentences=sentences(winner, others, simple, refitted, (seconds, self.seconds)),
+            sentences=sentences(winner, others, simple, refitted, (seconds, self.seconds), note),
         )
 
     def _stages(self) -> list[list[Split]]:
@@ -286,32 +289,57 @@ class _Search:
         """The NLPD to expect of a lane if it is chosen and has the rest of the time."""
         return lane.forecast(self.seconds * (1.0 - sum(SHARES)))
 
-    def _going_on(self, winner: Lane, finalists: list[Lane]) -> tuple[Lane, Run]:
-        """Step the winner's run until the time is used. If a finalist is still better then, it is the winner."""
-        (run,) = winner.runs.values()
+    def _going_on(self, winner: Lane, finalists: list[Lane]) -> tuple[Lane, Run, str]:
+        """Step the winner's run until the time is used. If a finalist is still better then, it is the winner.
+
+        If the run fails, the record that was scored last is the answer, and the third part of the result says so.
+        """
+        run = _first_run(winner)
+        scored, note = run.done, ""
         self.report(f"Going on with {winner.name}.")
         step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
         scores = held_out_scores(run, self.parts[0])
         if run.error is None and scores.usable:
             winner.scores = scores
+        else:
+            note = _failure(f"going on with {winner.name}", run)
+            run.close()
+            winner.runs = {key: each.fork(scored) for key, each in winner.runs.items()}
         best = _chosen(sorted(finalists, key=_by_density))
-        (run,) = best.runs.values()
+        run = _first_run(best)
         run.close()
-        return best, run
+        return best, run, note
 
-    def _on_all_rows(self, winner: Lane) -> Run:
-        """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time."""
+    def _on_all_rows(self, winner: Lane) -> tuple[Run, str]:
+        """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time.
+
+        If it fails, or is stopped before its first record, the result is the winner's run on the rows of the search,
+        and a sentence that says so.
+        """
         theta = winner.learned_theta()
         every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
         spec = winner.candidate.spec(len(every.train), self.seed, theta)
         winner.give_up("")
-        run = spec.open(data=every)
         self.report(f"Fitting {winner.name} to all {len(every.train):,} rows.")
+        run = spec.open(data=every)
         step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
         run.close()
-        if run.error is not None:
-            raise run.error
-        return run
+        if run.error is None and len(run.trace):
+            return run, ""
+        return _first_run(winner), _failure(f"fitting {winner.name} to all rows", run)
+
+
+def _first_run(lane: Lane) -> Run:
+    """The run of a lane on the rows of the first part."""
+    return next(iter(lane.runs.values()))
+
+
+def _failure(activity: str, run: Run) -> str:
+    """Why the last piece of work gave no answer."""
+    reason = "Its predictions were not finite." if run.error is None else str(run.error)
+    if not len(run.trace) and run.error is None:
+        reason = "It was stopped."
+    return f"The answer is that of the search on fewer rows or steps, because {activity} failed: {reason}"
 
 
 def _by_density(lane: Lane) -> float:

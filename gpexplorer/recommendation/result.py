@@ -81,7 +81,12 @@ def described(interval: Interval) -> str:
 
 
 def sentences(
-    winner: Lane, others: list[Lane], simple: Mapping[str, RowScores], refitted: bool, seconds: tuple[float, float]
+    winner: Lane,
+    others: list[Lane],
+    simple: Mapping[str, RowScores],
+    refitted: bool,
+    seconds: tuple[float, float],
+    note: str = "",
 ) -> tuple[str, ...]:
     """The answer in words.
 
@@ -95,6 +100,8 @@ def sentences(
         Whether the winner was fitted again to all rows.
     seconds : tuple of float
         The seconds used and the seconds allowed.
+    note : str
+        What went wrong after the choice, if something did.
     """
     assert winner.scores is not None
     scores, held = winner.scores, len(winner.scores.targets)
@@ -117,6 +124,8 @@ def sentences(
         )
     if refitted:
         words.append("The model was then fitted to all training rows.")
+    if note:
+        words.append(note)
     return (*words, f"All of this took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 

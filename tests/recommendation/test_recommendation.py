@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import math
@@ -15,11 +16,12 @@ from typer.testing import CliRunner
 import gpexplorer as gpx
 from gpexplorer.cli import app
 from gpexplorer.data import Split
-from gpexplorer.errors import DataError, SettingError
+from gpexplorer.errors import DataError, KernelError, SettingError
 from gpexplorer.problem import Dataset
+from gpexplorer.recommendation import halving
 from gpexplorer.recommendation.candidates import Candidate, candidates, points_for, rows_for
 from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
-from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.lanes import Lane, step_until
 from gpexplorer.recommendation.simple_models import SIMPLE
 from gpexplorer.runs import scores
 from gpexplorer.runs.studies import machine_speed
@@ -151,8 +153,35 @@ def test_the_time_is_kept_by_the_clock_of_the_caller():
 
 def test_a_request_to_stop_gives_the_best_answer_so_far():
     asked = itertools.count()
-    answer = gpx.recommend(*waves(60), seconds=60.0, among=SMALL, should_stop=lambda: next(asked) > 12)
+    X, y = waves(60)
+    answer = gpx.recommend(X, y, seconds=60.0, among=SMALL, should_stop=lambda: next(asked) > 12)
     assert answer.method in ("cholqr", "subset-of-data")
+    assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
+    assert not answer.refitted
+
+
+@pytest.mark.parametrize(("n", "refit_up_to"), [(60, 10_000), (1100, 0)])
+def test_a_failure_after_the_choice_leaves_the_answer_that_was_chosen(monkeypatch, n, refit_up_to):
+    def raising(*_):
+        raise KernelError("K_mm is not positive definite.")
+        yield
+
+    def failing_steps(run, deadline, stopped, clock):
+        method = copy.copy(run.method)
+        method.steps = raising
+        run.method, run.outcome, steps, run._steps = method, None, run._steps, None
+        if steps is not None:
+            steps.close()
+        step_until(run, deadline, stopped, clock)
+
+    monkeypatch.setattr(halving, "step_until", failing_steps)
+    monkeypatch.setattr(halving, "REFIT_UP_TO", refit_up_to)
+    X, y = waves(n)
+    answer = gpx.recommend(X, y, seconds=1.0, among=SMALL)
+    assert answer.run.error is None
+    assert not answer.refitted
+    assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
+    assert "K_mm is not positive definite" in str(answer)
 
 
 def test_progress_grows_and_names_the_work():

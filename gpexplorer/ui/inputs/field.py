@@ -65,7 +65,11 @@ class Field(JSComponent):
       const text = size && (size >= 1e7 || size < 1e-4) ? value.toExponential(6) : String(Number(value.toPrecision(10)))
       return text.replace(/\\.?0+e\\+?/, "e").replace("-", "−")
     }
-    const read = (text) => Number(text.trim().replace("−", "-").replace(/[ ,](?=\\d{3})/g, "") || NaN)
+    const read = (text) => {
+      const typed = text.trim().replace("−", "-")
+      const grouped = /^[+-]?[1-9]\\d{0,2}([ ,]\\d{3})+(\\.\\d*)?$/.test(typed)
+      return Number((grouped ? typed.replace(/[ ,]/g, "") : typed.replace(/^([^.,]*),(\\d+)$/, "$1.$2")) || NaN)
+    }
     const made = (tag, props = {}, ...children) => {
       const one = Object.assign(document.createElement(tag), props)
       one.append(...children)
