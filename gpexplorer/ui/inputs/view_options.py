@@ -48,7 +48,7 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_
         names = setting.get_range()
         widget = pmui.Select(options=names, size="small", width=_width_for(names), sx=FONT, **common)
     elif isinstance(setting, param.Integer):
-        widget = pmui.IntInput(start=low, end=high, size="small", width=_width_for([setting.label]), **common)
+        widget = pmui.IntInput(start=low, end=high, size="small", width=_width_for([str(setting.label)]), **common)
     elif isinstance(setting, param.Number):
         widget = pmui.FloatSlider(start=low, end=high, step=setting.step, width=150, **common)
     else:
