@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .linalg.blocks import row_blocks
-from .linalg.cholesky import cholesky, logdet
+from .linalg.cholesky import cholesky, logdet, solve_transposed
 from .problem import Dataset, Kernel
 
 
@@ -139,7 +139,7 @@ def nystrom_gradient(
     y, n, m, s2, vfe = train.y, len(train), len(Z), factors.s2, objective == "vfe"
     A_inv, eye = torch.cholesky_inverse(factors.L_A), torch.eye(m).to(factors.L_A)  # [m, m]
     weights = A_inv @ factors.c  # [m]: the posterior mean at the training rows is L weights
-    alpha = _solve_t(factors.L_mm, weights[:, None])[:, 0]  # [m]
+    alpha = solve_transposed(factors.L_mm, weights[:, None])[:, 0]  # [m]
     right = torch.linalg.solve_triangular(factors.L_mm, A_inv - eye / s2 if vfe else A_inv, upper=False, left=False)
 
     gradient, beta2 = torch.zeros_like(theta), 0.0
@@ -154,17 +154,12 @@ def nystrom_gradient(
     if vfe:
         middle += factors.L_A @ factors.L_A.T / s2 - eye
         gradient += kernel.theta_gradient_diag(theta, train.X, y.new_full((n,), 0.5 / s2))  # dF/dk_ii
-    twice_in_K_mm = torch.outer(alpha, alpha) + _solve_t(factors.L_mm, _solve_t(factors.L_mm, middle).T)
+    twice_in_K_mm = torch.outer(alpha, alpha) + solve_transposed(factors.L_mm, solve_transposed(factors.L_mm, middle).T)
     gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * twice_in_K_mm)
 
     twice_in_s2 = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum()) - (factors.terms.trace / s2 if vfe else 0.0)
     gradient[-1] += twice_in_s2 * s2
     return factors, gradient
-
-
-def _solve_t(L: Float[Tensor, "m m"], B: Float[Tensor, "m k"]) -> Float[Tensor, "m k"]:
-    """L^-T B for a lower triangular L."""
-    return torch.linalg.solve_triangular(L.T, B, upper=True)
 
 
 def evidence(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> tuple[float, Float[Tensor, " p"]]:

@@ -123,6 +123,15 @@ def test_several_targets_are_several_fits():
     assert model.sample_y(X[:7], 4).shape == (7, 2, 4)
     assert len(model.posterior_) == len(model.kernel_) == len(model.inducing_points_) == 2
 
+    model.partial_fit(X[:1], Y[:1])
+    assert (model.predict(X[:1], return_std=True)[1] < sd[:1]).all()
+    for new_X, new_y in ((X[:3], y[:3]), (X[:2], y[:2]), (X[:3], Y[:3, :1]), (X[:3], np.column_stack([Y, y])[:3])):
+        with pytest.raises(DataError, match=r"2 targets per row"):
+            model.partial_fit(new_X, new_y)
+    with pytest.raises(DataError, match="1 target per row"):
+        alone.partial_fit(X[:3], Y[:3])
+    alone.partial_fit(X[:3], Y[:3, :1])
+
 
 def test_settings_are_searched_and_a_fit_starts_warm():
     X, y = rows(60)
@@ -174,6 +183,8 @@ RBF, CONSTANT = theirs.RBF, theirs.ConstantKernel
         2.0 * theirs.Matern([0.7, 3.0], nu=1.5) + CONSTANT(0.5) * RBF([0.1, 9.0]),
         theirs.Matern([0.7, 3.0], nu=2.5) * RBF([2.0, 2.0]),
         theirs.Matern([0.7, 3.0], nu=0.5),
+        CONSTANT(4.0) * (RBF([1.0, 3.0]) + CONSTANT(0.5) * theirs.Matern([0.7, 3.0]) + theirs.WhiteKernel(0.2)),
+        (RBF([1.0, 3.0]) * theirs.Matern([0.7, 3.0]) + RBF([0.1, 9.0])) * CONSTANT(0.3) + 2.0 * theirs.WhiteKernel(0.1),
     ],
 )
 def test_kernels_of_scikit_learn_are_the_same_functions(kernel: Any):
@@ -186,13 +197,16 @@ def test_kernels_of_scikit_learn_are_the_same_functions(kernel: Any):
     K = ours(theta, Z, Z).numpy() * UNITS.y_sd**2
     noise = np.exp(2 * spec["theta"][-1]) * UNITS.y_sd**2 if "White" in str(kernel) else 0.0
 
+    assert ("WhiteKernel" in str(kernel)) == (noise > 0.0)
     np.testing.assert_allclose(K + noise * np.eye(6), kernel(X), rtol=1e-6, atol=1e-9)
 
 
 def test_kernels_of_gpytorch_are_the_same_functions():
     kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(2.5, ard_num_dims=2))
     kernel.outputscale, kernel.base_kernel.lengthscale = 2.5, torch.tensor([0.4, 3.0])
-    kernel = (kernel + gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2))).double()
+    kernel = kernel + gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2))
+    kernel = gpytorch.kernels.ScaleKernel(kernel).double()
+    kernel.outputscale = 3.0
     spec = spec_kernel(kernel, UNITS)
     assert isinstance(spec, dict)
     X = torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -212,6 +226,8 @@ def test_kernels_of_gpytorch_are_the_same_functions():
         (theirs.WhiteKernel(), "noise alone"),
         (RBF([1.0, 1.0, 1.0]), "3 lengthscales, but the data have 2"),
         ((RBF() + RBF()) * RBF(), "sum of products"),
+        (CONSTANT(0.0) * RBF(), "positive"),
+        (RBF() * (RBF() + theirs.WhiteKernel()), "product with a noise"),
         (gpytorch.kernels.RBFKernel(active_dims=[0]), "some inputs only"),
         (gpytorch.kernels.SpectralMixtureKernel(num_mixtures=2), "no equal"),
         (7, "kernel is a int"),

@@ -28,13 +28,24 @@ class Units(NamedTuple):
     y_sd: float
 
 
-class Part(NamedTuple):
-    """A translated kernel: its text, its own log-hyperparameters, and the noise that was part of it."""
+class Term(NamedTuple):
+    """A product of kernels: its text, and its own log-hyperparameters, of which the first is a standard deviation."""
 
-    text: str  # empty for noise and constants alone
+    text: str
     theta: list[float]
-    variance: float = 1.0  # of a constant factor
+
+
+class Part(NamedTuple):
+    """A translated kernel: a sum of products, a constant, and noise."""
+
+    terms: tuple[Term, ...] = ()
+    constant: float = 0.0
     noise: float = 0.0  # variance
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a constant alone, as a factor may be."""
+        return not self.terms and not self.noise
 
 
 def spec_kernel(kernel: Any, units: Units) -> str | dict[str, Any]:
@@ -62,10 +73,11 @@ def spec_kernel(kernel: Any, units: Units) -> str | dict[str, Any]:
             "scikit-learn or GPyTorch."
         )
     part = _sklearn(kernel, units) if package == "sklearn" else _gpytorch(kernel, units)
-    if not part.text:
+    if not part.terms:
         raise KernelError(f"Kernel {kernel} is a constant or noise alone; add a kernel that depends on the inputs.")
     noise = math.log(math.sqrt(part.noise)) if part.noise else math.log(0.3)
-    return {"name": part.text, "theta": [*_with_variance(part).theta, noise]}
+    text, theta = " + ".join(term.text for term in part.terms), [x for term in part.terms for x in term.theta]
+    return {"name": text, "theta": [*theta, noise]}
 
 
 def _stationary(base: str, lengthscale: Any, units: Units, extra: tuple[float, ...] = ()) -> Part:
@@ -77,36 +89,35 @@ def _stationary(base: str, lengthscale: Any, units: Units, extra: tuple[float, .
     ard = len(scales) > 1
     sds = units.x_sd if ard else np.exp(np.log(units.x_sd).mean(keepdims=True))
     logs = np.log(scales / sds).tolist()
-    return Part(f"{base}-ard" if ard else base, [-math.log(units.y_sd), *logs, *extra])
-
-
-def _with_variance(part: Part) -> Part:
-    """The same kernel with its constant factor in its own standard deviation, which is its first hyperparameter."""
-    return part._replace(theta=[part.theta[0] + 0.5 * math.log(part.variance), *part.theta[1:]], variance=1.0)
+    return Part((Term(f"{base}-ard" if ard else base, [-math.log(units.y_sd), *logs, *extra]),))
 
 
 def _sum(first: Part, second: Part) -> Part:
-    noise = first.noise + second.noise
-    if not first.text or not second.text:
-        kept = first if first.text else second
-        constant = second if first.text else first
-        if constant.variance:
-            raise KernelError("A constant that is added to a kernel has no equal; targets are centred here anyway.")
-        return kept._replace(noise=noise)
-    first, second = _with_variance(first), _with_variance(second)
-    return Part(f"{first.text} + {second.text}", [*first.theta, *second.theta], noise=noise)
+    both = Part(first.terms + second.terms, first.constant + second.constant, first.noise + second.noise)
+    if both.constant and not both.is_constant:
+        raise KernelError("A constant that is added to a kernel has no equal; targets are centred here anyway.")
+    return both
+
+
+def _scaled(part: Part, factor: float) -> Part:
+    """A constant times a kernel: every product of the sum takes it into its own standard deviation."""
+    if not factor > 0.0:
+        raise KernelError(f"A kernel is multiplied by the constant {factor:g}; give a positive one.")
+    log_sd = 0.5 * math.log(factor)
+    terms = tuple(Term(text, [theta[0] + log_sd, *theta[1:]]) for text, theta in part.terms)
+    return Part(terms, part.constant * factor, part.noise * factor)
 
 
 def _product(first: Part, second: Part, units: Units) -> Part:
+    if first.is_constant or second.is_constant:
+        return _scaled(second, first.constant) if first.is_constant else _scaled(first, second.constant)
     if first.noise or second.noise:
         raise KernelError("A product with a noise kernel has no equal; add the noise kernel to the product.")
-    variance = first.variance * second.variance
-    if not first.text or not second.text:
-        return (first if first.text else second)._replace(variance=variance)
-    if "+" in second.text or "+" in first.text:
+    if len(first.terms) > 1 or len(second.terms) > 1:
         raise KernelError("A product with a sum has no equal here; write it as a sum of products.")
-    second_theta = [second.theta[0] + math.log(units.y_sd), *second.theta[1:]]  # only one factor has units of y
-    return Part(f"{first.text} * {second.text}", [*first.theta, *second_theta], variance)
+    [left], [right] = first.terms, second.terms
+    unit = [right.theta[0] + math.log(units.y_sd), *right.theta[1:]]  # only one factor has units of y
+    return Part((Term(f"{left.text} * {right.text}", [*left.theta, *unit]),))
 
 
 def _sklearn(kernel: Any, units: Units) -> Part:
@@ -117,9 +128,9 @@ def _sklearn(kernel: Any, units: Units) -> Part:
     if name == "Product":
         return _product(_sklearn(kernel.k1, units), _sklearn(kernel.k2, units), units)
     if name == "ConstantKernel":
-        return Part("", [], float(kernel.constant_value))
+        return Part(constant=float(kernel.constant_value))
     if name == "WhiteKernel":
-        return Part("", [], 0.0, float(kernel.noise_level) / units.y_sd**2)
+        return Part(noise=float(kernel.noise_level) / units.y_sd**2)
     if name == "RBF":
         return _stationary("se", kernel.length_scale, units)
     if name == "Matern" and kernel.nu in SMOOTHNESS:
@@ -130,7 +141,7 @@ def _sklearn(kernel: Any, units: Units) -> Part:
         return _stationary("rq", kernel.length_scale, units, (math.log(kernel.alpha),))
     if name == "ExpSineSquared" and len(units.x_sd) == 1:
         period = math.log(kernel.periodicity / units.x_sd[0])
-        return Part("periodic", [-math.log(units.y_sd), math.log(kernel.length_scale), period])
+        return Part((Term("periodic", [-math.log(units.y_sd), math.log(kernel.length_scale), period]),))
     raise KernelError(f"Kernel {kernel} of scikit-learn has no equal here for {len(units.x_sd)} inputs; {_CHOICES}.")
 
 
@@ -146,10 +157,7 @@ def _gpytorch(kernel: Any, units: Units) -> Part:
             total = _sum(total, part) if name == "AdditiveKernel" else _product(total, part, units)
         return total
     if name == "ScaleKernel":
-        base = _gpytorch(kernel.base_kernel, units)
-        if "+" in base.text:
-            raise KernelError("A scaled sum has no equal here; scale each part of the sum.")
-        return base._replace(variance=base.variance * float(kernel.outputscale.detach()))
+        return _scaled(_gpytorch(kernel.base_kernel, units), float(kernel.outputscale.detach()))
     lengthscale = None if getattr(kernel, "lengthscale", None) is None else kernel.lengthscale.detach().cpu().numpy()
     if name == "RBFKernel":
         return _stationary("se", lengthscale, units)

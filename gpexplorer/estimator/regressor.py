@@ -172,8 +172,11 @@ class Estimator(RegressorMixin, BaseEstimator):
                 raise SettingError("The first call of partial_fit learns the noise; give noise per row to later ones.")
             return self.fit(X, y)
         X, targets = self._training_rows(X, y, reset=False)
+        k = len(self._posteriors)
+        if (1 if targets.ndim == 1 else targets.shape[1]) != k:
+            raise DataError(f"y is {list(targets.shape)}, but the fit had {k} target{'s' * (k > 1)} per row.")
         if isinstance(self.posterior_, list):
-            pairs = zip(self.posterior_, targets.T, strict=True)
+            pairs = zip(self.posterior_, targets.reshape(len(targets), k).T, strict=True)
             self.posterior_ = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
         else:
             self.posterior_ = self.posterior_.with_rows(X, targets, noise)

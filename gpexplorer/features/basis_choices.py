@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -53,6 +53,8 @@ class Leading:
         The index of the 1-D eigenvalue on each axis, as in `Spectrum.axis_indices`.
     """
 
+    functions: ClassVar[type[Eigenfunctions]] = Eigenfunctions
+
     grid: Grid
     index: Int[Tensor, "p d"]
 
@@ -60,7 +62,7 @@ class Leading:
         return len(self.index)
 
     def __call__(self, theta: Tensor) -> Basis:
-        return on_grid(Eigenfunctions, self.grid, theta, self.index)
+        return on_grid(self.functions, self.grid, theta, self.index)
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
@@ -71,16 +73,6 @@ class Leading:
         return _fingerprint(f"{type(self).__name__} {self.grid.kernel.key}", theta[:-1], self.index, *self.grid.axes)
 
 
-class Interpolated(Leading):
-    """The eigenfunctions of the kernel that is interpolated from the grid (section 4.2).
-
-    The kernel is evaluated at grid points only, never at a row.
-    """
-
-    def __call__(self, theta: Tensor) -> Basis:
-        return on_grid(_Interpolated, self.grid, theta, self.index)
-
-
 class _Interpolated(Eigenfunctions):
     """psi_j(x) = prod_i (e_i(x_i)' Q_i Lambda_i^(1/2))[j_i], where e_i(x_i) are interpolation weights."""
 
@@ -89,6 +81,15 @@ class _Interpolated(Eigenfunctions):
 
     def axis_columns(self, q: int, x: Tensor) -> Tensor:
         return interpolation(self.axes[q], x)
+
+
+class Interpolated(Leading):
+    """The eigenfunctions of the kernel that is interpolated from the grid (section 4.2).
+
+    The kernel is evaluated at grid points only, never at a row.
+    """
+
+    functions: ClassVar[type[Eigenfunctions]] = _Interpolated
 
 
 def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Tensor, "mbar n"]:

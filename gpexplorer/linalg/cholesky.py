@@ -132,3 +132,8 @@ def _has_small_pivot(L: Tensor, scale: float) -> bool:
 def logdet(L: Float[Tensor, "m m"]) -> float:
     """Return log det A for the lower factor L of A."""
     return 2.0 * float(L.diagonal().log().sum())
+
+
+def solve_transposed(L: Float[Tensor, "m m"], B: Float[Tensor, "m k"]) -> Float[Tensor, "m k"]:
+    """Return L^-T B for a lower triangular L. m^2 k flops."""
+    return torch.linalg.solve_triangular(L.T, B, upper=True)

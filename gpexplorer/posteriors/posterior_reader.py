@@ -191,13 +191,16 @@ class _Reader:
 
     def grid(self, found: Description, kind: str, theta: Tensor) -> Leading:
         """Eigenfunctions of a grid."""
-        index = self.tensor("index", None, None, whole=True)
-        d = index.shape[1]
+        index, text = self.tensor("index", None, None, whole=True), _part(found, "kernel")
+        kernel = self.named_kernel(text, index.shape[1], theta)
+        d: int = kernel.d
+        if index.shape[1] not in (d, d + 1):  # with the product as the last entry, if the kernel is a sum of products
+            raise PosteriorError(f"its functions have {index.shape[1]} indices each and its kernel {d} inputs.")
         axes = [self.tensor(f"axis {q}", None) for q in range(d)]
         if any(not 1 <= len(axis) <= MAX_AXIS for axis in axes) or int(index.min()) < 0:
             raise PosteriorError(f"its grid needs 1 to {MAX_AXIS} points per axis.")
         grid = Grid.__new__(Grid)  # the axes are given, not placed on rows
-        grid.kernel, grid.spacing, grid.axes = self.named_kernel(_part(found, "kernel"), d, theta), "given", axes
+        grid.kernel, grid.spacing, grid.axes = kernel, "given", axes
         return (Interpolated if kind == "interpolated" else Leading)(grid, index)
 
     def waves(self, found: Description) -> RandomFourier:

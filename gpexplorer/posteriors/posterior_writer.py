@@ -178,7 +178,7 @@ class _Writer:
         self.kept({"index": choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)}})
         name = "interpolated" if isinstance(choice, Interpolated) else "grid"
         kernel: Any = choice.grid.kernel
-        return {"features": name, "kernel": {"text": kernel.key, "d": kernel.d}, "spacing": choice.grid.spacing}
+        return {"features": name, "kernel": {"text": kernel.key, "d": kernel.d}}
 
     def waves(self, waves: RandomFourier) -> Description:
         """Keep the frequencies of random Fourier features."""

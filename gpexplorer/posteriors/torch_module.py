@@ -16,10 +16,12 @@ from torch import Tensor, nn
 
 from ..errors import PosteriorError
 from ..features.basis_choices import ChosenFeatures, Leading
+from ..features.grid_eigenfunctions import split_index
 from ..features.learned import LearnedKernel
 from ..kernels.composites import Composite
 from ..kernels.linear import Linear
 from ..kernels.periodic import LocallyPeriodic, Periodic
+from ..kernels.separable import Separable
 from ..kernels.stationary import Stationary
 from .weights import CovarianceRoot, PrecisionFactor
 
@@ -132,32 +134,45 @@ class _Features(nn.Module):
 
 
 class _GridFeatures(nn.Module):
-    """Eigenfunctions of a grid as products over the axes (eq 15 of Evans and Nair 2018)."""
+    """Eigenfunctions of a grid, those of each product of the kernel together."""
 
     low: Tensor
     high: Tensor
+    place: Tensor
 
     def __init__(self, features: ChosenFeatures) -> None:
         super().__init__()
         choice: Any = features.choice
-        self.basis: Any = choice(features.theta)
-        self.d, grid = len(choice.grid.axes), choice.grid
-        tables = [self.basis.axis_table(*pair) for pair in grid.axis_eigen(features.theta)]
-        self.register_buffer("low", torch.stack([U[0] for U in grid.axes]))
-        self.register_buffer("high", torch.stack([U[-1] for U in grid.axes]))
-        for q, table in enumerate(tables):
-            self.register_buffer(f"table_{q}", table[:, choice.index[:, q]].T.contiguous())  # [p, mbar]
+        on_axes, term = split_index(choice.index, len(choice.grid.axes))
+        used = term.unique().tolist()
+        members = [(term == t).nonzero()[:, 0] for t in used]
+        products = [_ProductFeatures(choice, features.theta, t, on_axes[p]) for t, p in zip(used, members, strict=True)]
+        self.products = nn.ModuleList(products)
+        self.register_buffer("place", torch.cat(members).argsort())  # [p]
+        self.register_buffer("low", torch.stack([U[0] for U in choice.grid.axes]))
+        self.register_buffer("high", torch.stack([U[-1] for U in choice.grid.axes]))
 
     def forward(self, X: Tensor) -> Tensor:
-        parts = [getattr(self, f"table_{q}") @ self.basis.axis_columns(q, X[:, q]) for q in range(self.d)]
-        Phi = parts[0]
-        for part in parts[1:]:
-            Phi = Phi * part
-        return Phi
+        return torch.cat([product(X) for product in self.products]).index_select(0, self.place)
 
     def outside(self, X: Tensor) -> Tensor:
         """A mask [t] of the rows outside the grid."""
         return ((X < self.low) | (X > self.high)).any(1)
+
+
+class _ProductFeatures(nn.Module):
+    """Eigenfunctions of one product of 1-D kernels, as products over the axes (eq 15 of Evans and Nair 2018)."""
+
+    def __init__(self, choice: Any, theta: Tensor, term: int, index: Tensor) -> None:
+        super().__init__()
+        self.basis, self.d = choice.functions(choice.grid, theta, index, term), len(choice.grid.axes)
+        for q, pair in enumerate(choice.grid.axis_eigen(theta, term)):
+            table = self.basis.axis_table(*pair)[:, index[:, q]]
+            self.register_buffer(f"table_{q}", table.T.contiguous())  # [p, mbar]
+
+    def forward(self, X: Tensor) -> Tensor:
+        parts = [getattr(self, f"table_{q}") @ self.basis.axis_columns(q, X[:, q]) for q in range(self.d)]
+        return reduce(torch.mul, parts)
 
 
 class _Solved(nn.Module):
@@ -273,6 +288,7 @@ def kernel_module(kernel: Any, theta: Tensor) -> Any:
     kinds: tuple[tuple[type, type[_Kernel]], ...] = (
         (Stationary, _StationaryKernel),
         (Periodic, _PeriodicKernel),
+        (Separable, _ConstantVariance),
         (Linear, _Kernel),
         (LearnedKernel, _Kernel),
     )

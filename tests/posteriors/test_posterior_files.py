@@ -99,7 +99,18 @@ def test_torch_export_accepts_the_module_for_any_number_of_rows(key: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["se", "matern12-ard", "matern32", "rq-ard", "periodic", "lp", "linear-ard + se * periodic"]
+    "text",
+    [
+        "se",
+        "matern12-ard",
+        "matern32",
+        "rq-ard",
+        "periodic",
+        "lp",
+        "linear-ard + se * periodic",
+        "matern12-product",
+        "anova-matern52 * matern52-product",
+    ],
 )
 @pytest.mark.parametrize("shift", [0.0, 1e4])
 def test_kernel_modules_equal_the_kernels(text: str, shift: float):
@@ -109,6 +120,51 @@ def test_kernel_modules_equal_the_kernels(text: str, shift: float):
 
     torch.testing.assert_close(module(X[:4], X), kernel(theta, X[:4], X), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(module.diag(X), kernel.diag(theta, X))
+
+
+@pytest.mark.parametrize("key", ["grief", "ski"])
+def test_a_grid_of_a_sum_of_products_is_saved_and_becomes_a_torch_module(key: str, tmp_path: Path):
+    posterior = (run := small_run(key, d=2, steps=4, kernel="anova + matern32-product")).posterior(of="y")
+    X = near_and_far(run)
+    assert posterior.inner.features.choice.index.shape[1] == 3  # two axes, and which product
+    posterior.save(tmp_path / "model")
+
+    again, module = load_posterior(tmp_path / "model"), posterior.to_torch()
+
+    torch.testing.assert_close(again(X).var, posterior(X).var, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(again.cov(X), posterior.cov(X), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(module(X)[0], posterior(X).mean, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(module(X)[1], posterior(X).var, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("key", ["cholqr", "grief", "scgd", "sdd"])
+def test_a_file_holds_nothing_that_is_not_read(key: str, tmp_path: Path):
+    small_run(key, d=2, steps=3).posterior().save(tmp_path / "model")
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "model", "pt") as file:
+        tensors, text = load_file(tmp_path / "model"), file.metadata()["posterior"]
+
+    for place in places_in(json.loads(text)):
+        description = json.loads(text)
+        inside = description
+        for name in place[:-1]:
+            inside = inside[name]
+        del inside[place[-1]]
+        if place != ("columns", "target"):  # which has a default
+            with pytest.raises(PosteriorError):
+                load_posterior(rewritten(tmp_path / "bad", tensors, description))
+
+
+def places_in(description: Any, before: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The path of every entry of nested mappings."""
+    own = [(*before, name) for name in description]
+    return own + [
+        place
+        for name in description
+        if isinstance(description[name], dict)
+        for place in places_in(description[name], (*before, name))
+    ]
 
 
 def test_texts_and_the_prior_are_saved_and_have_no_torch_module(tmp_path: Path):

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ....kernels.distances import squared_distances, weighted_square_sums
 from ....linalg.blocks import row_blocks
-from ....linalg.cholesky import cholesky, logdet
+from ....linalg.cholesky import cholesky, logdet, solve_transposed
 from ....objectives import Nystrom, Terms, noise_variance
 from ....problem import Dataset, Kernel
 
@@ -119,7 +119,7 @@ def sparse_gradient(
     gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
     delta, sum_M = ROW_TERMS[likelihood](kernel, theta, train, Z, f, _Inner(B_inv, S, a, beta), gradient)
 
-    G = -0.5 * _solve_transposed(f.L_mm, _solve_transposed(f.L_mm, S).T)  # [m, m] dF/dK_mm
+    G = -0.5 * solve_transposed(f.L_mm, solve_transposed(f.L_mm, S).T)  # [m, m] dF/dK_mm
     add_gradient(gradient, kernel, theta, (Z, Z), G, symmetric=True)
     if likelihood != "pp":
         gradient.theta.add_(kernel.theta_gradient_diag(theta, train.X, 0.5 * delta))
@@ -161,8 +161,8 @@ def _add_uniform_rows(
     W is B^-1 (PP) or B^-1 - I (VFE), so that a block of rows costs one product and one outer product.
     """
     Z, gradient = Z_and_gradient
-    W = _solve_transposed(f.L_mm, weights / f.s2)  # [m, m]
-    w = _solve_transposed(f.L_mm, inner.a[:, None])[:, 0]  # [m]
+    W = solve_transposed(f.L_mm, weights / f.s2)  # [m, m]
+    w = solve_transposed(f.L_mm, inner.a[:, None])[:, 0]  # [m]
     for rows in row_blocks(len(train), 3 * W.element_size() * len(Z), BLOCK):
         G = (W @ f.Lt[:, rows]).addr_(w, inner.beta[rows], alpha=-1.0)  # [m, block]
         add_gradient(gradient, kernel, theta, (Z, train.X[rows]), G)
@@ -186,7 +186,7 @@ def _fitc_rows(
         scaled = Lt * M[rows]
         S.addmm_(scaled, Lt.T, alpha=-1.0)
         G.addr_(a, beta[rows], alpha=-1.0).sub_(scaled)
-        add_gradient(gradient, kernel, theta, (Z, train.X[rows]), _solve_transposed(f.L_mm, G))
+        add_gradient(gradient, kernel, theta, (Z, train.X[rows]), solve_transposed(f.L_mm, G))
     return M, float(M.sum())
 
 
@@ -272,8 +272,3 @@ def _autograd_in_Z(kernel: Any, theta: Tensor, Z: Tensor, X: Tensor, G: Tensor) 
         points = Z.detach().clone().requires_grad_(True)
         (gradient,) = torch.autograd.grad((kernel(theta, points, X) * G).sum(), points)
     return gradient
-
-
-def _solve_transposed(L: Tensor, B: Tensor) -> Tensor:
-    """Return L^-T B."""
-    return torch.linalg.solve_triangular(L.T, B, upper=True)
