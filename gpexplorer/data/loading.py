@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -29,7 +28,7 @@ from .sets.poses import named as poses
 from .splits import Given, How, Split, make_split
 
 POSES = "poses"
-CHOICES = ("target", "inputs", "drop", "objects", "missing")
+CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal")
 
 
 def available() -> pd.DataFrame:
@@ -94,7 +93,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
     **options
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
-        input), missing ("refuse" or "drop"). Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or
+        input), missing ("refuse", "drop", or "fill" with the median), encode (columns of text that become inputs of 0
+        and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5). Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or
         "float32"), and progress(done, total), which may raise to cancel.
 
     Returns
@@ -160,13 +160,15 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
     if unknown:
         raise DataError(f"{name} has no option {quote(unknown[0])}. {nearest(unknown[0], CHOICES)}")
     fields = {key: value for key, value in options.items() if value is not None}
-    for key in ("inputs", "drop"):
+    for key in ("inputs", "drop", "encode", "dates"):
         if key in fields:
             single = isinstance(fields[key], str) or not isinstance(fields[key], Iterable)
             fields[key] = (str(fields[key]),) if single else tuple(map(str, fields[key]))
     fields |= {key: str(fields[key]) for key in ("target", "objects") if key in fields}
-    if fields.get("missing", "refuse") not in ("refuse", "drop"):
-        raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse" or "drop".')
+    if fields.get("missing", "refuse") not in ("refuse", "drop", "fill"):
+        raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse", "drop" or "fill".')
+    if fields.get("decimal", ".") not in (".", ","):
+        raise DataError(f'{name}: decimal={quote(fields["decimal"])} is not known: choose "." or ",".')
     return Choice(**fields)
 
 
@@ -187,7 +189,7 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
 
 def _file_identity(choice: Choice, header: Any) -> dict[str, Any]:
     """What distinguishes two readings of one file."""
-    return {**asdict(choice), "header": header}
+    return {**choice.identity, "header": header}
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -96,7 +95,7 @@ def load_mapped(
     name = display_name(path.name)
     _refuse(path, name, how, choice, dtype)
     with readable(path):
-        key = key_of(path.stem, [_content(path), asdict(choice), dtype], how)
+        key = key_of(path.stem, [_content(path), choice.identity, dtype], how)
     folder = scratch() / safe_name(key)
     if not folder.exists():
         table = _table(path, name, choice)
@@ -118,6 +117,11 @@ def _report(progress: Progress | None, total: int, done: int) -> None:
 def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None:
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise DataError(f'{name}: memory="mapped" reads Parquet; save it as .parquet, or load it without.')
+    if choice.encode or choice.dates or choice.decimal != "." or choice.missing == "fill":
+        raise DataError(
+            f'{name}: memory="mapped" reads numbers as they are: write encoded columns, dates as days and filled values '
+            "into the file, or read it whole."
+        )
     if choice.objects is not None:
         raise DataError(
             f'{name}: memory="mapped" needs columns of numbers, but {quote(choice.objects)} contains objects.'

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.columns import Choice, default_target, parse, pick
+from .files.described_columns import described_column
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 
@@ -64,16 +65,20 @@ def confine(limits: Limits) -> None:
 
 def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     raw = read_bytes(request["name"], data, limits, most=HEAD_ROWS)
-    parsed = {name: parse(raw.table[name]) for name in raw.table.column_names}
-    numbers = [name for name, column in parsed.items() if column.is_number]
+    whole = raw.table.num_rows == raw.rows  # of a Parquet file, only the first rows are read
+    described = {name: described_column(name, raw.table[name], whole) for name in raw.table.column_names}
+    numbers = [name for name, about in described.items() if about.kind in ("number", "decimal comma")]
     head = [
         ["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD_ROWS).to_pylist()
     ]
     return {
         "columns": raw.table.column_names,
         "numbers": numbers,
+        "about": [about._asdict() for about in described.values()],
         "rows": raw.rows,
-        "target": default_target(raw.name, parsed, Choice()),
+        "target": default_target(raw.name, {name: parse(raw.table[name]) for name in described}, Choice())
+        if not numbers
+        else numbers[-1],
         "head": head,
         "notes": raw.notes,
     }, {}

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..errors import DataError
 from .files.columns import Choice, Numbers
+from .files.described_columns import ColumnNote
 from .files.size_limits import UPLOAD, Limits
 from .quoting import display_name, size
 from .splits import How, Split
@@ -36,7 +37,7 @@ _slots = threading.BoundedSemaphore(2)  # files read at the same time; each may 
 @dataclass(frozen=True)
 class Preview:
     """The contents of a file: its columns, which of them contain numbers, its number of rows, the default target, its
-    first rows as text, and notes for the user."""
+    first rows as text, notes for the user, and what is known of each column."""
 
     columns: tuple[str, ...]
     numbers: tuple[str, ...]
@@ -44,6 +45,7 @@ class Preview:
     target: str
     head: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
+    about: tuple[ColumnNote, ...] = ()
 
 
 def preview(name: str, data: bytes, limits: Limits = UPLOAD) -> Preview:
@@ -66,7 +68,8 @@ def preview(name: str, data: bytes, limits: Limits = UPLOAD) -> Preview:
     answer, _ = _run_child("preview", name, data, None, limits)
     head = tuple(tuple(row) for row in answer["head"])
     lists = {key: tuple(answer[key]) for key in ("columns", "numbers", "notes")}
-    return Preview(rows=answer["rows"], target=answer["target"], head=head, **lists)
+    about = tuple(ColumnNote(**note) for note in answer["about"])
+    return Preview(rows=answer["rows"], target=answer["target"], head=head, about=about, **lists)
 
 
 def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How = 0, limits: Limits = UPLOAD) -> Split:

@@ -21,7 +21,8 @@ from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
-FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing")  # of an upload, for whoever reads it again
+# The entries of an upload, for whoever reads it again.
+FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)

@@ -43,7 +43,7 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
         ("a,y\n1,2,3\n1,2\n4,5\n", {}, "Row 1 of my.csv has 3 cells where the first line has 2"),
         ("y\n1\n2\n3\n", {}, "no input column"),
         ("", {}, "is empty"),
-        (b"a,y\n\xff\xfe\xfa,2\n1,2\n3,4\n", {}, "encod|UTF-8"),
+        (b"a,y\n\xff\xfe\x81,2\n1,2\n3,4\n", {}, "encod|UTF-8"),
         ("a;y\n1,5;2\n2,5;3\n3,5;9\n", {}, "decimal comma"),
         (GOOD, {"colour": "red"}, 'no option "colour"'),
     ],

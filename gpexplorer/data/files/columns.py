@@ -8,8 +8,8 @@ requested.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,12 @@ from .. import table_checks
 from ..quoting import count, listing, nearest, quote
 from ..table_checks import Floats
 from .containers import is_number
+from .conversions import MISSING, days, encoded, is_text, with_points
 from .delimited import NUMBER
 from .reading import Raw
 
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 _BOOLEAN = {"true": 1.0, "false": 0.0}
-_DECIMAL_COMMA = r"^[+-]?[0-9]+,[0-9]+$"
+_DECIMAL_COMMA = r"^[+-]?[0-9.]+,[0-9]+$"
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,43 @@ class Choice:
         Columns that are not inputs.
     objects : str, optional
         One text column, such as SMILES, to use as input instead of numbers.
-    missing : {"refuse", "drop"}
-        Whether rows with a missing value are an error or are left out.
+    missing : {"refuse", "drop", "fill"}
+        Whether rows with a missing value are an error, are left out, or get the median of their column. Rows whose
+        target is missing are left out in the last case.
+    encode : tuple of str
+        Columns of text of which each different text becomes an input of 0 and 1.
+    dates : tuple of str
+        Columns of dates, which become days since 1970-01-01.
+    decimal : {".", ","}
+        How decimals are written in columns of text.
     """
 
     target: str | None = None
     inputs: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
     objects: str | None = None
-    missing: Literal["refuse", "drop"] = "refuse"
+    missing: Literal["refuse", "drop", "fill"] = "refuse"
+    encode: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    decimal: Literal[".", ","] = "."
 
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are requested by name."""
-        return tuple(c for c in (self.target, *(self.inputs or ()), self.objects) if c is not None)
+        chosen = (self.target, *(self.inputs or ()), self.objects, *self.encode, *self.dates)
+        return tuple(dict.fromkeys(c for c in chosen if c is not None))
 
     @property
     def is_full(self) -> bool:
         """Whether target and inputs are both given."""
         return self.target is not None and (self.inputs is not None or self.objects is not None)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What distinguishes two readings of one file. Later fields count where they are set: old keys stay valid."""
+        fields, defaults = asdict(self), asdict(Choice())
+        first = ("target", "inputs", "drop", "objects", "missing")
+        return {name: value for name, value in fields.items() if name in first or value != defaults[name]}
 
 
 class Numbers(NamedTuple):
@@ -110,10 +128,11 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     refuse_choice(name, table.column_names, choice)
     table_checks.refuse_few_rows(name, table.num_rows)
     needed = choice.named if choice.is_full else table.column_names
-    parsed = {c: parse(table[c]) for c in needed if c != choice.objects and c not in choice.drop}
+    parsed, choice = _parsed(name, {c: table[c] for c in needed if c not in (choice.objects, *choice.drop)}, choice)
     target, inputs, omitted = roles(name, parsed, choice)
 
     columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
+    filled = _fill(columns, target) if choice.missing == "fill" else ()
     texts = _texts(table[choice.objects]) if choice.objects else None
     survey = table_checks.Survey()
     keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _missing_texts(texts)})
@@ -121,10 +140,43 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     columns = {c: values[keep] for c, values in columns.items()}
     y = columns.pop(target)
 
-    notes = raw.notes + omitted + survey.dropped + survey.notes_on(inputs)
+    notes = raw.notes + omitted + filled + survey.dropped + survey.notes_on(inputs)
     if texts is not None:
         return Numbers([texts[i] for i in np.flatnonzero(keep)], y, (str(choice.objects),), target, notes, keep)
     return Numbers(np.column_stack(list(columns.values())), y, tuple(columns), target, notes, keep)
+
+
+def _parsed(name: str, cells: dict[str, pa.ChunkedArray], choice: Choice) -> tuple[dict[str, Column], Choice]:
+    """The columns as numbers, with the conversions that were asked for; the choice names the new columns."""
+    parsed: dict[str, Column] = {}
+    levels: dict[str, tuple[str, ...]] = {}
+    for title, column in cells.items():
+        if title in choice.encode and title != choice.target:
+            made = {level: Column(values, 0, None) for level, values in encoded(name, title, column).items()}
+            levels[title] = tuple(made)
+            parsed |= made
+        elif title in choice.dates:
+            parsed[title] = Column(days(name, title, column), 0, None)
+        else:
+            parsed[title] = parse(with_points(column) if choice.decimal == "," else column)
+    if choice.inputs is None:
+        return parsed, choice
+    inputs = [part for title in choice.inputs for part in levels.get(title, (title,))]
+    return parsed, replace(choice, inputs=tuple(inputs))
+
+
+def _fill(columns: dict[str, Floats], target: str) -> tuple[str, ...]:
+    """Put the median of each input where it is missing; return a note about it."""
+    filled = []
+    for title, values in columns.items():
+        missing = np.isnan(values)
+        if title != target and missing.any() and not missing.all():
+            columns[title] = np.where(missing, np.median(values[~missing]), values)
+            filled.append(f"{quote(title)} ({int(missing.sum()):,})")
+    if not filled:
+        return ()
+    more = f" and {len(filled) - 12} more columns" if len(filled) > 12 else ""
+    return (f"Missing values were filled in with the median of their column: {', '.join(filled[:12])}{more}.",)
 
 
 def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
@@ -158,7 +210,7 @@ def parse(column: pa.ChunkedArray) -> Column:
         return Column(np.array(pc.fill_null(values, float("nan")).to_numpy()), 0, None)
     if pa.types.is_null(kind):
         return Column(np.full(len(column), np.nan), 0, None)
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         first = next((str(v) for v in column[:1].to_pylist()), "")
         return Column(np.full(len(column), np.nan), len(column), (0, first))
     return _parse_text(pc.fill_null(column, ""))
@@ -234,7 +286,7 @@ def refuse_text(name: str, column: str, parsed: Column) -> None:
         row, value = parsed.first
         what = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
         way_out = (
-            "write 3.5 for 3,5 and 1234 for 1,234"
+            'write 3.5 for 3,5 and 1234 for 1,234, or give decimal="," where 3,5 is 3.5'
             if what != "text"
             else "correct it, or leave the column out with inputs=[...]"
         )

@@ -47,7 +47,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     name : str
         The file, for messages.
     data : bytes
-        UTF-8 text. The delimiter is guessed.
+        Text in UTF-8, in UTF-16 with its mark, or else in Windows-1252, which a note says. The delimiter is guessed.
     limits : Limits
         Upper bounds.
     header : bool, optional
@@ -56,13 +56,13 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     Raises
     ------
     DataError
-        For another encoding, rows of different lengths, a quote that is not closed, or a header that occurs twice.
+        For an unknown encoding, rows of different lengths, a quote that is not closed, or a header that occurs twice.
 
     Notes
     -----
     Memory: about 3 times the size of the file.
     """
-    data = _utf8(name, data)
+    data, encoding = _utf8(name, data)
     delimiter = guess_delimiter(_head(data))
     if delimiter == " ":
         data = b"\n".join(b"\t".join(line.split()) for line in data.splitlines())
@@ -79,7 +79,7 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     cells = cells.slice(skip)
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
-    return Text(cells.rename_columns(names), notes)
+    return Text(cells.rename_columns(names), encoding + notes)
 
 
 def guess_delimiter(lines: list[str]) -> str:
@@ -101,9 +101,13 @@ def _evenness(lines: list[str], delimiter: str) -> tuple[bool, float, float, int
     return width > 1, votes / len(rows), numeric, width
 
 
-def _utf8(name: str, data: bytes) -> bytes:
+def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """The text as UTF-8, and a note if it was written in another encoding."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{name} is encoded as UTF-16: save it as UTF-8.")
+        try:
+            return data.decode("utf-16").encode(), ()
+        except UnicodeDecodeError:
+            raise DataError(f"{name} begins as UTF-16 and is not: save it as UTF-8.") from None
     for sign, what in _FIRST_BYTES.items():
         if data.startswith(sign):
             raise DataError(f"{name} is {what}.")
@@ -114,10 +118,13 @@ def _utf8(name: str, data: bytes) -> bytes:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{name} is not UTF-8: byte 0x{data[error.start]:02x} in line {line}. Save it as UTF-8."
-        ) from None
-    return data
+        byte = f"byte 0x{data[error.start]:02x} in line {line}"
+        try:
+            text = data.decode("cp1252")
+        except UnicodeDecodeError:
+            raise DataError(f"{name} is not UTF-8: {byte}. Save it as UTF-8.") from None
+        return text.encode(), (f"{name} is not UTF-8 ({byte}); it was read as Windows-1252: check its names.",)
+    return data, ()
 
 
 def _head(data: bytes, most: int = _WINDOW) -> list[str]:

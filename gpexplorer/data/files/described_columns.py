@@ -1,0 +1,94 @@
+"""What a person should know of each column of a file before choosing: its kind, and why it may not be an input."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..quoting import count
+from ..table_checks import Floats
+from .columns import parse
+from .containers import is_number
+from .conversions import recognised, with_points
+
+_ID_NAME = re.compile(r"(?i)^(id|index|row|no|nr|key|uuid|unnamed: ?0|.*[ _-]id|column 1)$")
+
+
+class ColumnNote(NamedTuple):
+    """One column of a file.
+
+    Attributes
+    ----------
+    kind : {"number", "decimal comma", "date", "levels", "SMILES", "text", "empty"}
+        What its cells are.
+    remark : str
+        What to know of it, in a few words; empty if there is nothing.
+    use : bool
+        Whether it is a sensible input as it stands.
+    missing : int
+        Cells without a value.
+    certain : bool
+        For decimal commas: whether they cannot be thousands separators.
+    """
+
+    kind: str
+    remark: str = ""
+    use: bool = True
+    missing: int = 0
+    certain: bool = True
+
+
+def described_column(name: str, column: pa.ChunkedArray, whole: bool = True) -> ColumnNote:
+    """Describe a column.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    column : ChunkedArray
+        Its cells.
+    whole : bool, default True
+        Whether these are all of its cells. Otherwise nothing is said about constant or counting columns.
+    """
+    parsed = parse(column)
+    if parsed.is_number:
+        note = _of_numbers(name, parsed.values, "number", whole)
+        if parsed.text:
+            words = f"{count(parsed.text, 'cell')} of text, such as {parsed.first[1]!r}" if parsed.first else ""
+            return note._replace(remark=words, use=False)
+        return note
+    if not parsed.has_any and not parsed.text:
+        return ColumnNote("empty", "no values", False, len(column))
+    texts, missing = recognised(column), len(column) - parsed.text if not is_number(column.type) else 0
+    if texts.kind == "decimal comma":
+        values = parse(with_points(column)).values
+        return _of_numbers(name, values, texts.kind, whole)._replace(certain=texts.certain)
+    if texts.kind == "date":
+        return ColumnNote("date", "a date: as an input, days since 1970", False, missing)
+    if texts.kind == "levels":
+        levels = len(texts.levels)
+        if levels < 2:
+            return ColumnNote("levels", "always the same text", False, missing)
+        return ColumnNote("levels", f"{levels} different texts, each an input of 0 and 1", True, missing)
+    if texts.kind == "SMILES":
+        return ColumnNote("SMILES", "molecules: as the only input, with a kernel of molecules", False, missing)
+    return ColumnNote("text", "text, which is left out", False, missing)
+
+
+def _of_numbers(name: str, values: Floats, kind: str, whole: bool) -> ColumnNote:
+    missing = int(np.isnan(values).sum())
+    present = values[~np.isnan(values)]
+    gap = f"{count(missing, 'missing value')}" if missing else ""
+    if not whole or len(present) < 3:
+        return ColumnNote(kind, gap, True, missing)
+    if (present == present[0]).all():
+        return ColumnNote(kind, f"always {present[0]:g}, which explains nothing", False, missing)
+    if np.array_equal(np.diff(present), np.ones(len(present) - 1)):
+        return ColumnNote(kind, "only counts the rows", False, missing)
+    whole_numbers = bool((present == np.round(present)).all())
+    if _ID_NAME.match(name) and whole_numbers and len(np.unique(present)) == len(present):
+        return ColumnNote(kind, "looks like a name of the row", False, missing)
+    return ColumnNote(kind, gap, True, missing)

@@ -1,0 +1,124 @@
+"""Texts, dates, decimal commas, gaps and encodings of a messy table, and the same columns in a new file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.data.files.columns import Choice
+from gpexplorer.data.files.conversions import as_inputs, recognised
+from gpexplorer.data.loading import _file_identity
+from gpexplorer.errors import DataError
+from messy_table import messy_csv
+
+
+def texts(*cells: str) -> pa.ChunkedArray:
+    return pa.chunked_array([list(cells)])
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind"),
+    [
+        (["1,5", "2,25", "3"], "decimal comma"),
+        (["1.234,5", "2,1", "7,0"], "decimal comma"),
+        (["2004-03-01", "2004-03-02", ""], "date"),
+        (["01.03.2004", "2.3.2004", "na"], "date"),
+        (["2004-03-01 12:30:00", "2004-03-01 12:31:00"], "date"),
+        (["red", "blue", "red"], "levels"),
+        (["CCO", "CC(=O)O", "c1ccccc1", "C[N+](C)C"], "SMILES"),
+        (["Bob", "Anna", "Chris"], "text"),
+        (["1-2", "2-3", "4-5"], "text"),
+        (["CONCORD", "BOSON", "COFFIN"], "text"),
+    ],
+)
+def test_texts_are_recognised(cells: list[str], kind: str) -> None:
+    assert recognised(texts(*cells)).kind == kind
+
+
+def test_a_comma_that_may_separate_thousands_is_not_certain() -> None:
+    assert not recognised(texts("1,234", "2,345")).certain
+    assert recognised(texts("1,234", "2,3456")).certain
+
+
+def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
+    found = gpx.data.preview("messy.csv", messy_csv())
+    about = dict(zip(found.columns, found.about, strict=True))
+    assert {name: note.kind for name, note in about.items()} == {
+        "id": "number", "größe": "decimal comma", "colour": "levels", "when": "date", "unit": "number",
+        "smiles": "SMILES", "empty": "empty", "price": "decimal comma",
+    }  # fmt: skip
+    assert [name for name, note in about.items() if note.use] == ["größe", "colour", "price"]
+    assert "only counts the rows" in about["id"].remark
+    assert "always 5" in about["unit"].remark
+    assert about["größe"].missing == 6
+    assert found.target == "price"
+    assert any("Windows-1252" in note for note in found.notes)
+
+
+def test_a_messy_file_becomes_the_numbers_it_means(tmp_path: Path) -> None:
+    path = tmp_path / "messy.csv"
+    path.write_bytes(messy_csv())
+    chosen = {"target": "price", "inputs": ["größe", "colour", "when"], "encode": ["colour"], "dates": ["when"]}
+    whole = gpx.load(path, split={"test": 0.1, "seed": 0}, **chosen, decimal=",", missing="drop")
+    rows = [line.split(";") for line in messy_csv().decode("cp1252").splitlines()[1:]]
+    rows = [row for row in rows if row[1]]
+    want = np.array([
+        [float(row[1].replace(",", ".")), row[2] == "blue", row[2] == "green", row[2] == "red",
+         (np.datetime64(row[3]) - np.datetime64("1970-01-01")).astype(int)] for row in rows
+    ], dtype=float)  # fmt: skip
+    X = np.vstack([whole.train.X.numpy(), whole.test.X.numpy()])
+    assert whole.train.names == ("größe", "colour = blue", "colour = green", "colour = red", "when")
+    np.testing.assert_array_equal(X[np.lexsort(X.T)], want[np.lexsort(want.T)])
+
+    filled = gpx.load(path, **chosen, decimal=",", missing="fill")
+    assert len(filled.train) + len(filled.test) == 240
+    assert f"{np.median(want[:, 0]):.4f}" in {f"{x:.4f}" for x in filled.train.X[:, 0].tolist()}
+    assert any("median" in note and "größe" in note for note in filled.notes)
+
+
+def test_a_new_file_has_the_columns_of_the_training_rows() -> None:
+    table = pa.table({
+        "colour": ["red", "violet", ""], "when": ["2019-01-02", "", "2019-01-03"], "größe": ["1,5", "x", "2"],
+    })  # fmt: skip
+    X = as_inputs("new.csv", table, ["größe", "colour = red", "when"])
+    day = 17898.0
+    np.testing.assert_array_equal(X, [[1.5, 1, day], [np.nan, 0, np.nan], [2, 0, day + 1]])
+    with pytest.raises(DataError, match='no column "size"'):
+        as_inputs("new.csv", table, ["size"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"encode": ["t"]}, "has 40 different texts"),
+        ({"dates": ["t"]}, "does not contain dates"),
+        ({"dates": ["d"]}, '"soon" in row 601, which is no date like'),
+        ({"decimal": ";"}, "decimal"),
+        ({"missing": "guess"}, '"drop" or "fill"'),
+    ],
+)
+def test_what_cannot_be_converted_is_named(tmp_path: Path, options: dict, says: str) -> None:
+    days = [*(f"2004-03-{1 + i % 28:02d}" for i in range(600)), "soon"]  # beyond the cells that recognise dates
+    lines = [f"{i},t{i % 40},{days[i]},{i % 7}" for i in range(601)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["a,t,d,y", *lines]) + "\n")
+    with pytest.raises(DataError, match=says):
+        gpx.load(path, **options)
+
+
+def test_files_of_windows_and_utf16_are_read(tmp_path: Path) -> None:
+    text = "größe,y\n1,2\n2,3\n3,5\n"
+    for encoding in ("utf-16", "cp1252"):
+        split = gpx.data.read_upload("m.csv", text.encode(encoding))
+        assert split.train.names == ("größe",)
+        assert any("Windows-1252" in note for note in split.notes) == (encoding == "cp1252")
+
+
+def test_the_key_of_an_old_choice_has_not_changed() -> None:
+    old = {"target": "y", "inputs": None, "drop": ("id",), "objects": None, "missing": "drop", "header": None}
+    assert _file_identity(Choice(target="y", drop=("id",), missing="drop"), None) == old
+    assert "encode" in _file_identity(Choice(encode=("c",)), None)
