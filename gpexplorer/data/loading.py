@@ -94,8 +94,8 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     **options
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
         input), missing ("refuse", "drop", or "fill" with the median), encode (columns of text that become inputs of 0
-        and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5). Of a Parquet file larger than memory: memory="mapped", dtype ("float64" or
-        "float32"), and progress(done, total), which may raise to cancel.
+        and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5). Of a Parquet file larger than
+        memory: memory="mapped", dtype ("float64" or "float32"), and progress(done, total), which may raise to cancel.
 
     Returns
     -------

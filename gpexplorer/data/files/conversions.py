@@ -121,8 +121,8 @@ def days(name: str, title: str, column: pa.ChunkedArray) -> Floats:
     if cells is None or not form:
         first = sample[0] if sample else ""
         raise DataError(
-            f"{name}: column {quote(title)} does not contain dates ({quote(first)}): write them as 2004-03-01, or leave "
-            "the column out."
+            f"{name}: column {quote(title)} does not contain dates ({quote(first)}): write them as 2004-03-01, or "
+            "leave the column out."
         )
     stamps = pc.strptime(cells, form, "us", error_is_null=True)
     failed = np.flatnonzero(pc.and_(pc.is_null(stamps), pc.invert(_is_missing(cells))).to_numpy())
