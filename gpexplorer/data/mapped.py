@@ -119,7 +119,7 @@ def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None
         raise DataError(f'{name}: memory="mapped" reads Parquet; save it as .parquet, or load it without.')
     if choice.encode or choice.dates or choice.decimal != "." or choice.missing == "fill":
         raise DataError(
-            f'{name}: memory="mapped" reads numbers as they are: write encoded columns, dates as days and filled values '
+            f'{name}: memory="mapped" reads numbers as they are: write levels, days and filled values '
             "into the file, or read it whole."
         )
     if choice.objects is not None:
