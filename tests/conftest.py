@@ -42,8 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (not marked(item, "ui"), not marked(item, "long")))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def _one_thread() -> None:
+    """Before each test, since a command may set it: two workers with two threads each wait for each other."""
     torch.set_num_threads(1)
 
 
