@@ -67,10 +67,11 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
         If a link cannot name the rows (they were in memory or in a file), or would be longer than 4000 characters.
     """
     if not data_sets.is_named(spec.data):
-        raise SettingError(
-            "These rows were uploaded or read from a file of this machine, and a link cannot bring them along: "
-            "send the file with the Spec's JSON instead."
+        file = spec.data.get("file") if isinstance(spec.data, dict) else None
+        source = (
+            f"These rows come from the file {quoted(file)}" if isinstance(file, str) else "These rows are not public"
         )
+        raise SettingError(f"{source}, which a link cannot bring along: send the file with the program or the Spec.")
     pairs = [("v", str(VERSION)), *_pairs(spec)]
     pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
     text = urlencode(pairs, quote_via=quote, safe="*,:[]")

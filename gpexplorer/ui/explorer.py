@@ -34,7 +34,7 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .styles import TEXT
-from .text import sentence
+from .text import sentence, text
 
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
@@ -87,7 +87,7 @@ class Explorer(pn.viewable.Viewer):
         super().__init__(**params)
         load_resources()
         spec = spec or Spec(**START)
-        self._opening, self._callback, self._waiting = 0, None, ""
+        self._opening, self._callback, self._waiting, self._failed = 0, None, "", False
         self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
@@ -95,7 +95,7 @@ class Explorer(pn.viewable.Viewer):
         self.pictures = Pictures(self.session)
         self.below = self._panels()
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
-        self.sources = DataSource(spec, self.session.change_rows, self.status.say, self._wait)
+        self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
         self.choices = Controls(spec, self._controls_changed)
         questions = {"—": ""} | {preset.question: key for key, preset in PRESETS.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
@@ -231,6 +231,13 @@ class Explorer(pn.viewable.Viewer):
             self._opening = frame.opening
             self._name_run(run)
             self.sources.describe(run.rows, run.test_rows, run.inputs, run.notes)
+        if bool(frame.failed) != self._failed:
+            self._failed = bool(frame.failed)
+            self.pictures.set_stale(self._failed)
+            if self._failed:
+                self.title.object = f"<h1>These rows could not be opened</h1><p>{text(frame.failed)}</p>"
+            else:
+                self._name_run(run)
         working_since = self.session.player.working_since
         self.transport.update(frame)
         self.pictures.update(frame)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from .. import kernels
 from ..data.edits import MAX_EDITS
 from ..errors import GPExplorerError, SettingError, StoreError
 from ..runs import Run, Spec, Store
@@ -23,6 +24,7 @@ from .playback.player import Player
 from .shared_limits import Shares, long_replay
 
 MOST_REPEATED = 200  # steps repeated at most after rows were edited; Play takes the steps after these
+OF_OBJECTS, NUMERIC_KERNEL = "cholqr", "se-ard"  # the method for molecules, and the kernel after them
 RowReader = Callable[[Any], Any]  # a split -> the rows of that split
 
 
@@ -106,6 +108,14 @@ class Notes:
             self.store.annotate(key, self.of(key))
         except StoreError as error:
             self._report(str(error))
+
+
+def _takes_texts(kernel: Any) -> bool:
+    """Whether this kernel is one of strings or molecules."""
+    try:
+        return kernels.make(kernel if isinstance(kernel, str) else kernel["name"], 1).inputs == "strings"
+    except GPExplorerError:
+        return False
 
 
 class Session:
@@ -220,14 +230,20 @@ class Session:
         self._report("")
         self.open(play=self.player.playing)
 
-    def change_rows(self, data: Any, read: RowReader | None = None) -> None:
-        """Open the same method on other rows."""
+    def change_rows(self, data: Any, read: RowReader | None = None, kernel: str = "") -> None:
+        """Open the same method on other rows, with this kernel if their inputs need one."""
         try:
             spec = replace(self.spec, data=data)
+            if kernel:
+                spec = Spec(OF_OBJECTS, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget)
+            elif data != self.spec.data and _takes_texts(self.spec.kernel):
+                spec = replace(spec, kernel=NUMERIC_KERNEL)
         except GPExplorerError as error:
             self._report(str(error))
             return
         self.read = read
+        if spec.kernel != self.spec.kernel:
+            self._adopt(spec)
         self.change(spec)
 
     def take(self, wait: float = 0.0) -> Frame | None:

@@ -35,6 +35,9 @@ class FileUpload(pmui.FileInput):
         status = msg.get("status") if isinstance(msg, dict) else None
         if status == "initializing":
             self._forget()
+        elif status == "finished" and not self._buffer:
+            self._send_msg({"status": "finished"})
+            self._report("The file is empty (0 bytes): choose a file with a header and at least 3 rows.")
         elif (status == "upload_event" and self._is_acceptable(msg)) or status == "finished":
             super()._handle_msg(msg)
         else:

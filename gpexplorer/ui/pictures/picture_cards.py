@@ -229,6 +229,13 @@ class Pictures:
         pictures = [self.pictures[key] for key in self.visible]
         return [(picture.view, picture.layers) for picture in pictures if picture.layers]
 
+    def set_stale(self, stale: bool) -> None:
+        """Fade the pictures while they are those of an earlier run, because the newest one could not be opened."""
+        for part in (self.top, self.tabs):
+            faded = {"opacity": "0.25", "filter": "grayscale(1)"} if stale else {}
+            if part.styles != faded:
+                part.styles = faded
+
     def update(self, frame: Frame) -> None:
         """Show this frame."""
         if frame.run is not None and frame.opening != self._opening:

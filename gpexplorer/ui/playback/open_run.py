@@ -114,6 +114,8 @@ class Frame(NamedTuple):
         Key of each picture that raised -> a sentence about it.
     table
         The newest steps, newest first.
+    failed
+        Why the newest opening failed; empty where it did not. The pictures are then those of the run before.
     """
 
     opening: int
@@ -125,6 +127,7 @@ class Frame(NamedTuple):
     layers: Mapping[str, Layers] = {}
     failures: Mapping[str, str] = {}
     table: pd.DataFrame | None = None
+    failed: str = ""
 
 
 class OpenRun:

@@ -85,7 +85,7 @@ class Player(BackgroundWorker):
         self._frame_seconds, self._open_run = 1.0 / rate, open_run or OpenRun(shares)
         self._turns = shares.turns
         self._changed, self._requests = threading.Condition(), Requests()
-        self._opening, self._notice = 0, (0, "")
+        self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
         self._drawn, self._stepped = 0.0, 0.0
         self._last = 0
@@ -243,8 +243,10 @@ class Player(BackgroundWorker):
         try:
             self._open_run.open(request)
         except Exception as error:
-            self._notify(sentence(error, "the run was being opened"), pause=True)
+            self._failed = sentence(error, "the run was being opened")
+            self._notify(self._failed, pause=True)
             return False
+        self._failed = ""
         self._opening, self._last = self._opening + 1, 0
         with self._changed:
             if not self._requests.visible and self._open_run.summary:
@@ -313,6 +315,7 @@ class Player(BackgroundWorker):
                 playing=self._requests.playing,
                 busy=busy,
                 notice=self._notice,
+                failed=self._failed,
                 **parts,
             )
             self._changed.notify_all()

@@ -34,6 +34,7 @@ class Status(pn.viewable.Viewer):
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._last_notice = 0
+        self._last_cost, self._activity = "", ""
         self.line = pn.pane.HTML(
             _cells([("step", "0")]), stylesheets=[CSS], margin=(2, 12), sizing_mode="stretch_width", min_height=38
         )
@@ -53,13 +54,13 @@ class Status(pn.viewable.Viewer):
         number_of_notice, message = frame.notice
         if number_of_notice > self._last_notice:
             self._last_notice = number_of_notice
-            self.say(message, "info" if _went_well(frame) else "warning")
+            self.say(message, "error" if frame.failed else "info" if _went_well(frame) else "warning")
         if frame.numbers is None or frame.run is None:
             return
         self.line.object = _cells(_status_line(frame.numbers, frame.run))
         budget = frame.numbers.budget
         self.bar.value = 0 if math.isnan(budget) else round(100 * budget)
-        self.cost.object = _cost_line(frame.run, frame.numbers, step_seconds)
+        self._last_cost = self.cost.object = _cost_line(frame.run, frame.numbers, step_seconds)
 
     def busy(self, activity: str) -> None:
         """Show that something is being waited for; an empty text shows that nothing is."""
@@ -68,11 +69,18 @@ class Status(pn.viewable.Viewer):
             self.bar.variant = variant
         if activity:
             self.cost.object = f"<span>{text(activity)}</span>"
+        elif self._activity:
+            self.cost.object = self._last_cost
+        self._activity = activity
 
     def say(self, message: str, severity: str = "warning") -> None:
         """Show a message in an alert that can be closed. It is escaped, as it may repeat text that a person gave."""
         self.sentence.object = f'<span class="said">{text(message, 800)}</span>'
         self.alert.param.update(severity=severity, visible=True, closed=False)
+
+    def fail(self, message: str) -> None:
+        """Show an error."""
+        self.say(message, "error")
 
     def report(self, message: str) -> None:
         """Show a warning; an empty message closes the alert."""

@@ -1,0 +1,185 @@
+"""A file of one's own: its upload, what its columns contain, and the choice of target and inputs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from ... import data as data_sets
+from ..styles import TEXT
+from ..text import named, sentence, text
+from .column_table import ColumnLine, ColumnTable
+from .field import Field
+from .file_upload import FileUpload
+
+CAP = data_sets.UPLOAD.file_bytes
+ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
+CELLS = 3  # of each column in the list
+MOLECULES = "molecules"  # the kernel of SMILES
+KINDS = {
+    "number": "number", "decimal comma": "number, decimal comma", "date": "date", "levels": "text",
+    "SMILES": "molecule (SMILES)", "text": "text", "empty": "empty",
+}  # fmt: skip
+USABLE = ("number", "decimal comma", "date", "levels", "SMILES")
+MISSING = {"Leave these rows out": "drop", "Fill in the median of the column": "fill"}
+
+
+class OwnFile(pn.viewable.Viewer):
+    """The upload of a file and its column picker.
+
+    Parameters
+    ----------
+    on_choose : called with (data, read, kernel): the data of a spec, a function of the split that reads it, and the key
+        of the kernel that the inputs need, or "" for any kernel of numbers.
+    show_error : called with a sentence when a file cannot be used.
+    show_busy : called with a sentence while a file is being read, and with "" afterwards.
+    """
+
+    def __init__(
+        self,
+        on_choose: Callable[[dict[str, Any], Callable[[Any], Any], str], None],
+        show_error: Callable[[str], None],
+        show_busy: Callable[[str], None],
+        **params: Any,
+    ) -> None:
+        super().__init__(**params)
+        self._on_choose, self._show_error, self._show_busy = on_choose, show_error, show_busy
+        self._file: tuple[str, bytes] | None = None
+        self._preview: data_sets.Preview | None = None
+        self.upload = FileUpload(
+            self._refuse, CAP,
+            **named(
+                f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ; texts, dates and gaps can be used"
+            ),
+            accept=ACCEPT, variant="outlined", sizing_mode="stretch_width", margin=(2, 10),
+        )  # fmt: skip
+        self.upload.param.watch(self._read_upload, "value")
+        self.summary = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", stylesheets=[TEXT])
+        self.target = Field("Column to predict", None, self._change_target, {})
+        self.columns = ColumnTable()
+        self.missing = Field(
+            "Missing values", "drop", lambda: None, MISSING,
+            hint="A filled value is the median of all rows of its column. Rows without a target are always left out.",
+        )  # fmt: skip
+        self.decimal = Field(
+            "Decimal commas: 3,5 is 3.5", True, lambda: None,
+            hint="Without it, a comma may separate thousands, and the file is refused.",
+        )  # fmt: skip
+        self.use = pmui.Button(
+            label="Use these columns", color="primary", variant="outlined", on_click=lambda _: self._use_columns(),
+            sizing_mode="stretch_width", margin=(6, 10),
+        )  # fmt: skip
+        self.picker = pn.Column(
+            self.summary, self.target, self.columns, self.missing, self.decimal, self.use, visible=False,
+            sizing_mode="stretch_width", margin=0,
+        )  # fmt: skip
+        self._layout = pn.Column(self.upload, self.picker, sizing_mode="stretch_width", margin=0)
+
+    def choice(self) -> data_sets.Choice:
+        """The columns as they are ticked now."""
+        kinds = self._kinds
+        inputs = self.columns.inputs
+        molecules = next((name for name in inputs if kinds[name] == "SMILES"), None)
+        own: dict[str, Any] = {"objects": molecules} if molecules else {
+            "inputs": inputs,
+            "encode": tuple(name for name in inputs if kinds[name] == "levels"),
+            "dates": tuple(name for name in inputs if kinds[name] == "date"),
+        }  # fmt: skip
+        target = str(self.target.value)
+        commas = self.decimal.value and any(kinds[name] == "decimal comma" for name in (*inputs, target))
+        return data_sets.Choice(
+            target=target,
+            missing=self.missing.value if self._has_gaps else "refuse",
+            decimal="," if commas else ".",
+            **own,
+        )
+
+    def offer(self, name: str, data: bytes, preview: data_sets.Preview) -> None:
+        """Fill the column picker with the columns of this file."""
+        self._file, self._preview = (name, data), preview
+        notes = "".join(f"<br>{text(note, 160)}" for note in preview.notes[:3])
+        self.summary.object = (
+            f"<b>{text(name, 80)}</b>: {preview.rows:,} rows, {len(preview.columns):,} columns"
+            f'<span class="hint">{notes}</span>'
+        )
+        self.target.choose_from({column: column for column in preview.numbers}, preview.target)
+        self.columns.offer(_lines(preview), preview.target)
+        commas = [note for note in preview.about if note.kind == "decimal comma"]
+        self.missing.visible, self.missing.value = self._has_gaps, "drop"
+        self.decimal.visible, self.decimal.value = bool(commas), all(note.certain for note in commas)
+        self.picker.visible = True
+
+    @property
+    def _kinds(self) -> dict[str, str]:
+        found = self._preview
+        return {} if found is None else {c: note.kind for c, note in zip(found.columns, found.about, strict=True)}
+
+    @property
+    def _has_gaps(self) -> bool:
+        return self._preview is not None and any(note.missing and note.kind in USABLE for note in self._preview.about)
+
+    async def _read_upload(self, event: Any) -> None:
+        if not event.new:
+            return
+        name, data = str(self.upload.filename or "upload.csv"), event.new
+        self._file, self.picker.visible = None, False
+        self._show_busy("Reading the columns of your file …")
+        try:
+            preview = await asyncio.to_thread(data_sets.preview, name, data)
+        except Exception as error:
+            self._refuse(sentence(error, "your file was being read"))
+        else:
+            self.offer(name, data, preview)
+        finally:
+            self._show_busy("")
+
+    def _refuse(self, message: str) -> None:
+        """A file that cannot be used leaves no columns of another file."""
+        self._file, self.picker.visible = None, False
+        self._show_error(message)
+
+    def _change_target(self) -> None:
+        self.columns.choose_target(str(self.target.value))
+
+    def _use_columns(self) -> None:
+        """Open the chosen columns; the player's thread has the file read by a child process with limits."""
+        if self._file is None:
+            return
+        name, data = self._file
+        choice = self.choice()
+        if not choice.inputs and not choice.objects:
+            self._show_error("No column is ticked: tick at least one input.")
+            return
+        shown = PurePosixPath(name).name
+        entries = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.identity.items()}
+        kept = {key: value for key, value in entries.items() if value and value != "refuse"}
+        self._on_choose(
+            {"name": "upload", "file": shown, **kept},
+            lambda split: data_sets.read_upload(name, data, choice, split),
+            MOLECULES if choice.objects else "",
+        )
+
+    def __panel__(self) -> Any:
+        return self._layout
+
+
+def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
+    """The lines of the list: first the columns that can be inputs."""
+    cells = list(zip(*preview.head[:CELLS], strict=True)) or [()] * len(preview.columns)
+    molecules_only = not any(
+        note.use and note.kind in USABLE and column != preview.target
+        for column, note in zip(preview.columns, preview.about, strict=True)
+    )
+    first = True
+    lines = []
+    for column, note, shown in zip(preview.columns, preview.about, cells, strict=True):
+        alone = note.kind == "SMILES"
+        use = note.use or (alone and molecules_only and first)
+        first = first and not alone
+        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, shown, use, note.kind in USABLE, alone))
+    return lines

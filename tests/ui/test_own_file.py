@@ -1,0 +1,154 @@
+"""The column picker of a file of one's own, what it opens, and what it says to a file that cannot be used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.errors import SettingError
+from gpexplorer.runs.code import program
+from gpexplorer.runs.link import write
+from gpexplorer.ui.explorer import Explorer
+from gpexplorer.ui.inputs.data_source import DataSource
+from gpexplorer.ui.inputs.own_file import OwnFile
+from messy_table import messy_csv
+
+
+class Picker:
+    """An `OwnFile` with the messy table, and what it has opened and said."""
+
+    def __init__(self, data: bytes | None = None) -> None:
+        self.opened: list[tuple[Any, Any, str]] = []
+        self.errors: list[str] = []
+        self.file = OwnFile(lambda *chosen: self.opened.append(chosen), self.errors.append, lambda _: None)
+        data = messy_csv() if data is None else data
+        self.file.offer("messy.csv", data, gpx.data.preview("messy.csv", data))
+
+    def tick(self, name: str, use: bool = True) -> None:
+        names = [line[0] for line in self.file.columns.lines]
+        self.file.columns._handle_msg([[names.index(name), use]])
+
+    def use(self) -> Any:
+        self.file._use_columns()
+        data, read, _ = self.opened[-1]
+        return data, read(0)
+
+
+def test_sensible_columns_are_ticked_and_the_numbers_are_those_of_the_file(tmp_path: Path, monkeypatch: Any) -> None:
+    picker = Picker()
+    assert picker.file.columns.inputs == ("größe", "colour")
+    picker.tick("when")
+    data, split = picker.use()
+    assert data == {
+        "name": "upload", "file": "messy.csv", "target": "price", "inputs": ["größe", "colour", "when"],
+        "missing": "drop", "encode": ["colour"], "dates": ["when"], "decimal": ",",
+    }  # fmt: skip
+    assert (split.train.d, len(split.train) + len(split.test)) == (5, 234)
+
+    # The program made from it reads the file by its name, and prints the same number.
+    run = gpx.Spec("cholqr", {"num_inducing": 8}, data=data, budget={"steps": 3}).open(data=split)
+    run.finish()
+    monkeypatch.chdir(tmp_path)
+    Path("messy.csv").write_bytes(messy_csv())
+    code = program(run.spec, 3)
+    assert "gpx.load('messy.csv'" in code
+    printed: list[float] = []
+    exec(re.sub(r"\bprint\(", "printed.append(", code), {"printed": printed})
+    assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]
+    with pytest.raises(SettingError, match=r"messy\.csv"):
+        write(run.spec)
+
+
+def test_molecules_are_the_only_input_and_bring_their_kernel() -> None:
+    picker = Picker()
+    picker.tick("smiles")
+    assert picker.file.columns.inputs == ("smiles",)
+    picker.file._use_columns()
+    assert picker.opened[-1][2] == "molecules"
+    assert picker.opened[-1][0]["objects"] == "smiles"
+    picker.tick("größe")
+    assert picker.file.columns.inputs == ("größe",)
+
+
+def test_the_target_is_no_input_and_hostile_ticks_change_nothing() -> None:
+    picker = Picker()
+    picker.file.target.enter("größe")
+    assert "größe" not in picker.file.columns.inputs
+    before = picker.file.columns.inputs
+    for message in (None, [[99, True]], [[True, True]], [["0", True]], [[0, 1]], {"index": 0}, [[6, True]]):
+        picker.file.columns._handle_msg(message)
+    assert picker.file.columns.inputs == before
+
+
+def test_gaps_are_filled_where_that_is_chosen_and_nothing_ticked_is_said() -> None:
+    picker = Picker()
+    picker.file.missing.enter("fill")
+    assert len(picker.use()[1].train) + len(picker.use()[1].test) == 240
+    for name in ("größe", "colour"):
+        picker.tick(name, use=False)
+    picker.file._use_columns()
+    assert "tick at least one" in picker.errors[-1]
+
+
+def test_an_empty_upload_is_a_sentence() -> None:
+    picker = Picker()
+    picker.file.upload._handle_msg({"status": "initializing"})
+    picker.file.upload._handle_msg({"status": "finished"})
+    assert "empty (0 bytes)" in picker.errors[-1]
+    assert not picker.file.picker.visible
+
+
+def test_the_data_box_names_the_file_and_returns_to_it() -> None:
+    chosen: list[Any] = []
+    source = DataSource(gpx.Spec("cholqr"), lambda *each: chosen.append(each), lambda _: None, lambda _: None)
+    source.own.offer("messy.csv", messy_csv(), gpx.data.preview("messy.csv", messy_csv()))
+    source.own._use_columns()
+    assert "messy.csv" in source.names.groups[0][1][0]
+    assert source.names.value == "upload"
+    source.names.enter("friedman1")
+    source.names.enter("upload")
+    assert [each[0] if isinstance(each[0], str) else each[0]["file"] for each in chosen] == [
+        "messy.csv", "friedman1", "messy.csv",
+    ]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_a_failed_opening_is_an_error_and_fades_the_pictures_of_the_run_before() -> None:
+    page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
+    try:
+        page.settle()
+        page.session.change_rows({"name": "upload", "file": "x.csv"}, lambda _: gpx.load("missing.csv"))
+        for _ in range(100):
+            page._drain(wait=0.1)
+            if page.status.alert.visible:
+                break
+        assert page.status.alert.severity == "error"
+        assert page.pictures.top.styles["opacity"] == "0.25"
+        assert "could not be opened" in page.title.object
+        page.session.change_rows({"name": "friedman1", "n": 40})
+        for _ in range(100):
+            page._drain(wait=0.1)
+            if not page.pictures.top.styles:
+                break
+        assert not page.pictures.top.styles
+        assert "could not be opened" not in page.title.object
+    finally:
+        page.close()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1
+def test_a_busy_text_ends() -> None:
+    page = Explorer(gpx.Spec("cholqr", {"num_inducing": 4}, data={"name": "friedman1", "n": 40}))
+    try:
+        page.settle()
+        before = page.status.cost.object
+        page._wait("Reading the columns of your file …")
+        assert "Reading" in page.status.cost.object
+        page._wait("")
+        assert page.status.cost.object == before
+    finally:
+        page.close()
