@@ -71,7 +71,7 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
         source = (
             f"These rows come from the file {quoted(file)}" if isinstance(file, str) else "These rows are not public"
         )
-        raise SettingError(f"{source}, which a link cannot bring along: send the file with the program or the Spec.")
+        raise SettingError(f"{source}, and a link cannot bring them along: send the program or the Spec with them.")
     pairs = [("v", str(VERSION)), *_pairs(spec)]
     pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
     text = urlencode(pairs, quote_via=quote, safe="*,:[]")
