@@ -55,6 +55,11 @@ def noise_variance(theta: Float[Tensor, " p"]) -> float:
     return math.exp(2.0 * float(theta[-1]))
 
 
+def noise_derivative(kernel: Any, value: float | Tensor) -> float | Tensor:
+    """Return the derivative with respect to the log noise, which is 0 where the noise is known and must stay."""
+    return 0.0 if getattr(kernel, "noise_is_known", False) else value
+
+
 def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any) -> Nystrom:
     """Compute the terms and the factors of the sparse objectives at inducing inputs Z.
 
@@ -158,7 +163,7 @@ def nystrom_gradient(
     gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * twice_in_K_mm)
 
     twice_in_s2 = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum()) - (factors.terms.trace / s2 if vfe else 0.0)
-    gradient[-1] += twice_in_s2 * s2
+    gradient[-1] += noise_derivative(kernel, twice_in_s2 * s2)
     return factors, gradient
 
 
@@ -207,5 +212,5 @@ def evidence_terms(kernel: Any, theta: Float[Tensor, " p"], train: Dataset) -> t
     a = torch.cholesky_solve(train.y[:, None], L)[:, 0]  # [n]
     W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0).mul_(0.5)  # [n, n] dNLML/dA
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
-    gradient[-1] += 2.0 * s2 * float(W.diagonal().sum())  # dA/dtheta_p = 2 s2 I
+    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * float(W.diagonal().sum()))  # dA/dtheta_p = 2 s2 I
     return Terms(float(train.y @ a), logdet(L), 0.0), gradient, jitter

@@ -47,6 +47,21 @@ class Scale:
     y_sd: float
 
 
+class RowNoise(NamedTuple):
+    """The noise of each row: variance_i = ratio_i * common.
+
+    Attributes
+    ----------
+    ratio : Tensor [n]
+        Positive numbers.
+    common : float or None
+        The common variance in the units of the file, or None if it is learned.
+    """
+
+    ratio: Tensor
+    common: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Rows of inputs with one target each.
@@ -63,6 +78,8 @@ class Dataset:
         Name of the target.
     scale : Scale, optional
         How to return to the units of the file; None if the numbers are in these units.
+    noise : RowNoise, optional
+        The noise of each row, if rows differ in it; see `kernels.row_scaled`.
     """
 
     X: Any
@@ -70,6 +87,7 @@ class Dataset:
     names: tuple[str, ...] = ()
     target: str = "y"
     scale: Scale | None = None
+    noise: RowNoise | None = None
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
@@ -86,12 +104,14 @@ class Dataset:
     def rows(self, index: Tensor | Sequence[int]) -> Dataset:
         """Return the data set made of these rows, in this order."""
         index = torch.as_tensor(index, device=self.y.device)
-        return replace(self, X=take(self.X, index), y=self.y[index])
+        noise = self.noise and self.noise._replace(ratio=self.noise.ratio[index])
+        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise)
 
     def to(self, device: str | torch.device, dtype: torch.dtype) -> Dataset:
         """Return the same rows on another device or in another precision; objects are not moved."""
         X = self.X.to(device, dtype) if isinstance(self.X, Tensor) else self.X
-        return replace(self, X=X, y=self.y.to(device, dtype))
+        noise = self.noise and self.noise._replace(ratio=self.noise.ratio.to(device, dtype))
+        return replace(self, X=X, y=self.y.to(device, dtype), noise=noise)
 
 
 def take(X: Any, index: Tensor) -> Any:

@@ -22,7 +22,14 @@ from gpexplorer.methods.base import registry
 from toy_method import Toy
 
 pytestmark = pytest.mark.long
-CHECKS = [check for _, check in estimator_checks_generator(Estimator()) if "array_api" not in check.func.__name__]
+# A row of weight 2 is not two rows where rows are drawn at random and standardised; tests/test_row_noise.py compares
+# weights with dense algebra instead.
+LEFT_OUT = ("array_api", "check_sample_weight_equivalence")
+CHECKS = [
+    check
+    for _, check in estimator_checks_generator(Estimator())
+    if not any(name in check.func.__name__ for name in LEFT_OUT)
+]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.func.__name__))

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..posteriors import InducingPosterior, InUnits
+from ..kernels.row_scaled import log_density_change
+from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..runs import Run
 from ..runs.trace import Record
 
@@ -34,16 +35,19 @@ def evidence(run: Run) -> float | None:
     if (not of_all_rows and run.method.family != "eigenfunctions") or not math.isfinite(value):
         return None
     n, scale = len(run.problem.train), run.problem.train.scale
-    return -value - n * (0.5 * math.log(2.0 * math.pi) + math.log(scale.y_sd if scale else 1.0))
+    rescaled = log_density_change(run.problem)  # 0 unless rows differ in noise
+    return rescaled - value - n * (0.5 * math.log(2.0 * math.pi) + math.log(scale.y_sd if scale else 1.0))
 
 
 def inducing_points(posterior: InUnits) -> Any:
     """Inducing inputs [m, d] in the units of the data, or a list of m objects; an AttributeError without any."""
     inner: Any = posterior.inner
+    if isinstance(inner, UnitRowsPosterior):
+        inner = inner.inner
     scale = posterior.columns.scale
     if not isinstance(inner, InducingPosterior):
         raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
     if not isinstance(inner.Z, torch.Tensor):
         return list(inner.Z)
-    Z = inner.Z.double()
+    Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`
     return (Z if scale is None else Z * scale.x_sd.to(Z) + scale.x_mean.to(Z)).cpu().numpy()

@@ -14,15 +14,16 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..errors import DataError, SettingError
+from ..kernels.row_scaled import unscaled_kernel
 from ..methods.base import registry
 from ..posteriors import InUnits
-from ..problem import Dataset
+from ..problem import Dataset, RowNoise
 from ..runs import Run, Spec
 from ..runs.setting_checks import number, quoted
 from ..runs.trace import Record
 from .fitted_values import evidence, inducing_points, last_theta, objective_text
 from .given_kernels import spec_kernel
-from .training_rows import all_for_training, is_texts, units_of
+from .training_rows import all_for_training, is_texts, kept_rows, units_of
 
 SEEDS = 2**31 - 1
 NESTED = "settings__"
@@ -121,7 +122,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, noise: ArrayLike | None = None) -> Self:
         """Fit to training rows.
 
         Parameters
@@ -130,19 +131,30 @@ class Estimator(RegressorMixin, BaseEstimator):
             Inputs [n, d], n >= 2, or n texts or SMILES for a kernel on them.
         y : array
             Targets [n], or [n, k] for k independent fits.
+        sample_weight : array [n], optional
+            A row with weight w has the noise variance s2 / w, where s2 is learned; rows of weight 0 are left out.
+        noise : array [n], optional
+            The noise variance of each row, in the units of y squared, which is then known and not learned. A new
+            observation is predicted with the mean of them.
 
         Raises
         ------
         GPExplorerError
             If a parameter cannot be used. If the method itself fails, its error is raised.
+
+        Notes
+        -----
+        With noise per row, all methods do what their algebra gives for a diagonal noise matrix (see
+        `kernels.row_scaled`); methods that cannot refuse in a sentence. Inputs are standardised without weights.
         """
         X, targets = self._training_rows(X, y)
+        X, targets, row_noise = kept_rows(X, targets, sample_weight, noise)
         earlier = self.kernel_ if self.warm_start and hasattr(self, "kernel_") else None
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         starts = earlier if isinstance(earlier, list) else [earlier]
         starts = starts if len(starts) == len(columns) else [None] * len(columns)
         seed = _seed(self.random_state)
-        runs = [self._fitted(X, column, start, seed) for column, start in zip(columns, starts, strict=True)]
+        runs = [self._fitted(X, column, row_noise, start, seed) for column, start in zip(columns, starts, strict=True)]
         self._keep(runs, single=targets.ndim == 1)
         return self
 
@@ -168,9 +180,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         number of rows before. The result is that of all rows together at these hyperparameters, to rounding.
         """
         if not hasattr(self, "posterior_"):
-            if noise is not None:
-                raise SettingError("The first call of partial_fit learns the noise; give noise per row to later ones.")
-            return self.fit(X, y)
+            return self.fit(X, y, noise=noise)
         X, targets = self._training_rows(X, y, reset=False)
         k = len(self._posteriors)
         if (1 if targets.ndim == 1 else targets.shape[1]) != k:
@@ -291,9 +301,9 @@ class Estimator(RegressorMixin, BaseEstimator):
             return [str(text) for text in X]
         return validate_data(self, X, dtype=np.float64, reset=False)
 
-    def _fitted(self, X: Any, y: Floats, start: Any, seed: int) -> Run:
+    def _fitted(self, X: Any, y: Floats, noise: RowNoise | None, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
-        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())))
+        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), noise)
         spec = self._spec(split.train, start or self.kernel, seed)
         run = spec.open(data=split)
         self._finish(run, _mapping("budget", self.budget))
@@ -327,7 +337,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             "posterior_": [run.posterior(of="y") for run in runs],
             "theta_": thetas,
             "kernel_": [
-                {"name": run.problem.kernel.key, "theta": theta.tolist()}
+                {"name": unscaled_kernel(run.problem.kernel).key, "theta": theta.tolist()}
                 for run, theta in zip(runs, thetas, strict=True)
             ],
         }

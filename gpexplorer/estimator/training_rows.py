@@ -12,23 +12,64 @@ from numpy.typing import NDArray
 from ..data import Split
 from ..data.standardising import moments
 from ..data.table_checks import LARGEST
-from ..errors import DataError
-from ..problem import Dataset
+from ..errors import DataError, SettingError
+from ..problem import Dataset, RowNoise
 from .given_kernels import Units
 
 Floats = NDArray[np.float64]
 
 
-def all_for_training(X: Any, y: Floats, names: tuple[str, ...]) -> Split:
+def all_for_training(X: Any, y: Floats, names: tuple[str, ...], noise: RowNoise | None = None) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
     texts = isinstance(X, list)
     if max(0.0 if texts else np.abs(X).max(), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
     rows = "\0".join(X).encode() if texts else np.ascontiguousarray(X).tobytes()
-    content = hashlib.sha256(rows + np.ascontiguousarray(y).tobytes()).hexdigest()[:16]
+    of_noise = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()
+    content = hashlib.sha256(rows + np.ascontiguousarray(y).tobytes() + of_noise).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
-    train = Dataset(X if texts else torch.tensor(X), torch.tensor(y), names)
+    train = Dataset(X if texts else torch.tensor(X), torch.tensor(y), names, noise=noise)
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
+
+
+def kept_rows(X: Any, y: Floats, sample_weight: Any, noise: Any) -> tuple[Any, Floats, RowNoise | None]:
+    """The rows with a weight above 0, and their noise.
+
+    Raises
+    ------
+    SettingError
+        If both weights and noise are given, or one has the wrong length, or a number that cannot be.
+    """
+    if sample_weight is None and noise is None:
+        return X, y, None
+    if sample_weight is not None and noise is not None:
+        raise SettingError("Give sample_weight or noise, not both: a weight w stands for a noise variance of s2 / w.")
+    name, given = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
+    try:
+        numbers = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.full(0, np.nan)
+    numbers = np.full(len(y), numbers) if numbers.ndim == 0 else numbers
+    positive = numbers > 0.0 if noise is not None else numbers >= 0.0
+    if numbers.shape != (len(y),) or not (positive & np.isfinite(numbers)).all():
+        raise SettingError(
+            f"{name} has shape {list(numbers.shape)}; give one {_NEEDED[name]} for each of {len(y)} rows."
+        )
+    if noise is not None:
+        common = float(numbers.mean())
+        return X, y, RowNoise(torch.tensor(numbers / common), common)
+    kept = np.flatnonzero(numbers)
+    if len(kept) < 2:
+        raise SettingError(
+            f"sample_weight has {len(kept)} weights above zero; give 2 rows or more a weight above zero."
+        )
+    X = [X[i] for i in kept] if isinstance(X, list) else X[kept]
+    if (numbers[kept] == numbers[kept[0]]).all():
+        return X, y[kept], None  # equal weights change nothing but the meaning of the noise
+    return X, y[kept], RowNoise(torch.tensor(1.0 / numbers[kept]))
+
+
+_NEEDED = {"noise": "positive variance, in the units of y squared,", "sample_weight": "finite number of 0 or more"}
 
 
 def units_of(train: Dataset) -> Units:

@@ -62,7 +62,7 @@ class Leading:
         return len(self.index)
 
     def __call__(self, theta: Tensor) -> Basis:
-        return on_grid(self.functions, self.grid, theta, self.index)
+        return for_row_scales(on_grid(self.functions, self.grid, theta, self.index), len(self.grid.axes))
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where eigenfunctions decay to 0."""
@@ -137,7 +137,8 @@ class Fourier:
 
     def __call__(self, theta: Tensor) -> Basis:
         logs = torch.stack([torch.zeros_like(theta[0]), theta[0]])  # [2] lengthscale 1, and the standard deviation
-        return lambda X: self.waves(logs, X * (-theta[1:-1]).exp()).T
+        basis = lambda X: self.waves(logs, X * (-theta[1:-1]).exp()).T  # noqa: E731 - wrapped in the next line
+        return for_row_scales(basis, self.waves.Omega.shape[1])
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] without any row: the features represent the kernel everywhere."""
@@ -146,6 +147,14 @@ class Fourier:
     def fingerprint(self, theta: Tensor) -> bytes:
         """Return bytes of theta without the noise, and of the frequencies."""
         return _fingerprint(f"Fourier {self.waves.kind}", theta[:-1], self.waves.Omega, self.waves.c)
+
+
+def for_row_scales(basis: Basis, d: int) -> Basis:
+    """Return a basis of d inputs that also takes rows with a number in one more column, and multiplies by it.
+
+    See `kernels.row_scaled`.
+    """
+    return lambda X: basis(X) if X.shape[1] == d else basis(X[:, :d]) * X[:, d]
 
 
 class ChosenFeatures:

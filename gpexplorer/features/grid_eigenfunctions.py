@@ -234,6 +234,7 @@ class Grid:
         """Return a mask [t] of the rows outside the grid on some axis, where the eigenfunctions decay to 0."""
         low = torch.stack([U[0] for U in self.axes])
         high = torch.stack([U[-1] for U in self.axes])
+        X = X[:, : len(self.axes)]
         return ((X < low) | (X > high)).any(1)
 
 

@@ -37,6 +37,8 @@ class Method(param.ParameterizedABC):
         Settings that were added after the method was first released, each with the value that gives the earlier
         behaviour, or with a function of the other settings that returns it. A spec that was stored before, with all
         settings of its time, keeps its meaning and its name.
+    row_noise : tuple of str
+        Which noise per row the method takes: "relative", of which a common factor is learned, "known", or none.
     map : callable
         Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
 
@@ -57,6 +59,7 @@ class Method(param.ParameterizedABC):
     channels: ClassVar[tuple[Channel, ...]] = ()
     own_kernel: ClassVar[bool] = False
     added_settings: ClassVar[Mapping[str, Any]] = {}
+    row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
 
     map: Callable[..., Iterable[Any]] = map
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from .base import Gradient, Of, Posterior
 from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
-from .in_units import InUnits
+from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .posterior_reader import load_posterior
 from .sample_paths import Paths
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
+from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 
 __all__ = [
@@ -35,9 +36,11 @@ __all__ = [
     "PriorPosterior",
     "RowsPosterior",
     "Solver",
+    "UnitRowsPosterior",
     "UnsolvedPosterior",
     "as_posterior",
     "exact_gp_posterior",
+    "in_units",
     "load_posterior",
     "nystrom_posterior",
 ]

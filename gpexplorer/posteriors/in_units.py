@@ -13,8 +13,11 @@ import torch
 from torch import Tensor
 
 from ..data.units import checked_inputs, scaled_inputs, targets
-from ..problem import Dataset, Prediction
+from ..kernels.row_scaled import plain_rows
+from ..problem import Dataset, Prediction, Problem
 from .base import Posterior
+from .features import FeaturePosterior
+from .unit_rows import UnitRowsPosterior
 
 
 class InUnits(Posterior):
@@ -78,3 +81,23 @@ class InUnits(Posterior):
         with self.guard():
             paths = self.inner.draw_paths(size, draw)
         return lambda X: targets(paths(scaled_inputs(X, self.columns)), self.columns)
+
+
+def in_units(
+    inner: Posterior, problem: Problem, guard: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> InUnits:
+    """Return a posterior of a problem, which may have rows of unequal noise, in the units of the file.
+
+    Parameters
+    ----------
+    inner : Posterior
+        Works in the scaled space.
+    problem : Problem
+        What it was computed from.
+    guard : callable
+        As for `InUnits`.
+    """
+    train = plain_rows(problem)
+    if train is not problem.train and not isinstance(inner, FeaturePosterior):  # features take both kinds of rows
+        inner = UnitRowsPosterior(inner)
+    return InUnits(inner, train, guard)

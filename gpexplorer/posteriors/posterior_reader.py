@@ -18,6 +18,7 @@ from ..features.deep import ACTIVATIONS, Network, Scaled
 from ..features.grid_eigenfunctions import Grid
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import KINDS, RandomFourier
+from ..kernels.row_scaled import RowScaled
 from ..problem import Dataset, Scale
 from .base import Posterior
 from .exact import CholeskySolver, RowsPosterior, UnsolvedPosterior
@@ -26,6 +27,7 @@ from .in_units import InUnits
 from .inducing import InducingPosterior
 from .posterior_writer import FORMAT, VERSION, Description
 from .simple import PriorPosterior
+from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, PrecisionFactor
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
@@ -80,6 +82,7 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
 def _try_out(posterior: Posterior) -> None:
     """Predict one row, so that numbers that do not fit together are found now."""
     inner = posterior.inner if isinstance(posterior, InUnits) else posterior
+    inner = inner.inner if isinstance(inner, UnitRowsPosterior) else inner
     if isinstance(inner, FeaturePosterior):
         d = _width(inner.features)
         row: Any = inner.like.new_zeros(1, d)
@@ -115,7 +118,7 @@ class _Reader:
         """Make a posterior of the kind that the description names."""
         readers: dict[str, Callable[[Description], Posterior]] = {
             "units": self.units, "inducing": self.inducing, "rows": self.rows_posterior, "features": self.features,
-            "prior": self.prior,
+            "prior": self.prior, "unit rows": self.unit_rows,
         }  # fmt: skip
         kind = _one_of(found, "kind", tuple(readers))
         posterior = readers[kind](found)
@@ -125,8 +128,14 @@ class _Reader:
         """The posterior in the units of the file."""
         columns = _part(found, "columns")
         inner = _part(found, "inner")
-        _one_of(inner, "kind", ("inducing", "rows", "features", "prior"))  # refuses units within units
+        _one_of(inner, "kind", ("inducing", "rows", "features", "prior", "unit rows"))  # refuses units within units
         return InUnits(self.posterior(inner), self.columns(columns))
+
+    def unit_rows(self, found: Description) -> Posterior:
+        """The posterior of f from that of a function of (x, d)."""
+        inner = _part(found, "inner")
+        _one_of(inner, "kind", ("inducing", "rows", "features", "prior"))
+        return UnitRowsPosterior(self.posterior(inner))
 
     def columns(self, found: Description) -> Dataset:
         """A data set without rows, which says how inputs are read."""
@@ -246,6 +255,7 @@ class _Reader:
         if not isinstance(found.get("text"), str):
             raise PosteriorError("its kernel is not named by text.")
         kernel = kernels.make(found["text"], found["d"])
+        kernel = RowScaled(kernel) if "row_scaled" in found and _flag(found, "row_scaled") else kernel
         if len(kernel.names) != len(theta):
             raise PosteriorError(f"kernel {kernel.key} has {len(kernel.names)} hyperparameters and theta {len(theta)}.")
         return kernel

@@ -24,6 +24,7 @@ from ..features.basis_choices import ChosenFeatures, Fourier, Interpolated, Lead
 from ..features.deep import ACTIVATIONS, Network, Scaled
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import RandomFourier
+from ..kernels.row_scaled import RowScaled
 from .weights import CovarianceRoot, PrecisionFactor
 
 FORMAT, VERSION = "gpexplorer posterior", 1
@@ -72,7 +73,7 @@ class _Writer:
         """Describe a posterior of any kind."""
         kinds: dict[str, Callable[[Any], Description]] = {
             "units": self.units, "inducing": self.inducing, "features": self.regression, "rows": self.of_rows,
-            "prior": self.prior,
+            "prior": self.prior, "unit rows": self.unit_rows,
         }  # fmt: skip
         if posterior.kind not in kinds:
             raise PosteriorError(
@@ -84,6 +85,10 @@ class _Writer:
     def units(self, posterior: Any) -> Description:
         """Describe columns and units, and the posterior in the scaled space."""
         return {"columns": self.columns(posterior), "inner": self.posterior(posterior.inner)}
+
+    def unit_rows(self, posterior: Any) -> Description:
+        """Describe the posterior of a function of (x, d)."""
+        return {"inner": self.posterior(posterior.inner)}
 
     def inducing(self, posterior: Any) -> Description:
         """Describe a sparse GP."""
@@ -144,10 +149,12 @@ class _Writer:
 
     def kernel(self, posterior: Any) -> Description:
         """Describe a kernel by its text, or by the feature map that it has learned."""
-        kernel = posterior.kernel
+        kernel, scaled = posterior.kernel, {}
+        if isinstance(kernel, RowScaled):
+            kernel, scaled = kernel.base, {"row_scaled": True}
         if isinstance(kernel, LearnedKernel):
             return {"kernel": {"map": _map(kernel.map), "linear": kernel.linear}}
-        return {"kernel": {"text": kernel.key, "d": kernel.d}}
+        return {"kernel": {"text": kernel.key, "d": kernel.d, **scaled}}
 
     def weights(self, weights: Any) -> Description:
         """Describe the distribution of weights."""

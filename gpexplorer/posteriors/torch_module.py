@@ -21,6 +21,7 @@ from ..features.learned import LearnedKernel
 from ..kernels.composites import Composite
 from ..kernels.linear import Linear
 from ..kernels.periodic import LocallyPeriodic, Periodic
+from ..kernels.row_scaled import RowScaled
 from ..kernels.separable import Separable
 from ..kernels.stationary import Stationary
 from .weights import CovarianceRoot, PrecisionFactor
@@ -29,12 +30,15 @@ from .weights import CovarianceRoot, PrecisionFactor
 def torch_module(posterior: Any) -> nn.Module:
     """Return a module that predicts what a call of the posterior does, noise included if it is of y."""
     inner = posterior.inner if posterior.kind == "units" else posterior
+    scaled = inner.kind == "unit rows"
+    inner = inner.inner if scaled else inner
     cores: dict[str, Callable[[Any], nn.Module]] = {"inducing": _Inducing, "features": _Features, "rows": _Rows}
     if inner.kind not in cores or (inner.kind == "rows" and not hasattr(inner.solver, "L")):
         raise PosteriorError(
             f"A {type(inner).__name__} cannot be a torch module, because its variances are not those of one factor."
         )
-    return _InUnits(posterior, cores[inner.kind](inner))
+    core = cores[inner.kind](inner)
+    return _InUnits(posterior, _UnitRows(core) if scaled else core)
 
 
 class _InUnits(nn.Module):
@@ -58,6 +62,17 @@ class _InUnits(nn.Module):
         """Mean [t] and variance [t] at inputs [t, d]."""
         mean, var = self.core(((X - self.x_mean) / self.x_sd).to(self.dtype))
         return mean * self.y_sd + self.y_mean, var.clamp_min(0.0) * self.y_sd**2 + self.noise
+
+
+class _UnitRows(nn.Module):
+    """The formulas of `UnitRowsPosterior`."""
+
+    def __init__(self, core: nn.Module) -> None:
+        super().__init__()
+        self.core = core
+
+    def forward(self, X: Tensor) -> Any:
+        return self.core(torch.cat([X, X.new_ones(X.shape[0], 1)], 1))
 
 
 class _Inducing(nn.Module):
@@ -275,6 +290,21 @@ class _CompositeKernel(nn.Module):
         return self.combine(self.first.diag(X), self.second.diag(X))
 
 
+class _RowScaledKernel(nn.Module):
+    """A kernel times the last columns of its arguments."""
+
+    def __init__(self, kernel: RowScaled, theta: Tensor) -> None:
+        super().__init__()
+        self.base = kernel_module(kernel.base, theta)
+
+    def forward(self, X: Tensor, Z: Tensor) -> Tensor:
+        return self.base(X[:, :-1], Z[:, :-1]) * X[:, -1:] * Z[:, -1]
+
+    def diag(self, X: Tensor) -> Tensor:
+        """The prior variance [n]."""
+        return self.base.diag(X[:, :-1]) * X[:, -1].square()
+
+
 def kernel_module(kernel: Any, theta: Tensor) -> Any:
     """Return a module that computes a kernel without decisions that depend on the data.
 
@@ -285,6 +315,8 @@ def kernel_module(kernel: Any, theta: Tensor) -> Any:
     """
     if isinstance(kernel, Composite):
         return _CompositeKernel(kernel, theta)
+    if isinstance(kernel, RowScaled):
+        return _RowScaledKernel(kernel, theta)
     kinds: tuple[tuple[type, type[_Kernel]], ...] = (
         (Stationary, _StationaryKernel),
         (Periodic, _PeriodicKernel),

@@ -14,6 +14,7 @@ from .. import data as data_sets
 from .. import kernels
 from ..data import Split
 from ..errors import DataError, SettingError
+from ..kernels.row_scaled import with_row_noise
 from ..methods.base import registry
 from ..problem import Problem
 from .description import Description
@@ -63,12 +64,28 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
         raise SettingError(f"store is {quoted(store)}; give a Store, say gpexplorer.Store({str(store)!r}).")
     spec, split = _with_rows(spec, data)
     problem, split = _scaled_problem(spec, split)
+    problem = _with_row_noise(spec, problem)
     method = registry[spec.method](seed=spec.seed, **arguments(registry[spec.method], spec.settings))
     if store is None:
         return Run(method, problem, split, spec=spec)
     journal, kept = store.take_up(spec)
     journal.weigh(method.cost(problem).memory)
     return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
+
+
+def _with_row_noise(spec: Description, problem: Problem) -> Problem:
+    """The problem of equal noise that is equivalent to this one; SettingError if the method cannot use it."""
+    noise = problem.train.noise
+    kind = "relative" if noise is None or noise.common is None else "known"
+    if noise is not None and kind not in registry[spec.method].row_noise:
+        able = ", ".join(sorted(key for key, method in registry.items() if kind in method.row_noise))
+        instead = "sample_weight, or " if "relative" in registry[spec.method].row_noise else ""
+        what = "learns its noise itself" if instead else "treats all rows as equally accurate"
+        raise SettingError(
+            f"Method {spec.method!r} takes no {kind} noise per row, because it {what}. Give {instead}one of the "
+            f"methods {able}."
+        )
+    return with_row_noise(problem)
 
 
 def _with_rows(spec: SpecT, data: Any) -> tuple[SpecT, Split]:

@@ -14,9 +14,10 @@ import pandas as pd
 
 from ..data.units import targets
 from ..errors import StoreError
+from ..kernels.row_scaled import plain_rows
 from ..methods.base import Method, Steps
 from ..methods.capabilities import EstimatesNoise, NotesVariance
-from ..posteriors import InUnits, Of, as_posterior
+from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
 from .budget import Budget, Progress, scheduled
@@ -243,8 +244,7 @@ class Run:
         Returns
         -------
         InUnits
-            A posterior: a call with inputs [t, d] gives a `Prediction`: mean [t] and variance [t]. It also has joint
-            covariances, quantiles, samples, sample paths and gradients. All are in the units of the file.
+            In the units of the file. A call with inputs [t, d] gives mean and variance [t]; see `Posterior` for more.
         """
         index, state = self.trace[at].index, self.trace[at].step.state
         guard = partial(enough_memory, index)
@@ -253,7 +253,7 @@ class Run:
             inner = as_posterior(given, getattr(state, "theta", self.problem.theta))
             if inner is not given and isinstance(self.method, EstimatesNoise):
                 inner = inner.asked_for("f", self.method.noise_variance(self.problem, state))
-            return InUnits(inner, self.problem.train, guard).asked_for(of)
+            return in_units(inner, self.problem, guard).asked_for(of)
 
     def scores(self, at: int = -1) -> dict[str, float]:
         """Score one record on the test rows, for observations y in the units of the file.
@@ -356,7 +356,7 @@ class Run:
         return recording_jitter(self.method.steps(counted, last_state), self.jitters)
 
     def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
-        train = self.problem.train
+        train = plain_rows(self.problem)
         mean, var = self.posterior(index, "y").at_scaled(split.test.X)
         return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
 

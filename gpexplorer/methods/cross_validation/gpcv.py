@@ -46,6 +46,7 @@ class GPCV(Method):
     """What the three schemes share: settings and steps. They differ in the validation rows and in the consensus."""
 
     family: ClassVar[str] = "cross_validation"
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     paper: ClassVar[str] = PAPER
     State: ClassVar[type] = ConsensusState
     Info: ClassVar[type] = ConsensusInfo

@@ -132,7 +132,7 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         return Evaluated(value, np.array(gradient), log_scale) if math.isfinite(value) else None
 
     lowest = Best(like.double().cpu().numpy(), math.inf, 0.0)
-    for k, best in enumerate(_descents(method, like, evaluate)):
+    for k, best in enumerate(_descents(method, problem, evaluate)):
         lowest = best if best.value < lowest.value else lowest
         if k >= state.step:
             theta = torch.as_tensor(lowest.point).to(like)
@@ -153,10 +153,12 @@ def initial_values(problem_theta: Tensor, restarts: int, seed: int) -> Iterator[
         yield problem_theta + change.to(problem_theta)
 
 
-def _descents(method: ExactLearning, like: Tensor, evaluate: Evaluate) -> Iterator[Best]:
+def _descents(method: ExactLearning, problem: Problem, evaluate: Evaluate) -> Iterator[Best]:
     """Yield the best point so far of each descent in turn; a descent ends where its gradient is small enough."""
     minimise = gradient_descent if method.optimiser == GRADIENT_DESCENT else descend
-    for theta in initial_values(like, method.restarts, method.seed):
+    for theta in initial_values(problem.theta, method.restarts, method.seed):
+        if getattr(problem.kernel, "noise_is_known", False):
+            theta = torch.cat([theta[:-1], problem.theta[-1:]])
         largest = math.inf
 
         def watched(point: np.ndarray) -> Evaluated | None:

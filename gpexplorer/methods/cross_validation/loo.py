@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
-from ...objectives import noise_variance
+from ...objectives import noise_derivative, noise_variance
 from ...problem import Channel, Cost, Dataset, Problem, channel
 from . import settings
 from .learning import ExactLearning, Objective, dense_cost
@@ -42,6 +42,7 @@ class LeaveOneOut(ExactLearning):
     equations: ClassVar[dict[str, str]] = {
         "criterion": r"\sum_i (y_i-\mu_{-i})^2 = \sum_i \big([C^{-1}y]_i / [C^{-1}]_{ii}\big)^2"
     }
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("objective", "leave-one-out loss", monotone=True),
         channel("slope", "largest derivative", log=True),
@@ -80,5 +81,5 @@ def leave_one_out(kernel: Any, theta: Tensor, train: Dataset, criterion: str) ->
     W = -(P * F_q) @ P  # [n, n] dF/dK
     W.addr_(a, P @ F_a, alpha=-1.0)
     gradient = kernel.theta_gradient(theta, train.X, train.X, W)
-    gradient[-1] += 2.0 * s2 * W.diagonal().sum()
+    gradient[-1] += noise_derivative(kernel, 2.0 * s2 * W.diagonal().sum())
     return float(value), 0.5 * math.log(float((a.square() / q).mean())), gradient

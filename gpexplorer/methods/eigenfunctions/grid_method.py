@@ -13,6 +13,7 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite, SettingError
 from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
+from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
 from ...problem import Problem
 from ..base import Method
@@ -77,6 +78,7 @@ class GridMethod(Method):
     subset = settings.subset()
     evaluations = settings.evaluations()
 
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)  # the noise contains what the functions leave out
     spacing: Any = SPACINGS[0]  # a method may make these three settings
     basis: Any = "eigenvalues"
     candidates: Any = 1
@@ -96,7 +98,8 @@ class GridMethod(Method):
                 f"{self.title} lays a grid over columns of numbers, but these inputs are objects. Choose a method of "
                 "the family inducing."
             )
-        grid = Grid(problem.kernel, problem.train.X, self.sizes(problem.train.d), spacing)
+        kernel, d = unscaled_kernel(problem.kernel), input_count(problem)
+        grid = Grid(kernel, problem.train.X[:, :d], self.sizes(d), spacing)
         grid.axis_kernels(problem.theta)
         return grid
 
@@ -120,7 +123,7 @@ class GridMethod(Method):
 
     def num_functions(self, problem: Problem) -> float:
         """Return the number of basis functions: p, or fewer if the grid has fewer points."""
-        return float(min(self.num_eigenfunctions, math.prod(self.sizes(problem.train.d))))
+        return float(min(self.num_eigenfunctions, math.prod(self.sizes(input_count(problem)))))
 
     def spacings(self) -> tuple[str, ...]:
         """Return the spacings among which the likelihood may choose."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ...features.basis_choices import Choice, ChosenFeatures
+from ...kernels.row_scaled import unscaled_kernel
 from ...linalg.reduction import Map, sum_of_squares
 from ...objectives import noise_variance
 from ...posteriors import DiagonalAndDirection, FeaturePosterior, OutsideGrid, Posterior, PrecisionFactor
@@ -100,12 +101,15 @@ def orthogonal_posterior(
     like = problem.train.y
     parts = (coefficients.mean, coefficients.diagonal, coefficients.direction)
     b = DiagonalAndDirection(*(part.to(like) for part in parts))
-    features, outside = ChosenFeatures(choice, theta), OutsideGrid(problem.kernel, theta, choice.outside)
+    features, outside = (
+        ChosenFeatures(choice, theta),
+        OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside),
+    )
     return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside)
 
 
 def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = phi(x)'w with w ~ N(A^-1 c, s2 A^-1) (eq 2). O(p^2) per row."""
     weights = PrecisionFactor(regression.w, regression.L, regression.s2)
-    outside = OutsideGrid(problem.kernel, theta, choice.outside)
+    outside = OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside)
     return FeaturePosterior(ChosenFeatures(choice, theta), weights, regression.s2, outside=outside)

@@ -16,6 +16,7 @@ from torch import Tensor
 from ...errors import KernelError, SettingError
 from ...features.basis_choices import Choice, Fourier
 from ...features.random_fourier import KINDS, RandomFourier
+from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Method, Steps
@@ -75,6 +76,7 @@ class RFF(Method):
     Info: ClassVar[type] = BasisInfo
     equations: ClassVar[dict[str, str]] = {"num_features": r"k(x,z) \approx \phi(x)^\top \phi(z)"}
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)
 
     num_features = param.Integer(
         500,
@@ -112,12 +114,13 @@ class RFF(Method):
                 "Random Fourier features are functions of columns of numbers, but these inputs are objects. Choose a "
                 "method of the family inducing."
             )
-        if problem.kernel.key not in ("se", "se-ard"):
+        kernel = unscaled_kernel(problem.kernel)
+        if kernel.key not in ("se", "se-ard"):
             raise KernelError(
-                f"Random Fourier features here are those of the Gaussian kernel, not of {problem.kernel.key!r}; choose "
+                f"Random Fourier features here are those of the Gaussian kernel, not of {kernel.key!r}; choose "
                 "se or se-ard."
             )
-        return Fourier(RandomFourier(problem.train.d, self.num_features, self.frequencies, self.seed).to(like))
+        return Fourier(RandomFourier(input_count(problem), self.num_features, self.frequencies, self.seed).to(like))
 
     def posterior(self, problem: Problem, state: BasisState) -> Posterior:
         return state_posterior(self, problem, self._features(problem, state.theta), state)

@@ -63,6 +63,7 @@ class Minibatches(Method):
     """Base class of the minibatch methods: their common settings and steps. A subclass defines one minibatch."""
 
     family: ClassVar[str] = "minibatches"
+    row_noise: ClassVar[tuple[str, ...]] = ()
     own_kernel: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Shoham and Avron (2025). Unbiased stochastic optimization for Gaussian processes on finite dimensional RKHS."

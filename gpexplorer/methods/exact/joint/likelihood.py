@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
-from ....objectives import noise_variance
+from ....objectives import noise_derivative, noise_variance
 from ....problem import Problem
 from ..system import System
 from .joint_descent import BlockSizes, solve_together
@@ -137,7 +137,8 @@ def likelihood_gradient(
         weights = 0.5 * left[rows] @ right[rows.start :].T  # [block, n - start], twice those of one place
         weights[:, : rows.stop - rows.start] *= 0.5
         gradient += kernel.theta_gradient(theta, X[rows], X[rows.start :], weights)
-    gradient[-1] += noise_variance(theta) * (float((U * Z).sum()) / s - float(alpha @ alpha))  # dA/dtheta_p = 2 s2 I
+    by_noise = noise_variance(theta) * (float((U * Z).sum()) / s - float(alpha @ alpha))  # dA/dtheta_p = 2 s2 I
+    gradient[-1] += noise_derivative(kernel, by_noise)
     return gradient
 
 

@@ -27,7 +27,7 @@ from torch import Tensor
 from ....kernels.distances import squared_distances, weighted_square_sums
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky, logdet, solve_transposed
-from ....objectives import Nystrom, Terms, noise_variance
+from ....objectives import Nystrom, Terms, noise_derivative, noise_variance
 from ....problem import Dataset, Kernel
 
 BLOCK = 4 * 2**20  # bytes of the temporaries of a block of rows: they stay in the cache and cause no page faults
@@ -126,7 +126,7 @@ def sparse_gradient(
     if _is_simple(kernel):  # theta[0] is a log sd: its derivative is sum G K over K_mn, minus half of that over K_mm
         gradient.theta[0] += float(S.diagonal().sum())
     sum_M -= f.sum_D / f.s2**2 if likelihood == "vfe" else 0.0
-    gradient.theta[-1] += sum_M * f.s2  # dF/d log noise sd = 2 s2 dF/ds2
+    gradient.theta[-1] += noise_derivative(kernel, sum_M * f.s2)  # dF/d log noise sd = 2 s2 dF/ds2
     model = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
     return model, gradient
 

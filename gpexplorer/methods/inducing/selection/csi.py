@@ -81,6 +81,7 @@ class CSI(Method):
     key: ClassVar[str] = "csi"
     title: ClassVar[str] = "CSI kernel ridge"
     family: ClassVar[str] = "inducing"
+    row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     paper: ClassVar[str] = "Bach & Jordan (2005). Predictive low-rank decomposition for kernel methods. ICML."
     State: ClassVar[type] = Trial
     Info: ClassVar[type] = Tried
