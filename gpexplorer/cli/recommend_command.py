@@ -81,7 +81,7 @@ def _report(progress: Progress) -> None:
 
 
 def _text(answer: Recommendation) -> str:
-    table = answer.table.round(DIGITS).astype({"rows": "Int64"})
+    table = answer.table.drop(columns=["nlpd_low", "nlpd_high"]).round(DIGITS).astype({"rows": "Int64"})
     return f"{answer}\n\n{table.to_string(index=False, na_rep='')}"
 
 

@@ -176,6 +176,8 @@ class _Search:
         result: dict[str, RowScores] = {}
         most = max(1000, int(SIMPLE_ROWS_PER_SECOND * self.seconds))
         for name, model in for_inputs(self.split).items():
+            if self.should_stop():
+                break
             self.report(f"Fitting the simple model: {name}.")
             scores: RowScores | None = None
             with suppress(ValueError, FloatingPointError):  # scikit-learn refuses the rows

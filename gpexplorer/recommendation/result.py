@@ -16,6 +16,8 @@ from ..runs.spec import Spec
 from .held_out import Interval, RowScores
 from .lanes import Lane
 
+ENDS = ("nlpd_low", "nlpd_high")
+
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
@@ -35,7 +37,8 @@ class Recommendation:
         "smse" and "nlpd" on held-out rows with their 95 % intervals. If the model was fitted again to all rows
         (`refitted`), they are those of the same candidate on fewer rows.
     table : DataFrame
-        One row per candidate and simple model, the best first: rows fitted to, seconds, smse, nlpd, and a sentence.
+        One row per candidate and simple model, the best first: rows fitted to, seconds, smse, nlpd, the ends of the
+        95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence.
     runner_up : str
         The second best candidate; empty if there was one only.
     better_simple_model : str
@@ -160,13 +163,20 @@ def table(lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores]) -> p
             "seconds": lane.seconds,
             "smse": lane.scores.smse if lane.scores else np.nan,
             "nlpd": lane.scores.nlpd if lane.scores else np.nan,
+            **_ends(lane.scores),
             "sentence": "Chosen." if lane is winner else lane.sentence,
         }
         for lane in lanes
     ]
     rows += [
-        {"model": name, "smse": scores.smse, "nlpd": scores.nlpd, "sentence": "A simple model."}
+        {"model": name, "smse": scores.smse, "nlpd": scores.nlpd, **_ends(scores), "sentence": "A simple model."}
         for name, scores in simple.items()
     ]
-    columns = ["model", "rows", "seconds", "smse", "nlpd", "sentence"]
+    columns = ["model", "rows", "seconds", "smse", "nlpd", *ENDS, "sentence"]
     return pd.DataFrame(rows, columns=columns).sort_values("nlpd", na_position="last").reset_index(drop=True)
+
+
+def _ends(scores: RowScores | None) -> dict[str, float]:
+    """The ends of the interval of the NLPD, as columns of the table."""
+    interval = None if scores is None else scores.interval("nlpd")
+    return {} if interval is None else dict(zip(ENDS, interval[1:], strict=True))

@@ -23,6 +23,7 @@ from .inputs.presets import PRESETS, question
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.race_panel import RacePanel
+from .panels.recommend_panel import RecommendPanel
 from .panels.scaling_panel import ScalingPanel
 from .panels.share_panel import SharePanel
 from .pictures.html_export import sheet, written
@@ -99,6 +100,7 @@ class Explorer(pn.viewable.Viewer):
         self.choices = Controls(spec, self._controls_changed)
         questions = {"—": ""} | {preset.question: key for key, preset in PRESETS.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
+        self.recommendation = RecommendPanel(self.session)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
         self._wait_message = wait_message
@@ -110,12 +112,14 @@ class Explorer(pn.viewable.Viewer):
     @property
     def controls(self) -> list[Any]:
         """The parts of the sidebar."""
-        return [self.presets, self.sources, self.choices]
+        return [self.presets, self.sources, self.recommendation.begin, self.choices]
 
     @property
     def top(self) -> list[Any]:
         """The parts that are looked at first: question, transport, status, the pictures on top, and messages."""
-        return [self.title, self.transport, self.status, self.pictures.top, self.status.alert]
+        return [
+            self.title, self.transport, self.status, self.recommendation, self.pictures.top, self.status.alert,
+        ]  # fmt: skip
 
     @property
     def rest(self) -> list[Any]:
@@ -142,7 +146,7 @@ class Explorer(pn.viewable.Viewer):
     def set_dark(self, dark: bool) -> None:
         """Draw the figures for the dark theme, or for the light one."""
         with together():
-            for part in (self.pictures, self.below):
+            for part in (self.pictures, self.below, self.recommendation):
                 part.set_theme("dark" if dark else "light")
 
     def start(self) -> None:
@@ -161,6 +165,7 @@ class Explorer(pn.viewable.Viewer):
         """Stop computing after the step under way, because nobody is looking."""
         self.session.pause()
         self.below.pause()
+        self.recommendation.pause()
 
     def close(self) -> None:
         """End all threads and free the run; for a session that is over."""
@@ -169,6 +174,7 @@ class Explorer(pn.viewable.Viewer):
             callback.stop()
         self._finalizer()
         self.below.close()
+        self.recommendation.close()
         self.session.close()
 
     def _panels(self) -> PanelAccordion:
@@ -216,6 +222,7 @@ class Explorer(pn.viewable.Viewer):
             return
         with together():
             self.below.update()
+            self.recommendation.update()
             frame = self.session.take(wait)
             if frame is None:
                 return

@@ -230,6 +230,11 @@ class Session:
         self._report("")
         self.open(play=self.player.playing)
 
+    def adopt(self, spec: Spec) -> None:
+        """Open a spec on the rows that are open, and set the controls to it."""
+        self._adopt(spec)
+        self.change(spec)
+
     def change_rows(self, data: Any, read: RowReader | None = None, kernel: str = "") -> None:
         """Open the same method on other rows, with this kernel if their inputs need one."""
         try:

@@ -1,0 +1,85 @@
+"""The panel "What should I use?": an answer with a picture, its use on the page, and cancelling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpexplorer import Spec, data
+from gpexplorer.ui.panels.recommend_panel import RecommendPanel
+from gpexplorer.ui.session import Session
+from gpexplorer.views.runs.candidate_scores import CandidateScores
+
+pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 90, "d": 1, "seed": 3}, kernel="se")
+
+
+def wait(holds: Callable[[], object], panel: RecommendPanel) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        panel.update()
+        time.sleep(0.02)
+
+
+def test_the_answer_is_words_and_a_picture_and_sets_the_page() -> None:
+    adopted: list[Spec] = []
+    session = Session(SPEC, adopt=adopted.append)
+    session.open()
+    panel = RecommendPanel(session)
+    try:
+        panel.seconds.value = 2
+        panel.ask()
+        wait(lambda: panel.adopt.visible, panel)
+        answer = panel._answer
+        assert answer is not None
+        assert answer.sentences[0][:-1] in panel.words.object
+        assert "runner-up" in panel.words.object
+        assert panel.picture.visible
+        panel.use()
+        assert adopted[-1].method == answer.method
+        assert adopted[-1].data == SPEC.data
+        assert session.spec.kernel == answer.spec.kernel
+        session.change_rows("snelson-like")
+        panel.use()
+        assert "ask again" in panel.state.object
+        assert len(adopted) == 1
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_cancelling_gives_the_best_answer_so_far_within_a_step() -> None:
+    rows = data.load(SPEC.data)
+    session = Session(SPEC, lambda _: rows)
+    session.open()
+    panel = RecommendPanel(session)
+    try:
+        panel.seconds.value = 600
+        panel.ask()
+        worker = panel._worker
+        assert worker is not None
+        wait(lambda: worker.progress is not None, panel)
+        begin = time.monotonic()
+        panel.pause()
+        wait(lambda: panel._worker is None, panel)
+        assert time.monotonic() - begin < 10
+        assert panel.go.disabled is False
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
+    table = pd.DataFrame({
+        "model": ["a", "b", "ridge", "lost"], "nlpd": [0.1, 0.2, 0.3, np.nan], "nlpd_low": [0.0, 0.1, 0.2, np.nan],
+        "nlpd_high": [0.2, 0.3, 0.4, np.nan], "sentence": ["Chosen.", "Worse.", "A simple model.", "No time."],
+    })  # fmt: skip
+    layers = CandidateScores(table).data()
+    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 3.0]]
+    assert layers["simple models"]["model"].tolist() == ["ridge"]
+    np.testing.assert_allclose(layers["95 % interval"].to_numpy(), [[0, 3, 0.2, 3], [0.1, 2, 0.3, 2], [0.2, 1, 0.4, 1]])
