@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import panel as pn
 import panel_material_ui as pmui
@@ -13,7 +13,6 @@ import panel_material_ui as pmui
 from ... import data as data_sets
 from ...data import Split
 from ...errors import GPExplorerError
-from ...recommendation import Progress, Recommendation, recommend
 from ...runs.setting_checks import number
 from ...views.drawing.live import Live
 from ...views.runs.candidate_scores import CandidateScores
@@ -22,6 +21,9 @@ from ..session import Session
 from ..shared_limits import Turns
 from ..styles import TEXT
 from ..text import sentence, span, text
+
+if TYPE_CHECKING:
+    from ...recommendation import Progress, Recommendation
 
 LEAST_SECONDS, MOST_SECONDS = 2, 3600
 HEIGHT, LINE = 120, 22  # pixels of the picture, and of each model in it
@@ -56,6 +58,8 @@ class RecommendWorker(BackgroundWorker):
 
     def work(self) -> None:
         """Find the recommendation."""
+        from ...recommendation import recommend  # with scikit-learn, which takes a second to import
+
         try:
             rows = self._read()
             with self._turns.turn():
