@@ -23,7 +23,7 @@ from ..linalg.randomness import generator
 from ..methods import gpytorch_parts
 from ..methods.base import registry
 from ..methods.exact.joint.at_points import Wanted, posterior_at
-from ..methods.exact.joint.joint_descent import BlockSizes
+from ..methods.exact.joint.joint_descent import sizes_for
 from ..methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
 from ..methods.exact.joint.right_hand_sides import Limit, variance_limit
 from ..methods.exact.posteriors import Bands, exact_posterior
@@ -68,17 +68,19 @@ def report(problem: Problem, Z: Tensor, work: Work, lapack: bool, gpytorch: bool
     n, s2 = len(problem.train), noise_variance(problem.theta)
     exact = exact_gp_posterior(problem.kernel, problem.theta, problem.train)(Z) if lapack else None
     yield f"mean, variances at {len(Z)} points within {work.tolerance:g}, and {work.samples} samples; noise {s2:.2g}"
-    yield f"{'solver':<24}{'seconds':>9}{'entries / n^2':>15}{'mean error':>12}{'var error':>11}  remark"
+    yield f"{'solver':<24}{'seconds':>9}{'CPU s':>8}{'entries / n^2':>15}{'mean error':>12}{'var error':>11}  remark"
     counter = Counter()
     counted = Problem(problem.train, Counted(problem.kernel, counter), problem.theta)
     alone = Run(
         registry["gbcd"](learn=False, tolerance=work.mean_tolerance, cache=work.cache, max_iterations=10**6), problem
     )
+    begun = time.process_time()
     alone.finish()
     last = alone.trace[-1]
     mean = alone.method.posterior(problem, last.step.state).mean(Z)
     entries = last.cost.entries / n**2
-    yield _line("gbcd, mean alone", last.seconds, entries, (mean, None), exact, s2, f"{alone.done} iterations")
+    spent = last.seconds, time.process_time() - begun
+    yield _line("gbcd, mean alone", spent, entries, (mean, None), exact, s2, f"{alone.done} iterations")
 
     norm = float(last.step.state.norm)
     solvers: dict[str, Callable[[], Answer]] = {
@@ -90,30 +92,30 @@ def report(problem: Problem, Z: Tensor, work: Work, lapack: bool, gpytorch: bool
     if lapack:
         solvers["Cholesky"] = lambda: _by_cholesky(counted, Z, work)
     for name, solve in solvers.items():
-        counter.entries, begun = 0, time.perf_counter()
+        counter.entries, begun, begun_cpu = 0, time.perf_counter(), time.process_time()
         (mean, var), _, remark = solve()
-        seconds, share = time.perf_counter() - begun, counter.entries / n**2
+        spent, share = (time.perf_counter() - begun, time.process_time() - begun_cpu), counter.entries / n**2
         ratio = f"{share / entries:.2f} times the entries of the mean alone; " if counter.entries else ""
-        yield _line(name, seconds, share, (mean, var), exact, s2, ratio + remark)
+        yield _line(name, spent, share, (mean, var), exact, s2, ratio + remark)
 
 
 def _line(
     name: str,
-    seconds: float,
+    spent: tuple[float, float],
     entries: float,
     found: tuple[Tensor, Tensor | None],
     exact: Prediction | None,
     s2: float,
     remark: str,
 ) -> str:
-    """One line of the table; errors are left out where there is nothing to compare with."""
+    """One line of the table; `spent` is seconds by the clock and of all processors. Unknown errors are left out."""
     mean_error = var_error = "-"
     if exact is not None:
         mean_error = f"{float((found[0] - exact.mean).abs().max()) / s2**0.5:.1e}"
         if found[1] is not None:
             var_error = f"{float(((found[1] - exact.var) / (exact.var + s2)).abs().max()):.1e}"
     counted = f"{entries:.2f}" if entries else "-"
-    return f"{name:<24}{seconds:>9.2f}{counted:>15}{mean_error:>12}{var_error:>11}  {remark}"
+    return f"{name:<24}{spent[0]:>9.2f}{spent[1]:>8.1f}{counted:>15}{mean_error:>12}{var_error:>11}  {remark}"
 
 
 def _limit(norm: float, n: int, s2: float) -> Limit:
@@ -125,7 +127,7 @@ def _limit(norm: float, n: int, s2: float) -> Limit:
 def _by_blocks(problem: Problem, Z: Tensor, work: Work, norm: float) -> Answer:
     system = System(problem, problem.theta, work.cache * 1e9)
     wanted = Wanted(Z, work.samples, work.tolerance)
-    answer = posterior_at(system, problem, wanted, _limit(norm, system.n, system.s2), BlockSizes())
+    answer = posterior_at(system, problem, wanted, _limit(norm, system.n, system.s2), sizes_for(system.n))
     remark = f"{answer.blocks} blocks" + (f", {answer.unfinished} columns unfinished" if answer.unfinished else "")
     return Prediction(answer.mean, answer.var), answer.samples, remark
 

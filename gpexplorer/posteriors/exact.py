@@ -13,12 +13,13 @@ never smaller. How A^-1 is applied is the solver's: by a Cholesky factor here, b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky
 from ..objectives import noise_variance
@@ -26,6 +27,8 @@ from ..problem import Dataset, Kernel
 from .base import Posterior
 from .prior_paths import prior_paths
 from .weights import normal_columns
+
+Rows = TypeVar("Rows", bound="RowsPosterior")
 
 
 @runtime_checkable
@@ -50,6 +53,8 @@ class CholeskySolver:
         The rows of A = K_SS + s2 I.
     name : str
         What an error calls the matrix.
+    noise : Tensor [s], optional
+        Noise variance of each row, where it is not s2.
 
     Raises
     ------
@@ -61,8 +66,10 @@ class CholeskySolver:
     s^3 / 3 flops and s^2 numbers once, then 2 s^2 flops per right-hand side.
     """
 
-    def __init__(self, kernel: Kernel, theta: Tensor, S: Any, name: str = "K + s2 I") -> None:
-        self.kernel, self.theta, self.S, self.name = kernel, theta, S, name
+    def __init__(
+        self, kernel: Kernel, theta: Tensor, S: Any, name: str = "K + s2 I", noise: Tensor | None = None
+    ) -> None:
+        self.kernel, self.theta, self.S, self.name, self.noise = kernel, theta, S, name, noise
         self._L: Tensor | None = None
 
     @property
@@ -70,7 +77,7 @@ class CholeskySolver:
         """The Cholesky factor [s, s]."""
         if self._L is None:
             A = self.kernel(self.theta, self.S, self.S)  # [s, s]
-            A.diagonal().add_(noise_variance(self.theta))
+            A.diagonal().add_(noise_variance(self.theta) if self.noise is None else self.noise)
             self._L = cholesky(A, self.name).L
         return self._L
 
@@ -80,6 +87,17 @@ class CholeskySolver:
 
     def solve(self, B: Float[Tensor, "s t"]) -> Float[Tensor, "s t"]:
         return torch.cholesky_solve(B, self.L)
+
+    def with_border(self, X: Any, V: Float[Tensor, " b"], L_new: Float[Tensor, "b b"]) -> CholeskySolver:
+        """The solver of the rows and b new ones with noise V, from the factor of the Schur complement of A."""
+        s, b = len(self.S), len(V)
+        border = torch.linalg.solve_triangular(self.L, self.kernel(self.theta, self.S, X), upper=False)  # [s, b]
+        L = self.L.new_zeros(s + b, s + b)
+        L[:s, :s], L[s:, :s], L[s:, s:] = self.L, border.T, L_new
+        noise = self.L.new_full((s,), noise_variance(self.theta)) if self.noise is None else self.noise
+        solver = CholeskySolver(self.kernel, self.theta, joined_rows(self.S, X), self.name, torch.cat([noise, V]))
+        solver._L = L
+        return solver
 
     def explained(self, B: Float[Tensor, "s t"]) -> Float[Tensor, " t"]:
         return torch.linalg.solve_triangular(self.L, B, upper=False).square().sum(0)
@@ -134,6 +152,40 @@ class RowsPosterior(Posterior):
         C = self.solver.solve(torch.cat(at_rows, 1).T + noise)  # [s, size]
         return lambda X: self.block_mean(X) + prior(X) - C.T @ self.kernel(self.theta, self.S, X)
 
+    def updated(self: Rows, X: Any, y: Tensor, V: Tensor) -> Rows:
+        if not isinstance(self.solver, CholeskySolver):
+            return super().updated(X, y, V)
+        alpha, L_new = self.with_new_coefficients(X, y, V)
+        solver = self.solver.with_border(X, V.to(alpha), L_new)
+        other = type(self)(self.kernel, self.theta, (solver.S, alpha), solver.S, solver)
+        other.of = self.of
+        return other
+
+    def with_new_coefficients(self, X: Any, y: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients [n + b] after new rows, and the factor [b, b] of their Schur complement.
+
+            B = A^-1 k(S, X),   C = k(X, X) + V - k(X, S) B = L L'          the covariance of y at the new rows
+            alpha_new = C^-1 (y - k(X, S) alpha),   alpha_old = alpha - B alpha_new
+
+        The targets of the old rows are not needed.
+        """
+        if self.X is not self.S:
+            raise PosteriorError(
+                f"The variances of this posterior use {len(self.S)} of {len(self.X)} training rows: no row can be "
+                'added; fit with bands="exact".'
+            )
+        K = self.kernel(self.theta, self.S, X)  # [s, b]
+        B = self.solver.solve(K)
+        C = self.kernel(self.theta, X, X) - K.T @ B
+        L_new = cholesky(0.5 * (C + C.T) + torch.diag(V.to(C)), "C + V of the new rows").L
+        new = torch.cholesky_solve((y.to(K) - K.T @ self.alpha)[:, None], L_new)[:, 0]  # [b]
+        return torch.cat([self.alpha - B @ new, new]), L_new
+
+
+def joined_rows(first: Any, second: Any) -> Any:
+    """The rows of two tensors or sequences, one after another."""
+    return torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
+
 
 class UnsolvedPosterior(RowsPosterior):
     """What is known before a solver has converged: its mean, with the estimated error of the mean in the covariance.
@@ -161,6 +213,9 @@ class UnsolvedPosterior(RowsPosterior):
     ) -> None:
         super().__init__(kernel, theta, mean_rows, variance_rows, solver)
         self.error_weights = error_weights
+
+    def updated(self, X: Any, y: Tensor, V: Tensor) -> NoReturn:
+        raise PosteriorError("The solver has not converged, so that rows cannot be added: let the run end first.")
 
     def error(self, X: Any) -> Tensor:
         """Estimated difference [b] between the mean of the GP and that of the solver, at one block of rows."""

@@ -167,7 +167,11 @@ class _Reader:
         X = self.inputs(found, "X")
         S = X if _flag(found, "same") else self.inputs(found, "S")
         kernel, theta = self.kernel(found, X)
-        mean_rows, solver = (X, self.tensor("alpha", len(X))), CholeskySolver(kernel, theta, S)
+        noise = self.tensor("row_noise", len(S)) if "row_noise" in self.tensors else None
+        if noise is not None and not bool((noise > 0.0).all()):
+            raise PosteriorError("a noise variance of its rows is not positive.")
+        mean_rows = (X, self.tensor("alpha", len(X)))
+        solver = CholeskySolver(kernel, theta, S, noise=noise)
         if _flag(found, "solved"):
             return RowsPosterior(kernel, theta, mean_rows, S, solver)
         return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, self.tensor("error_weights", len(S)))

@@ -108,6 +108,9 @@ class _Writer:
         if not solved:
             self.kept({"error_weights": posterior.error_weights})
         inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
+        noise = getattr(posterior.solver, "noise", None)
+        if noise is not None:
+            self.kept({"row_noise": noise})
         return {"same": same, "solved": solved, **inputs, **self.kernel(posterior)}
 
     def regression(self, posterior: Any) -> Description:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -9,11 +10,17 @@ import torch
 
 from gpexplorer import data
 from gpexplorer.errors import PosteriorError
-from gpexplorer.posteriors import FeaturePosterior, InducingPosterior, PrecisionFactor
+from gpexplorer.posteriors import (
+    FeaturePosterior,
+    InducingPosterior,
+    PrecisionFactor,
+    RowsPosterior,
+    exact_gp_posterior,
+)
 from gpexplorer.problem import Dataset
 from steps_of import moved, small_run, small_spec
 
-UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch"]
+UPDATED = ["cholqr", "fitc", "sgpr", "grief", "rff", "full-batch", "ml", "cholesky"]
 
 
 def fitted(key: str, shift: float) -> tuple[Any, Any]:
@@ -42,6 +49,8 @@ def test_a_fit_to_some_rows_and_then_the_others_is_a_fit_to_all(key: str, shift:
 
 def of_some_rows(whole: Any, train: Dataset) -> Any:
     """The posterior of some rows by dense algebra, with the inducing inputs or features of all rows."""
+    if isinstance(whole, RowsPosterior):
+        return exact_gp_posterior(whole.kernel, whole.theta, train)
     s2 = whole.weights.s2
     if isinstance(whole, InducingPosterior):
         Phi = torch.linalg.solve_triangular(whole.L_mm, whole.kernel(whole.theta, whole.Z, train.X), upper=False)
@@ -60,7 +69,11 @@ def of_some_rows(whole: Any, train: Dataset) -> Any:
 
 @pytest.mark.parametrize("shift", [0.0, 2e3])
 def test_a_row_of_half_the_noise_counts_twice_in_the_units_of_the_file(shift: float):
-    run, train = fitted("cholqr", shift)
+    for key in ("cholqr", "ml"):
+        check_half_noise(*fitted(key, shift))
+
+
+def check_half_noise(run: Any, train: Any) -> None:
     posterior, scale = run.posterior(of="y"), train.scale
     X, y = train.X[:3] * scale.x_sd + scale.x_mean + 0.01, train.y[:3] * scale.y_sd + scale.y_mean
 
@@ -72,6 +85,7 @@ def test_a_row_of_half_the_noise_counts_twice_in_the_units_of_the_file(shift: fl
     assert once.of == "y"
     assert once.noise_variance == posterior.noise_variance
     assert bool((once.var(X) < posterior.var(X)).all())
+    torch.testing.assert_close(pickle.loads(pickle.dumps(once)).var(X), once.var(X), rtol=1e-9, atol=1e-12)
 
 
 def test_hard_scales_keep_their_digits():
@@ -94,9 +108,11 @@ def test_hard_scales_keep_their_digits():
 
 def test_what_cannot_be_updated_says_so():
     X, y = torch.zeros(2, 2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    for key in ("ml", "svgp", "grief-mcmc"):
+    for key in ("svgp", "grief-mcmc"):
         with pytest.raises(PosteriorError, match="needs; fit the method again"):
             small_run(key, d=2, steps=22).posterior().with_rows(X, y)
+    with pytest.raises(PosteriorError, match="has not converged"):
+        small_run("cg", d=2, steps=6).posterior().with_rows(X, y)
     posterior = small_run("cholqr", d=2, steps=3).posterior()
     for wrong in (y[:1], y * torch.nan):
         with pytest.raises(PosteriorError, match="one finite target per row"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,6 +63,23 @@ def test_means_variances_covariances_and_paths_equal_those_of_a_factor(name: str
     torch.testing.assert_close(blocks.cov(Z[:3], Z), dense.cov(Z[:3], Z), **close)
     torch.testing.assert_close(blocks.solver.explained(K), dense.solver.explained(K), **close)
     torch.testing.assert_close(blocks.paths(5, seed=1)(Z), dense.paths(5, seed=1)(Z), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rows_are_added_from_the_coefficients_of_the_others(name: str, monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task(name)
+    some = replace(problem, train=problem.train.rows(torch.arange(100)))
+    monkeypatch.setattr(joint, "PATH_TOLERANCE", 1e-7)
+    dense, (_, blocks) = both(problem, 1.0)[0], both(some, 1e-6)
+    X, y = problem.train.X[100:], problem.train.y[100:]
+
+    grown = blocks.with_rows(X[:1], y[:1]).with_rows(X[1:], y[1:])
+    grown.solver.sizes = blocks.solver.sizes
+
+    torch.testing.assert_close(grown.mean(Z), dense.mean(Z), rtol=0, atol=1e-5)
+    torch.testing.assert_close(grown.var(Z, noise=True), dense.var(Z, noise=True), rtol=2e-5, atol=0)
+    with pytest.raises(PosteriorError, match="have the noise of the fit"):
+        blocks.with_rows(X, y, noise=torch.full((20,), 2.0 * dense.noise_variance))
 
 
 @pytest.mark.parametrize("name", ["origin", "high signal"])

@@ -9,6 +9,7 @@ No n x n matrix is formed. All right-hand sides of one call go through the same 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from torch import Tensor
 from ....errors import PosteriorError
 from ....linalg.blocks import BLOCK_BYTES
 from ....posteriors import RowsPosterior
+from ....posteriors.exact import joined_rows
 from ....problem import Problem
 from ..system import System
-from .joint_descent import BlockSizes, solve_together
+from .joint_descent import sizes_for, solve_together
 from .right_hand_sides import Columns, Limit, target_limit, variance_limit
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
@@ -51,7 +53,7 @@ class JointSolver:
 
     def __init__(self, problem: Problem, theta: Tensor, cache: float, tolerance: float, seed: int) -> None:
         self.problem, self.theta, self.cache, self.tolerance = problem, theta, cache, tolerance
-        self.sizes = BlockSizes(coarse=min(1000, len(problem.train) // 4), seed=seed)
+        self.sizes = sizes_for(len(problem.train), seed)
         self._system: System | None = None
 
     @property
@@ -115,6 +117,20 @@ class JointPosterior(RowsPosterior):
         same = isinstance(X, Tensor) and isinstance(Z, Tensor) and torch.equal(X, Z)
         K_Z, V_Z, AV_Z = (K, V, AV) if same else self._solved(Z)
         return self.kernel(self.theta, X, Z) - V.T @ K_Z - K.T @ V_Z + V.T @ AV_Z
+
+    def updated(self, X: Any, y: Tensor, V: Tensor) -> JointPosterior:
+        """The posterior after new rows, from the coefficients of the old ones; as exact as `JointSolver.solve`."""
+        system, solver = self.solver.system, self.solver
+        if not torch.allclose(V, torch.full_like(V, system.s2)):
+            raise PosteriorError("Rows that are added to a solver by blocks have the noise of the fit; leave it out.")
+        alpha, _ = self.with_new_coefficients(X, y, V)
+        train = solver.problem.train
+        rows = replace(train, X=joined_rows(train.X, X), y=torch.cat([train.y, y.to(train.y)]))
+        problem = replace(solver.problem, train=rows)
+        grown = JointSolver(problem, self.theta, solver.cache, solver.tolerance, solver.sizes.seed)
+        other = JointPosterior(self.kernel, self.theta, (rows.X, alpha), rows.X, grown)
+        other.of = self.of
+        return other
 
     def _solved(self, X: Any) -> tuple[Tensor, Tensor, Tensor]:
         """k(S, X) [n, t], solutions V for them, and A V."""
