@@ -60,8 +60,9 @@ def sizes_for(n: int, seed: int = 0, memory: float = BLOCK_MEMORY) -> BlockSizes
     365 targets, samples and points need 15.1 n^2 entries with 500 rows per block and 1000 coarse rows, 11.7 n^2 with
     1000 and 1000, and 4.5 n^2, in a third of the time, with 2000 and 2000.
     """
-    rows = max(1, min(LARGEST_BLOCK, n // 4, int(memory / (16 * n))))
-    return BlockSizes(rows, max(rows // 10, 1), rows, 0, seed)
+    coarse = min(LARGEST_BLOCK, n // 4, int(memory / (16 * n)))
+    block = max(coarse, BlockSizes().block)
+    return BlockSizes(block, block // 10, coarse, 0, seed)
 
 
 def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes, passes: float) -> Iterator[int]:
