@@ -13,8 +13,13 @@ import pytest
 
 from gpexplorer import posteriors, recommendation
 from gpexplorer.__main__ import main
+from gpexplorer.data.files import reading
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
+from gpexplorer.posteriors import InUnits
 from gpexplorer.runs import Run, Spec
+from gpexplorer.runs.prediction_table import prediction_table
+from messy_table import messy_csv
 from toy_method import ROWS, Toy
 
 
@@ -107,3 +112,57 @@ def test_the_command_that_goes_on_names_the_model_and_a_failed_run_keeps_its_exi
     monkeypatch.setattr(Run, "finish", lambda run: (run.stop(), finish(run)))
     assert call("run", "spec.json", "--model", "model", "--quiet") == 130
     assert "--model model" in capsys.readouterr().err
+
+
+def messy_model(folder: Path) -> InUnits:
+    """A model of the messy table, saved as model.safetensors."""
+    (folder / "messy.csv").write_bytes(messy_csv())
+    chosen = {"inputs": ["größe", "colour", "when"], "encode": ["colour"], "dates": ["when"], "decimal": ","}
+    spec = Spec("cholqr", {"num_inducing": 20}, data={"name": str(folder / "messy.csv"), "missing": "drop", **chosen})
+    run = spec.open()
+    run.finish(steps=20)
+    run.posterior(of="y").save(folder / "model.safetensors")
+    return run.posterior(of="y")
+
+
+def test_a_messy_new_file_is_predicted_strip_by_strip_with_a_flag_for_far_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    posterior = messy_model(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reading.strips, "__defaults__", (8,))  # of 800 bytes
+    lines = [
+        "when;colour;größe",
+        *(f"2020-0{1 + i % 9}-01;red;{100 + 6 * i / 60:.3f}".replace(".", ",") for i in range(60)),
+    ]
+    lines += ["2020-03-01;blue;900,5", "2020-03-01;blue;", "2020-03-01;violet;103,0"]
+    Path("new.csv").write_text("\n".join(lines) + "\n", "cp1252")
+    assert call("predict", "model.safetensors", "new.csv", "--quantiles", "0.1,0.9", "--out", "p.parquet") == 0
+    assert call("predict", "model.safetensors", "new.csv", "--of", "f", "--out", "p.csv") == 0
+    table, f = pd.read_parquet("p.parquet"), pd.read_csv("p.csv")
+
+    day = (
+        np.array([f"2020-0{1 + i % 9}-01" for i in range(60)], "datetime64[D]") - np.datetime64("1970-01-01")
+    ).astype(int)
+    X = np.column_stack([[round(100 + 6 * i / 60, 3) for i in range(60)], np.zeros(60), np.zeros(60), np.ones(60), day])
+    mean, var = posterior(X)
+    np.testing.assert_allclose(table["mean"][:60], mean, rtol=1e-9)
+    np.testing.assert_allclose(table["sd"][:60] ** 2, var, rtol=1e-8)
+    np.testing.assert_allclose(f["sd"], table["sd_f"], rtol=1e-9)
+    np.testing.assert_allclose(table["q90"] - table["mean"], 1.2815515655 * table["sd"], rtol=1e-6)
+    assert (table["sd_f"][:60] < table["sd"][:60]).all()
+    assert table["far"][:60].sum() == 0
+    assert table["far"][60] == 1
+    assert table.iloc[61].isna().all()
+    assert table["mean"].notna()[62]
+    assert len(table) == 63
+
+
+def test_rows_are_far_where_the_posterior_is_the_prior():
+    x = np.linspace(0.0, 6.0, 60)[:, None]
+    run = Spec("ml", kernel="se", budget={"steps": 5}).open(data=(x, np.sin(x[:, 0])))
+    run.finish()
+    table = prediction_table(run.posterior(of="y"), np.array([[3.0], [12.0], [1e6]]))
+    assert table["far"].tolist() == [0, 1, 1]
+    with pytest.raises(SettingError, match="between 0 and 1"):
+        prediction_table(run.posterior(of="y"), np.array([[3.0]]), quantiles=[2.0])

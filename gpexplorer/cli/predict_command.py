@@ -3,36 +3,69 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-HALF_WIDTH = 1.959963984540054  # of a 95 % interval, in standard deviations
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARQUET = (".parquet", ".pq")
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that `run --model` or posterior.save wrote.")],
     rows: Annotated[Path, typer.Argument(help="A CSV, Parquet or NPZ file with the input columns of the model.")],
-    out: Annotated[Path | None, typer.Option(help="Write the table to this CSV file instead of printing it.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the table to this CSV or Parquet file instead of printing it.")
+    ] = None,
     of: Annotated[str, typer.Option(help='"y" for new observations, or "f" for the function without noise.')] = "y",
+    quantiles: Annotated[str, typer.Option(help="Probabilities of further columns, such as 0.1,0.5,0.9.")] = "",
 ) -> None:
-    """Predict the rows of a file with a saved model: mean, standard deviation and the ends of the 95 % interval."""
-    import pandas as pd
+    """Predict the rows of a file with a saved model, of any number of rows.
 
-    from ..data.files.reading import read_path
+    The table has the mean, the standard deviations of the prediction and of f, the ends of the 95 % interval, and a
+    flag for rows that are far from all training rows.
+    """
+    from ..errors import SettingError
     from ..posteriors import load_posterior
+    from ..runs.prediction_table import predictions_of_file
     from .files import require_writable, writable
 
     require_writable(out)
-    posterior = load_posterior(model).asked_for(of)
-    frame = read_path(rows).table.to_pandas()
-    mean, var = posterior(frame)
-    sd = var.sqrt()
-    columns = {"mean": mean, "sd": sd, "lower_95": mean - HALF_WIDTH * sd, "upper_95": mean + HALF_WIDTH * sd}
-    table = pd.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
+    try:
+        levels = [float(level) for level in quantiles.split(",") if level.strip()]
+    except ValueError:
+        raise SettingError(f"quantiles is {quantiles!r}: give numbers such as 0.1,0.5,0.9.") from None
+    tables = predictions_of_file(load_posterior(model), rows, of, levels)
     if out is None:
-        table.to_csv(sys.stdout, index=False)
-    else:
-        with writable(out):
-            table.to_csv(out, index=False)
+        _write_csv(tables, sys.stdout)
+        return
+    with writable(out):
+        if out.suffix.lower() in PARQUET:
+            _write_parquet(tables, out)
+        else:
+            with out.open("w", encoding="utf-8", newline="") as file:
+                _write_csv(tables, file)
+
+
+def _write_csv(tables: Iterator[pd.DataFrame], file: object) -> None:
+    for number, table in enumerate(tables):
+        table.to_csv(file, index=False, header=number == 0)  # type: ignore[call-overload]
+
+
+def _write_parquet(tables: Iterator[pd.DataFrame], out: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for table in tables:
+            strip = pa.Table.from_pandas(table, preserve_index=False)
+            writer = writer or pq.ParquetWriter(out, strip.schema)
+            writer.write_table(strip)
+    finally:
+        if writer is not None:
+            writer.close()

@@ -8,9 +8,12 @@ cell can be named.
 from __future__ import annotations
 
 import csv
+import gzip
 import re
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +21,7 @@ import pyarrow.csv as pv
 
 from ...errors import DataError
 from ..quoting import count, listing, quote
-from .size_limits import Limits
+from .size_limits import LOCAL, Limits
 
 DELIMITERS = ",;\t|"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -80,6 +83,46 @@ def read_delimited(name: str, data: bytes, limits: Limits, header: bool | None =
     if cells.num_rows == 0:
         raise DataError(f"{name} has a header and no rows below it: at least 3 rows are needed.")
     return Text(cells.rename_columns(names), encoding + notes)
+
+
+def delimited_strips(path: Path, name: str, block: int) -> Iterator[pa.Table]:
+    """Read a text file in strips of about `block` bytes, each with the columns of the header, and all cells as text.
+
+    Raises
+    ------
+    DataError
+        For an unknown encoding, or rows of different lengths.
+    """
+    with open_text(path) as file:
+        start = file.read(1 << 20)
+    cut = start.rfind(b"\n") + 1 or len(start)
+    text, _ = _utf8(name, start[:cut])
+    encoding = "utf8" if text == start[:cut].removeprefix(b"\xef\xbb\xbf") else "cp1252"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf16"
+    delimiter = guess_delimiter(_head(text))
+    if delimiter == " ":
+        yield read_delimited(name, path.read_bytes(), LOCAL).table
+        return
+    first = next(csv.reader(_head(text, 1), delimiter=delimiter), [])
+    names, _, skip = _names(name, [cell.strip() for cell in first], None)
+    try:
+        with open_text(path) as file:
+            reader = pv.open_csv(
+                file,
+                pv.ReadOptions(column_names=names, skip_rows=skip, block_size=block, encoding=encoding),
+                pv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                pv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False),
+            )
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{name} cannot be read: {quote(error, 160)}. Save it as CSV again.") from None
+
+
+def open_text(path: Path) -> IO[bytes]:
+    """Open a text file, which may be packed by gzip."""
+    return cast(IO[bytes], gzip.open(path, "rb")) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 def guess_delimiter(lines: list[str]) -> str:

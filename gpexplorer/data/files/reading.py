@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...errors import DataError
 from ..quoting import display_name, quote
-from .containers import read_npz, read_parquet
-from .delimited import read_delimited
+from .containers import parquet, read_npz, read_parquet
+from .delimited import delimited_strips, read_delimited
 from .size_limits import LOCAL, Limits
 
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data")
@@ -72,6 +73,36 @@ def read_path(path: Path, limits: Limits = LOCAL, header: bool | None = None, al
         limits.check_file(name, path.stat().st_size)
         data = path.read_bytes()
     return read_bytes(path.name, data, limits, header, also)
+
+
+def strips(path: Path, rows: int = 50_000) -> Iterator[pa.Table]:
+    """Read a file in strips of rows, so that one larger than memory can be read; the cells of text stay text.
+
+    Parameters
+    ----------
+    path : Path
+        A text or Parquet file of any length, or an NPZ file.
+    rows : int, default 50_000
+        Rows of a strip of a Parquet file; strips of a text file have about 100 bytes for each of them.
+
+    Raises
+    ------
+    DataError
+        If the file does not exist, or cannot be read.
+    """
+    name = display_name(path.name)
+    with readable(path):
+        kind = _refuse_unknown(name)
+        if path.stat().st_size == 0:
+            LOCAL.check_file(name, 0)
+        if kind in (".parquet", ".pq"):
+            with parquet(name):
+                for batch in pq.ParquetFile(path).iter_batches(batch_size=rows):
+                    yield pa.Table.from_batches([batch])
+        elif kind == ".npz":
+            yield read_path(path).table
+        else:
+            yield from delimited_strips(path, name, 100 * rows)
 
 
 @contextmanager

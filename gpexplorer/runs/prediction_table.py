@@ -1,0 +1,129 @@
+"""Predictions of the rows of a file as a table: strip by strip, so that the number of rows does not matter.
+
+    mean, sd             of a new observation y (or of f), in the units of the training file
+    sd_f                 standard deviation of the function without noise
+    lower_95, upper_95   ends of the 95 % interval; further quantiles as q10, q90
+    far                  1 if the training rows say almost nothing about the row
+
+A row is far if the variance of f is more than 90 % of its variance before any row was seen, where the posterior has a
+kernel, or if an input is more than 6 standard deviations of the training inputs from their mean. A row with a missing
+value has no prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from scipy.special import ndtri
+
+from ..data.files.conversions import as_inputs
+from ..data.files.reading import strips
+from ..data.quoting import display_name
+from ..data.units import scaled_inputs
+from ..errors import DataError, SettingError
+from ..posteriors import InUnits
+
+UNINFORMED = 0.9  # share of the prior variance
+FAR = 6.0  # standard deviations of a training input
+ENDS = {"lower_95": 0.025, "upper_95": 0.975}
+
+
+def predictions_of_file(
+    posterior: InUnits, path: Path, of: str = "y", quantiles: Sequence[float] = ()
+) -> Iterator[pd.DataFrame]:
+    """Predict the rows of a file, strip by strip, in their order.
+
+    Parameters
+    ----------
+    posterior : InUnits
+        The fitted model.
+    path : Path
+        A CSV, Parquet or NPZ file with the input columns of the model.
+    of : {"y", "f"}
+        A new observation, or the function without noise.
+    quantiles : sequence of float
+        Probabilities of further columns.
+
+    Yields
+    ------
+    DataFrame
+        One row per row of the file, with the columns that this module describes.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or has not the columns of the model.
+    """
+    for table in strips(path):
+        yield prediction_table(posterior, inputs_of(posterior, display_name(path.name), table), of, quantiles)
+
+
+def inputs_of(posterior: InUnits, name: str, table: pa.Table) -> Any:
+    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, or t texts."""
+    columns = posterior.columns
+    titles = [str(title) for title in table.column_names]
+    names = list(columns.names) or titles[: columns.d]
+    if not isinstance(columns.X, torch.Tensor):
+        if names[0] not in titles:
+            raise DataError(f"{name} has no column {names[0]!r}: give the texts under the name they had in training.")
+        return ["" if text is None else str(text).strip() for text in table[names[0]].to_pylist()]
+    known = {title.partition(" = ")[0] for title in names} | set(names)
+    if not known & set(titles) and len(titles) == columns.d:
+        names = titles  # no name is shared: by position
+    return as_inputs(name, table, names)
+
+
+def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
+    """Predict at inputs [t, d], or texts, some of which may be missing; the columns are those of this module.
+
+    Raises
+    ------
+    SettingError
+        If `of` is neither "y" nor "f", or a quantile is not between 0 and 1.
+    """
+    if of not in ("y", "f"):
+        raise SettingError(f'of is {of!r}; give "y" for new observations or "f" for the function without noise.')
+    for level in quantiles:
+        if not 0.0 < level < 1.0:
+            raise SettingError(f"A quantile is {level!r}; give probabilities between 0 and 1, such as 0.1.")
+    if isinstance(X, np.ndarray):
+        whole = np.isfinite(X).all(1)
+        rows: Any = X[whole]
+    else:
+        whole = np.array([bool(text) for text in X], dtype=bool)
+        rows = [text for text in X if text]
+    posterior = posterior.asked_for("f")
+    mean, var_f = (
+        (part.detach().cpu().double().numpy() for part in posterior(rows)) if len(rows) else (np.empty(0),) * 2
+    )
+    sd_f = np.sqrt(var_f)
+    sd = np.sqrt(var_f + posterior.noise_variance) if of == "y" else sd_f
+    columns = {"mean": mean, "sd": sd, "sd_f": sd_f}
+    columns |= {title: mean + float(ndtri(level)) * sd for title, level in ENDS.items()}
+    columns |= {f"q{100 * level:g}": mean + float(ndtri(level)) * sd for level in quantiles}
+    columns["far"] = _far(posterior, rows, var_f).astype(float)
+    table = pd.DataFrame(np.nan, index=range(len(whole)), columns=list(columns))
+    table.loc[whole] = np.column_stack(list(columns.values()))
+    return table.assign(far=table["far"].astype("Int8"))
+
+
+def _far(posterior: InUnits, rows: Any, var_f: np.ndarray) -> np.ndarray:
+    """Which rows [t] the training rows say almost nothing about."""
+    far = np.zeros(len(var_f), dtype=bool)
+    if not len(far):
+        return far
+    X = scaled_inputs(posterior.rows(rows), posterior.columns)
+    if isinstance(X, torch.Tensor) and posterior.columns.scale is not None:
+        far |= (X.abs() > FAR).any(1).cpu().numpy()
+    inner: Any = posterior.inner
+    kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
+    if kernel is not None and theta is not None:
+        prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy() * posterior.y_sd**2  # [t]
+        far |= var_f > UNINFORMED * prior
+    return far
