@@ -99,9 +99,9 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
         whole = np.array([bool(text) for text in X], dtype=bool)
         rows = [text for text in X if text]
     posterior = posterior.asked_for("f")
-    mean, var_f = (
-        (part.detach().cpu().double().numpy() for part in posterior(rows)) if len(rows) else (np.empty(0),) * 2
-    )
+    mean = var_f = np.empty(0)  # [t]
+    if len(rows):
+        mean, var_f = (part.detach().cpu().double().numpy() for part in posterior(rows))
     sd_f = np.sqrt(var_f)
     sd = np.sqrt(var_f + posterior.noise_variance) if of == "y" else sd_f
     columns = {"mean": mean, "sd": sd, "sd_f": sd_f}
@@ -115,8 +115,8 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
 
 def _far(posterior: InUnits, rows: Any, var_f: np.ndarray) -> np.ndarray:
     """Which rows [t] the training rows say almost nothing about."""
-    far = np.zeros(len(var_f), dtype=bool)
-    if not len(far):
+    far: np.ndarray = np.zeros(len(var_f), dtype=bool)
+    if not len(var_f):
         return far
     X = scaled_inputs(posterior.rows(rows), posterior.columns)
     if isinstance(X, torch.Tensor) and posterior.columns.scale is not None:
