@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from ..data.files.conversions import as_inputs
@@ -29,6 +30,7 @@ from ..data.units import scaled_inputs
 from ..errors import DataError, SettingError
 from ..posteriors import InUnits
 
+Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
 FAR = 6.0  # standard deviations of a training input
 ENDS = {"lower_95": 0.025, "upper_95": 0.975}
@@ -93,7 +95,7 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
         if not 0.0 < level < 1.0:
             raise SettingError(f"A quantile is {level!r}; give probabilities between 0 and 1, such as 0.1.")
     if isinstance(X, np.ndarray):
-        whole = np.isfinite(X).all(1)
+        whole: NDArray[np.bool_] = np.asarray(np.isfinite(X).all(1))
         rows: Any = X[whole]
     else:
         whole = np.array([bool(text) for text in X], dtype=bool)
@@ -113,10 +115,10 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
     return table.assign(far=table["far"].astype("Int8"))
 
 
-def _far(posterior: InUnits, rows: Any, var_f: np.ndarray) -> np.ndarray:
+def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
     """Which rows [t] the training rows say almost nothing about."""
-    far: np.ndarray = np.zeros(len(var_f), dtype=bool)
-    if not len(var_f):
+    far = np.zeros(len(rows), dtype=bool)
+    if not len(rows):
         return far
     X = scaled_inputs(posterior.rows(rows), posterior.columns)
     if isinstance(X, torch.Tensor) and posterior.columns.scale is not None:
