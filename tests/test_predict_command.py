@@ -18,7 +18,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.posteriors import InUnits
 from gpexplorer.runs import Run, Spec
-from gpexplorer.runs.prediction_table import prediction_table
+from gpexplorer.runs.studies.prediction_table import prediction_table
 from messy_table import messy_csv
 from toy_method import ROWS, Toy
 

@@ -31,7 +31,7 @@ def predict(
     """
     from ..errors import SettingError
     from ..posteriors import load_posterior
-    from ..runs.prediction_table import predictions_of_file
+    from ..runs.studies.prediction_table import predictions_of_file
     from .files import require_writable, writable
 
     require_writable(out)

@@ -23,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ..data.files.conversions import as_inputs
-from ..data.files.reading import strips
-from ..data.quoting import display_name
-from ..data.units import scaled_inputs
-from ..errors import DataError, SettingError
-from ..posteriors import InUnits
+from ...data.files.conversions import as_inputs
+from ...data.files.reading import strips
+from ...data.quoting import display_name
+from ...data.units import scaled_inputs
+from ...errors import DataError, SettingError
+from ...posteriors import InUnits
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
