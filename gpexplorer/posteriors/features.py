@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import torch
 from torch import Tensor
 
+from ..errors import PosteriorError
 from ..problem import Kernel
 from .base import Posterior
-from .new_rows import updated
+from .new_rows import updated, without_rows
 from .prior_paths import prior_paths
 from .weights import NormalWeights, PrecisionFactor
 
@@ -120,6 +121,15 @@ class FeaturePosterior(Posterior):
             return super().updated(X, y, V)
         Psi = self._combined(self.features(X))  # [r, b]
         weights = updated(self.weights, Psi, y.to(Psi), V.to(Psi))
+        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside)
+        other.of = self.of
+        return other
+
+    def without_rows(self: Regression) -> Regression:
+        """The same features and hyperparameters before any row: the prior, to which rows can be added."""
+        if not isinstance(self.weights, PrecisionFactor):
+            raise PosteriorError(f"The rows of a {type(self).__name__} with weights of their own cannot be left out.")
+        weights = without_rows(self.weights)
         other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside)
         other.of = self.of
         return other

@@ -5,8 +5,10 @@ f_file = f * y_sd + y_mean,   cov_file = cov * y_sd^2,   x = (x_file - x_mean) /
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +19,7 @@ from ..kernels.row_scaled import plain_rows
 from ..problem import Dataset, Prediction, Problem
 from .base import Posterior
 from .features import FeaturePosterior
-from .unit_rows import UnitRowsPosterior
+from .unit_rows import UnitRowsPosterior, emptied
 
 
 class InUnits(Posterior):
@@ -76,6 +78,46 @@ class InUnits(Posterior):
         with self.guard():
             inner = self.inner.updated(scaled_inputs(X, self.columns), y, V / self.y_sd**2)
         return InUnits(inner, self.columns, self.guard).asked_for(self.of, self.noise_variance)
+
+    def without_rows(self) -> InUnits:
+        """Return the same model before any row: the prior, to which rows can be added.
+
+        Raises
+        ------
+        PosteriorError
+            If the posterior consists of its rows, or its weights are not those of a regression.
+        """
+        return InUnits(emptied(self.inner), self.columns, self.guard).asked_for(self.of, self.noise_variance)
+
+    def with_file(self, path: str | os.PathLike[str]) -> InUnits:
+        """Return the posterior after all rows of a Parquet file, which is read once and may be larger than memory.
+
+        Parameters
+        ----------
+        path : str or path
+            Columns are found by the names of the fit, in any order.
+
+        Returns
+        -------
+        InUnits
+            The same as `with_rows` with all rows at once, to rounding.
+
+        Raises
+        ------
+        DataError
+            If a column does not exist, or a cell has no finite number.
+
+        Notes
+        -----
+        The cost of `with_rows`, and memory for a few thousand rows. To use no row twice, fit to a sample of the rows
+        and begin with ``posterior.without_rows()``.
+        """
+        from ..data.mapped import row_strips  # pyarrow
+
+        posterior = self
+        for X, y in row_strips(Path(path), self.columns.names, self.columns.target):
+            posterior = posterior.with_rows(X, y)
+        return posterior
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         with self.guard():

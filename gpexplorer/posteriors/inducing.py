@@ -18,10 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..errors import PosteriorError
 from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
-from .new_rows import updated
+from .new_rows import updated, without_rows
 from .prior_paths import prior_paths
 from .weights import NormalWeights, PrecisionFactor
 
@@ -85,6 +86,14 @@ class InducingPosterior(Posterior):
             V = V + (self.kernel.diag(self.theta, X) - L_star.square().sum(0)).clamp_min(0.0)
         weights = updated(self.weights, L_star, y.to(L_star), V.to(L_star))
         other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, weights)
+        other.row_noise, other.of = self.row_noise, self.of
+        return other
+
+    def without_rows(self: Inducing) -> Inducing:
+        """The same inducing inputs and hyperparameters before any row: the prior, to which rows can be added."""
+        if not isinstance(self.weights, PrecisionFactor):
+            raise PosteriorError(f"The rows of a {type(self).__name__} from a variational fit cannot be left out.")
+        other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, without_rows(self.weights))
         other.row_noise, other.of = self.row_noise, self.of
         return other
 

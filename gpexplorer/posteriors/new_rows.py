@@ -15,6 +15,12 @@ from ..linalg.blocks import row_blocks
 from .weights import PrecisionFactor
 
 
+def without_rows(weights: PrecisionFactor) -> PrecisionFactor:
+    """The distribution of the same weights before any row: A = s2 I, so that they are standard normal."""
+    eye = torch.eye(len(weights.mean)).to(weights.L)
+    return PrecisionFactor(torch.zeros_like(weights.mean), weights.s2**0.5 * eye, weights.s2)
+
+
 def updated(weights: PrecisionFactor, Phi: Tensor, y: Tensor, V: Tensor) -> PrecisionFactor:
     """Add rows to a distribution of weights.
 

@@ -12,12 +12,24 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..errors import PosteriorError
 from .base import Posterior
 
 
 def with_ones(X: Tensor) -> Tensor:
     """Inputs [t, d] with a last column of ones."""
     return torch.cat([X, X.new_ones(X.shape[0], 1)], 1)
+
+
+def emptied(posterior: Posterior) -> Posterior:
+    """The same posterior before any row; PosteriorError if its kind has no such form."""
+    if not hasattr(posterior, "without_rows"):
+        raise PosteriorError(
+            f"The rows of a {type(posterior).__name__} cannot be left out, because it consists of them; use a "
+            "method with inducing points or features."
+        )
+    other: Posterior = posterior.without_rows()
+    return other
 
 
 class UnitRowsPosterior(Posterior):
@@ -51,6 +63,10 @@ class UnitRowsPosterior(Posterior):
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         paths = self.inner.draw_paths(size, draw)
         return lambda X: paths(with_ones(X))
+
+    def without_rows(self) -> UnitRowsPosterior:
+        """The prior, to which rows can be added."""
+        return UnitRowsPosterior(emptied(self.inner)).asked_for(self.of, self.noise_variance)
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> UnitRowsPosterior:
         inner = self.inner.updated(with_ones(X), y, V)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from gpexplorer import data
-from gpexplorer.errors import PosteriorError
+from gpexplorer.data import mapped
+from gpexplorer.errors import DataError, PosteriorError
 from gpexplorer.posteriors import (
     FeaturePosterior,
     InducingPosterior,
@@ -86,6 +91,45 @@ def check_half_noise(run: Any, train: Any) -> None:
     assert once.noise_variance == posterior.noise_variance
     assert bool((once.var(X) < posterior.var(X)).all())
     torch.testing.assert_close(pickle.loads(pickle.dumps(once)).var(X), once.var(X), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("key", ["cholqr", "fitc", "rff"])
+def test_one_pass_over_a_parquet_file_is_a_fit_to_all_its_rows(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run, train = fitted(key, 2e3)
+    posterior, scale, names = run.posterior(), train.scale, train.names
+    X, y = train.X * scale.x_sd + scale.x_mean, train.y * scale.y_sd + scale.y_mean
+    columns = {names[1]: X[:, 1].numpy(), train.target: y.numpy(), "other": y.numpy(), names[0]: X[:, 0].numpy()}
+    pq.write_table(pa.table(columns), tmp_path / "rows.parquet", row_group_size=7)
+    monkeypatch.setattr(mapped, "STRIP_BYTES", 24 * 16)  # strips of 16 rows
+
+    prior = posterior.without_rows()
+    streamed = prior.with_file(tmp_path / "rows.parquet")
+
+    torch.testing.assert_close(streamed(X).mean, posterior(X).mean, rtol=1e-9, atol=1e-7)
+    torch.testing.assert_close(streamed.cov(X[:9]), posterior.cov(X[:9]), rtol=1e-7, atol=1e-8)
+    k = (
+        prior.inner.kernel.diag(prior.inner.theta, train.X)
+        if key != "rff"
+        else prior.inner.features(train.X).norm(dim=0) ** 2
+    )
+    torch.testing.assert_close(prior.var(X), k * scale.y_sd**2)
+    columns["other"], columns[names[0]] = columns[names[0]], columns[names[0]].copy()
+    columns[names[0]][20] = np.nan
+    pq.write_table(pa.table(columns), tmp_path / "gap.parquet")
+    with pytest.raises(DataError, match=f'row 20 of "{names[0]}" has no finite number'):
+        prior.with_file(tmp_path / "gap.parquet")
+    with pytest.raises(DataError, match="save it as"):
+        prior.with_file(tmp_path / "rows.csv")
+    for other, says in (
+        ("ml", "consists of them"),
+        ("svgp", "variational fit"),
+        ("grief-mcmc", "weights of their own"),
+    ):
+        if key == "rff":
+            with pytest.raises(PosteriorError, match=says):
+                small_run(other, d=2, steps=3).posterior().without_rows()
 
 
 def test_hard_scales_keep_their_digits():
