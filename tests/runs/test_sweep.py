@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -132,3 +134,38 @@ def test_pieces_without_workers_end_with_a_sentence(emptied: tuple[str, Any]):
             time.sleep(0.05)
         with pytest.raises(ClusterError, match=r"no worker for 0\.5 s"):
             list(mapped(client)(operator.pow, range(3), [2] * 3))
+
+
+SCHEDULER = """
+import time
+from distributed import LocalCluster
+with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0") as cluster:
+    print(cluster.scheduler_address, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_scheduler_that_is_killed_ends_sweep_and_pieces_with_sentences(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cluster, "TIMEOUT", 2)  # seconds; also of the attempts to connect again
+    process = subprocess.Popen([sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().strip()
+        with connected(address) as client:
+            pieces = mapped(client, ahead=1)(operator.pow, range(50), [2] * 50)
+            assert next(pieces) == 0
+            runs = sweep(grid(SPEC, {"seed": list(range(6))}), address)
+            first = next(runs)
+            process.kill()
+
+            rest = list(runs)
+            with pytest.raises(ClusterError, match="scheduler ended before the work was done"):
+                list(pieces)
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert first.finished is not None
+    assert len(rest) == 5
+    ended = [swept.sentence for swept in rest if swept.finished is None]
+    assert ended
+    assert all("The scheduler ended before the work was done" in sentence for sentence in ended)

@@ -104,7 +104,7 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
 def result(client: Any, future: Any) -> Any:
     """Wait for the result of a future; ClusterError if there are no workers, or if the piece ended several of them."""
     from distributed import KilledWorker
-    from distributed.client import FuturesCancelledError
+    from distributed.client import FutureCancelledError, FuturesCancelledError
 
     workers = Workers(client)
     try:
@@ -119,7 +119,7 @@ def result(client: Any, future: Any) -> Any:
         raise ClusterError(
             "Several workers ended while they did one piece of the work: give each worker more memory."
         ) from None
-    except FuturesCancelledError:
+    except (FutureCancelledError, FuturesCancelledError):  # of one piece, and of several
         raise ClusterError("The scheduler ended before the work was done: start it, and run the same again.") from None
 
 
