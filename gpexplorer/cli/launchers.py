@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +41,7 @@ def serve(  # noqa: PLR0913 - the options of a command
     ] = 20,
 ) -> None:
     """Serve the page until interrupted."""
+    _require_free_port(address, port)  # before the page is imported, which takes seconds
     from ..runs import Store
 
     if store is not None:
@@ -51,9 +55,30 @@ def serve(  # noqa: PLR0913 - the options of a command
     except GPExplorerError:  # a StoreError is an OSError, too
         raise
     except OSError as error:
-        raise SettingError(
-            f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address."
-        ) from None
+        raise _cannot_listen(address, port, error) from None
+
+
+def _require_free_port(address: str, port: int) -> None:
+    """Raise a SettingError if another program listens there, or if listening is not allowed."""
+    try:
+        places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError:
+        return  # the server says what is wrong with the address
+    for family, kind, protocol, _, place in places:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                if os.name == "posix":  # as the server does: a port that was closed a moment ago is free
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(place)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise _cannot_listen(address, port, error) from None
+
+
+def _cannot_listen(address: str, port: int, error: OSError) -> SettingError:
+    return SettingError(f"Cannot listen on {address}:{port} ({error.strerror}): choose another --port or --address.")
 
 
 def bench(context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""Repairs of what Bokeh's websocket protocol tells strangers, and of what they can write into the log."""
+"""Repairs of Bokeh's websocket protocol: what it tells strangers, what they can write into the log, and lost pages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import traceback
 from typing import Any
 
 from bokeh.protocol.messages.error import error as ErrorMessage
+from bokeh.server.connection import ServerConnection
+from bokeh.server.tornado import BokehTornado
+from bokeh.server.views.ws import WSHandler
 
 log = logging.getLogger("gpexplorer.ui")
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
@@ -36,10 +39,34 @@ def _is_news(entry: logging.LogRecord) -> bool:
 
 
 def repair_protocol() -> None:
-    """Send numbers in place of tracebacks to browsers, and escape line breaks in the messages of the log."""
+    """Send numbers in place of tracebacks to browsers, escape line breaks in the log, and notice every closed page."""
     logging.getLogger("bokeh.server.views.ws").addFilter(_is_news)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
+    WSHandler.on_close = _on_close  # type: ignore[method-assign]
+    BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
+
+
+def _on_close(handler: WSHandler) -> None:
+    """The browser has closed the connection, or the network has."""
+    if handler.connection is not None:
+        handler.application.client_lost(handler.connection)
+
+
+def _client_lost(application: BokehTornado, connection: ServerConnection) -> None:
+    """Tell the session that a connection is lost, once.
+
+    Bokeh's regular ping may notice a closed page before the connection says so. It then separates the connection from
+    its session without a word, so that the session's run goes on, and `on_close` fails on the missing session.
+    """
+    session = connection._session
+    if session is None:
+        return
+    try:
+        session.notify_connection_lost()
+    finally:
+        application._clients.discard(connection)
+        connection.detach_session()
 
 
 def _create(cls: type[ErrorMessage], request_id: Any, text: str, **metadata: Any) -> ErrorMessage:

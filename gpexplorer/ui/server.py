@@ -20,6 +20,7 @@ from ..errors import SettingError
 from ..runs import Store
 from .connections import UNUSED_LIFETIME
 from .page import app, warm
+from .patch_messages import send_patches_together
 from .protocol_repairs import repair_protocol
 from .ready_sessions import ReadySessions
 from .request_guard import LOCAL_NAMES, guard, is_loopback
@@ -65,6 +66,7 @@ def serve(
     shares = Shares(limits)
     guard.install(max_sessions=shares.limits.max_sessions)
     repair_protocol()
+    send_patches_together()
     torch.set_num_threads(shares.threads_per_turn)
     shared_store = None if store is None else Store(store)
     # The browser renames a table's style sheets when it sends them back, which is harmless.
@@ -136,6 +138,7 @@ def panel_serve_app() -> Any:
     shares = _panel_serve_shares()
     installed = guard.install(local_only=True, max_sessions=shares.limits.max_sessions)
     repair_protocol()
+    send_patches_together()
     if installed and context is not None and context.request is not None:
         return pn.pane.HTML(RELOAD)
     return app(notice=ANY_NAME if guard.answers_any_name else "", shares=shares)

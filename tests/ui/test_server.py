@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,6 +55,21 @@ def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert (
         "Cannot listen on localhost:5006 (Address already in use): choose another --port or" in capsys.readouterr().err
     )
+
+
+def test_a_port_in_use_is_told_before_the_page_is_imported():
+    with socket.create_server(("localhost", 0)) as other:
+        port = other.getsockname()[1]
+        code = (
+            "import sys\nfrom gpexplorer.__main__ import main\n"
+            f"try:\n    main(['serve', '--port', '{port}'])\n"
+            "finally:\n    print('panel' in sys.modules, 'torch' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert f"Cannot listen on localhost:{port} (Address already in use): choose another --port" in done.stderr
+    assert done.stdout == "False False\n"
 
 
 def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_both(monkeypatch: pytest.MonkeyPatch):

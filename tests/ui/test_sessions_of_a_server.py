@@ -3,22 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import numpy as np
 import panel as pn
 import pytest
+from bokeh.core.serialization import Buffer, Serialized
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource
+from bokeh.protocol.messages.error import error as ErrorMessage
+from bokeh.protocol.messages.patch_doc import patch_doc
+from bokeh.server.connection import ServerConnection
+from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
+from bokeh.server.views.ws import WSHandler
 from panel.io.server import DocHandler
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
-from tornado.websocket import WebSocketClientConnection, websocket_connect
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from gpexplorer.ui import connections
 from gpexplorer.ui.connections import follow_connection
+from gpexplorer.ui.patch_messages import LARGE, send_patches_together
+from gpexplorer.ui.protocol_repairs import repair_protocol
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.request_guard import RequestGuard
 from gpexplorer.ui.shared_limits import Turns
+
+PATCHED = (
+    (WSHandler, "on_close"),
+    (BokehTornado, "client_lost"),
+    (ServerSession, "_document_patched"),
+    (patch_doc, "create"),
+    (ErrorMessage, "create"),
+)
 
 
 class Visited:
@@ -28,6 +50,8 @@ class Visited:
         self.built = 0
         self.pauses: list[int] = []
         RequestGuard().install(max_sessions=max_sessions)
+        repair_protocol()
+        send_patches_together()
         self.server = pn.serve(
             {"explorer": self.page}, port=0, start=False, show=False, sign_sessions=True, secret_key="k" * 40,
             generate_session_ids=True, check_unused_sessions_milliseconds=200, verbose=False,
@@ -69,10 +93,13 @@ class Follower:
 
 
 @pytest.fixture
-def visit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def visit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """A function that runs a visit on a loop of its own, and what the server has patched is restored afterwards."""
     monkeypatch.setattr(BokehTornado, "find_handler", BokehTornado.find_handler)
     monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
+    for owner, name in PATCHED:
+        monkeypatch.setattr(owner, name, owner.__dict__[name])
+    before = logging.getLogRecordFactory()
 
     def run(story: Callable[[Visited], Awaitable[None]], max_sessions: int = 0) -> None:
         async def told() -> None:
@@ -85,7 +112,8 @@ def visit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         with ThreadPoolExecutor(1) as thread:  # without an event loop; a browser test may have left one here
             thread.submit(asyncio.run, told()).result()
 
-    return run
+    yield run
+    logging.setLogRecordFactory(before)
 
 
 async def soon(holds: Callable[[], bool]) -> None:
@@ -149,6 +177,73 @@ def test_work_is_paused_and_the_session_ends_once_its_tab_is_closed(
         await soon(lambda: visited.sessions == 0)
 
     visit(story)
+
+
+@pytest.mark.parametrize("ping_first", [False, True])
+def test_a_closed_page_is_noticed_once_whoever_notices_it_first(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ping_first: bool
+):
+    """Bokeh's ping of all pages may find a closed connection before the connection has said that it is closed."""
+    monkeypatch.setattr(connections, "PAUSE_AFTER", 0.05)
+
+    async def story(visited: Visited) -> None:
+        socket = await visited.connect(await visited.get())
+        if ping_first:
+            monkeypatch.setattr(ServerConnection, "send_ping", unreachable)
+            visited.application._keep_alive()
+        socket.close()
+        await soon(lambda: visited.pauses == [1])
+        await asyncio.sleep(0.1)
+        assert visited.pauses == [1]
+
+    visit(story)
+    assert "Traceback" not in caplog.text
+
+
+def unreachable(_: ServerConnection) -> None:
+    raise WebSocketClosedError
+
+
+def test_changes_that_are_made_together_are_one_message_with_their_arrays(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        socket = await visited.connect(await visited.get())
+        for _ in range(2):  # metadata and content of the acknowledgement
+            await socket.read_message()
+        [session] = visited.application.get_sessions("/explorer")
+        numbers, large = np.arange(50) + 1e9 / 3, np.arange(LARGE)
+        sources = [ColumnDataSource({"x": [0.0]}) for _ in range(3)]
+
+        def change() -> None:
+            session.document.title = "changed"
+            session.document.add_root(sources[0])
+            sources[0].data = {"x": numbers, "long name": [None, "a"] * 25}
+            sources[0].data = {"x": numbers + 1}
+            session.document.add_root(sources[1])
+
+        await session.with_document_locked(change)
+        header, content, none = await message(socket)
+        assert (header["msgtype"], len(content["events"]), none) == ("PATCH-DOC", 5, [])
+        page = Document()
+        page.apply_json_patch(content)
+        assert page.title == "changed"
+        assert np.array_equal(page.roots[0].data["x"], numbers + 1)
+
+        await session.with_document_locked(lambda: sources[1].data.update(x=large))
+        header, content, buffers = await message(socket)
+        page.apply_json_patch(Serialized(content, buffers))
+        assert np.array_equal(page.roots[1].data["x"], large)
+        socket.close()
+
+    visit(story)
+
+
+async def message(socket: WebSocketClientConnection) -> tuple[dict[str, Any], dict[str, Any], list[Buffer]]:
+    """Header, content and buffers of the next message."""
+    header, _, content = [json.loads(await socket.read_message()) for _ in range(3)]
+    buffers = []
+    for _ in range(header.get("num_buffers", 0)):
+        buffers.append(Buffer(json.loads(await socket.read_message())["id"], await socket.read_message()))
+    return header, content, buffers
 
 
 def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: Callable[..., None]):

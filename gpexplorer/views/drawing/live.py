@@ -31,6 +31,8 @@ from .palette import paint
 
 MARGIN = 0.06  # part of the data's range that stays free on each side
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
+LONG = 64  # numbers in a column from which it is rounded to what can be seen
+INVISIBLE = 2.0**-16  # part of the column's range; a figure has less than 4000 pixels
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 X_COLUMNS = ("x", "x0", "x1")
@@ -119,7 +121,8 @@ class Live:
         for name, source in self._sources.items():
             frame = layers.get(name)
             if frame is not None:
-                source.data = _never_empty(_READERS.get(source.tags[0], _columns)(frame, source.data))
+                columns = _never_empty(_READERS.get(source.tags[0], _columns)(frame, source.data))
+                _replace_columns(source, columns)
         title = next((f.attrs["title"] for f in layers.values() if "title" in f.attrs), None)
         if title is not None:
             self.figure.title.text = title
@@ -203,6 +206,45 @@ def _svg_button(figure: Any) -> CustomAction:
     """A toolbar button that saves the figure as SVG, drawn by the browser that shows it."""
     code = CustomJS(args={"figure": figure}, code=SAVE_SVG)
     return CustomAction(description="Save as SVG", icon=ICON, callback=code)
+
+
+def _replace_columns(source: ColumnDataSource, columns: dict[str, Any]) -> None:
+    """Put new columns into a source; only those that differ are sent to the browser."""
+    current = source.data
+    if set(columns) != set(current):
+        source.data = columns
+        return
+    columns = {name: _short(values) for name, values in columns.items()}
+    changed = {name: values for name, values in columns.items() if not _same(values, current[name])}
+    if changed:
+        source.data.update(changed)
+
+
+def _same(values: Any, others: Any) -> bool:
+    """Whether two columns have the same entries; nan is the same as nan."""
+    if values is others:
+        return True
+    if isinstance(values, list) and isinstance(others, list):
+        return len(values) == len(others) and all(map(_same, values, others))
+    if not isinstance(values, np.ndarray) or not isinstance(others, np.ndarray):
+        return isinstance(values, int | float | str) and values == others
+    if values.shape != others.shape or values.dtype != others.dtype:
+        return False
+    return bool(np.array_equal(values, others, equal_nan=values.dtype.kind == "f"))
+
+
+def _short(values: Any) -> Any:
+    """A long column rounded to what can be seen, in float32: a third of the bytes for each frame, once compressed."""
+    if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.size < LONG:
+        return values
+    finite = np.isfinite(values)
+    extent = float(np.ptp(values[finite])) if finite.any() else 0.0
+    if not 1e-30 < extent < 1e30:
+        return values
+    unit = 2.0 ** np.floor(np.log2(extent * INVISIBLE))
+    rounded = (np.round(values / unit) * unit).astype(np.float32)
+    errors = np.abs(rounded[finite] - values[finite])
+    return rounded if errors.max() <= unit else values  # far from the origin float32 is too coarse
 
 
 def _never_empty(columns: Any) -> dict[str, Any]:
