@@ -139,7 +139,7 @@ def test_pieces_without_workers_end_with_a_sentence(emptied: tuple[str, Any]):
 SCHEDULER = """
 import time
 from distributed import LocalCluster
-with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0") as cluster:
+with LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=":0") as cluster:
     print(cluster.scheduler_address, flush=True)
     time.sleep(600)
 """
