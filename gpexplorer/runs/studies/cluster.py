@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from torch import Tensor
@@ -22,6 +22,8 @@ AHEAD = 2  # pieces per thread of a worker: one is being worked on, one is on it
 NO_WORKER_SECONDS = 60.0  # without any worker; a cluster may need time to start the first one
 LOOK_SECONDS = 1.0  # between two looks at whether there are workers
 READY_SECONDS = 0.05  # between two looks at whether a run of a sweep has ended
+CLOSED = ("closing", "closed", "newly-closed")  # states of a client
+SCHEDULER_ENDED = "The scheduler ended before the work was done: start it, and run the same again."
 Map = Callable[..., Iterable[Any]]
 
 
@@ -92,13 +94,27 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
             for piece in zip(*pieces, strict=True):
                 if len(pending) == limit:
                     yield result(client, pending.popleft())
+                require_open(client)
                 pending.append(client.submit(function, *shared(piece), pure=False))
             while pending:
                 yield result(client, pending.popleft())
         finally:
-            client.cancel(list(pending))
+            cancel(client, list(pending))
 
     return on_workers
+
+
+def require_open(client: Any) -> None:
+    """Raise a ClusterError if the client has given its scheduler up."""
+    if client.status in CLOSED:
+        raise ClusterError(SCHEDULER_ENDED)
+
+
+def cancel(client: Any, futures: list[Any]) -> None:
+    """Take back what has not been done yet, if the scheduler is still there."""
+    if client.status not in CLOSED:
+        with suppress(OSError, RuntimeError, TimeoutError):
+            client.cancel(futures)
 
 
 def result(client: Any, future: Any) -> Any:
@@ -120,7 +136,11 @@ def result(client: Any, future: Any) -> Any:
             "Several workers ended while they did one piece of the work: give each worker more memory."
         ) from None
     except (FutureCancelledError, FuturesCancelledError):  # of one piece, and of several
-        raise ClusterError("The scheduler ended before the work was done: start it, and run the same again.") from None
+        raise ClusterError(SCHEDULER_ENDED) from None
+    except OSError:  # the connection broke while a result was fetched
+        if future.status == "error":
+            raise
+        raise ClusterError(SCHEDULER_ENDED) from None
 
 
 def first_done(client: Any, futures: Collection[Any]) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from ..run import Run
 from ..setting_checks import of_kind, quoted
 from ..spec import A_SPEC, Spec, named_specs
 from ..store import Store
-from .cluster import connected, first_done, result
+from .cluster import cancel, connected, first_done, result
 from .comparison import Finished
 
 MOST = 200  # runs in one sweep, unless the caller allows more
@@ -167,7 +167,7 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str
                     yield Swept(name, None, str(error))
         except ClusterError as error:
             told = str(error)
-            client.cancel(list(names))
+            cancel(client, list(names))
         yield from (Swept(name, None, told) for name in names.values())
 
 
