@@ -361,7 +361,7 @@ class CholQR(Method):
 
     def move_point(self, problem: Problem, state: SwapState, slot: int, position: Tensor) -> Step:
         """Swap the point in `slot` for the row nearest to `position` [d] that is not an inducing point yet."""
-        distance = (problem.train.X - position).square().sum(1)  # [n]
+        distance = (problem.train.X - position.to(problem.train.X)).square().sum(1)  # [n]
         distance[state.inducing] = torch.inf
         return self.force_swap(problem, state, int(distance.argmin()), slot)
 

@@ -1,0 +1,147 @@
+"""Every method, posterior, picture, race and stored run on a simulated GPU, with the answers of the CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gpexplorer import Spec, Store, methods, views
+from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
+from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
+from gpexplorer.posteriors import load_posterior
+from gpexplorer.runs import Run
+from gpexplorer.runs.studies.race import Race
+from gpexplorer.views.base import registry as all_views
+from steps_of import small_spec, trail
+
+STEPS = {"float64": 3, "float32": 1}
+CONSENSUS = {"cg_tolerance": 0.1, "cg_iterations": 3, "theta_steps": 1, "restarts": 0}  # its steps are long
+PICTURED = ("cholqr", "gbcd", "gpcv-admm", "grief", "grief-mcmc", "minimax")  # they show all pictures but of molecules
+
+
+def run_on(device: str, key: str, dtype: str) -> Run:
+    settings = small_spec(key).settings | (CONSENSUS if "gpcv" in key else {})
+    run = small_spec(key, d=2, settings=settings, device=device, dtype=dtype).open()
+    run.finish(steps=1 if "gpcv" in key else STEPS[dtype])
+    if run.error:
+        raise run.error
+    return run
+
+
+def same_states(run: Run, other: Run, tolerance: float) -> None:
+    assert len(run.trace) == len(other.trace) > 1
+    for here, there in zip(trail(run), trail(other), strict=True):
+        for a, b in zip(here, there, strict=True):
+            torch.testing.assert_close(b.cpu(), a, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("key", sorted(methods))
+def test_a_run_on_a_gpu_has_the_states_and_predictions_of_the_cpu(key: str, dtype: str, tmp_path: Path):
+    tolerance = {"float64": 1e-8, "float32": 1e-3}[dtype]
+    run = run_on("cpu", key, dtype)
+    X = run.split.test.X
+    mean, var = run.posterior(of="y")(X)
+
+    with SimulatedGPU():
+        other = run_on("cuda", key, dtype)
+        assert other.problem.train.y.device.type == "cuda"
+        same_states(run, other, tolerance)
+        posterior = other.posterior(of="y")
+        for part, expected in zip(posterior(X), (mean, var), strict=True):
+            torch.testing.assert_close(part.cpu(), expected, rtol=tolerance, atol=tolerance)
+        posterior.save(tmp_path / "posterior")
+        assert other.scores() == pytest.approx(run.scores(), rel=1e3 * tolerance)
+
+    loaded = load_posterior(tmp_path / "posterior")  # where there is no GPU
+    torch.testing.assert_close(loaded.var(X), var, rtol=tolerance, atol=tolerance)
+
+
+def small_views(run: Run) -> list[views.View]:
+    shown = views.for_run(run)
+    for view in shown:
+        if view.key == "admm-paths":
+            view.side = 2  # each point costs a kernel matrix per fold
+    return shown
+
+
+@pytest.mark.parametrize("key", PICTURED)
+def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str):
+    run = run_on("cpu", key, "float64")
+    frames = {view.key: view.data(run, run.done) for view in small_views(run)}
+    with SimulatedGPU():
+        other = run_on("cuda", key, "float64")
+        shown = small_views(other)
+        drawn = {view.key: view.data(other, other.done) for view in shown}
+        assert all(view.plot(drawn[view.key]) is not None for view in shown)
+
+    assert list(drawn) == list(frames)
+    for name, layers in frames.items():
+        for layer, frame in layers.items():
+            there = drawn[name][layer]
+            numbers = [part.select_dtypes("number") for part in (frame, there)]
+            if name not in ("convergence", "grief-growth"):  # which show seconds
+                np.testing.assert_allclose(*(part.to_numpy() for part in numbers), rtol=1e-6, atol=1e-8)
+            assert frame.shape == there.shape
+
+
+def test_these_runs_show_every_picture():
+    shown = {view.key for key in PICTURED for view in views.for_run(run_on("cpu", key, "float64"))}
+
+    assert set(all_views) - shown == {"structures"}
+
+
+def test_a_landscape_and_a_dragged_point_are_the_same_on_a_gpu():
+    run = run_on("cpu", "cholqr", "float64")
+    state = run.trace[-1].step.state
+    row = next(row for row in range(9) if row not in state.inducing.tolist())
+    assert isinstance(run.method, HasSwapLandscape)
+    assert isinstance(run.method, HasMovablePoints)
+    landscape = run.method.swap_landscape(run.problem, state)
+    moved = run.method.move_point(run.problem, state, 2, run.problem.train.X[row])
+    with SimulatedGPU():
+        other = run_on("cuda", "cholqr", "float64")
+        state, X = other.trace[-1].step.state, other.problem.train.X
+        there = other.method.swap_landscape(other.problem, state)
+        torch.testing.assert_close(there.exact.cpu(), landscape.exact, equal_nan=True)
+        torch.testing.assert_close(there.approx.cpu(), landscape.approx, equal_nan=True)
+        for position in (X[row], X[row].cpu()):  # a hand on the page gives a place on the CPU
+            step = other.method.move_point(other.problem, state, 2, position)
+            assert int(step.state.inducing[2]) == row == int(moved.state.inducing[2])
+            assert step.info.objective == pytest.approx(moved.info.objective, rel=1e-9)
+        forced = other.fork(other.done, other.method.force_swap(other.problem, state, row, 2))
+        assert forced.advance() is not None
+
+
+def test_a_race_on_a_gpu_ends_as_on_the_cpu():
+    lanes = {"swaps": small_spec("cholqr"), "blocks": small_spec("gbcd")}
+    with SimulatedGPU():
+        race = Race({name: Spec(spec.method, spec.settings, spec.data, device="cuda") for name, spec in lanes.items()})
+        for _ in lanes:
+            race.advance()
+        board = race.board()
+
+    assert set(board["lane"]) == set(lanes)
+    assert isinstance(board, pd.DataFrame)
+    assert board["smse"].notna().any()
+    assert all(lane.run.error is None for lane in race.lanes.values())
+
+
+def test_a_run_stored_on_a_gpu_goes_on_there_and_is_read_where_there_is_none(tmp_path: Path):
+    spec = small_spec("cholqr", device="cuda")
+    with SimulatedGPU():
+        Store(tmp_path).open(spec).finish(steps=3)
+        again = Store(tmp_path).open(spec)
+        assert again.trace[-1].step.state.theta.device.type == "cuda"
+        again.finish(steps=5)
+        whole = small_spec("cholqr", device="cuda").open()
+        whole.finish(steps=5)
+        assert torch.equal(again.trace[-1].step.state.inducing.cpu(), whole.trace[-1].step.state.inducing.cpu())
+
+    [name] = Store(tmp_path).names()
+    assert Store(tmp_path).table().loc[name, "steps"] == 5
+    assert Store(tmp_path).kept(name).records[-1].step.state.theta.device.type == "cpu"
