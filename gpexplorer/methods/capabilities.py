@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..features.basis_choices import Leading
 from ..objectives import Terms
+from ..posteriors import Posterior
 from ..problem import Problem, Step
 
 
@@ -40,6 +41,14 @@ class ReportsGains(Protocol):
 
     def promised_gains(self, info: Any) -> Tensor:
         """Decrease [b] that each row of the last block promised alone, in the order in which the rows joined."""
+
+
+@runtime_checkable
+class HasBandsOfSomeRows(Protocol):
+    """A method whose variances may use all rows or some, so that both can be compared."""
+
+    def posterior_of_some_rows(self, problem: Problem, state: Any) -> tuple[Posterior, int]:
+        """The posterior whose variances use some rows only, and how many."""
 
 
 @runtime_checkable

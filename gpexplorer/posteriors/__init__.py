@@ -11,6 +11,7 @@ from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exa
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
+from .joint_band import JointBand, joint_band
 from .posterior_reader import load_posterior
 from .sample_paths import Paths
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
@@ -26,6 +27,7 @@ __all__ = [
     "Gradient",
     "InUnits",
     "InducingPosterior",
+    "JointBand",
     "MarginalPosterior",
     "NormalWeights",
     "Of",
@@ -41,6 +43,7 @@ __all__ = [
     "as_posterior",
     "exact_gp_posterior",
     "in_units",
+    "joint_band",
     "load_posterior",
     "nystrom_posterior",
 ]

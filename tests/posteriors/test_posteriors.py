@@ -22,6 +22,7 @@ from gpexplorer.posteriors import (
     RowsPosterior,
     UnsolvedPosterior,
     exact_gp_posterior,
+    joint_band,
     nystrom_posterior,
 )
 from gpexplorer.posteriors.prior_paths import prior_paths
@@ -208,6 +209,22 @@ def test_a_path_passes_through_rows_whose_noise_is_small_also_on_hard_scales():
         assert float((paths - y).abs().max()) < 1e-2
         gap = torch.tensor([[5.3e5]], dtype=torch.float64)
         assert posterior.paths(400, seed=0)(gap).std() > 0.5  # far from the rows it is the prior
+
+
+@pytest.mark.parametrize("key", ["cholqr", "ml"])
+def test_a_joint_band_contains_whole_functions_as_often_as_it_says(key: str):
+    posterior, X = small_run(key, d=2, steps=6).posterior(), np.random.default_rng(1).uniform(size=(60, 2))
+
+    band = joint_band(posterior, X, 0.9)
+
+    samples, mean, sd = posterior.sample(X, 4000, seed=9), posterior.mean(X), posterior.sd(X)
+    inside = ((samples >= band.lower) & (samples <= band.upper)).all(1).double().mean()
+    marginal = ((samples - mean).abs() <= 1.645 * sd).all(1).double().mean()
+    assert float(inside) == pytest.approx(0.9, abs=0.03)
+    assert float(marginal) < 0.7
+    torch.testing.assert_close(band.upper - mean, band.factor * sd)
+    with pytest.raises(SettingError, match=r"level is 1\.0"):
+        joint_band(posterior, X, 1.0)
 
 
 def test_quantiles_blocks_and_empty_inputs():

@@ -171,6 +171,36 @@ def test_sample_paths_are_the_same_functions_at_every_drawing_and_stay_near_the_
     Live(fit, layers).update(fit.data(run, 5))
 
 
+@pytest.mark.parametrize("shift", [0.0, 5e3])
+def test_a_second_band_is_joint_or_that_of_some_rows(shift: float) -> None:
+    x = np.linspace(0.0, 6.0, 60)
+    frame = pd.DataFrame({"x": x + shift, "height": np.sin(2 * x) - shift})
+    kernel = {"name": "se", "theta": [0.0, -1.2, -1.5]}
+    run = gpx.Spec(method="cholesky", settings={"learn": False}, kernel=kernel).open(data=frame)
+    run.finish()
+    fit = view(run, "fit")
+    assert "second" not in fit.data(run, 1)
+
+    width: dict[str, pd.Series] = {}
+    for fit.band in ("joint", "some rows"):
+        layers = fit.data(run, 1)
+        lower, upper = layers["second"]["y"].to_numpy().reshape(2, -1)[:, :-1]
+        width[fit.band] = (upper - lower) / (layers["band_f"]["upper"] - layers["band_f"]["lower"])
+        Live(fit, layers).update(fit.data(run, 1))
+
+    assert np.ptp(width["joint"]) < 1e-9  # one factor for all inputs
+    assert 1.3 < width["joint"].mean() < 2.2
+    assert layers["second"].attrs["label"] == "± 2 sd of f, some rows"
+    assert width["some rows"].min() > 1.0 - 1e-9
+    assert width["some rows"].mean() > 1.2
+    other = gpx.Spec(method="cholqr", settings={"num_inducing": 6}, kernel="se").open(data=frame)
+    other.advance()
+    assert not len(view(other, "fit").data(other, 0).get("second", ()))
+    fit = view(other, "fit")
+    fit.band = "some rows"
+    assert not np.isfinite(fit.data(other, 0)["second"]["y"]).any()
+
+
 @pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e4, 50.0)])
 def test_calibration_of_a_true_gaussian_is_the_diagonal(shift: float, scale: float) -> None:
     rng = np.random.default_rng(0)

@@ -272,6 +272,14 @@ class Solver(Method):
         bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
         return exact_posterior(problem, state, bands)
 
+    def posterior_of_some_rows(self, problem: Problem, state: SolverState) -> tuple[Posterior, int]:
+        """The same mean with variances from a quarter of the rows, at most `variance_rows`, and their number.
+
+        It shows beside the posterior how much wider such bands are.
+        """
+        rows = min(self.variance_rows or ROWS_UNSOLVED, max(len(problem.train) // 4, 1))
+        return exact_posterior(problem, state, Bands(rows, self.seed)), rows
+
     def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED

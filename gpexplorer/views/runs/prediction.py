@@ -14,8 +14,8 @@ import torch
 
 from ...data.sets.generators import truth
 from ...errors import PosteriorError
-from ...methods.capabilities import LimitedToGrid
-from ...posteriors import Posterior
+from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
+from ...posteriors import Posterior, in_units, joint_band
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
@@ -45,6 +45,14 @@ class Fit(View):
         doc="Number of functions drawn from the posterior, from the same random numbers at every step.",
     )
 
+    band = param.Selector(
+        default="none",
+        objects=["none", "joint", "some rows"],
+        label="Second band (1-D)",
+        doc="joint: a band that contains a whole function with a probability of 95 %. some rows: ± 2 sd of an exact GP "
+        "whose variances use a quarter of the rows.",
+    )
+
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
         self._grid_notes: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
@@ -52,7 +60,9 @@ class Fit(View):
     def data(self, run: Run, at: int) -> Layers:
         """Return the layers for data with one, two or more inputs; bands are ± 2 standard deviations."""
         d = run.problem.train.d if run_rows.numeric(run) else 0
-        draw = partial(_curve, paths=self.paths) if d == 1 else _map if d == 2 else _predicted_and_observed
+        draw = (
+            partial(_curve, paths=self.paths, band=self.band) if d == 1 else _map if d == 2 else _predicted_and_observed
+        )
         layers = draw(run, at)
         if d != 2 and run not in self._grid_notes:
             self._grid_notes[run] = _rows_outside_grid(run, run_rows.SHOWN if d == 1 else MAX_TEST_ROWS)
@@ -78,7 +88,7 @@ class Fit(View):
         ]).opts(responsive=True, show_grid=True, show_legend=False)  # fmt: skip
 
 
-def _curve(run: Run, at: int, paths: int) -> Layers:
+def _curve(run: Run, at: int, paths: int, band: str) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
     span = float(x.max() - x.min()) or 1.0
@@ -102,6 +112,8 @@ def _curve(run: Run, at: int, paths: int) -> Layers:
     }
     if paths:
         layers["paths"] = _sample_paths(posterior, grid, paths)
+    if band != "none":
+        layers["second"] = _second_band(run, at, grid, band)
     if hasattr(state, "inducing") or hasattr(state, "Z"):
         layers["inducing"] = _at_height(run_rows.inducing_inputs(run, state)[:, 0], marker_height)
     true_function = truth(run.spec.data) if run.spec is not None else None
@@ -117,6 +129,28 @@ def _sample_paths(posterior: Posterior, grid: np.ndarray, count: int) -> pd.Data
         values = posterior.paths(count)(torch.from_numpy(grid)[:, None]).cpu().numpy()
     except PosteriorError:
         values = np.empty((0, len(grid)))
+    return _lines(grid, values)
+
+
+def _second_band(run: Run, at: int, grid: np.ndarray, band: str) -> pd.DataFrame:
+    """The lower and the upper line of a band, its name in `attrs`; no rows where the run has no such band."""
+    X, ends = torch.from_numpy(grid)[:, None], []
+    try:
+        if band == "joint":
+            ends = list(joint_band(run.posterior(at), X)[:2])
+        elif isinstance(run.method, HasBandsOfSomeRows):
+            inner, _ = run.method.posterior_of_some_rows(run.problem, run.trace[at].step.state)
+            mean, var = in_units(inner, run.problem)(X)
+            ends = [mean - 2 * var.sqrt(), mean + 2 * var.sqrt()]
+    except PosteriorError:
+        pass  # a posterior of means and variances has no joint distribution
+    frame = _lines(grid, np.array([end.cpu().numpy() for end in ends]).reshape(-1, len(grid)))
+    frame.attrs["label"] = "95 % of functions" if band == "joint" else "± 2 sd of f, some rows"
+    return frame
+
+
+def _lines(grid: np.ndarray, values: np.ndarray) -> pd.DataFrame:
+    """Functions [k, t] on one grid [t] as one line with gaps."""
     gap = np.full((len(values), 1), np.nan)
     x = np.hstack([np.tile(grid, (len(values), 1)), gap]).ravel()
     frame = pd.DataFrame({"x": x, "y": np.hstack([values, gap]).ravel()})
@@ -204,6 +238,12 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
     ]
     if "paths" in layers:
         parts.append(line("paths", "samples", color=ROLES["mean"], line_width=1.0, alpha=0.6))
+    if "second" in layers:
+        parts.append(
+            line(
+                "second", layers["second"].attrs["label"], color=ROLES["reference"], line_width=1.5, line_dash="dotted"
+            )
+        )
     if "truth" in layers:
         parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
     marks = {
