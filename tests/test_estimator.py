@@ -18,7 +18,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gpexplorer import Estimator
 from gpexplorer.errors import NotPositiveDefinite, SettingError
+from gpexplorer.estimator.training_rows import all_for_training
 from gpexplorer.methods.base import registry
+from gpexplorer.runs.studies import machine_speed
+from gpexplorer.runs.studies.model_sizes import points_without_time
 from toy_method import Toy
 
 pytestmark = pytest.mark.long
@@ -70,6 +73,18 @@ def test_it_is_the_run_of_a_spec():
     assert model.theta_.tolist() == model.run_.trace[-1].step.state.theta.tolist()
     assert model.n_features_in_ == 2
     assert np.array_equal(model.predict(X), model.run_.posterior(of="y")(X).mean.numpy())
+
+
+def test_the_number_of_points_uses_the_rows_and_the_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine_speed, "machine", lambda: machine_speed.Speed(4e10, 1e10, 1e-5))
+    small, budget = rows(9), {"steps": 1}
+    assert Estimator(budget=budget).fit(*small).run_.spec.settings["num_inducing"] == 9
+    assert [points_without_time(n) for n in (100, 1000, 15_642, 10**6)] == [100, 128, 384, 512]
+    X, y = rows(1000)
+    for seconds, points in ((1e-4, 64), (0.002, 64), (0.5, 512), (3.0, 1000)):
+        spec = Estimator(budget={"seconds": seconds, "steps": 0})._spec(all_for_training(X, y, ()).train, "se-ard", 0)
+        assert spec.settings["num_inducing"] == points
+    assert Estimator("scgd", budget=budget).fit(*small).run_.spec.method == "scgd"
 
 
 def test_more_inducing_points_than_rows_are_as_many_as_rows():

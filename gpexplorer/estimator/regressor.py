@@ -20,6 +20,7 @@ from ..posteriors import InUnits
 from ..problem import Dataset, RowNoise
 from ..runs import Run, Spec
 from ..runs.setting_checks import number, quoted
+from ..runs.studies.model_sizes import points_for_budget
 from ..runs.trace import Record
 from .fitted_values import evidence, inducing_points, last_theta, objective_text
 from .given_kernels import spec_kernel
@@ -42,9 +43,10 @@ class Estimator(RegressorMixin, BaseEstimator):
         The key of a kernel, ``{"name": key, "theta": [...]}`` as in `Spec`, a kernel of this package, or one of
         scikit-learn or GPyTorch. The hyperparameters of the latter two are in the units of the data and become the
         initial values; one lengthscale for all inputs is one for the standardised inputs.
-    num_inducing : int or None
+    num_inducing : int, "auto" or None
         The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
-        fewer. None takes the default of the method.
+        fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as about thirty steps on this machine
+        can have in s seconds, without one about 4 sqrt(n), from 128 to 512. None takes the default of the method.
     settings : mapping, optional
         Other settings of the method, by name. In a grid they are ``settings__NAME``.
     budget : mapping, optional
@@ -83,6 +85,13 @@ class Estimator(RegressorMixin, BaseEstimator):
     feature_names_in_ : array of str
         The names of the input columns, if `fit` was given a frame.
 
+    Notes
+    -----
+    If the fit is not good enough, try in this order: more seconds in `budget`, since m grows with them; more points,
+    such as ``num_inducing=1000``; another kernel, such as "matern32-ard" for rough functions; ``method="scgd"`` with
+    many rows and inputs; and `gpexplorer.recommend(X, y, seconds=60)`, which tries all of these on held-out rows and
+    says when a simple model, such as boosted trees, is better. If it takes too long, give a budget.
+
     Examples
     --------
     >>> model = Estimator(num_inducing=32, budget={"seconds": 10}).fit(X, y)
@@ -98,7 +107,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         self,
         method: str = "cholqr",
         kernel: Any = "se-ard",
-        num_inducing: int | None = 128,
+        num_inducing: int | str | None = "auto",
         settings: Mapping[str, Any] | None = None,
         budget: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = 0,
@@ -349,8 +358,10 @@ class Estimator(RegressorMixin, BaseEstimator):
         """The spec of this estimator for these rows."""
         settings = _mapping("settings", self.settings)
         method = registry.get(self.method) if isinstance(self.method, str) else None
+        budget = _mapping("budget", self.budget)
         if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
-            settings.setdefault("num_inducing", self.num_inducing)
+            points = points_for_budget(len(train), budget) if self.num_inducing == "auto" else self.num_inducing
+            settings.setdefault("num_inducing", points)
         if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
             settings["num_inducing"] = min(int(settings["num_inducing"]), len(train))
         return Spec(
@@ -360,7 +371,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             seed=seed,
             device=self.device,
             dtype=self.dtype,
-            budget=_mapping("budget", self.budget),
+            budget=budget,
         )
 
     def _answers(self, answer: Callable[[InUnits], tuple[torch.Tensor, ...]]) -> Any:

@@ -7,18 +7,14 @@ each, fit into it. Both come from the speed of this machine, so that a faster ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..data import Split
 from ..runs.spec import Spec
-from ..runs.studies import machine_speed
+from ..runs.studies.model_sizes import points_for, rows_for
 
-STEPS = 30  # so many steps or factorisations should fit into the share of one candidate
-MOST_POINTS, LEAST_POINTS = 1024, 64
-MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
 DESCENT_UP_TO = (
     30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) kernel entries per row
@@ -91,19 +87,6 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
     return list(_of_numbers(n, split.train.d, seconds))
 
 
-def points_for(n: int, seconds: float) -> int:
-    """The number of inducing points for which STEPS steps of n m^2 multiplications and additions take so long."""
-    affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * STEPS * n))
-    rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
-    return min(n, MOST_POINTS, max(rule, _rounded(affordable)))
-
-
-def rows_for(n: int, seconds: float) -> int:
-    """The number of rows for which STEPS evaluations of an exact GP's likelihood, n^3 operations each, take so long."""
-    affordable = (machine_speed.machine().flops * seconds / STEPS) ** (1 / 3)
-    return min(n, MOST_ROWS, max(LEAST_ROWS, _rounded(affordable)))
-
-
 def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     points, rows = points_for(n, seconds), rows_for(n, seconds)
     exact = "ml" if n <= EXACT_UP_TO and rows >= 0.7 * n else "subset-of-data"
@@ -149,9 +132,3 @@ def _are_molecules(texts: list[str]) -> bool:
         return False
     with rdBase.BlockLogs():
         return all(Chem.MolFromSmiles(text) is not None for text in texts[:50])
-
-
-def _rounded(size: float) -> int:
-    """The next smaller power of two or 1.5 times one: sizes that people can read and compare."""
-    power = 2 ** int(math.log2(max(size, 1.0)))
-    return int(1.5 * power) if size >= 1.5 * power else power

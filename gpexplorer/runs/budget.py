@@ -12,6 +12,7 @@ from .setting_checks import number, of_kind, quoted
 
 LIMITS = ("steps", "seconds")
 NAN = float("nan")
+MOST_OVERRUN, LEAST_OVERRUN = 1.5, 0.1  # a run that ends later than this (share, seconds) says so
 
 
 class Progress(NamedTuple):
@@ -67,6 +68,12 @@ class Budget:
         if self.seconds is not None and seconds >= self.seconds:
             return f"The budget of {self.seconds:g} s is used up after {max(steps, 0)} steps; raise it to go on."
         return ""
+
+    def overrun(self, seconds: float) -> str:
+        """A sentence if the last step ended well after the limit in seconds; it begins with a blank."""
+        if self.seconds is None or seconds <= MOST_OVERRUN * self.seconds + LEAST_OVERRUN:
+            return ""
+        return f" It used {seconds:.3g} s, because a step that has begun is not interrupted: use smaller settings."
 
     def progress(self, steps: int, seconds: float) -> Progress:
         """The progress of a run that took this much. Of two limits, the one that will end the run first counts."""

@@ -167,7 +167,7 @@ class Run:
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
         while True:
             if (message := budget.spent(self.done, self._seconds)) and not self._final:
-                self._end(Outcome("budget", message))
+                self._end(Outcome("budget", message + budget.overrun(self._seconds)))
                 break
             if self.advance(score=scheduled(len(self.trace))) is None:
                 break

@@ -10,7 +10,7 @@ import pytest
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.race import Race
-from gpexplorer.ui.panels.race_panel import RacePanel
+from gpexplorer.ui.panels.race_panel import RacePanel, _table, lanes_of_text, standing
 from gpexplorer.ui.session import Session
 
 ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
@@ -55,7 +55,14 @@ def test_the_scoreboard_is_what_a_lane_had_by_then(race: Race):
     first, late = race.scoreboard("smse", (0.0, 1e9)).T.to_dict("list").items(), race.board()
     for name, (begin, end) in first:
         own = late[late["lane"] == name]
-        assert end == own["smse"].iloc[-1]
+        outcome = race.lanes[name].run.outcome
+        if outcome is not None and outcome.reason == "converged":
+            assert end == own["smse"].iloc[-1]
+        else:  # nobody ran for so long
+            assert math.isnan(end)
+        then = float(own["seconds"].iloc[-1])
+        assert race.scoreboard("smse", [then]).loc[name].item() == own["smse"].iloc[-1]
+        assert race.lanes[name].seconds > race.lanes[name].run.trace[-1].seconds or race.lanes[name].set_up == 0.0
         assert math.isnan(begin) or own["seconds"].iloc[0] <= 0.0
 
 
@@ -127,3 +134,22 @@ def test_on_the_page_one_lane_is_stopped_and_the_other_goes_on():
     assert "Stopped" in panel.table.object
     panel.reset()
     assert panel.out.disabled
+
+
+def test_a_method_runs_in_several_lanes_with_different_settings():
+    base = Spec("cholqr", data=ROWS)
+    lanes = lanes_of_text(base, "cholqr num_inducing=8; cholqr num_inducing=16 ; sgpr engine=gpytorch;")
+    assert [(spec.method, spec.settings.get("num_inducing")) for spec in lanes.values()][:2] == [
+        ("cholqr", 8), ("cholqr", 16),
+    ]  # fmt: skip
+    endings = ("num_inducing = 8", "num_inducing = 16", "engine = gpytorch")
+    assert all(name.endswith(ending) for name, ending in zip(lanes, endings, strict=True))
+    for written, says in (("cholqr 8", "no setting"), ("nothing m=3", "nothing"), ("cholqr inducing=8", "inducing")):
+        with pytest.raises(SettingError, match=says):
+            lanes_of_text(base, written)
+
+
+def test_the_board_shows_no_figure_for_a_time_that_nobody_ran(race: Race):
+    shown = _table(standing(race))
+    assert "SMSE at 1 s" not in shown or max(lane.seconds for lane in race.lanes.values()) >= 1
+    assert "SMSE at 30 s" not in shown

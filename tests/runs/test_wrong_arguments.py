@@ -14,6 +14,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import DataError, GPExplorerError, KernelError, RecordError, SettingError, StoreError
 from gpexplorer.methods.base import registry
 from gpexplorer.runs import Run
+from gpexplorer.runs.budget import Budget
 from gpexplorer.runs.studies.race import Race
 from gpexplorer.runs.studies.scaling_study import Scaling
 from gpexplorer.runs.studies.sweep import around, grid, sweep
@@ -189,3 +190,10 @@ def test_an_estimator_says_what_is_wrong(settings: dict[str, Any], times: float,
 def test_an_explorer_takes_a_spec_and_a_store(wrong: dict[str, Any]) -> None:
     with pytest.raises(SettingError, match="takes a Spec and a Store"):
         gpx.Explorer(**wrong)
+
+
+def test_a_run_says_when_its_last_step_went_far_beyond_the_seconds() -> None:
+    budget = Budget(seconds=0.7)
+    assert budget.overrun(0.9) == ""
+    assert "It used 7.9 s" in budget.overrun(7.9)
+    assert Budget(steps=3).overrun(7.9) == ""

@@ -11,6 +11,7 @@ import pytest
 
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
+from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
@@ -105,3 +106,37 @@ def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, m
 
     assert messages
     assert session.spec == SPEC
+
+
+def test_seconds_pause_a_run_by_the_clock_and_play_goes_on_for_as_long_again():
+    spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"steps": 500, "seconds": 3.0})
+    opened = OpenRun()
+    opened.open(OpenRequest(spec))
+    assert opened.over_budget == ""
+    opened.wall_seconds = 3.5
+    assert "Paused after 3.5 s on the clock" in opened.over_budget
+    opened.extend_budget()
+    assert opened.over_budget == ""
+    opened.wall_seconds = 6.6
+    assert "on the clock" in opened.over_budget
+    opened.close()
+
+
+def test_a_first_step_that_is_longer_than_the_time_is_announced_before_it_begins(session: Session):
+    assert session.run is None or session.run.spec.budget == {}
+    spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"seconds": 1e-9})
+    session.spec = spec
+    session.open(play=True)
+    said: list[str] = []
+
+    def announced() -> bool:
+        frame = session.take(0.05)
+        said.append(frame.notice[1] if frame is not None else "")
+        return any("one step takes about" in notice for notice in said)
+
+    end = time.monotonic() + 30
+    while not announced():
+        assert time.monotonic() < end
+    assert session.run is not None
+    assert session.run.done == 0
+    assert not session.player.playing

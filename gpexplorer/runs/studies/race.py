@@ -7,6 +7,7 @@ bandwidth. A step cannot be interrupted, so a lane whose step exceeded its turn 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -39,6 +40,8 @@ class Lane:
         Why the lane has ended; empty while it runs.
     granted : float
         Seconds of work that it may have used so far.
+    set_up : float
+        Seconds that opening the run took, without reading the data.
     scored : list of dict
         One row after each turn.
     """
@@ -48,6 +51,7 @@ class Lane:
     run: Run | None = None
     sentence: str = ""
     granted: float = 0.0
+    set_up: float = 0.0
     scored: list[dict[str, float]] = field(default_factory=list)
 
     @property
@@ -57,8 +61,15 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """Seconds of work used."""
-        return self.run.trace[-1].seconds if self.run is not None and len(self.run.trace) else 0.0
+        """Seconds of work used, set-up included."""
+        steps = self.run.trace[-1].seconds if self.run is not None and len(self.run.trace) else 0.0
+        return self.set_up + steps
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether further time would change nothing, because the method has converged."""
+        outcome = self.run.outcome if self.run is not None else None
+        return outcome is not None and outcome.reason == "converged"
 
 
 class Race:
@@ -108,7 +119,7 @@ class Race:
         """How time is divided among the lanes, as a sentence."""
         return (
             f"Turns of {self.turn_seconds:g} s, one lane at a time. A lane whose step takes longer than its turn waits "
-            "for the others. Time for opening the data and for scoring is not counted."
+            "for the others. Setting up a method is counted; reading the data and scoring are not."
         )
 
     @property
@@ -172,7 +183,7 @@ class Race:
         Returns
         -------
         DataFrame
-            One row per lane. A cell is nan if the lane has not worked that long and has not ended.
+            One row per lane. A cell is nan if the lane has not worked that long and has not converged before.
         """
         board, metric = self.board(), _known(metric)
         listed = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
@@ -208,7 +219,10 @@ class Race:
     def _take_turn(self, lane: Lane) -> None:
         if lane.run is None:
             self._admit(lane)
-            lane.run = lane.spec.open(data=self._read_data())
+            rows = self._read_data()
+            begin = time.perf_counter()
+            lane.run = lane.spec.open(data=rows)
+            lane.set_up = time.perf_counter() - begin if rows is not None else 0.0  # otherwise it has read the data
         run = lane.run
         while lane.seconds < lane.granted:
             if run.advance() is None:
@@ -228,7 +242,7 @@ def _known(metric: str) -> str:
 
 
 def _value_after(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:
-    """The last value at or before `moment`; nan if the lane has not worked that long and has not ended."""
+    """The last value at or before `moment`; nan if the lane has not worked that long and has not converged."""
     before = rows[rows["seconds"] <= moment]
-    reached = len(before) and (lane.over or float(rows["seconds"].max()) >= moment)
+    reached = len(before) and (lane.ended_by_itself or float(rows["seconds"].max()) >= moment)
     return float(before[metric].iloc[-1]) if reached else math.nan

@@ -52,6 +52,10 @@ class Controls(pn.viewable.Viewer):
             "Pause after", spec.budget.get("steps", DEFAULT_STEPS), self._report, default=DEFAULT_STEPS, unit="steps",
             heading=True, hint="Pause after this many steps. Press Play to continue for as many again.",
         )  # fmt: skip
+        self.seconds = Field(
+            "or after", float(spec.budget.get("seconds", 0.0)), self._report, default=0.0, unit="s",
+            hint="Pause after so many seconds on the clock, scoring and drawing included; 0 means no limit.",
+        )  # fmt: skip
         self.dtype = Field(
             "Precision", spec.dtype, self._report, {"64 bit": "float64", "32 bit": "float32"}, default="float64",
             hint="32 bit halves memory and roughly doubles speed; use 64 bit when the noise is small.",
@@ -62,7 +66,8 @@ class Controls(pn.viewable.Viewer):
         self._place = pn.Column(self.settings, sizing_mode="stretch_width", margin=0)
         pair = {"sizing_mode": "stretch_width", "margin": 0}
         self._layout = pn.Column(
-            self.kernel, self.method, self._place, self.budget, pn.Row(self.seed, self.split, **pair),
+            self.kernel, self.method, self._place, pn.Row(self.budget, self.seconds, **pair),
+            pn.Row(self.seed, self.split, **pair),
             pn.Row(self.dtype, self.device, **pair), sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
 
@@ -75,7 +80,7 @@ class Controls(pn.viewable.Viewer):
             split=self.split.value,
             kernel=self.kernel.value,
             seed=self.seed.value,
-            budget={"steps": self.budget.value},
+            budget={"steps": self.budget.value} | ({"seconds": self.seconds.value} if self.seconds.value else {}),
             dtype=self.dtype.value,
             device=self.device.value,
         )
@@ -86,6 +91,7 @@ class Controls(pn.viewable.Viewer):
             self.kernel.adopt(_kernel(spec))
             self.method.value, self.seed.value = spec.method, spec.seed
             self.split.value, self.budget.value = _split(spec), spec.budget.get("steps", DEFAULT_STEPS)
+            self.seconds.value = float(spec.budget.get("seconds", 0.0))
             self.dtype.value = spec.dtype
             self.device.choose_from(_devices(spec.device), spec.device)
             self._show_settings(spec)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import GPExplorerError
+from ...errors import GPExplorerError, SettingError
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs.setting_checks import number as number_checked
@@ -21,11 +23,12 @@ from ...views.runs.race_curves import Lanes
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Reservation, Turns
-from ..text import nbytes, number, sentence, text
+from ..text import nbytes, number, sentence, span, text
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
 MOST_SECONDS = 3600.0  # of one lane
 MOMENTS = (1, 3, 10, 30)  # seconds at which the scoreboard shows the scores
+LONGEST_LANES = 600  # letters of the lanes with other settings
 HEIGHT, LEGEND_LINE = 260, 18  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
@@ -48,6 +51,7 @@ class Standing(NamedTuple):
     variance_notes: dict[str, str]  # lane -> what its predictive variances are, if they are not exact
     seconds: dict[str, float]
     over: bool
+    wall: float = 0.0  # seconds since the race began
 
 
 class RaceWorker(BackgroundWorker):
@@ -66,6 +70,7 @@ class RaceWorker(BackgroundWorker):
         self.race, self._seconds, self._turns, self._memory = race, seconds, turns, memory
         self._playing, self._closed = threading.Event(), threading.Event()
         self._standing: Standing | None = None
+        self._began = time.monotonic()
         self.start()
 
     @property
@@ -113,7 +118,7 @@ class RaceWorker(BackgroundWorker):
                 self.race.stop(lane.name, sentence(error, "the lane was running"))
             if lane is not None and lane.seconds >= self._seconds:
                 self.race.stop(lane.name, f"Its {self._seconds:g} seconds are used up.")
-            self._standing = standing(self.race)
+            self._standing = standing(self.race)._replace(wall=time.monotonic() - self._began)
             if lane is None:
                 break
         self.race.close()
@@ -172,11 +177,17 @@ class RacePanel(pn.viewable.Viewer):
             description="The lane stops after its current step. Its results stay on the scoreboard.", **wide,
         )  # fmt: skip
         self.out.param.watch(lambda event: self._stop(event.new), "value")
+        self.lanes = pmui.TextInput(
+            label="Lanes with other settings", value="", placeholder="cholqr num_inducing=512; sgpr num_inducing=128",
+            sizing_mode="stretch_width", min_width=300, max_length=LONGEST_LANES,
+            description="One lane per part between semicolons: the key of a method, and its settings.", **wide,
+        )  # fmt: skip
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
         self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.reach = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
         self.pictures = pmui.FlexBox(sizing_mode="stretch_width", min_height=HEIGHT, flex_wrap="wrap", visible=False)
-        head = pmui.FlexBox(self.methods, self.seconds, self.go, self.again, self.out, align_items="center", gap="4px")
+        parts = [self.methods, self.lanes, self.seconds, self.go, self.again, self.out]
+        head = pmui.FlexBox(*parts, align_items="center", gap="4px")
         self._layout = pn.Column(head, self.note, self.table, self.pictures, self.reach, sizing_mode="stretch_width")
 
     def toggle(self) -> None:
@@ -232,6 +243,7 @@ class RacePanel(pn.viewable.Viewer):
             titles = {value: title for title, value in entrants().items()}
             chosen = [value for value in self.methods.value or [] if value in titles]
             specs = {titles[value]: _lane(spec, value) for value in chosen}
+            specs |= lanes_of_text(spec, str(self.lanes.value or ""))
             seconds = number_checked("Seconds per method", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
             self._session.begin_study("a race")
             memory, rows = self._session.shares.reservation(), self._session.rows()
@@ -297,20 +309,50 @@ def _lane(spec: Spec, value: str) -> Spec:
     return replace(spec, method=key, settings={ENGINE: engine} if engine else {}, budget={})
 
 
+def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
+    """The lanes of a text such as "cholqr num_inducing=512; sgpr num_inducing=128", by names with their settings.
+
+    Raises
+    ------
+    SettingError
+        If a method or a setting is not known, or a part is not of this form.
+    """
+    specs = {}
+    for part in filter(None, map(str.strip, written[:LONGEST_LANES].split(";"))):
+        key, *words = part.split()
+        settings: dict[str, Any] = {}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not equals:
+                raise SettingError(f"{word!r} in {part!r} is no setting: write name=value, such as num_inducing=512.")
+            try:
+                settings[name] = json.loads(value)
+            except ValueError:
+                settings[name] = value
+        lane = replace(spec, method=key, settings=settings, budget={})
+        shown = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        specs[f"{registry[key].title}{', ' if shown else ''}{shown}"] = lane
+    return specs
+
+
 def _note(standing: Standing) -> str:
     leaders = [f"{METRICS[metric]}: <b>{text(name)}</b>" for metric, name in standing.winners.items()]
-    return ("Winner" if standing.over else "Leader") + " by " + ", by ".join(leaders) + "." if leaders else ""
+    wall = f" Wall-clock so far: {span(standing.wall)}, scoring and drawing included." if standing.wall else ""
+    return ("Winner" if standing.over else "Leader") + " by " + ", by ".join(leaders) + "." + wall if leaders else ""
 
 
 def _table(standing: Standing) -> str:
     """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
-    moments = list(standing.scores["smse"].columns)
+    longest = max(standing.seconds.values(), default=0.0)
+    shown = [moment <= longest for moment in MOMENTS]  # no figure for a time that nobody ran
+    scores = standing.scores["smse"].loc[:, shown]
+    moments = list(scores.columns)
     headings = ["", *(f"SMSE at {m}" for m in moments), "SMSE now", "SNLP now", "seconds", "memory", ""]
     lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
     for name in standing.scores["smse"].index:
         own = standing.board[standing.board["lane"] == name]
         latest = own.iloc[-1] if len(own) else None
-        cells = [number(float(value)) for value in standing.scores["smse"].loc[name]]
+        cells = [number(float(value)) for value in scores.loc[name]]
         cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
         if latest is not None and standing.variance_notes[name]:
             cells[-1] += f" ({standing.variance_notes[name]})"

@@ -24,6 +24,7 @@ from ..text import sentence, text
 
 SMALL = {"size": "small", "margin": (6, 8)}
 MOST_STEPS = 100_000  # of each run
+MOST_SECONDS = 3600  # likewise
 MAX_LENGTH = 600  # characters of the list of values
 
 
@@ -108,12 +109,18 @@ class SweepPanel(pn.viewable.Viewer):
             **SMALL,
         )
         self.steps = pmui.IntInput(label="Steps per run", value=50, start=1, end=MOST_STEPS, width=110, **SMALL)
+        self.seconds = pmui.IntInput(
+            label="or seconds", value=0, start=0, end=MOST_SECONDS, width=110,
+            description="Seconds of work of each run; 0 means no limit. The first limit reached ends it.", **SMALL,
+        )  # fmt: skip
         self.go = pmui.Button(
             label="Sweep", icon="grid_view", variant="outlined", margin=(6, 8), on_click=lambda _: self.toggle()
         )
         self.note = pn.pane.HTML("", margin=(4, 8))
         self.what.param.watch(lambda _: self._suggest_values(), "value")
-        self._layout = pmui.FlexBox(self.what, self.values, self.steps, self.go, self.note, align_items="center")
+        self._layout = pmui.FlexBox(
+            self.what, self.values, self.steps, self.seconds, self.go, self.note, align_items="center"
+        )
         self._offer_settings()
 
     def toggle(self) -> None:
@@ -126,7 +133,8 @@ class SweepPanel(pn.viewable.Viewer):
             if self.what.value not in self.what.options.values():
                 raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
             steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
-            base = replace(spec, budget={"steps": steps})
+            seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+            base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
             specs = grid(base, {self.what.value: values(self.values.value)})
             self._session.begin_study("a sweep")
         except (GPExplorerError, TypeError) as error:

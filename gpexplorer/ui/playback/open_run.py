@@ -146,6 +146,8 @@ class OpenRun:
         What the page knows of it.
     failures
         Key of each picture that raised -> a sentence about it. It is not drawn again until another run is opened.
+    wall_seconds
+        Seconds of playing on the clock: steps, scores and pictures together.
     """
 
     def __init__(self, shares: Shares | None = None) -> None:
@@ -157,6 +159,8 @@ class OpenRun:
         self._split: tuple[Any, Any] | None = None  # which rows were read last, and the rows
         self._step_seconds, self._score_seconds = 0.0, 0.0
         self._pause_after: int | None = None  # number of steps
+        self._pause_seconds: float | None = None
+        self.wall_seconds = 0.0
         self._changes: list[int] = []  # records from which a person changed the run
 
     def open(self, request: OpenRequest) -> None:
@@ -177,6 +181,8 @@ class OpenRun:
         self.run, self.summary, self.failures, self._changes = run, summary, {}, []
         self._step_seconds, self._score_seconds = 0.0, 0.0
         self._pause_after = spec.budget.get("steps")
+        self._pause_seconds = spec.budget.get("seconds")
+        self.wall_seconds = 0.0
         self.advance()
         can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
         self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
@@ -214,14 +220,25 @@ class OpenRun:
     @property
     def over_budget(self) -> str:
         """Message that says why the run should pause now; empty while it should not."""
+        if self._pause_seconds is not None and self.wall_seconds >= self._pause_seconds:
+            work = self._require_run().trace[-1].seconds
+            return (
+                f"Paused after {self.wall_seconds:.3g} s on the clock, as set by “or after” ({work:.3g} s of work; the "
+                "rest was scoring and drawing). Press Play to continue for as long again."
+            )
         if self._pause_after is None or self.last < self._pause_after:
             return ""
         return f"Paused after {self.last} steps, as set by “Pause after”. Press Play to continue for as many again."
 
     def extend_budget(self) -> None:
-        """Let the run continue for as many steps again."""
-        if self.summary is not None and self._pause_after is not None:
-            self._pause_after = self.last + self.summary.spec.budget["steps"]
+        """Let the run continue for as many steps, or for as long, again."""
+        if self.summary is None:
+            return
+        budget = self.summary.spec.budget
+        if self._pause_after is not None:
+            self._pause_after = self.last + budget["steps"]
+        if self._pause_seconds is not None:
+            self._pause_seconds = self.wall_seconds + budget["seconds"]
 
     def layers(self, at: int, wanted: Collection[str]) -> dict[str, Layers]:
         """Compute the layers of these pictures at a record; one that raises is noted in `failures`."""
@@ -246,7 +263,21 @@ class OpenRun:
 
     def numbers(self, at: int) -> StatusNumbers:
         """Return the numbers of a record, with the newest scores up to it."""
-        return status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
+        numbers = status_numbers(self._require_run(), at, self._pause_after, bool(self._changes))
+        return numbers._replace(wall_seconds=self.wall_seconds)
+
+    @property
+    def first_step_too_long(self) -> str:
+        """Message that says, before the first step, that it takes longer than the seconds of the budget."""
+        if self.summary is None or self._pause_seconds is None or self.last > 0:
+            return ""
+        expected = self.summary.seconds
+        if expected <= self._pause_seconds:
+            return ""
+        return (
+            f"By its formula, one step takes about {expected:.2g} s, longer than the {self._pause_seconds:g} s "
+            "that you gave. A step is not interrupted; choose smaller settings, or press Play all the same."
+        )
 
     def table(self, at: int) -> pd.DataFrame:
         """Return the newest steps up to a record, newest first."""

@@ -87,7 +87,7 @@ class Player(BackgroundWorker):
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
-        self._drawn, self._stepped = 0.0, 0.0
+        self._drawn, self._stepped, self._warned = 0.0, 0.0, False
         self._last = 0
         self.working_since = 0.0
         self.start()
@@ -227,12 +227,15 @@ class Player(BackgroundWorker):
         if requests.change is not None:
             requests.change(self._open_run)
             self._last = self._open_run.last
+        begin = time.monotonic()
         with self._turns.turn():
             moved = self._take_steps(requests)
             is_time = time.monotonic() - self._drawn >= self._frame_seconds or not self._requests.playing
             drawn = requests.redraw or requests.open is not None or (moved and is_time)
             if drawn:
                 self._draw()
+        if moved:
+            self._open_run.wall_seconds += time.monotonic() - begin
         if moved and not drawn:
             time.sleep(YIELD_SECONDS)
 
@@ -247,7 +250,7 @@ class Player(BackgroundWorker):
             self._notify(self._failed, pause=True)
             return False
         self._failed = ""
-        self._opening, self._last = self._opening + 1, 0
+        self._opening, self._last, self._warned = self._opening + 1, 0, False
         with self._changed:
             if not self._requests.visible and self._open_run.summary:
                 self._requests.visible = frozenset(view.key for view in self._open_run.summary.views[:1])
@@ -269,6 +272,11 @@ class Player(BackgroundWorker):
 
     def _pause_at_budget(self) -> bool:
         """Pause with a message where the budget is spent; Play then continues for as many steps again."""
+        warning = self._open_run.first_step_too_long
+        if warning and not self._warned:
+            self._warned = True
+            self._notify(warning, pause=True)
+            return True
         reason = self._open_run.over_budget
         if reason:
             self._open_run.extend_budget()

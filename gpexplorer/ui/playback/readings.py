@@ -52,6 +52,8 @@ class StatusNumbers(NamedTuple):
         A sentence on a channel that rose although it is declared monotone; empty where there is none.
     rose_at
         The record from which on the objective is not trustworthy, because it rose; None where it did not.
+    wall_seconds
+        Seconds of playing on the clock.
     variance_note
         What the predictive variances are if they are not exact; empty where they are.
     """
@@ -74,6 +76,7 @@ class StatusNumbers(NamedTuple):
     rise: str = ""
     rose_at: int | None = None
     variance_note: str = ""
+    wall_seconds: float = 0.0
 
 
 def status_numbers(run: Run, at: int, pause_after: int | None, by_hand: bool) -> StatusNumbers:

@@ -119,6 +119,7 @@ def _status_line(numbers: StatusNumbers, run: RunSummary) -> list[tuple[str, str
         ("SMSE on test rows", number(numbers.scores.get("smse", math.nan))),
         (snlp, number(numbers.scores.get("snlp", math.nan))),
         ("seconds of work", f"{numbers.seconds:.2f}"),
+        ("on the clock", f"{numbers.wall_seconds:.1f}"),
         ("kernel entries", f"{numbers.entries:,}"),
     ]
 

@@ -1,0 +1,50 @@
+"""Sizes of models that suit a number of rows and a time: how many inducing points, and how many rows of an exact GP.
+
+With a time, sizes come from the speed of this machine, so that a faster one is given larger models. Without one, they
+come from the number of rows alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from . import machine_speed
+
+STEPS = 30  # so many steps or factorisations should fit into the time
+MOST_POINTS, LEAST_POINTS = 1024, 64
+MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
+MOST_WITHOUT_TIME, LEAST_WITHOUT_TIME, PER_ROOT = 512, 128, 4.0  # points: about 4 sqrt(n)
+
+
+def points_for(n: int, seconds: float) -> int:
+    """The number of inducing points for which STEPS steps of n m^2 multiplications and additions take so long."""
+    affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * STEPS * n))
+    rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
+    return min(n, MOST_POINTS, max(rule, rounded(affordable)))
+
+
+def points_without_time(n: int) -> int:
+    """The number of inducing points where no time is given: about 4 sqrt(n), at least 128 and at most 512."""
+    return min(n, MOST_WITHOUT_TIME, max(LEAST_WITHOUT_TIME, rounded(PER_ROOT * math.sqrt(n))))
+
+
+def points_for_budget(n: int, budget: Mapping[str, Any]) -> int:
+    """The number of inducing points for n rows and a budget, which may name "seconds"."""
+    seconds = budget.get("seconds")
+    if isinstance(seconds, int | float) and 0 < seconds < math.inf:
+        return points_for(n, float(seconds))
+    return points_without_time(n)
+
+
+def rows_for(n: int, seconds: float) -> int:
+    """The number of rows for which STEPS evaluations of an exact GP's likelihood, n^3 operations each, take so long."""
+    affordable = (machine_speed.machine().flops * seconds / STEPS) ** (1 / 3)
+    return min(n, MOST_ROWS, max(LEAST_ROWS, rounded(affordable)))
+
+
+def rounded(size: float) -> int:
+    """The next smaller power of two or 1.5 times one: sizes that people can read and compare."""
+    power = 2 ** int(math.log2(max(size, 1.0)))
+    return int(1.5 * power) if size >= 1.5 * power else power
