@@ -35,7 +35,7 @@ def test_terms_are_the_dense_ones(shift: float) -> None:
         assert mine == pytest.approx(float(dense), rel=1e-9)
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("key", ["se-ard", "matern32-ard", "se+matern52"])
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_gradient_is_autograd_of_the_dense_objective(objective: str, key: str, shift: float) -> None:
@@ -80,6 +80,26 @@ def test_vfe_bounds_the_evidence_and_decreases_with_more_points(shift: float) ->
     evidence = float(exact_nlml(kernel, theta, train.X, train.y))
     values = [nystrom(kernel, theta, train, Z[:m]).terms.total("vfe") for m in (2, 5, 12)]
     assert values[0] > values[1] > values[2] > evidence
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("log_noise", [-1.5, -5.4])  # the second: signal variance / noise variance = 6e4
+def test_the_tight_bound_lies_between_vfe_and_the_evidence_and_equals_vfe_where_nothing_is_unexplained(
+    shift: float, log_noise: float
+) -> None:
+    kernel, theta, train, Z = case(shift)
+    theta[-1] = log_noise
+    evidence = float(exact_nlml(kernel, theta, train.X, train.y))
+    for m in (2, 5, 12):
+        vfe = nystrom(kernel, theta, train, Z[:m])
+        tight = nystrom(kernel, theta, train, Z[:m], "tight-vfe")
+        dense = float(dense_objective(kernel, theta, train.X, train.y, Z[:m], "tight-vfe"))
+        assert tight.terms.total("tight-vfe") == pytest.approx(dense, rel=1e-9)
+        assert evidence < tight.terms.total("tight-vfe") < vfe.terms.total("vfe")
+        assert tight.terms[:2] == vfe.terms[:2]
+    explained = Dataset(Z, train.y[: len(Z)])  # the inducing inputs are the rows themselves, so that D = 0
+    values = [nystrom(kernel, theta, explained, Z, name).terms.total(name) for name in ("vfe", "tight-vfe")]
+    assert values[1] == pytest.approx(values[0], abs=1e-9)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

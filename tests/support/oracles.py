@@ -17,9 +17,13 @@ def dense_terms(kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor) -> tuple
 
 
 def dense_objective(kernel, theta: Tensor, X: Tensor, y: Tensor, Z: Tensor, objective: str) -> Tensor:
-    """VFE or PP."""
+    """VFE, tight VFE or PP."""
     fit, complexity, trace = dense_terms(kernel, theta, X, y, Z)
-    return 0.5 * (fit + complexity + (trace if objective == "vfe" else 0.0))
+    if objective == "tight-vfe":
+        K_nm, s2 = kernel(theta, X, Z), torch.exp(2.0 * theta[-1])
+        D = kernel(theta, X, X).diagonal() - (K_nm.T * torch.linalg.solve(kernel(theta, Z, Z), K_nm.T)).sum(0)
+        trace = torch.log(1.0 + D / s2).sum()
+    return 0.5 * (fit + complexity + (0.0 if objective == "pp" else trace))
 
 
 def exact_nlml(kernel, theta: Tensor, X: Tensor, y: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ def objective_of(task: Problem, rows: list[int], objective: str) -> float:
     train, theta = task.train, task.theta
     if not rows:
         s2 = torch.exp(2.0 * theta[-1])
-        trace = task.kernel.diag(theta, train.X).sum() / s2 if objective == "vfe" else 0.0
+        D = task.kernel.diag(theta, train.X)
+        trace = {"vfe": D.sum() / s2, "tight-vfe": torch.log(1.0 + D / s2).sum()}.get(objective, 0.0)
         return float(0.5 * (train.y @ train.y / s2 + len(train) * torch.log(s2) + trace))
     return float(dense_objective(task.kernel, theta, train.X, train.y, train.X[rows], objective))
 
@@ -29,13 +30,13 @@ def conditional_variances(task: Problem, rows: list[int], noise: bool) -> Tensor
 
 
 def moving_objective(task: Problem, theta: Tensor, Z: Tensor, likelihood: str) -> Tensor:
-    """PP, VFE or FITC by n x n algebra, differentiable in theta and Z."""
+    """PP, VFE, tight VFE or FITC by n x n algebra, differentiable in theta and Z."""
     X, y = task.train.X, task.train.y
     K_nm, K_mm, s2 = task.kernel(theta, X, Z), task.kernel(theta, Z, Z.clone()), torch.exp(2.0 * theta[-1])
     Khat = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
     D = task.kernel.diag(theta, X) - Khat.diagonal()
     C = Khat + torch.diag(s2 + (D if likelihood == "fitc" else torch.zeros_like(D)))
-    trace = D.sum() / s2 if likelihood == "vfe" else 0.0
+    trace = {"vfe": D.sum() / s2, "tight-vfe": torch.log(1.0 + D / s2).sum()}.get(likelihood, 0.0)
     return 0.5 * (y @ torch.linalg.solve(C, y) + torch.logdet(C) + trace)
 
 

@@ -38,7 +38,7 @@ def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = 
     problem : Problem
     m : int
     seed : int
-    objective : {"vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp"}
         What Titsias' selection decreases.
 
     Returns

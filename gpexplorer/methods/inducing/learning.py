@@ -56,7 +56,7 @@ def learn_hyperparameters(
     train : Dataset
     Z : Tensor [m, d] or sequence
         Inducing inputs.
-    objective : {"vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp"}
     begin : Tensor [p]
         Hyperparameters at the beginning of the phase.
     settings : LearningSettings

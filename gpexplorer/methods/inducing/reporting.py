@@ -1,6 +1,7 @@
 """What the methods of the family report alike: terms of the objective, the end of a run, and parts of their costs.
 
-F = (E_D + E_C + E_V) / 2        eqs 4 and 5 of Cao et al. 2013; the letters are those of gpexplorer/objectives.py
+F = (E_D + E_C + E_V) / 2        eqs 4 and 5 of Cao et al. 2013; the letters are those of gpexplorer/objectives.py,
+and E_V is the trace of VFE, or the sum of logarithms of tight VFE.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ...problem import Channel, Problem, channel
 TERM_CHANNELS: tuple[Channel, ...] = (
     channel("fit", "data fit, E_D / 2", "nat"),
     channel("logdet", "complexity, E_C / 2", "nat"),
-    channel("trace", "trace, E_V / 2", "nat"),
+    channel("trace", "trace term, E_V / 2", "nat"),
 )
 JITTER_CHANNEL = channel("jitter", "jitter on K_mm", log=True)
 UNKNOWN_TERMS = Terms(math.nan, math.nan, math.nan)

@@ -51,11 +51,12 @@ def resolve_num_inducing(setting: int, n: int) -> int:
 
 
 def objective() -> Any:
-    """Return the setting that chooses between VFE and PP."""
+    """Return the setting that chooses between VFE, tight VFE and PP."""
     return param.Selector(
         default="vfe",
-        objects=["vfe", "pp"],
-        doc="vfe is a bound of the evidence, and cannot overfit by its inducing points; pp has no trace term and can.",
+        objects=["vfe", "tight-vfe", "pp"],
+        doc="vfe is a bound of the evidence, and cannot overfit by its inducing points; tight-vfe is a closer bound "
+        "(Titsias 2025); pp is no bound and can overfit.",
     )
 
 

@@ -17,7 +17,7 @@ from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, dense, problem, swapper
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_the_factor_follows_the_dense_objective_through_swaps(objective: str, shift: float) -> None:
     task = problem(shift)
@@ -64,7 +64,7 @@ def test_rank_one_updates_keep_pivots_and_the_next_removal_column_exact(shift: f
         assert torch.allclose(s.factor.TPT, (T.T @ torch.linalg.solve(G, T)).diagonal(), rtol=1e-8)
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_with_every_row_a_pivot_the_scores_are_exact(objective: str, shift: float) -> None:
     task = problem(shift)

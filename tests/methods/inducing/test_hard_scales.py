@@ -95,7 +95,7 @@ def test_a_candidate_whose_s_is_below_the_noise_variance_is_refused() -> None:
     assert torch.isfinite(addition.reduction).tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("lengthscale", [0.7, 1.5, TINY])
 @pytest.mark.parametrize("key", [*SELECTING, *MOVING])
 def test_every_method_reports_the_dense_objective_in_hard_scales(key: str, lengthscale: float, objective: str) -> None:
@@ -103,7 +103,7 @@ def test_every_method_reports_the_dense_objective_in_hard_scales(key: str, lengt
     assert reported == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("lengthscale", [0.7, 1.5])
 @pytest.mark.parametrize("key", [*SELECTING, *MOVING])
 def test_float32_reports_the_dense_objective_where_it_resolves_the_noise(

@@ -25,7 +25,7 @@ def pooled(task: Problem, objective: str) -> Swapper:
     return swapper(task, objective, proposals=0, policy="scored")
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_losses_are_the_increase_of_the_objective_without_each_point(shift: float, objective: str) -> None:
     task = problem(shift)
@@ -39,7 +39,7 @@ def test_losses_are_the_increase_of_the_objective_without_each_point(shift: floa
     assert least_loss(factor, 3) == losses.argsort()[:3].tolist()
 
 
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_the_best_pivot_is_accepted_and_the_removal_columns_stay_exact(shift: float, objective: str) -> None:
     task = problem(shift)

@@ -13,13 +13,10 @@ from typing import Any, ClassVar
 
 import param
 
-from ....problem import Cost, Problem
+from ....problem import Problem
 from ..initial_sets import start
-from .loop import PER_EPOCH, Descent, MovingPoints, moving_cost
+from .loop import PER_EPOCH, Descent, MovingPoints
 from .sparse_objectives import sparse_gradient
-
-SOLVE = 10.0  # flops of a product in the time of one of a triangular solve: few rows, many right-hand sides
-ROWWISE = 160.0  # likewise for the eight passes over n x m in which each row has its own noise variance
 
 
 class FITC(MovingPoints):
@@ -48,9 +45,9 @@ class FITC(MovingPoints):
     start = start("random")
     likelihood: Any = param.Selector(
         default="fitc",
-        objects=["fitc", "vfe", "pp"],
+        objects=["fitc", "vfe", "tight-vfe", "pp"],
         doc="The variance that the points leave unexplained: fitc adds it to the noise of each row, vfe penalises its "
-        "sum, pp ignores it.",
+        "sum, tight-vfe the sum of log(1 + it / noise), pp ignores it.",
     )
 
     @property
@@ -65,11 +62,3 @@ class FITC(MovingPoints):
             optimiser=self.optimiser,
             limit=self.evaluations or PER_EPOCH,
         )
-
-    def cost(self, problem: Problem) -> Cost:
-        n = len(problem.train)
-        m = self.num_points(n)
-        cost = moving_cost(problem, m)
-        if self.likelihood != "fitc":
-            return cost
-        return cost.plus(flops=(4.0 + SOLVE) * n * m * m + ROWWISE * n * m)  # two more products and one solve

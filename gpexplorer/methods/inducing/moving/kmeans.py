@@ -91,11 +91,11 @@ class KMeans(Method):
             if k and bool((Z == state.Z).all()):
                 break
             before = state.Z
-            terms = UNKNOWN_TERMS if k else nystrom(problem.kernel, state.theta, problem.train, Z).terms
+            terms = UNKNOWN_TERMS if k else nystrom(problem.kernel, state.theta, problem.train, Z, self.objective).terms
             state = state._replace(step=state.step + 1, position=k + 1, Z=Z, terms=terms)
             yield Step(state, report(state, self.objective, before, 0.0))
 
-        model = nystrom(problem.kernel, state.theta, problem.train, state.Z)
+        model = nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective)
         state = state._replace(
             step=state.step + 1,
             phase="learn",
@@ -129,7 +129,7 @@ class KMeans(Method):
         return move_point(problem, state, slot, position, self.objective)
 
     def bound_terms(self, problem: Problem, state: MovingState) -> Terms:
-        return nystrom(problem.kernel, state.theta, problem.train, state.Z).terms
+        return nystrom(problem.kernel, state.theta, problem.train, state.Z, self.objective).terms
 
     def cost(self, problem: Problem) -> Cost:
         n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()

@@ -24,13 +24,15 @@ from ...base import Method, Steps
 from .. import settings
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, converged_message, entry_flops
-from .sparse_objectives import BLOCK, Gradient, sparse_model, total_objective
+from .sparse_objectives import BLOCK, Gradient, objective_name, sparse_model, total_objective
 from .state import CHANNELS, START, State, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
 
 ModelAndGradient = Callable[[Any, Tensor, Any, Tensor], tuple[Nystrom, Gradient]]  # kernel, theta, train, Z
 PASS_FLOPS = 300.0  # flops of a product in the time of the fifteen passes over an entry in the gradient
+SOLVE = 10.0  # flops of a product in the time of one of a triangular solve: few rows, many right-hand sides
+ROWWISE = {"fitc": 160.0, "tight-vfe": 100.0}  # likewise for the passes over n x m in which every row has a weight
 BLOCK_CALLS = 50.0  # calls per block of rows in the gradient
 PER_EPOCH = 40  # evaluations after which SciPy's memory is discarded
 
@@ -42,7 +44,7 @@ class Descent(NamedTuple):
     ----------
     model_and_gradient : callable
         (kernel, theta, train, Z) -> the model with its terms, and the gradient.
-    likelihood : {"pp", "vfe", "fitc"}
+    likelihood : {"pp", "vfe", "tight-vfe", "fitc"}
     learn : bool
         Whether theta moves too.
     optimiser : {"L-BFGS-B", "CG"}
@@ -90,7 +92,7 @@ class MovingPoints(Method):
     @property
     @abstractmethod
     def likelihood_name(self) -> str:
-        """Return "pp", "vfe" or "fitc"."""
+        """Return "pp", "vfe", "tight-vfe" or "fitc"."""
 
     def steps(self, problem: Problem, resume: MovingState | None = None) -> Steps:
         return moving_steps(self, problem, resume, self.descent(problem))
@@ -111,7 +113,7 @@ class MovingPoints(Method):
         return sparse_model(problem.kernel, state.theta, problem.train, state.Z, self.likelihood_name).terms
 
     def cost(self, problem: Problem) -> Cost:
-        return moving_cost(problem, self.num_points(len(problem.train)))
+        return moving_cost(problem, self.num_points(len(problem.train)), self.likelihood_name)
 
 
 def moving_steps(method: MovingPoints, problem: Problem, resume: State | None, descent: Descent) -> Steps:
@@ -153,7 +155,7 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
         if state.epoch == 0 and k == 0:
             state = state._replace(epoch_begin=value)
         state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=model.terms)
-        info = report(state, "vfe" if descent.likelihood == "vfe" else "pp", before, model.jitter)
+        info = report(state, objective_name(descent.likelihood), before, model.jitter)
         yield Step(state, info)
     return state
 
@@ -204,16 +206,18 @@ def move_point(problem: Problem, state: State, slot: int, position: Tensor, like
         terms=model.terms,
         epoch_begin=total_objective(model.terms, likelihood),
     )
-    info = report(moved, "vfe" if likelihood == "vfe" else "pp", state.Z, model.jitter)
+    info = report(moved, objective_name(likelihood), state.Z, model.jitter)
     return Step(moved, info._replace(phase="forced"))
 
 
-def moving_cost(problem: Problem, m: int) -> Cost:
+def moving_cost(problem: Problem, m: int, likelihood: str) -> Cost:
     """Predict the cost of one evaluation of the objective and its gradient."""
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     m = min(m, n)
     flops = 6.0 * n * m * m + 2.0 * n * m * (entry_flops(problem) + 4.0 * d) + 3.0 * m**3
     flops += PASS_FLOPS * n * m
+    if likelihood in ROWWISE:  # two more products and one solve
+        flops += (4.0 + SOLVE) * n * m * m + ROWWISE[likelihood] * n * m
     block = min(1.0 * s * n * m, BLOCK / 3)
     memory = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
     memory["m x m factors"] = 8.0 * s * m * m

@@ -1,18 +1,20 @@
-"""Three sparse objectives as functions of theta and of inducing inputs Z that may lie anywhere, with their gradients.
+"""Four sparse objectives as functions of theta and of inducing inputs Z that may lie anywhere, with their gradients.
 
     C = K_hat + V,   K_hat = L L',   L' = L_mm^-1 K_mn [m, n],   D = diag(K - K_hat) [n],   V diagonal:
     PP    V = s2                F = (y'C^-1 y + log|C|) / 2                            Cao et al. (2013), eq 4
     VFE   V = s2                F = (y'C^-1 y + log|C| + sum D / s2) / 2               eq 5; Titsias (2009), eq 9
+    tight V = s2                F = (y'C^-1 y + log|C| + sum log(1 + D / s2)) / 2      Titsias (2025)
     FITC  V = s2 + D            F = (y'C^-1 y + log|C|) / 2                            Snelson and Ghahramani (2006)
 
 One gradient serves all three. With B = I + L'V^-1 L [m, m], a = B^-1 L'V^-1 y [m], beta = C^-1 y = V^-1 (y - L a) [n]
-and M_ii = (C^-1)_ii - beta_i^2, let delta = 0 (PP), 1/s2 (VFE), M_ii (FITC). Then
+and M_ii = (C^-1)_ii - beta_i^2, let delta = 0 (PP), 1/s2 (VFE), 1/(s2 + D_i)
+(tight VFE), M_ii (FITC). Then
 
     inner    = B^-1 L'V^-1 - a beta' - L' diag(delta)                                  [m, n]
     dF/dK_mn = L_mm^-T inner
     dF/dK_mm = -L_mm^-T S L_mm^-1 / 2,   S = inner L = I - B^-1 - a a' - L' diag(delta) L [m, m]
     dF/dk_ii = delta_i / 2
-    dF/ds2   = (sum M_ii - [sum D / s2^2 for VFE]) / 2
+    dF/ds2   = (sum M_ii - [sum D / s2^2 for VFE, sum delta_i D_i / s2 for the tight VFE]) / 2
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ from torch import Tensor
 from ....kernels.distances import squared_distances, weighted_square_sums
 from ....linalg.blocks import row_blocks
 from ....linalg.cholesky import cholesky, logdet, solve_transposed
-from ....objectives import Nystrom, Terms, noise_derivative, noise_variance
+from ....objectives import (
+    Nystrom,
+    Terms,
+    log_variance_ratio,
+    noise_derivative,
+    noise_variance,
+    residual_variance,
+)
 from ....problem import Dataset, Kernel
 
 BLOCK = 4 * 2**20  # bytes of the temporaries of a block of rows: they stay in the cache and cause no page faults
@@ -48,7 +57,8 @@ class _Factors(NamedTuple):
     L_B: Tensor  # [m, m] Cholesky factor of B
     c: Tensor  # [m] L'V^-1 y
     V: Tensor  # [n]
-    sum_D: float
+    D: Tensor  # [n] where an objective needs it, otherwise empty
+    E_V: float
     s2: float
     jitter: float
 
@@ -71,8 +81,13 @@ class _RowTerms(Protocol):
 
 
 def total_objective(terms: Terms, likelihood: str) -> float:
-    """Return F from its terms; the trace term counts in VFE alone."""
-    return terms.total("vfe" if likelihood == "vfe" else "pp")
+    """Return F from its terms."""
+    return terms.total(objective_name(likelihood))
+
+
+def objective_name(likelihood: str) -> str:
+    """Return the objective whose total of terms is F: FITC has no E_V, as PP has none."""
+    return "pp" if likelihood == "fitc" else likelihood
 
 
 def sparse_model(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Tensor, likelihood: str) -> Nystrom:
@@ -85,7 +100,7 @@ def sparse_model(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: 
     train : Dataset
     Z : Tensor [m, d]
         Inducing inputs.
-    likelihood : {"pp", "vfe", "fitc"}
+    likelihood : {"pp", "vfe", "tight-vfe", "fitc"}
 
     Raises
     ------
@@ -107,7 +122,7 @@ def sparse_gradient(
 
     Notes
     -----
-    About 6 n m^2 flops and 3 n m kernel entries, with O(n m) memory.
+    About 6 n m^2 flops, 10 n m^2 for FITC and the tight VFE, and 3 n m kernel entries, with O(n m) memory.
     """
     f = _factors(kernel, theta, train, Z, likelihood)
     m, y = len(Z), train.y
@@ -125,7 +140,6 @@ def sparse_gradient(
         gradient.theta.add_(kernel.theta_gradient_diag(theta, train.X, 0.5 * delta))
     if _is_simple(kernel):  # theta[0] is a log sd: its derivative is sum G K over K_mn, minus half of that over K_mm
         gradient.theta[0] += float(S.diagonal().sum())
-    sum_M -= f.sum_D / f.s2**2 if likelihood == "vfe" else 0.0
     gradient.theta[-1] += noise_derivative(kernel, sum_M * f.s2)  # dF/d log noise sd = 2 s2 dF/ds2
     model = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
     return model, gradient
@@ -144,7 +158,20 @@ def _vfe_rows(
     eye = torch.eye(len(Z)).to(inner.S)
     inner.S.sub_(f.L_B @ f.L_B.T - eye)  # L' diag(delta) L = B - I
     _add_uniform_rows(kernel, theta, train, (Z, gradient), f, inner, inner.B_inv - eye)
-    return torch.full_like(train.y, 1.0 / f.s2), _uniform_sum_M(len(train), f, inner)
+    return torch.full_like(train.y, 1.0 / f.s2), _uniform_sum_M(len(train), f, inner) - f.E_V / f.s2
+
+
+def _tight_vfe_rows(
+    kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
+) -> tuple[Tensor, float]:
+    delta = 1.0 / (f.s2 + f.D)  # [n]
+    for rows in row_blocks(len(train), 4 * delta.element_size() * len(Z), BLOCK):
+        Lt = f.Lt[:, rows]
+        scaled = Lt * delta[rows]
+        inner.S.addmm_(scaled, Lt.T, alpha=-1.0)
+        G = (inner.B_inv @ Lt).div_(f.s2).sub_(scaled).addr_(inner.a, inner.beta[rows], alpha=-1.0)  # [m, block]
+        add_gradient(gradient, kernel, theta, (Z, train.X[rows]), solve_transposed(f.L_mm, G))
+    return delta, _uniform_sum_M(len(train), f, inner) - float((delta * f.D).sum()) / f.s2
 
 
 def _add_uniform_rows(
@@ -190,29 +217,36 @@ def _fitc_rows(
     return M, float(M.sum())
 
 
-ROW_TERMS: dict[str, _RowTerms] = {"pp": _pp_rows, "vfe": _vfe_rows, "fitc": _fitc_rows}
+ROW_TERMS: dict[str, _RowTerms] = {
+    "pp": _pp_rows,
+    "vfe": _vfe_rows,
+    "tight-vfe": _tight_vfe_rows,
+    "fitc": _fitc_rows,
+}
 
 
 def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
     L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)  # [m, m]
     Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X), upper=False)  # [m, n]
     s2, prior, eye = noise_variance(theta), kernel.diag(theta, train.X), torch.eye(len(Z)).to(Lt)
+    D = residual_variance(prior, Lt) if likelihood in ("fitc", "tight-vfe") else prior[:0]  # [n]
     if likelihood == "fitc":
-        D = prior - torch.linalg.vecdot(Lt, Lt, dim=0)
-        V, sum_D, B = s2 + D.clamp_min(0.0), float(D.sum()), eye.clone()
+        V, E_V, B = s2 + D, float(D.sum()) / s2, eye.clone()
         for rows in row_blocks(len(D), Lt.element_size() * len(Z), BLOCK):
             B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
     else:
         V, B = torch.full_like(prior, s2), torch.addmm(eye, Lt, Lt.T, alpha=1.0 / s2)
-        sum_D = float(prior.sum()) - s2 * float((B - eye).diagonal().sum())
+        E_V = float(prior.sum()) / s2 - float((B - eye).diagonal().sum())
+    if likelihood == "tight-vfe":
+        E_V = log_variance_ratio(D, s2)
     c = Lt @ (train.y / V)  # [m]
-    return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, sum_D, s2, jitter)
+    return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, D, E_V, s2, jitter)
 
 
 def _terms(f: _Factors, y: Tensor) -> Terms:
     half = torch.linalg.solve_triangular(f.L_B, f.c[:, None], upper=False)  # [m, 1]
     fit = float((y * y / f.V).sum()) - float(half.square().sum())
-    return Terms(fit, float(f.V.log().sum()) + logdet(f.L_B), f.sum_D / f.s2)
+    return Terms(fit, float(f.V.log().sum()) + logdet(f.L_B), f.E_V)
 
 
 def add_gradient(

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from ....linalg.blocks import row_blocks
-from ....objectives import Terms, noise_variance
+from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
+from ..logarithmic_trace import log_reductions
 from ..swapping.swap_effects import reductions
 
 
@@ -43,7 +44,7 @@ class GrowingGP:
     ----------
     kernel, theta, train
         The model: covariance function, log-hyperparameters [p] and training rows.
-    objective : {"vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp"}
     most : int
         Largest number of inducing points.
 
@@ -68,8 +69,12 @@ class GrowingGP:
         self.least = rounding(y.dtype) * self.D  # [n] a residual variance below this is rounding
         self.Lt, self.R, self.h = y.new_zeros(most, n), y.new_zeros(most, most), y.new_zeros(most)
         self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
-        yy, prior = float(y @ y), float(self.D.sum())
-        self.terms = Terms(yy / self.s2, n * math.log(self.s2), prior / self.s2)  # eqs 7-9 without inducing points
+        yy, E_V = float(y @ y), self._E_V(float(self.D.sum()) / self.s2)
+        self.terms = Terms(yy / self.s2, n * math.log(self.s2), E_V)  # eqs 7-9 without inducing points
+
+    def _E_V(self, trace: float) -> float:
+        """Return E_V, the trace of eq 9 being known."""
+        return log_variance_ratio(self.D, self.s2) if self.objective == "tight-vfe" else trace
 
     @property
     def most(self) -> int:
@@ -110,7 +115,7 @@ class GrowingGP:
         self.rows = torch.cat([self.rows, rows])
         fit, complexity, trace = self.terms
         self.terms = Terms(  # eqs 14-16
-            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), max(trace - uu / self.s2, 0.0)
+            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), self._E_V(max(trace - uu / self.s2, 0.0))
         )
         return before - self.total
 
@@ -126,5 +131,8 @@ class GrowingGP:
         uu = torch.linalg.vecdot(columns, columns) / root.square()
         s = (uu - half.square().sum(0)).clamp_min(0.0) + self.s2
         e = columns @ self.train.y / root - self.h[:k] @ half
-        reduction = reductions(e, s, uu, self.s2, self.objective).masked_fill(explained, -math.inf)
+        dE_V: Tensor | float = uu / self.s2 if self.objective == "vfe" else 0.0
+        if self.objective == "tight-vfe":
+            dE_V = log_reductions(columns, root.square(), self.s2 + self.D)
+        reduction = reductions(e, s, self.s2, dE_V).masked_fill(explained, -math.inf)
         return Effect(reduction=reduction, columns=columns, root=root, half=half, uu=uu, s=s, e=e)

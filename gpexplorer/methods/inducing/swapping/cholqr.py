@@ -1,6 +1,6 @@
 """CholQR: inducing points chosen from the data by swapping, one at a time, on the objective itself.
 
-    F = (E_D + E_C + E_V) / 2        eq 5, variational free energy; without E_V eq 4, projected process
+    F = (E_D + E_C + E_V) / 2        eq 5, variational free energy, or its tight form; without E_V eq 4
 
 One epoch (Cao et al. 2013, section 3.4) is up to min(60, m) swaps, see swap.py, and then nonlinear conjugate gradients
 on the hyperparameters with min(20, max(15, 2 p)) evaluations. Epochs are repeated until one decreases F by less than a
@@ -381,4 +381,4 @@ class CholQR(Method):
 
     def cost(self, problem: Problem) -> Cost:
         m = self.num_points(len(problem.train))
-        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh)
+        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh, self.objective)

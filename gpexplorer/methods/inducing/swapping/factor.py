@@ -29,9 +29,10 @@ from torch import Tensor
 
 from ....linalg.cholesky import cholesky, logdet
 from ....linalg.deferred_updates import DeferredUpdates
-from ....objectives import Terms, noise_variance
+from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
+from ..logarithmic_trace import WIDTH, estimate, log_reductions, sample_rows
 from .swap_effects import Addition, Change, Column, Proposals, Removal, reductions
 
 QUEUE = 16  # swaps whose changes wait before they are applied to L, G and P
@@ -46,7 +47,7 @@ class Factor:
         The model: covariance function, log-hyperparameters [p] and training rows.
     inducing : Tensor [m]
         Rows of the data, no two of them equal to rounding.
-    objective : {"vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp"}
 
     Attributes
     ----------
@@ -81,6 +82,8 @@ class Factor:
         self.prior = kernel.diag(theta, train.X)  # [n]
         self.reads = 0
         self.least = rounding(train.y.dtype) * self.prior  # [n]
+        self.is_tight = objective == "tight-vfe"
+        self.sample = sample_rows(len(train), train.y.device) if self.is_tight else inducing[:0]
         self.build(inducing)
 
     def build(self, inducing: Tensor) -> None:
@@ -145,7 +148,7 @@ class Factor:
         """Eqs 7 to 9 from the carried quantities."""
         fit = (self.yy - float(self.c @ self.Pc)) / self.s2
         complexity = (len(self.train) - self.m) * math.log(self.s2) + self.logdet
-        return Terms(fit, complexity, self.trace / self.s2)
+        return Terms(fit, complexity, log_variance_ratio(self.D, self.s2) if self.is_tight else self.trace / self.s2)
 
     # -- products with L -------------------------------------------------------------------------------------------
 
@@ -171,11 +174,20 @@ class Factor:
         return t / t.norm()
 
     def losses(self) -> Tensor:
-        """By how much the objective would increase without each of the points [m]. O(m^2)."""
+        """By how much the objective would increase without each of the points [m]. O(m^2).
+
+        For the tight VFE, whose E_V needs all n rows, the increase of E_V is estimated from a sample of the rows.
+        """
         lengths = torch.linalg.vecdot(self.T, self.T, dim=0)  # |t|^2 for the columns t of T, which are |t| w
         kappa, vv = self.TPT / lengths, self.TGT / lengths - self.s2
         increase = (self.Pc @ self.T).square() / (self.TPT * self.s2) + math.log(self.s2) + kappa.log()
-        return 0.5 * (increase + vv / self.s2 if self.objective == "vfe" else increase)
+        if self.is_tight:
+            V, squares = self.s2 + self.D, (self.rows(self.sample) @ self.T).square_().div_(lengths)  # [n], [k, m]
+            own = 1.0 / lengths, V[self.inducing]  # L_Z w = e_i / |t|
+            increase = increase + estimate(squares, V[self.sample], own, vv, 1.0, len(self.D))
+        elif self.objective == "vfe":
+            increase = increase + vv / self.s2
+        return 0.5 * increase
 
     def remove(self, position: int, v: Tensor, products: tuple[Tensor, Tensor] | None = None) -> Removal:
         """Describe the model without the inducing point in slot `position`.
@@ -193,10 +205,11 @@ class Factor:
         Lv = Gw - self.s2 * w
         vv = float(w @ Lv)
         kappa, qc, current = float(w @ q), float(q @ self.c), self.terms
+        D = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] without the point
         terms = Terms(
             current.fit + qc**2 / (kappa * self.s2),
             current.complexity + math.log(self.s2) + math.log(kappa),
-            current.trace + vv / self.s2,
+            log_variance_ratio(D, self.s2) if self.is_tight else current.trace + vv / self.s2,
         )
         return Removal(
             position=position,
@@ -211,6 +224,7 @@ class Factor:
             qc=qc,
             terms=terms,
             inverse_error=abs(float(q @ Gw) - 1.0),
+            V=D.add_(self.s2) if self.is_tight else D,
         )
 
     def no_removal(self) -> Removal:
@@ -229,6 +243,7 @@ class Factor:
             qc=0.0,
             terms=self.terms,
             inverse_error=0.0,
+            V=self.D + self.s2 if self.is_tight else self.D[:0],
         )
 
     # -- evaluating candidates -------------------------------------------------------------------------------------
@@ -270,9 +285,11 @@ class Factor:
         B = self.transposed_times(R)  # [m, c]
         NB = removal.solve(self.P, B)  # [m, c]
         products = torch.linalg.vecdot(R, R), R @ self.train.y, torch.linalg.vecdot(B, NB, dim=0), self.c @ NB
-        return Proposals(rows, R, B, NB, self.exact(rows, R.gather(1, rows[:, None])[:, 0], *products))
+        D = R.gather(1, rows[:, None])[:, 0]  # [c]
+        log_ratios = log_reductions(R, D, removal.V) if self.is_tight else None
+        return Proposals(rows, R, B, NB, self.exact(rows, D, *products, log_ratios=log_ratios))
 
-    def exact(self, rows: Tensor, D: Tensor, *products: Tensor) -> Addition:
+    def exact(self, rows: Tensor, D: Tensor, *products: Tensor, log_ratios: Tensor | None = None) -> Addition:
         """Compute the exact effect of c candidates from products with their residual columns r.
 
         Parameters
@@ -282,14 +299,43 @@ class Factor:
             Entry of r at its own row: u = r / sqrt(D).
         *products : four Tensors [c]
             r'r, y'r, b'N b and c'N b with b = L'r.
+        log_ratios : Tensor [c], optional
+            The decrease of E_V, which the tight VFE needs.
         """
         explained = self.is_inducing[rows] | (D <= self.least[rows])
         D = D.masked_fill(explained, 1.0)
         (rr, yr, bNb, cNb), root = products, D.sqrt()
         uu, s = rr / D, (rr - bNb) / D + self.s2
-        reduction = reductions((yr - cNb) / root, s, uu, self.s2, self.objective)
+        dE_V = self._E_V_reduction(uu) if log_ratios is None else log_ratios
+        reduction = reductions((yr - cNb) / root, s, self.s2, dE_V)
         # s >= s2, since r'r - b'N b >= 0. A smaller s is rounding, and so is a reduction that follows from it.
         return Addition(D, uu, yr / root, s, reduction.masked_fill_(explained | (s < self.s2), -math.inf))
+
+    def _E_V_reduction(self, uu: Tensor) -> Tensor | float:
+        """Eq 16, the decrease of E_V by columns with these u'u; 0 where the objective has no E_V."""
+        return uu / self.s2 if self.objective == "vfe" else 0.0
+
+    def approximate_E_V_reduction(self, removal: Removal, t: Tensor, D: Tensor, uu: Tensor) -> Tensor | float:
+        """Estimate the decrease of E_V by every row [n] as a new column u_i = t_i't_j / |t_j|.
+
+        Parameters
+        ----------
+        removal : Removal
+        t : Tensor [z, n]
+            A root of the approximated residual, without the removed point.
+        D, uu : Tensor [n]
+            |t_j|^2 and the approximated u'u.
+        """
+        if not self.is_tight:
+            return self._E_V_reduction(uu)
+        V, n, dE_V = removal.V.to(t), len(D), torch.empty_like(D)
+        of_sample, V_sample = t[:, self.sample].T, V[self.sample]
+        for begin in range(0, n, WIDTH):
+            rows = slice(begin, begin + WIDTH)
+            unit = t[:, rows] * D[rows].clamp_min(torch.finfo(t.dtype).tiny).rsqrt()  # [z, block]
+            squares = (of_sample @ unit).square_()  # [k, block]
+            dE_V[rows] = estimate(squares, V_sample, (D[rows], V[rows]), uu[rows], -1.0, n)
+        return dE_V
 
     # -- accepting a swap ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..logarithmic_trace import log_reductions
 from .factor import Factor
 from .swap_effects import Addition, Column, Proposals, Removal, reductions
 
@@ -158,14 +159,15 @@ class ReplacementScores:
         self.qh = qH / removal.kappa  # [z]: N h = P h - q (q'h / kappa) for a column h of H
 
     def exact(self) -> Addition:
-        """Compute the exact effect of adding each of the z pivots (eqs 14 to 16). O(m z)."""
+        """Compute the exact effect of adding each of the z pivots (eqs 14 to 16). O(m z); O(n z) for the tight VFE."""
         f, p, r, vJ, Ev, qh = self.factor, self.pivots, self.removal, self.vJ, self.Ev, self.qh
         D = p.E.gather(1, p.rows[:, None])[:, 0].addcmul(vJ, vJ)  # [z]
         rr = p.EE.diagonal() + (2.0 * Ev + r.vv * vJ) * vJ
         hNh = torch.linalg.vecdot(p.H, p.PH, dim=0).addcmul_(qh, qh, value=-r.kappa)
         bNb = hNh + (2.0 * (Ev - qh) + (r.vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
         cNb = self.cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
-        return f.exact(p.rows, D, rr, p.Ey + r.yv * vJ, bNb, cNb)
+        log_ratios = log_reductions(p.E, D, r.V, r.v, vJ) if f.is_tight else None
+        return f.exact(p.rows, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
 
     def approximate(self) -> Tensor:
         """Compute the approximate decrease of the objective by every row [n] (section 3.3.1).
@@ -190,7 +192,8 @@ class ReplacementScores:
         t = (F @ p.E).addr_(F @ self.vJ, r.v).float()  # [z, n]
         D, uu = torch.stack([torch.ones_like(lengths), lengths]).float() @ t.square()  # [n] each
         s = (S.float() @ t).mul_(t).sum(0).div_(D).add_(f.s2)  # [n]
-        scores = reductions((g.float() @ t).mul_(D.rsqrt()), s, uu.div_(D), f.s2, f.objective).to(r.v)
+        dE_V = f.approximate_E_V_reduction(r, t, D, uu.div_(D))
+        scores = reductions((g.float() @ t).mul_(D.rsqrt()), s, f.s2, dE_V).to(r.v)
         return scores.masked_fill_(f.is_inducing | (D.to(r.v) <= f.least), -math.inf)
 
     def pivot_column(self, k: int, addition: Addition) -> Column:

@@ -29,7 +29,7 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
     problem : Problem
     state : State
         The state after the last swap, or one of this phase.
-    objective : {"vfe", "pp"}
+    objective : {"vfe", "tight-vfe", "pp"}
     learn : bool
         Whether the hyperparameters move too.
     limit : int

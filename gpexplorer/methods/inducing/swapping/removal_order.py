@@ -1,7 +1,8 @@
 """The order in which inducing points are offered for removal.
 
 The paper offers each point in turn, in random order ("random"). The default ("least loss") offers the points whose
-removal increases the objective least. This increase is known exactly for every point in O(m^2) flops.
+removal increases the objective least. This increase is known exactly for every point in O(m^2) flops;
+for the tight VFE it is estimated.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class RandomOrder(RemovalOrder):
 
 
 class LeastLoss(RemovalOrder):
-    """The slots whose points the objective needs least, by its exact increase without each."""
+    """The slots whose points the objective needs least, by its increase without each; see `Factor.losses`."""
 
     def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
         return remaining or least_loss(factor, turn.swaps)

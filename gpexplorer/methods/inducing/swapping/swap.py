@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
+from ..logarithmic_trace import ENTRY_FLOPS, SAMPLE, WIDTH
 from .factor import QUEUE, Factor
 from .pivot_policies import WINDOW, Candidates, PivotPolicy, missed_reduction, rank_correlation
 from .pivots import Pivots
@@ -37,6 +38,7 @@ LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
 INVERSE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # |w'P G w - 1| from which on P is computed again
 SWAP_CALLS = 260.0  # tensor operations of a swap in which pivots are updated
 PROPOSAL_CALLS = 100.0  # further ones where proposals are tested
+TIGHT_CALLS = 12.0  # further ones per pass of `log_reductions`
 
 
 class Tried(NamedTuple):
@@ -320,7 +322,14 @@ class Swapper:
         return abs(carried - exact) / max(abs(exact), 1e-300)
 
 
-def swap_cost(problem: Problem, num_inducing: int, num_pivots: int, num_proposals: int, pivot_refresh: int) -> Cost:
+def swap_cost(
+    problem: Problem,
+    num_inducing: int,
+    num_pivots: int,
+    num_proposals: int,
+    pivot_refresh: int,
+    objective: str = "vfe",
+) -> Cost:
     """Predict the mean cost of one swap.
 
     Parameters
@@ -328,6 +337,7 @@ def swap_cost(problem: Problem, num_inducing: int, num_pivots: int, num_proposal
     problem : Problem
     num_inducing, num_pivots, num_proposals, pivot_refresh : int
         m, z, c, and the number of swaps after which pivots are drawn again.
+    objective : {"vfe", "tight-vfe", "pp"}
 
     Notes
     -----
@@ -341,6 +351,10 @@ def swap_cost(problem: Problem, num_inducing: int, num_pivots: int, num_proposal
     scoring = 8.0 * n * z * z * (1.0 if c else share)
     flops = 2.0 * n * m * ((2 * c + 1 if c else 1) + 2 * z * share + 1) + scoring
     flops += 2.0 * m * m * (z * share + c + 12)
+    calls = SWAP_CALLS + (PROPOSAL_CALLS if c else 0.0)
+    if objective == "tight-vfe":
+        flops += ENTRY_FLOPS * n * (z + c) + SAMPLE * (2.0 * z + ENTRY_FLOPS) * n * (1.0 if c else share)
+        calls += TIGHT_CALLS * n / WIDTH
     moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))
     arrays = {
         "factor L": s * n * m,
@@ -349,4 +363,4 @@ def swap_cost(problem: Problem, num_inducing: int, num_pivots: int, num_proposal
         "m x m factors": 4 * s * m * m,
         "K_mn while L is built": s * n * m,
     }
-    return Cost(flops, moved, arrays, SWAP_CALLS + (PROPOSAL_CALLS if c else 0.0))
+    return Cost(flops, moved, arrays, calls)

@@ -41,6 +41,8 @@ class Removal(NamedTuple):
         Terms of the objective without the point.
     inverse_error : float
         |w'P G w - 1|, which is 0 as long as P is the inverse of G.
+    V : Tensor [n]
+        s2 + diag(K - K_hat) without the point; empty where the objective does not need it.
     """
 
     position: int
@@ -55,6 +57,7 @@ class Removal(NamedTuple):
     qc: float
     terms: Terms
     inverse_error: float
+    V: Tensor
 
     def NLv(self) -> Tensor:
         """N L'v [m]."""
@@ -148,16 +151,17 @@ class Change(NamedTuple):
     gT: Tensor  # [m]
 
 
-def reductions(e: Tensor, s: Tensor, uu: Tensor, s2: float, objective: str) -> Tensor:
+def reductions(e: Tensor, s: Tensor, s2: float, dE_V: Tensor | float) -> Tensor:
     """Decrease of the objective by each of c columns u, half the sum of eqs 14 to 16.
 
     Parameters
     ----------
-    e, s, uu : Tensor [c]
-        y'u - c'N b, u'u + s2 - b'N b, and u'u, with b = L'u.
+    e, s : Tensor [c]
+        y'u - c'N b and u'u + s2 - b'N b, with b = L'u.
     s2 : float
         Noise variance.
-    objective : {"vfe", "pp"}
+    dE_V : Tensor [c] or float
+        Decrease of E_V: u'u / s2 for VFE (eq 16), that of logarithmic_trace.py for tight VFE, and 0 for PP.
 
     Returns
     -------
@@ -165,6 +169,4 @@ def reductions(e: Tensor, s: Tensor, uu: Tensor, s2: float, objective: str) -> T
         In nat; -inf where it is not a number.
     """
     reduction = e.square() / (s2 * s) + math.log(s2) - s.log()  # dE_D + dE_C                            eqs 14, 15
-    if objective == "vfe":
-        reduction = reduction + uu / s2  # dE_V                                                              eq 16
-    return 0.5 * reduction.nan_to_num(nan=-math.inf)
+    return 0.5 * (reduction + dE_V).nan_to_num(nan=-math.inf, posinf=-math.inf)
