@@ -49,6 +49,10 @@ LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others ha
 FEWEST_LANES = 4
 EXACT_WEIGHT = 3.0  # an exact GP gets this many shares of the first stage, because others begin with its theta
 LAST_LANES = 3  # sizes of candidates are chosen for this part of the last stage, which two lanes at most reach
+TOO_SHORT = (
+    "The time did not suffice to fit it to all training rows ({steps} steps of about {needed}), so the answer is the "
+    "model of the search, which is fitted to the rows that were not held out."
+)
 REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
 
 
@@ -315,8 +319,8 @@ class _Search:
     def _on_all_rows(self, winner: Lane) -> tuple[Run, str]:
         """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time.
 
-        If it fails, or is stopped before its first record, the result is the winner's run on the rows of the search,
-        and a sentence that says so.
+        If it fails, or has taken fewer steps than the winner's run when the time is used, so that it may be worse, the
+        result is the winner's run on the rows of the search, and a sentence that says so.
         """
         theta = winner.learned_theta()
         every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
@@ -327,7 +331,9 @@ class _Search:
         step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
         run.close()
         if run.error is None and len(run.trace):
-            return run, ""
+            if run.outcome is not None or run.done >= _first_run(winner).done:
+                return run, ""
+            return _first_run(winner), TOO_SHORT.format(steps=run.done, needed=_first_run(winner).done)
         return _first_run(winner), _failure(f"fitting {winner.name} to all rows", run)
 
 

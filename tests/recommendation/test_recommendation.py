@@ -184,6 +184,16 @@ def test_a_failure_after_the_choice_leaves_the_answer_that_was_chosen(monkeypatc
     assert "K_mm is not positive definite" in str(answer)
 
 
+def test_a_fit_to_all_rows_that_the_time_cuts_short_is_no_answer(monkeypatch):
+    monkeypatch.setattr(halving, "step_until", lambda run, *_: (run.advance(), run.advance()))
+    X, y = waves(150)
+    answer = gpx.recommend(X, y, seconds=2.0, among=SMALL[:1])
+    assert not answer.refitted
+    assert len(answer.run.problem.train) == 100
+    assert "did not suffice" in str(answer)
+    assert answer.run.done > 1
+
+
 def test_progress_grows_and_names_the_work():
     seen = []
     gpx.recommend(*waves(60), seconds=2.0, among=SMALL, on_progress=seen.append)
