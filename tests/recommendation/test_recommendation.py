@@ -172,7 +172,7 @@ def test_a_failure_after_the_choice_leaves_the_answer_that_was_chosen(monkeypatc
         run.method, run.outcome, steps, run._steps = method, None, run._steps, None
         if steps is not None:
             steps.close()
-        step_until(run, deadline, stopped, clock)
+        step_until(run, deadline + 100.0, stopped, clock)
 
     monkeypatch.setattr(halving, "step_until", failing_steps)
     monkeypatch.setattr(halving, "REFIT_UP_TO", refit_up_to)
