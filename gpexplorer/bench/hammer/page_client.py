@@ -78,6 +78,14 @@ class PageClient:
             await asyncio.wait_for(self._changed.wait_for(holds), seconds)
         return time.perf_counter() - begin
 
+    async def until_ready(self) -> float:
+        """Wait until the page has its buttons and has been sent its first frame; returns the seconds."""
+        return await self.until(lambda: self.frames > 0)
+
+    async def until_step(self, step: int) -> float:
+        """Wait until this step or a later one is shown, and return the seconds."""
+        return await self.until(lambda: self.step >= step)
+
     def press(self, description: str) -> None:
         """Click the button whose tooltip begins with this text."""
         button = self.model("description", description)

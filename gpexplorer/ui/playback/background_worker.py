@@ -50,6 +50,11 @@ class BackgroundWorker(ABC):
 _workers: weakref.WeakSet[BackgroundWorker] = weakref.WeakSet()
 
 
+def workers() -> list[BackgroundWorker]:
+    """Return all workers of this process that something still refers to."""
+    return list(_workers)
+
+
 @atexit.register
 def _close_all() -> None:
     running = list(_workers)

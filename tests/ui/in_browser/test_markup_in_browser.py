@@ -1,0 +1,44 @@
+"""Markup in texts that people give stays text: what `bench hammer --only html-probes` measures, on three pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from gpexplorer.bench.hammer import html_probes
+from gpexplorer.bench.hammer.html_probes import Probes, control, visited, visits
+from pages import Served
+
+pytestmark = pytest.mark.ui
+VISITS = ("an address", "files and fields", "stored runs")
+
+
+@pytest.mark.parametrize("name", VISITS)
+def test_markup_is_shown_as_text_and_the_control_runs(served: Served, browser: Browser, name: str):
+    probes, page = Probes(), browser.new_page(viewport={"width": 1400, "height": 900})
+
+    seen = visited(page, served.url, visits()[name], probes, served.log.parent)
+
+    assert seen.hidden == []
+    assert seen.made == []
+    assert len(probes.sinks) >= 5
+    assert control(page)
+    page.close()
+
+
+def test_a_page_that_makes_elements_of_texts_or_hides_them_is_caught(browser: Browser, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(html_probes, "PATIENCE", 1.0)
+    page = browser.new_page()
+
+    def careless(page: Page, url: str, probes: Probes, folder: Path) -> None:
+        page.goto("about:blank")
+        page.set_content(f"<script>globalThis.Bokeh = {{documents: []}}</script><p>{probes('a note')}</p>")
+        probes("a text that is not shown")
+
+    seen = visited(page, "", careless, Probes(), Path())
+
+    assert seen.made == ["100", "hit(100)"]
+    assert "a text that is not shown" in seen.hidden
+    page.close()
