@@ -226,7 +226,11 @@ def files_and_fields(page: Page, url: str, probes: Probes, folder: Path) -> None
     files = page.locator("input[type=file]")
     files.nth(1).wait_for(state="attached", timeout=1000 * PATIENCE)
     files.last.set_input_files({"name": "spec.json", "mimeType": "application/json", "buffer": spec})
-    bad = {"name": f"{probes('file that cannot be read')}.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n3\n4,5,6\n"}
+    bad = {
+        "name": f"{probes('file that cannot be read')}.csv",
+        "mimeType": "text/csv",
+        "buffer": b"a,b\n1,2\n3\n4,5,6\n",
+    }
     upload.set_input_files(bad)  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ RUN = "v=1&method=cholqr&set.num_inducing=64&data=hypercube&data.n=20000&data.d=
 BUSY = 0.2  # cores: above, the server builds pages in advance
 FILLING = 150.0  # seconds to wait at most until the pages that are built in advance are ready
 PAUSE_BETWEEN = 2.5  # seconds between two steps of one person
-SETTLED = 12.0  # seconds until the sessions of closed pages have ended
+SETTLED = 15.0  # seconds until the sessions of closed pages have ended
 WARM_UP = 5  # pages that are opened before memory is compared
 
 
@@ -149,7 +149,7 @@ async def _opened_and_closed(served: ServedPage, count: int, report: Report) -> 
         await page.until_step(1)
         page.close()
         if number + 1 in (WARM_UP, count):
-            await asyncio.sleep(SETTLED + 3.0)
+            await asyncio.sleep(SETTLED)
             sizes.append(served.process.memory_info().rss)
         if number % 20 == 0:
             report(f"page {number}: {served.process.memory_info().rss / 1e6:.0f} MB")

@@ -28,7 +28,9 @@ def chromium() -> Iterator[Browser]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise SettingError("Playwright is not installed: pip install playwright; playwright install chromium.") from None
+        raise SettingError(
+            "Playwright is not installed: pip install playwright, and playwright install chromium."
+        ) from None
     path = next(filter(None, map(shutil.which, NAMES)), None)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
