@@ -1,8 +1,4 @@
-"""The page in a process of its own, which says how many of its runs are computing.
-
-`python -m gpexplorer.bench.hammer.served_page PORT READY_PAGES STORE` serves it as `serve` does. Each line on stdin is
-answered with the number of players that take steps or still compute one.
-"""
+"""The page in a process of its own, for experiments."""
 
 from __future__ import annotations
 
@@ -10,13 +6,14 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+
+SERVER = "gpexplorer.ui.observed_server"  # a module of a higher floor, which is run and not imported
 
 
 class ServedPage(NamedTuple):
@@ -58,7 +55,7 @@ def served_page(folder: Path, ready_pages: int = 0) -> Iterator[ServedPage]:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     log = folder / "server.log"
-    command = [sys.executable, "-m", __name__, str(port), str(ready_pages), str(folder / "store")]
+    command = [sys.executable, "-m", SERVER, str(port), str(ready_pages), str(folder / "store")]
     with log.open("w") as output:
         pipe = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True,
@@ -73,20 +70,3 @@ def served_page(folder: Path, ready_pages: int = 0) -> Iterator[ServedPage]:
     finally:
         pipe.kill()
         pipe.communicate()
-
-
-def _answer() -> None:
-    from ...ui.playback.background_worker import workers
-    from ...ui.playback.player import Player
-
-    for _ in sys.stdin:
-        players = [worker for worker in workers() if isinstance(worker, Player)]
-        print(sum(1 for player in players if player.playing or player.working_since), flush=True)
-
-
-if __name__ == "__main__":
-    from ...ui.server import serve
-    from ...ui.shared_limits import Limits
-
-    threading.Thread(target=_answer, daemon=True).start()
-    serve(int(sys.argv[1]), store=sys.argv[3], limits=Limits(ready_pages=int(sys.argv[2])))
