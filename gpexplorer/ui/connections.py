@@ -1,12 +1,16 @@
-"""What happens when a visitor's connection ends: computing stops at once, and the session a little later.
+"""What happens while visitors arrive, and when a connection ends.
 
-A connection also ends where a network fails for a moment. The browser then connects to the same session again, so the
+While pages are on their way to browsers, the parts of other pages that can wait do wait: of 20 people who open the page
+at once, the last one gets a picture before the first one gets all controls.
+
+When a connection ends, computing stops at once, and the session a little later. A connection also ends where a network fails for a moment. The browser then connects to the same session again, so the
 session lives for a while, and only its work is paused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +20,51 @@ from bokeh.events import ConnectionLost
 
 PAUSE_AFTER = 1.0  # seconds without a connection
 END_AFTER = 8.0  # seconds
+LONGEST_ARRIVAL = 5.0  # seconds after which a page that was asked for is not waited for: nobody may be there
+LONGEST_WAIT = 3.0  # seconds that the parts of a page wait at most for the arrival of other pages
+NEXT_LOOK = 150  # milliseconds between two looks whether others are arriving
 UNUSED_LIFETIME = 60.0  # seconds that a session waits for its first connection: a busy server is slow to accept it
+
+
+class Arrivals:
+    """The pages of a server that were asked for and are not on their screens yet."""
+
+    def __init__(self) -> None:
+        self._begun: weakref.WeakKeyDictionary[Document, float] = weakref.WeakKeyDictionary()
+
+    def begin(self, document: Document) -> None:
+        """A browser has asked for this page."""
+        self._begun[document] = time.monotonic()
+
+    @property
+    def pending(self) -> int:
+        """Number of pages on their way."""
+        now = time.monotonic()
+        return sum(1 for begun in self._begun.values() if now - begun < LONGEST_ARRIVAL)
+
+    def complete(self, document: Document | None, complete: Callable[[], None]) -> None:
+        """Call `complete` for a page that has arrived, once no other page is on its way, or after `LONGEST_WAIT`.
+
+        Parameters
+        ----------
+        document
+            The document of the page; None for a page that no server has.
+        complete
+            Adds what could wait. It is called with the document locked.
+        """
+        if document is None or document.session_context is None:
+            complete()
+            return
+        self._begun.pop(document, None)
+        deadline = time.monotonic() + LONGEST_WAIT
+
+        def look() -> None:
+            if self.pending and time.monotonic() < deadline:
+                document.add_timeout_callback(look, NEXT_LOOK)
+            else:
+                complete()
+
+        look()
 
 
 def follow_connection(document: Document, pause: Callable[[], None]) -> None:

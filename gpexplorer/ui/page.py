@@ -20,7 +20,7 @@ from .browser.button_names import ButtonNames
 from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
-from .connections import follow_connection
+from .connections import Arrivals, follow_connection
 from .explorer import START, Explorer, load_resources
 from .shared_limits import Shares, heavy_link
 from .styles import MAIN, PAGE, THEME
@@ -57,7 +57,8 @@ def app(store: Store | None = None, notice: str = "", shares: Shares | None = No
         explorer.adopt(request)
         if notice:
             explorer.status.say(notice)
-        return _page(explorer, show_controls="controls" not in request.hide)
+        arrivals = shares.arrivals if shares is not None else Arrivals()
+        return _page(explorer, arrivals, show_controls="controls" not in request.hide)
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(
@@ -80,7 +81,7 @@ def warm() -> None:
     gc.set_threshold(*COLLECTION)
 
 
-def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
+def _page(explorer: Explorer, arrivals: Arrivals, show_controls: bool) -> pmui.Page:
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
@@ -115,7 +116,7 @@ def _page(explorer: Explorer, show_controls: bool) -> pmui.Page:
     explorer.set_dark(bool(page.dark_theme))
     explorer.settle()
     later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]
-    pn.state.onload(lambda: _complete(explorer, later))
+    pn.state.onload(lambda: arrivals.complete(pn.state.curdoc, lambda: _complete(explorer, later)))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
         pn.state.on_session_destroyed(lambda _: explorer.close())
         follow_connection(pn.state.curdoc, explorer.pause)

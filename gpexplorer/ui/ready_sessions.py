@@ -23,7 +23,7 @@ from panel.io.state import set_curdoc
 from panel.util import edit_readonly
 from tornado.httputil import HTTPServerRequest, RequestStartLine
 
-from .shared_limits import Turns
+from .shared_limits import Shares
 from .text import record
 
 QUIET = 4.0  # seconds without a visit and without a step of any run, after which a page is built
@@ -41,13 +41,14 @@ class ReadySessions:
         The path of the page.
     count
         Number of sessions to keep ready; with 0 every page is built when it is asked for.
-    turns
+    shares
         The steps of all runs. While people work, a page is built only if the stock is empty, because building one
-        delays their pictures.
+        delays their pictures. It is told of every page that is asked for.
     """
 
-    def __init__(self, application: BokehTornado, path: str, count: int, turns: Turns) -> None:
-        self._application, self._path, self._count, self._turns = application, path, count, turns
+    def __init__(self, application: BokehTornado, path: str, count: int, shares: Shares) -> None:
+        self._application, self._path, self._count = application, path, count
+        self._turns, self._arrivals = shares.turns, shares.arrivals
         self._stock: deque[ServerSession] = deque()
         self._last_visit = float("-inf")
 
@@ -61,8 +62,9 @@ class ReadySessions:
         async def get_session(handler: DocHandler) -> ServerSession:
             self._last_visit = time.monotonic()
             ours = handler.application is self._application and not handler.request.query
-            session = self._take(handler) if ours else None
-            return session or await build(handler)
+            session = (self._take(handler) if ours else None) or await build(handler)
+            self._arrivals.begin(session.document)
+            return session
 
         DocHandler.get_session = get_session
 

@@ -88,7 +88,7 @@ def serve(
         verbose=False,
     )  # listens from here on: OSError was raised if the port is taken
     warm()
-    ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares.turns)
+    ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
     ready.install()
     server.io_loop.add_callback(ready.keep_filled)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)

@@ -22,6 +22,7 @@ from ..runs import Spec
 from ..runs.studies import machine_speed
 from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name
 from ..runs.studies.scaling_study import size
+from .connections import Arrivals
 
 SHARE_OF_MEMORY = 0.75  # of the machine, that all runs together may use by default
 SPARE = 0.9  # of the memory that is free at present, that a new run may use
@@ -203,12 +204,15 @@ class Shares:
         The cores: each step of a run takes one turn.
     threads_per_turn : int
         Threads that one step may use.
+    arrivals : Arrivals
+        The pages that are on their way to a browser.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         turns = 2 if self.limits.cores >= MANY_CORES else 1
         self.turns, self.threads_per_turn = Turns(turns), max(1, self.limits.cores // turns)
+        self.arrivals = Arrivals()
         self._lock = threading.Lock()
         self._held: weakref.WeakKeyDictionary[Reservation, float] = weakref.WeakKeyDictionary()
 

@@ -32,7 +32,7 @@ from gpexplorer.ui.patch_messages import LARGE, send_patches_together
 from gpexplorer.ui.protocol_repairs import repair_protocol
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.request_guard import RequestGuard
-from gpexplorer.ui.shared_limits import Turns
+from gpexplorer.ui.shared_limits import Shares
 
 PATCHED = (
     (WSHandler, "on_close"),
@@ -248,7 +248,7 @@ async def message(socket: WebSocketClientConnection) -> tuple[dict[str, Any], di
 
 def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: Callable[..., None]):
     async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 1, Turns(1))
+        ready = ReadySessions(visited.application, "/explorer", 1, Shares())
         ready.install()
         await ready.build()
         assert (len(ready), visited.built) == (1, 1)
@@ -271,9 +271,41 @@ def test_a_page_of_the_stock_is_given_once_and_only_to_the_plain_address(visit: 
     visit(story)
 
 
+def test_the_parts_of_a_page_wait_while_others_arrive_but_not_for_ever(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connections, "NEXT_LOOK", 20)
+    monkeypatch.setattr(connections, "LONGEST_ARRIVAL", 60.0)
+
+    async def story(visited: Visited) -> None:
+        shares, completed = Shares(), list[str]()
+        ReadySessions(visited.application, "/explorer", 0, shares).install()
+        for _ in range(2):
+            await visited.get()
+        assert shares.arrivals.pending == 2
+        first, second = (session.document for session in visited.application.get_sessions("/explorer"))
+
+        shares.arrivals.complete(first, lambda: completed.append("first"))
+        await asyncio.sleep(0.1)
+        assert completed == []
+        shares.arrivals.complete(second, lambda: completed.append("second"))
+        assert completed == ["second"]
+        await soon(lambda: completed == ["second", "first"])
+
+        shares.arrivals.begin(second)  # its browser never comes
+        monkeypatch.setattr(connections, "LONGEST_WAIT", 0.1)
+        shares.arrivals.complete(first, lambda: completed.append("after a while"))
+        assert len(completed) == 2
+        await soon(lambda: completed[2:] == ["after a while"])
+        monkeypatch.setattr(connections, "LONGEST_ARRIVAL", 0.0)
+        assert shares.arrivals.pending == 0
+
+    visit(story)
+
+
 def test_pages_of_the_stock_are_no_visitors(visit: Callable[..., None]):
     async def story(visited: Visited) -> None:
-        ready = ReadySessions(visited.application, "/explorer", 3, Turns(1))
+        ready = ReadySessions(visited.application, "/explorer", 3, Shares())
         ready.install()
         for _ in range(3):
             await ready.build()
