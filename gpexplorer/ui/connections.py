@@ -3,8 +3,9 @@
 While pages are on their way to browsers, the parts of other pages that can wait do wait: of 20 people who open the page
 at once, the last one gets a picture before the first one gets all controls.
 
-When a connection ends, computing stops at once, and the session a little later. A connection also ends where a network fails for a moment. The browser then connects to the same session again, so the
-session lives for a while, and only its work is paused.
+When a connection ends, computing stops at once, and the session a little later. A connection also ends where a network
+fails for a moment. The browser then connects to the same session again, so the session lives for a while, and only its
+work is paused.
 """
 
 from __future__ import annotations
