@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .data import load
     from .estimator import Estimator
     from .methods.base import Method
-    from .posteriors import load_posterior
     from .recommendation import recommend
     from .runs import Run, Spec, Store
+    from .runs.storage.saved_posterior import load_posterior
     from .ui import Explorer
 
 __version__ = "0.1.0"
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 _PACKAGES = ("data", "kernels", "methods")
 _SHELF = {
     "load": "data",
-    "load_posterior": "posteriors",
+    "load_posterior": "runs.storage.saved_posterior",
     "Method": "methods.base",
     "Spec": "runs",
     "Run": "runs",

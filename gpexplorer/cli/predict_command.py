@@ -30,7 +30,7 @@ def predict(
     flag for rows that are far from all training rows.
     """
     from ..errors import SettingError
-    from ..posteriors import load_posterior
+    from ..runs.storage.saved_posterior import load_posterior
     from ..runs.studies.prediction_table import predictions_of_file
     from .files import require_writable, writable
 

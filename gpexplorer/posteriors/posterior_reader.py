@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -35,7 +35,10 @@ UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, Runt
 MAX_AXIS = 2000  # grid points per axis of a file: their eigendecomposition takes seconds
 
 
-def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
+ByBlocks = Callable[[RowsPosterior, Mapping[str, float]], Posterior]
+
+
+def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks: ByBlocks | None = None) -> Any:
     """Read a posterior from a file that `Posterior.save` wrote.
 
     Parameters
@@ -43,6 +46,9 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
     path : str or path
     device : str, default "cpu"
         Where it computes.
+    by_blocks : callable, optional
+        Makes the posterior of an exact GP whose matrix is never formed; `gpexplorer.load_posterior` gives it. Without
+        it, variances come from a Cholesky factor of all rows.
 
     Returns
     -------
@@ -70,7 +76,7 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu") -> Any:
             f"{VERSION}; install a newer one, or save the posterior again."
         )
     try:
-        posterior = _Reader(tensors).posterior(json.loads(header.get("posterior", "")))
+        posterior = _Reader(tensors, by_blocks).posterior(json.loads(header.get("posterior", "")))
         _try_out(posterior)
     except PosteriorError as error:
         raise PosteriorError(f"{path} cannot be read as a posterior: {error}") from None
@@ -106,7 +112,8 @@ def _width(features: Any) -> int:
 class _Reader:
     """Makes the parts of a posterior from a description and tensors, neither of which is trusted."""
 
-    def __init__(self, tensors: dict[str, Tensor]) -> None:
+    def __init__(self, tensors: dict[str, Tensor], by_blocks: ByBlocks | None = None) -> None:
+        self.by_blocks = by_blocks
         for name, tensor in tensors.items():
             if tensor.dtype not in (torch.float32, torch.float64, torch.int64):
                 raise PosteriorError(f"tensor {name[:20]!r} has type {tensor.dtype}.")
@@ -173,7 +180,14 @@ class _Reader:
         mean_rows = (X, self.tensor("alpha", len(X)))
         solver = CholeskySolver(kernel, theta, S, noise=noise)
         if _flag(found, "solved"):
-            return RowsPosterior(kernel, theta, mean_rows, S, solver)
+            posterior = RowsPosterior(kernel, theta, mean_rows, S, solver)
+            if "by_blocks" not in found or self.by_blocks is None or S is not X:
+                return posterior
+            part = _part(found, "by_blocks")
+            numbers = {
+                name: _number(part, name, low) for name, low in (("cache", 0.0), ("tolerance", 1e-12), ("seed", 0))
+            }
+            return self.by_blocks(posterior, numbers)
         return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, self.tensor("error_weights", len(S)))
 
     def prior(self, found: Description) -> Posterior:

@@ -111,7 +111,9 @@ class _Writer:
         noise = getattr(posterior.solver, "noise", None)
         if noise is not None:
             self.kept({"row_noise": noise})
-        return {"same": same, "solved": solved, **inputs, **self.kernel(posterior)}
+        by_blocks = getattr(posterior.solver, "description", None)
+        solver = {} if by_blocks is None else {"by_blocks": by_blocks}
+        return {"same": same, "solved": solved, **inputs, **solver, **self.kernel(posterior)}
 
     def regression(self, posterior: Any) -> Description:
         """Describe regression on features."""

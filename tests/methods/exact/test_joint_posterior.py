@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
-from gpexplorer import kernels
+from gpexplorer import kernels, load_posterior
 from gpexplorer.errors import PosteriorError
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
@@ -21,7 +23,7 @@ from gpexplorer.methods.exact.joint.joint_descent import BlockSizes
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
 from gpexplorer.methods.exact.system import System
-from gpexplorer.posteriors import CholeskySolver, RowsPosterior
+from gpexplorer.posteriors import CholeskySolver, RowsPosterior, in_units
 from gpexplorer.posteriors.prior_paths import prior_paths
 from gpexplorer.problem import Dataset, Problem
 
@@ -63,6 +65,26 @@ def test_means_variances_covariances_and_paths_equal_those_of_a_factor(name: str
     torch.testing.assert_close(blocks.cov(Z[:3], Z), dense.cov(Z[:3], Z), **close)
     torch.testing.assert_close(blocks.solver.explained(K), dense.solver.explained(K), **close)
     torch.testing.assert_close(blocks.paths(5, seed=1)(Z), dense.paths(5, seed=1)(Z), rtol=0, atol=1e-4)
+    if name == "high signal":  # whose solution takes seconds
+        return
+    gradient, expected = blocks.gradient(Z), dense.gradient(Z)
+    torch.testing.assert_close(gradient.mean, expected.mean)
+    torch.testing.assert_close(gradient.var, expected.var, rtol=1e-3, atol=1e-4 * float(expected.var.abs().max()))
+
+
+def test_a_saved_posterior_is_solved_by_blocks_again(tmp_path: Path):
+    problem, Z = task("far away")
+    dense, blocks = both(problem, 1e-9)
+    in_units(blocks.asked_for("y"), problem).save(tmp_path / "model")
+
+    again = load_posterior(tmp_path / "model")
+
+    assert type(again.inner) is JointPosterior
+    assert again.inner.solver.description == blocks.solver.description
+    torch.testing.assert_close(again(Z).mean, dense.mean(Z))
+    torch.testing.assert_close(again.var(Z), dense.var(Z, noise=True), rtol=1e-6, atol=1e-9)
+    tensors = load_file(tmp_path / "model")
+    assert sum(tensor.numel() for tensor in tensors.values()) == 3 * 120 + 4  # inputs, alpha and theta
 
 
 @pytest.mark.parametrize("name", CASES)

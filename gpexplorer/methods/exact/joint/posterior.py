@@ -9,6 +9,7 @@ No n x n matrix is formed. All right-hand sides of one call go through the same 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from ....errors import PosteriorError
 from ....linalg.blocks import BLOCK_BYTES
 from ....posteriors import RowsPosterior
 from ....posteriors.exact import joined_rows
-from ....problem import Problem
+from ....problem import Dataset, Problem
 from ..system import System
 from .joint_descent import sizes_for, solve_together
 from .right_hand_sides import Columns, Limit, target_limit, variance_limit
@@ -62,6 +63,11 @@ class JointSolver:
         if self._system is None:
             self._system = System(self.problem, self.theta, self.cache)
         return self._system
+
+    @property
+    def description(self) -> dict[str, float]:
+        """What a file says of this solver; `load_posterior` makes it again."""
+        return {"cache": self.cache, "tolerance": self.tolerance, "seed": self.sizes.seed}
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy computes its coarse rows again."""
@@ -110,7 +116,10 @@ class JointPosterior(RowsPosterior):
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)  # [n, b], [b]
         mean = K.T @ self.alpha if self.X is self.S else self.block_mean(X)
-        return mean, prior + self.solver.columns(K, self._limit(prior)).result()[2]
+        if not K.requires_grad:
+            return mean, prior + self.solver.columns(K, self._limit(prior)).result()[2]
+        V, _, values = self.solver.columns(K.detach().clone(), self._limit(prior.detach())).result()
+        return mean, prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         K, V, AV = self._solved(X)
@@ -135,9 +144,26 @@ class JointPosterior(RowsPosterior):
     def _solved(self, X: Any) -> tuple[Tensor, Tensor, Tensor]:
         """k(S, X) [n, t], solutions V for them, and A V."""
         K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)
-        V, G, _ = self.solver.columns(K.clone(), self._limit(prior)).result()
-        return K, V, G.add_(K)
+        k = K.detach()
+        V, G, _ = self.solver.columns(k.clone(), self._limit(prior.detach())).result()
+        return K, V, G.add_(k)
 
     def _limit(self, prior: Tensor) -> Limit:
         """The limit for right-hand sides k(S, x)."""
         return variance_limit(prior, self.solver.system.s2, self.solver.tolerance)
+
+
+def joint_from_rows(posterior: RowsPosterior, description: Mapping[str, float]) -> JointPosterior:
+    """Return the posterior that a file of a `JointPosterior` describes; the targets are not in it.
+
+    Parameters
+    ----------
+    posterior : RowsPosterior
+        What the file says without the solver.
+    description : mapping
+        As `JointSolver.description`.
+    """
+    X, theta = posterior.X, posterior.theta
+    problem = Problem(Dataset(X, torch.zeros_like(posterior.alpha)), posterior.kernel, theta)
+    solver = JointSolver(problem, theta, description["cache"], description["tolerance"], int(description["seed"]))
+    return JointPosterior(posterior.kernel, theta, (X, posterior.alpha), X, solver)
