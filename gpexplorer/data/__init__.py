@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .loading import available, fetch, is_named, load
     from .sets.generators import truth
     from .splits import Split
-    from .uploads import Preview, preview, read_upload
+    from .uploads import Preview, preview, read_inputs, read_upload
 
 _MODULE_OF = {
     "Choice": "files.columns",
@@ -27,6 +27,7 @@ _MODULE_OF = {
     "is_named": "loading",
     "load": "loading",
     "preview": "uploads",
+    "read_inputs": "uploads",
     "read_upload": "uploads",
     "truth": "sets.generators",
 }
@@ -40,6 +41,7 @@ __all__ = [
     "is_named",
     "load",
     "preview",
+    "read_inputs",
     "read_upload",
     "truth",
 ]

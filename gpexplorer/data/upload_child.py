@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.columns import Choice, default_target, parse, pick
+from .files.conversions import LEVEL, inputs_for
 from .files.described_columns import described_column
 from .files.reading import read_bytes
 from .files.size_limits import Limits
@@ -33,7 +34,7 @@ def main() -> None:
     limits = Limits(**request["limits"])
     confine(limits)
     try:
-        answer, arrays = (_preview if request["task"] == "preview" else _read)(request, data, limits)
+        answer, arrays = {"preview": _preview, "read": _read, "inputs": _inputs}[request["task"]](request, data, limits)
     except DataError as error:
         answer, arrays = {"error": str(error)}, {}
     except MemoryError:
@@ -92,6 +93,15 @@ def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     answer = {"texts": texts, "names": numbers.names, "target": numbers.target, "notes": numbers.notes}
     arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
     return answer, arrays
+
+
+def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The input columns of a model, for predictions."""
+    names, numeric = request["names"], request["numeric"]
+    bases = [name.partition(LEVEL)[0] for name in names]
+    raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
+    X = inputs_for(raw.name, raw.table, names, len(names), numeric)
+    return ({"texts": X}, {}) if isinstance(X, list) else ({"texts": None}, {"X": X})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,39 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     return as_split(numbers, split, display_name(name), choice)
 
 
-def _run_child(task: str, name: str, data: bytes, choice: Choice | None, limits: Limits) -> tuple[dict[str, Any], Any]:
+def read_inputs(name: str, data: bytes, columns: Sequence[str], numeric: bool = True, limits: Limits = UPLOAD) -> Any:
+    """Read the input columns of a model from an uploaded file, for predictions.
+
+    Parameters
+    ----------
+    name, data, limits
+        As for `preview`.
+    columns : sequence of str
+        The columns that the model was trained on; "colour = red" is made from "colour".
+    numeric : bool, default True
+        Whether they are numbers; otherwise the first one is read as text.
+
+    Returns
+    -------
+    array [t, d] or list of t str
+        NaN or "" where a cell is missing.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, a column is missing, or a limit is reached.
+    """
+    answer, arrays = _run_child("inputs", name, data, None, limits, {"names": list(columns), "numeric": numeric})
+    return arrays["X"] if numeric else answer["texts"]
+
+
+def _run_child(
+    task: str, name: str, data: bytes, choice: Choice | None, limits: Limits, more: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], Any]:
     """The child's answer to one request, and its arrays."""
     limits.check_file(display_name(name), len(data))
     request = {"task": task, "name": name, "choice": asdict(choice) if choice else None, "limits": asdict(limits)}
+    request |= more or {}
     if not _slots.acquire(timeout=limits.wall_seconds):
         raise DataError(
             f"{display_name(name)} waited too long, because other files are being read: try again in a minute."

@@ -45,8 +45,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         initial values; one lengthscale for all inputs is one for the standardised inputs.
     num_inducing : int, "auto" or None
         The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
-        fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as about thirty steps on this machine
-        can have in s seconds, without one about 4 sqrt(n), from 128 to 512. None takes the default of the method.
+        fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as a whole fit on this machine can
+        have in s seconds, without one about 2.25 sqrt(n), from 128 to 512. None takes the default of the method.
     settings : mapping, optional
         Other settings of the method, by name. In a grid they are ``settings__NAME``.
     budget : mapping, optional

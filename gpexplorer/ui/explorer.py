@@ -22,6 +22,7 @@ from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
+from .panels.predict_panel import PredictPanel
 from .panels.race_panel import RacePanel
 from .panels.recommend_panel import RecommendPanel
 from .panels.scaling_panel import ScalingPanel
@@ -182,6 +183,7 @@ class Explorer(pn.viewable.Viewer):
         return PanelAccordion({
             "Compare: runs you keep, sweeps, the front of time and error": lambda: ComparePanel(session),
             "Race: several methods on these rows, in turns": lambda: RacePanel(session),
+            "Predict: new rows by the run on the screen": lambda: PredictPanel(session),
             "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
             "Link, code and files": lambda: SharePanel(session, self._export),
         })  # fmt: skip

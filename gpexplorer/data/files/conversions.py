@@ -155,6 +155,23 @@ def date_format(sample: Sequence[str]) -> str:
     return ""
 
 
+def inputs_for(name: str, table: pa.Table, names: Sequence[str], d: int, numeric: bool) -> Floats | list[str]:
+    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, or t texts.
+
+    A table that shares no name with the model is taken by position, if it has d columns; DataError as for `as_inputs`.
+    """
+    titles = [str(title) for title in table.column_names]
+    if not numeric:
+        if names[0] not in titles:
+            raise DataError(f"{name} has no column {quote(names[0])}: give the texts under their name in training.")
+        return ["" if text is None else str(text).strip() for text in table[names[0]].to_pylist()]
+    wanted = list(names) or titles[:d]
+    known = {title.partition(LEVEL)[0] for title in wanted} | set(wanted)
+    if not known & set(titles) and len(titles) == d:
+        wanted = titles
+    return as_inputs(name, table, wanted)
+
+
 def as_inputs(name: str, table: pa.Table, columns: Sequence[str]) -> Floats:
     """The rows of a new file as the columns that a model was trained on.
 

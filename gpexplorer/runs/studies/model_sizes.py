@@ -15,18 +15,19 @@ from . import machine_speed
 STEPS = 30  # so many steps or factorisations should fit into the time
 MOST_POINTS, LEAST_POINTS = 1024, 64
 MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
-MOST_WITHOUT_TIME, LEAST_WITHOUT_TIME, PER_ROOT = 512, 128, 4.0  # points: about 4 sqrt(n)
+MOST_WITHOUT_TIME, LEAST_WITHOUT_TIME, PER_ROOT = 512, 128, 2.25  # points: about 2.25 sqrt(n)
+STEPS_OF_A_FIT = 1800  # so many n m^2 does a whole fit with swaps and learning cost, measured with m = 128 and 256
 
 
-def points_for(n: int, seconds: float) -> int:
-    """The number of inducing points for which STEPS steps of n m^2 multiplications and additions take so long."""
-    affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * STEPS * n))
+def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
+    """The number of inducing points for which so many steps of n m^2 multiplications and additions take so long."""
+    affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * steps * n))
     rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
     return min(n, MOST_POINTS, max(rule, rounded(affordable)))
 
 
 def points_without_time(n: int) -> int:
-    """The number of inducing points where no time is given: about 4 sqrt(n), at least 128 and at most 512."""
+    """The number of inducing points where no time is given: about 2.25 sqrt(n), at least 128 and at most 512."""
     return min(n, MOST_WITHOUT_TIME, max(LEAST_WITHOUT_TIME, rounded(PER_ROOT * math.sqrt(n))))
 
 
@@ -34,7 +35,7 @@ def points_for_budget(n: int, budget: Mapping[str, Any]) -> int:
     """The number of inducing points for n rows and a budget, which may name "seconds"."""
     seconds = budget.get("seconds")
     if isinstance(seconds, int | float) and 0 < seconds < math.inf:
-        return points_for(n, float(seconds))
+        return points_for(n, float(seconds), STEPS_OF_A_FIT)
     return points_without_time(n)
 
 

@@ -23,11 +23,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ...data.files.conversions import as_inputs
+from ...data.files.conversions import inputs_for
 from ...data.files.reading import strips
 from ...data.quoting import display_name
 from ...data.units import scaled_inputs
-from ...errors import DataError, SettingError
+from ...errors import SettingError
 from ...posteriors import InUnits
 
 Floats = NDArray[np.float64]
@@ -69,16 +69,7 @@ def predictions_of_file(
 def inputs_of(posterior: InUnits, name: str, table: pa.Table) -> Any:
     """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, or t texts."""
     columns = posterior.columns
-    titles = [str(title) for title in table.column_names]
-    names = list(columns.names) or titles[: columns.d]
-    if not isinstance(columns.X, torch.Tensor):
-        if names[0] not in titles:
-            raise DataError(f"{name} has no column {names[0]!r}: give the texts under the name they had in training.")
-        return ["" if text is None else str(text).strip() for text in table[names[0]].to_pylist()]
-    known = {title.partition(" = ")[0] for title in names} | set(names)
-    if not known & set(titles) and len(titles) == columns.d:
-        names = titles  # no name is shared: by position
-    return as_inputs(name, table, names)
+    return inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
 
 
 def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:

@@ -1,0 +1,139 @@
+"""The panel that predicts a new file with the run on the screen, and gives the table as CSV or Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pandas as pd
+import panel as pn
+import panel_material_ui as pmui
+
+from ... import data as data_sets
+from ...errors import GPExplorerError, SettingError
+from ...runs.studies.prediction_table import prediction_table
+from ..inputs.file_upload import FileUpload
+from ..session import Session
+from ..styles import TEXT
+from ..text import named, sentence, text
+
+CAP = data_sets.UPLOAD.file_bytes
+SHOWN = 8  # rows on the page
+OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
+CSS = """
+:host { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: 3px 12px 3px 0; text-align: right; }
+"""
+
+
+class PredictPanel(pn.viewable.Viewer):
+    """The upload of new rows, and their predictions by the run that `session` shows."""
+
+    def __init__(self, session: Session, **params: Any) -> None:
+        super().__init__(**params)
+        self._session = session
+        self._table: pd.DataFrame | None = None
+        self.of = pmui.Select(label="Predict", options=OPTIONS, value="y", width=250, size="small", margin=(6, 10))
+        self.upload = FileUpload(
+            self._say, CAP,
+            **named(
+                f"New rows (at most {CAP // 10**6} MB)",
+                "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict.",
+            ),
+            accept=".csv,.tsv,.txt,.gz,.parquet,.pq,.npz", variant="outlined", margin=(4, 10),
+        )  # fmt: skip
+        self.upload.param.watch(self._read, "value")
+        self.csv = pmui.FileDownload(
+            callback=self._csv, filename="predictions.csv", label="predictions.csv", variant="outlined", size="small",
+            margin=(4, 6),
+        )  # fmt: skip
+        self.parquet = pmui.FileDownload(
+            callback=self._parquet, filename="predictions.parquet", label="predictions.parquet", variant="outlined",
+            size="small", margin=(4, 6),
+        )  # fmt: skip
+        self.files = pn.Row(self.csv, self.parquet, visible=False)
+        self.note = pn.pane.HTML(
+            "The run on the screen predicts every row of a file.", margin=(2, 12), sizing_mode="stretch_width",
+            stylesheets=[TEXT],
+        )  # fmt: skip
+        self.head = pn.pane.HTML("", margin=(2, 12), sizing_mode="stretch_width", stylesheets=[CSS])
+        self._layout = pn.Column(
+            pmui.FlexBox(self.of, self.upload, align_items="center"), self.note, self.head, self.files,
+            sizing_mode="stretch_width",
+        )  # fmt: skip
+
+    def predict(self, name: str, data: bytes) -> pd.DataFrame:
+        """The table of predictions for the rows of a file.
+
+        Raises
+        ------
+        SettingError
+            If no run is open, or it has no record.
+        DataError
+            If the file cannot be read, or has not the columns of the run.
+        """
+        run = self._session.run
+        if run is None or not len(run.trace):
+            raise SettingError("No run is open: open your training rows and take some steps first.")
+        posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
+        columns = posterior.columns
+        X = data_sets.read_inputs(name, data, columns.names, numeric=not isinstance(columns.X, list))
+        with self._session.shares.turns.turn():
+            return prediction_table(posterior, X, self.of.value if self.of.value in OPTIONS.values() else "y")
+
+    async def _read(self, event: Any) -> None:
+        if not event.new:
+            return
+        name = str(self.upload.filename or "new.csv")
+        self._table, self.files.visible, self.head.object = None, False, ""
+        self._say(f"Predicting the rows of {name} …")
+        try:
+            table = await asyncio.to_thread(self.predict, name, event.new)
+        except Exception as error:
+            self._say(str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted"))
+            return
+        self.show_table(name, table)
+
+    def show_table(self, name: str, table: pd.DataFrame) -> None:
+        """Show the first rows, how many rows are far or incomplete, and the downloads."""
+        self._table = table
+        far, missing = int((table["far"] == 1).sum()), int(table["mean"].isna().sum())
+        parts = [f"{len(table):,} rows of {name}."]
+        if far:
+            parts.append(f"{far:,} are far from all training rows: their prediction is little more than a guess.")
+        if missing:
+            parts.append(f"{missing:,} have a missing value, and no prediction.")
+        self._say(" ".join(parts))
+        first = table.head(SHOWN)
+        self.head.object = first.to_html(index=False, escape=True, float_format=lambda value: f"{value:.5g}")
+        self.files.visible = True
+
+    def update(self) -> None:
+        """Do nothing: predictions are made when a file arrives."""
+
+    def set_theme(self, theme: str) -> None:
+        """Do nothing: the panel has no figures."""
+
+    def pause(self) -> None:
+        """Do nothing: the panel has no thread of its own."""
+
+    def close(self) -> None:
+        """Free the table."""
+        self._table = None
+
+    def _say(self, message: str) -> None:
+        self.note.object = text(message)
+
+    def _csv(self) -> io.BytesIO:
+        return io.BytesIO((self._table if self._table is not None else pd.DataFrame()).to_csv(index=False).encode())
+
+    def _parquet(self) -> io.BytesIO:
+        buffer = io.BytesIO()
+        (self._table if self._table is not None else pd.DataFrame()).to_parquet(buffer, index=False)
+        buffer.seek(0)
+        return buffer
+
+    def __panel__(self) -> Any:
+        return self._layout

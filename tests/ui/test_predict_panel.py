@@ -1,0 +1,48 @@
+"""The panel that predicts a new file with the run on the screen."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.data import Choice
+from gpexplorer.errors import DataError
+from gpexplorer.ui.panels.predict_panel import PredictPanel
+from gpexplorer.ui.session import Session
+from messy_table import messy_csv
+
+pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
+
+
+def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -> None:
+    choice = Choice("price", ("größe", "colour"), encode=("colour",), decimal=",", missing="drop")
+    rows = gpx.data.read_upload("messy.csv", messy_csv(), choice)
+    spec = gpx.Spec("cholqr", {"num_inducing": 8}, {"name": "upload", "file": "messy.csv"}, kernel="se-ard")
+    session = Session(spec, lambda _: rows)
+    panel = PredictPanel(session)
+    try:
+        session.open()
+        end = time.monotonic() + 30
+        while session.run is None or not len(session.run.trace):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        new = "colour;größe\nred;101,5\nblue;999\ngreen;\n".encode("cp1252")
+        table = panel.predict("new.csv", new)
+        mean, var = session.run.posterior(0, of="y")(np.array([[101.5, 0, 0, 1]]))
+        assert table["mean"][0] == pytest.approx(float(mean), rel=1e-12)
+        assert table["sd"][0] == pytest.approx(float(var.sqrt()), rel=1e-12)
+        assert table["far"][:2].tolist() == [0, 1]
+        assert bool(table["mean"].isna()[2])
+        panel.show_table("new.csv", table)
+        assert "1 are far" in panel.note.object
+        assert len(pd.read_csv(panel._csv())) == len(pd.read_parquet(io.BytesIO(panel._parquet().read()))) == 3
+        with pytest.raises(DataError, match='no column "größe"'):
+            panel.predict("new.csv", b"colour;price\nred;1\n")
+    finally:
+        panel.close()
+        session.close()
