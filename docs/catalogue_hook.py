@@ -75,15 +75,6 @@ def linked(text: str) -> str:
     return re.sub(r"(?<!!)\[([^\]\n]+)\]\(([^)\s#]+)\)", link, text)
 
 
-def family_table(argument: str) -> str:
-    """The table below a bold line of the README, which names a family."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    table = re.search(rf"^\*\*{re.escape(argument)}\*\*.*?\n\n(\|.*?\n)\n", text, flags=re.M | re.S)
-    if table is None:
-        raise ValueError(f"README.md has no table of methods below **{argument}**; a page of docs/ shows it.")
-    return table[1]
-
-
 def trust(argument: str) -> str:
     """Some rows of a table of trust.md: "kin40k; ridge, cholqr"."""
     name, _, methods = argument.partition("; ")
@@ -191,7 +182,6 @@ def listing(name: str) -> list[dict[str, Any]]:
 
 MARKERS: dict[str, Callable[[str], str]] = {
     "include": include,
-    "family": family_table,
     "trust": trust,
     "settings": settings,
     "methods": methods,
