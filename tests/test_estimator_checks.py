@@ -1,11 +1,11 @@
-"""The command that runs scikit-learn's checks for every method, on a few of them."""
+"""The script that runs scikit-learn's checks for every method, on a few of them."""
 
 from __future__ import annotations
 
 import pytest
 
+from estimator_checks import report
 from gpexplorer import Estimator
-from gpexplorer.bench.estimator_checks import report
 
 
 def test_a_line_says_what_passed_what_is_refused_and_what_failed(monkeypatch: pytest.MonkeyPatch):

@@ -1,18 +1,18 @@
-"""`bench estimator-checks`: scikit-learn's own checks of an estimator, for every method."""
+"""scikit-learn's own checks of an estimator, for every method; as a script, `estimator_checks.py KEY ...` or all."""
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 from unittest import SkipTest
 
-import typer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from ..estimator import Estimator
-from ..methods.base import registry
+from gpexplorer import Estimator
+from gpexplorer.methods.base import registry
 
 SMALL: dict[str, Any] = {  # enough to fit the few rows of a check; given to the methods that have such a setting
     "evaluations": 4, "max_iterations": 30, "num_eigenfunctions": 30, "grid_points": 5, "num_features": 20, "epochs": 3,
@@ -71,10 +71,6 @@ def _problem(estimator: Any, check: Any) -> str:
     return ""
 
 
-def command(
-    methods: Annotated[str, typer.Option(help="Keys, separated by commas; empty for all.")] = "",
-    only: Annotated[str, typer.Option(help="Checks whose names contain this.")] = "",
-) -> None:
-    """scikit-learn's checks of an estimator for every method, with small settings."""
-    for line in report(methods.split(",") if methods else sorted(registry), only):
-        typer.echo(line)
+if __name__ == "__main__":
+    for each in report(sys.argv[1:] or sorted(registry)):
+        print(each, flush=True)
