@@ -141,3 +141,42 @@ def test_blocks_have_enough_rows_however_long_a_row_is(monkeypatch: pytest.Monke
     assert [rows.stop for rows in large_blocks(80, 10**6)] == [32, 64, 80]
     assert [rows.stop for rows in large_blocks(80, 10)] == [80]
     assert [rows.stop for rows in large_blocks(250, 10)] == [100, 200, 250]
+
+
+@pytest.mark.parametrize("begin", [0, STRIP, 2 * STRIP])
+def test_a_strip_between_others_is_computed_in_tiles_of_which_the_last_is_narrower(
+    begin: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kernel_columns, "TILE_BYTES", 8 * STRIP * 33)
+    kernel, _, theta, X, K = matrix(2 * STRIP + 50)
+    V = torch.randn(len(X), 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    end = min(begin + STRIP, len(X))
+
+    own, later = strip_product(kernel, theta, X, begin, V)
+
+    torch.testing.assert_close(own, K[begin:end, begin:] @ V[begin:])
+    torch.testing.assert_close(later, K[end:, begin:end] @ V[begin:end])
+
+
+def test_a_cache_for_one_row_keeps_it_and_row_0_is_not_computed_twice():
+    kernel, counter, theta, X, K = matrix(100)
+    one = KernelColumns(kernel, theta, X, 8.0 * 100)
+    one(torch.tensor([4]))
+    one(torch.tensor([4]))
+    assert counter.entries == 100
+
+    kernel, counter, theta, X, K = matrix(100)
+    some = KernelColumns(kernel, theta, X, 8.0 * 100 * 20)
+    some(torch.tensor([0]))
+    v = torch.linspace(-1.0, 1.0, 100, dtype=torch.float64)
+    torch.testing.assert_close(some.product(v), K @ v)
+    assert counter.entries == 20 * 100 + triangle(80)
+
+
+def test_rows_have_the_precision_that_was_asked_for():
+    kernel, _, theta, X, K = matrix(100)
+    rows = torch.tensor([3, 50])
+    single = KernelColumns(kernel, theta, X, 0.0, torch.float32)(rows)
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), K[rows], rtol=0.0, atol=1e-5)
+    assert KernelColumns(kernel, theta, X, 0.0)(rows).dtype == torch.float64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gpexplorer.linalg.cholesky import record_jitter
 from gpexplorer.linalg.preconditioners import (
     drawn_root,
     largest_eigenvalue,
@@ -137,3 +138,47 @@ def test_damping_adds_the_smallest_eigenvalue_inside_the_range():
     for damped, s2 in ((False, 0.3), (True, 0.3 + smallest)):
         applied = woodbury(L, 0.3, damped)(eye)
         torch.testing.assert_close(applied, torch.linalg.inv(L @ L.T + s2 * eye), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("variance", [1e-12, 1e12])
+def test_a_pivoted_root_stops_at_rounding_whatever_the_variance(variance: float):
+    K = variance * gram(wavy())[:6, :6].repeat(5, 5)
+
+    L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 20)
+
+    assert L.shape == (30, 6)
+    torch.testing.assert_close(L @ L.T, K, rtol=1e-9, atol=1e-10 * variance)
+
+
+@pytest.mark.parametrize(("rank", "draws"), [(5, [1] * 5), (40, [3] * 13 + [1]), (16, [1] * 16), (17, [2] * 8 + [1])])
+@pytest.mark.parametrize("variance", [1e-12, 1e12])
+def test_pivots_are_drawn_in_at_most_sixteen_groups_whatever_the_variance(rank: int, draws: list[int], variance: float):
+    K, asked = variance * gram(wavy()), list[int]()
+
+    def columns(rows: torch.Tensor) -> torch.Tensor:
+        asked.append(len(rows))
+        return K[rows].clone()
+
+    W = K.new_empty(80, rank)
+    C = drawn_root(columns, K.diagonal(), W, 3, 1e-6 * variance)
+
+    assert asked == draws
+    assert (
+        C.tolist()
+        == drawn_root(lambda rows: K[rows] / variance, K.diagonal() / variance, W / variance, 3, 1e-6).tolist()
+    )
+
+
+def test_jitter_of_a_preconditioner_is_not_reported_and_a_small_eigenvalue_damps_little():
+    K = torch.ones(8, 8, dtype=torch.float64)
+    jitters: dict[str, float] = {}
+    with record_jitter(jitters):
+        nystrom_root(lambda rows: K[:, rows].clone(), torch.arange(4))
+        sufficient_rank(K, 1e-3)
+        woodbury(K, 0.0)
+        sketched_root(K, torch.eye(8, 3, dtype=torch.float64))
+    assert not jitters
+
+    L = 0.1 * torch.eye(5, 2, dtype=torch.float64)
+    expected = torch.linalg.inv(L @ L.T + 0.31 * torch.eye(5, dtype=torch.float64))
+    torch.testing.assert_close(woodbury(L, 0.3, damped=True)(torch.eye(5, dtype=torch.float64)), expected)

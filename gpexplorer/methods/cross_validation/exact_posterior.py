@@ -61,7 +61,7 @@ class ConjugateGradientSolver:
     """
 
     def __init__(
-        self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK, tolerance: float = 1e-7
+        self, problem: Problem, theta: Tensor, gigabytes: float, rank: int = RANK, tolerance: float = 3e-8
     ) -> None:
         self.problem, self.theta, self.gigabytes, self.rank = problem, theta, gigabytes, rank
         self.tolerance = tolerance

@@ -7,6 +7,10 @@ r_i' P r_j = 0. Rounding destroys this within tens of iterations, and from then 
 differently, as with another number of threads, have different iterates. Here every new residual is made orthogonal to
 the earlier ones, which costs O(n) per earlier iteration, and iterates differ by little more than rounding itself. The
 residual that is updated may become smaller than the true one, which is therefore computed again after many iterations.
+
+The number of iterations jumps by one where a residual passes the tolerance, and rounding decides on which side it is.
+The solution must not jump: iterates are smoothed so that their residual decreases at every iteration, and the solution
+lies between the last two, where the residual has just reached the tolerance.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ Product = Callable[[Tensor], Tensor]
 ITERATIONS_PER_ROW = 20  # limit of iterations; an ill-conditioned system needs a few per row
 FEWEST = 2  # iterations at least: where one is enough, its result still has the rounding of the preconditioner
 TRUSTED = 20  # after more iterations the residual is computed from its definition before the solution is accepted
+CONFIRMED = 1.1  # the residual that is updated must be smaller than the tolerance by this factor
 REMEMBERED = 200  # earlier residuals that are kept; then the iterations restart
 
 
@@ -62,17 +67,25 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
     R = B - product(X) if bool(X.any()) else B.clone()
     X, S, rz_before = X.clone(), torch.zeros_like(B), torch.zeros_like(target.norms)
     earlier, k, since = _Residuals(B), 0, 0  # iterations, and those since R was computed from its definition
-    most = min(target.iterations, ITERATIONS_PER_ROW * len(B))
+    most, aim = min(target.iterations, ITERATIONS_PER_ROW * len(B)), target.norms / CONFIRMED
+    Y, F = X, R  # [c, K] the smoothed iterate, and its residual or error
     while True:
         Z = precondition(R)
-        errors = (Z if target.of_solution else R).norm(dim=0)  # [K]
-        solved = bool((errors <= target.norms).all()) and (k >= FEWEST or not bool(R.any()))
+        E, before = (Z if target.of_solution else R), (Y, F)
+        Y, F = _smoothed(Y, F, X, E) if since else (X.clone(), E)
+        errors = F.norm(dim=0)  # [K]
+        solved = bool((errors <= (aim if since else target.norms)).all()) and (k >= FEWEST or not bool(R.any()))
+        if solved and since and k > FEWEST:
+            share = _share_of_step(before[1], F, aim)
+            Y, F = torch.lerp(before[0], Y, share), torch.lerp(before[1], F, share)
+            errors = F.norm(dim=0)
         if since > TRUSTED and (solved or since >= min(REMEMBERED, len(B))):
-            R, S, rz_before = B - product(X), torch.zeros_like(B), torch.zeros_like(rz_before)
+            X, R = Y.clone(), B - product(Y)
+            S, rz_before = torch.zeros_like(B), torch.zeros_like(rz_before)
             earlier, since = _Residuals(B), 0
             continue
         if k >= most or solved:
-            return Solution(X, k, float((errors / target.norms.clamp_min(tiny)).max()))
+            return Solution(Y, k, float((errors / target.norms.clamp_min(tiny)).max()))
         rz = (R * Z).sum(0)  # [K]
         S = Z + torch.where(rz_before > tiny, rz / rz_before.clamp_min(tiny), 0.0) * S
         AS = product(S)
@@ -82,6 +95,32 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
         X.addcmul_(alpha.expand_as(S), S)
         R = earlier.orthogonal(earlier.orthogonal(R - alpha * AS))
         rz_before, k, since = rz, k + 1, since + 1
+
+
+def _smoothed(Y: Tensor, F: Tensor, X: Tensor, E: Tensor) -> tuple[Tensor, Tensor]:
+    """The point between Y and X, per column, whose residual between F and E is shortest, and that residual.
+
+    References
+    ----------
+    Zhou and Walker (1994), Residual smoothing techniques for iterative methods, equation 2.1.
+    """
+    D = E - F
+    share = (-(F * D).sum(0) / D.square().sum(0).clamp_min(torch.finfo(D.dtype).tiny)).clamp(0.0, 1.0)  # [K]
+    return Y + share * (X - Y), F + share * D
+
+
+def _share_of_step(E_before: Tensor, E: Tensor, norms: Tensor) -> float:
+    """The least t in [0, 1] for which no column of E_before + t (E - E_before) is longer than its norm [K].
+
+    A column that is short enough before and after the step is so in between. Of the others, t is the root of
+
+        |b + t s|^2 = norm^2,   b = E_before,  s = E - E_before:   t = q / (h + sqrt(h^2 - |s|^2 q)),
+        q = |b|^2 - norm^2,  h = -b's
+    """
+    s = E - E_before
+    q, h, ss = E_before.square().sum(0) - norms.square(), -(E_before * s).sum(0), s.square().sum(0)
+    t = q / (h + (h.square() - ss * q).clamp_min(0.0).sqrt()).clamp_min(torch.finfo(s.dtype).tiny)
+    return float(torch.where(q > 0.0, t, 0.0).clamp(0.0, 1.0).max())
 
 
 class _Residuals:
