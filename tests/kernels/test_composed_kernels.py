@@ -143,7 +143,7 @@ def test_terms_of_sums_and_products_add_up_to_the_kernel_and_are_limited():
 
 
 def test_a_product_has_no_factors_or_features_where_a_part_has_none():
-    """Such as a kernel of a distance, which does not factor over two inputs, and a linear one, which has no spectrum."""
+    """A Matérn kernel of a distance does not factor over two inputs, and a kernel of counts has no spectrum."""
     theta, draw = torch.zeros(9, dtype=torch.float64), torch.Generator().manual_seed(0)
     separable, joint = kernels.make("se-ard", 2), kernels.make("matern32-ard", 2)
     for mixed in (separable * joint, joint * separable):
