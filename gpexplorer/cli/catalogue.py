@@ -75,8 +75,7 @@ def _methods() -> list[dict[str, Any]]:
             "paper": method.paper,
             "settings": [
                 {"name": name, "default": setting.default, "takes": wanted(setting), "meaning": setting.doc or ""}
-                for name, setting in method.param.objects().items()
-                if name != "name"
+                for name, setting in method.used_settings().items()
             ],
         }
         for key, method in sorted(registry.items())

@@ -78,6 +78,19 @@ class Method(param.ParameterizedABC):
         _refuse_incomplete(cls)
         registry[cls.key] = cls
 
+    @classmethod
+    def used_settings(cls) -> dict[str, Any]:
+        """Return the settings that have an effect, by name; a setting without one has a negative `precedence`.
+
+        A setting that a method inherits from its family and does not use is still accepted, since stored Specs name it,
+        but the page, the sweep and the catalogue do not show it.
+        """
+        return {
+            name: setting
+            for name, setting in cls.param.objects().items()
+            if name != "name" and (setting.precedence is None or setting.precedence >= 0)
+        }
+
     def with_mapper(self, mapper: Callable[..., Iterable[Any]]) -> Self:
         """Return a copy of this method whose independent pieces of work are done by `mapper`.
 

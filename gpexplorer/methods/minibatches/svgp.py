@@ -88,6 +88,10 @@ class SVGP(Minibatches):
     patience = param.Integer(
         0, bounds=(0, None), softbounds=(0, 50), doc="Stop after this many evaluations without improvement; 0 uses all."
     )
+    refit: Any = param.Selector(
+        default="held-out", objects=["held-out", "none"], precedence=-1, doc="Without effect: -ELBO chooses the noise."
+    )
+    folds = param.Integer(5, bounds=(1, None), precedence=-1, doc="Without effect, since there is no refit.")
     num_inducing = param.Integer(
         256, bounds=(1, None), softbounds=(16, 1000), doc="Inducing inputs m; all rows if there are fewer."
     )

@@ -39,7 +39,7 @@ class Settings(pn.viewable.Viewer):
         super().__init__(**params)
         self.method, self._on_change = method, on_change
         shown = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
-        texts = [name for name, setting in shown.items() if isinstance(setting, param.String)]
+        texts = [name for name in shown if name not in method.used_settings() or isinstance(shown[name], param.String)]
         self._texts = {name: given.get(name, shown[name].default) for name in texts}  # kept, without a control
         self.widgets = {
             name: self._field(name, setting, given.get(name, setting.default))

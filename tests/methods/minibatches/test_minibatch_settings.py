@@ -105,3 +105,21 @@ def test_rows_go_to_a_gpu_by_page_locked_memory_without_waiting(monkeypatch: pyt
 
     assert calls == [("pin", (3, 2)), (torch.device("cuda"), {"non_blocking": True}), (torch.float64, {})]
     torch.testing.assert_close(send_rows(X, index, torch.device("cpu"), torch.float64), X[index].double())
+
+
+def test_a_setting_without_effect_is_not_shown_and_still_read():
+    """SVGP has no refit: theta and noise are those of the best bound."""
+    svgp = registry["svgp"]
+    assert not {"refit", "folds"} & svgp.used_settings().keys()
+    assert {"refit", "folds", "seed"} <= registry["scgd"].used_settings().keys()
+
+    plain, other = (
+        [
+            step.state.theta
+            for step in svgp(batch_size=8, epochs=2, num_inducing=4, minibatches=3, validation=0.2, **unused).steps(
+                problem(n=60)
+            )
+        ][-1]
+        for unused in ({}, {"refit": "none", "folds": 1})
+    )
+    assert torch.equal(plain, other)
