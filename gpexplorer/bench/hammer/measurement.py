@@ -65,6 +65,13 @@ def cases(full: int, share: float, least: int = 1) -> int:
     return max(round(full * share), least)
 
 
+def log_row(lines: Sequence[str]) -> Measurement:
+    """The row of a server's log, which should have no lines; the first one is quoted."""
+    lines = [line for line in lines if line.strip()]
+    quote = f", the first: {lines[0][:200]}" if lines else ""
+    return Measurement("lines in the log after all this", f"{len(lines)}{quote}", "0", not lines)
+
+
 def read_rows(path: Path) -> dict[str, list[Measurement]]:
     """The measurements of earlier experiments, by name, from a file that `write_rows` wrote."""
     if not path.exists():

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from .measurement import Measurement, Report, cases
+from .measurement import Measurement, Report, cases, log_row
 from .page_client import PageClient
 from .served_page import ServedPage, served_page
 
@@ -75,8 +75,7 @@ async def visits(served: ServedPage, visitors: Visitors, report: Report) -> list
     rows += await _steps_while_runs_go_on(served, visitors, report)
     await asyncio.sleep(SETTLED)
     rows.append(await _opened_and_closed(served, visitors.cycles, report))
-    lines = [line for line in served.log_lines() if line.strip()]
-    rows.append(Measurement("lines in the log after all this", f"{len(lines)}", "0", not lines))
+    rows.append(log_row(served.log_lines()))
     return rows
 
 
