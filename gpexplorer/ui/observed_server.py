@@ -1,7 +1,8 @@
 """The page as `serve` serves it, which answers on its standard streams how many of its runs are computing.
 
 `python -m gpexplorer.ui.observed_server PORT READY_PAGES STORE` is for measurements from another process: each line on
-stdin is answered with the number of players that take steps or still compute one.
+stdin is answered with two numbers: the players that take steps or still compute one, and all players. Each page that is
+open or ready has a player.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from .server import serve
 from .shared_limits import Limits
 
 
-def computing() -> int:
-    """Number of players of this process that take steps, or still compute one."""
-    players = [worker for worker in workers() if isinstance(worker, Player)]
-    return sum(1 for player in players if player.playing or player.working_since)
+def players() -> tuple[int, int]:
+    """Number of players of this process that take steps or still compute one, and of all that live."""
+    living = [worker for worker in workers() if isinstance(worker, Player) and worker.thread.is_alive()]
+    return sum(1 for player in living if player.playing or player.working_since), len(living)
 
 
 def answer() -> None:
     """Answer each line on stdin."""
     for _ in sys.stdin:
-        print(computing(), flush=True)
+        print(*players(), flush=True)
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ def load_of(served: Served, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     process = SimpleNamespace(cpu_times=lambda: times, memory_info=lambda: SimpleNamespace(rss=1e8))
     address = f"localhost:{served.port}"
     return SimpleNamespace(
-        address=address, process=process, computing=lambda: served.count()["playing"], log_lines=lambda: ["a line", ""]
-    )
+        address=address, process=process, computing=lambda: served.count()["playing"], pages=lambda: 2,
+        log_lines=lambda: ["a line", ""],
+    )  # fmt: skip
 
 
 def test_every_visitor_gets_pages_and_steps_and_leaves_no_run_behind(load_of: SimpleNamespace, served: Served):

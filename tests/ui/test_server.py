@@ -107,3 +107,15 @@ def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(
     message = capsys.readouterr().err
     assert "/nowhere cannot be opened" in message
     assert "Cannot listen" not in message
+
+
+def test_a_server_for_measurements_counts_its_players_and_those_that_compute():
+    from gpexplorer.ui.observed_server import players
+    from gpexplorer.ui.playback.player import Player
+
+    computing, living = players()
+    player = Player()
+    assert players() == (computing, living + 1)
+    player.close()
+    player.thread.join(10)
+    assert players() == (computing, living)

@@ -18,8 +18,7 @@ from .served_page import ServedPage, served_page
 
 USERS, PLAYERS, CYCLES, PRESSES = 20, 3, 200, 4
 RUN = "v=1&method=cholqr&set.num_inducing=64&data=hypercube&data.n=20000&data.d=5&kernel=se-ard&budget.steps=5000"
-BUSY = 0.2  # cores: above, the server builds pages in advance
-FILLING = 150.0  # seconds to wait at most until the pages that are built in advance are ready
+FILLING = 300.0  # seconds to wait at most until the pages that are built in advance are ready
 PAUSE_BETWEEN = 2.5  # seconds between two steps of one person
 SETTLED = 15.0  # seconds until the sessions of closed pages have ended
 WARM_UP = 5  # pages that are opened before memory is compared
@@ -69,7 +68,7 @@ async def visits(served: ServedPage, visitors: Visitors, report: Report) -> list
         Receives lines of progress.
     """
     report("waiting for the pages that are built in advance")
-    await _quiet(served)
+    await _all_ready(served, visitors.users, report)
     rows = [await _opened_at_once(served, visitors.users, report)]
     await asyncio.sleep(SETTLED)
     rows += await _steps_while_runs_go_on(served, visitors, report)
@@ -162,16 +161,12 @@ async def _opened_and_closed(served: ServedPage, count: int, report: Report) -> 
     )
 
 
-async def _quiet(served: ServedPage) -> None:
-    """Wait until the server has built its pages: it has computed nothing for five seconds."""
-    begin = last_busy = time.perf_counter()
-    before = _processor_seconds(served)
-    while time.perf_counter() - begin < FILLING and time.perf_counter() - last_busy < 5.0:
-        await asyncio.sleep(0.25)
-        now = _processor_seconds(served)
-        if now - before > 0.25 * BUSY:
-            last_busy = time.perf_counter()
-        before = now
+async def _all_ready(served: ServedPage, pages: int, report: Report) -> None:
+    """Wait until the server has built its pages in advance."""
+    begin = time.perf_counter()
+    while (served.pages() < pages or served.computing()) and time.perf_counter() - begin < FILLING:
+        await asyncio.sleep(0.5)
+    report(f"{served.pages()} pages are ready after {time.perf_counter() - begin:.0f} s")
 
 
 def _processor_seconds(served: ServedPage) -> float:

@@ -38,10 +38,17 @@ class ServedPage(NamedTuple):
 
     def computing(self) -> int:
         """Number of players that take steps, or still compute one."""
+        return self._players()[0]
+
+    def pages(self) -> int:
+        """Number of pages that are open, or ready for a visitor."""
+        return self._players()[1]
+
+    def _players(self) -> list[int]:
         assert self.pipe.stdin is not None and self.pipe.stdout is not None
         self.pipe.stdin.write("\n")
         self.pipe.stdin.flush()
-        return int(self.pipe.stdout.readline())
+        return [int(number) for number in self.pipe.stdout.readline().split()]
 
     def log_lines(self) -> list[str]:
         """The lines of its log."""
