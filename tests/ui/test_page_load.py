@@ -48,7 +48,7 @@ def test_every_visitor_gets_pages_and_steps_and_leaves_no_run_behind(load_of: Si
     opened, steps, gone_on, memory, log = rows
     assert opened.tried.startswith("2 pages opened at once")
     assert "1 users, 1 runs going on" in steps.tried
-    assert 0 <= float(gone_on.measured.removesuffix(" s")) < 2 + 8  # the second number is for a busy machine
+    assert 0 <= float(gone_on.measured.removesuffix(" s")) < 2 + 40  # the second number is for a busy machine
     assert (memory.measured, memory.held) == ("100 to 100 MB (+0.0 %)", True)
     assert (log.measured, log.held) == ("1, the first: a line", False)
     until(lambda: served.count()["playing"] == 0)
