@@ -63,6 +63,7 @@ class Nystrom(NamedTuple):
     c: Tensor  # [m] L'y
     s2: float
     jitter: float  # of K_mm
+    unexplained: float = math.nan  # tr(K - K_hat)
 
 
 def noise_variance(theta: Float[Tensor, " p"]) -> float:
@@ -122,9 +123,9 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
     L_A = cholesky(A, "L'L + s2 I").L
     fit = (float(y @ y) - float(torch.linalg.solve_triangular(L_A, c[:, None], upper=False).square().sum())) / s2
     complexity = (n - m) * math.log(s2) + logdet(L_A)
-    if objective != "tight-vfe":
-        E_V = (float(prior.sum()) - tr_K_hat) / s2
-    return Nystrom(Terms(fit, complexity, E_V), L_mm, L_A, c, s2, jitter)
+    unexplained = float(prior.sum()) - tr_K_hat
+    E_V = E_V if objective == "tight-vfe" else unexplained / s2
+    return Nystrom(Terms(fit, complexity, E_V), L_mm, L_A, c, s2, jitter, unexplained)
 
 
 def residual_variance(prior: Float[Tensor, " n"], Lt: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:

@@ -16,6 +16,7 @@ TERM_CHANNELS: tuple[Channel, ...] = (
     channel("logdet", "complexity, E_C / 2", "nat"),
     channel("trace", "trace term, E_V / 2", "nat"),
 )
+EXACT_CHANNEL = channel("exact_least", "lower limit of the exact model's objective", "nat")
 JITTER_CHANNEL = channel("jitter", "jitter on K_mm", log=True)
 UNKNOWN_TERMS = Terms(math.nan, math.nan, math.nan)
 EVALUATION_CALLS = 230.0  # tensor operations of one evaluation of a sparse objective with its gradient

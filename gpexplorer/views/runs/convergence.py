@@ -19,6 +19,7 @@ AXES = {
     "seconds": ("seconds", "seconds of computation"),
     "entries": ("entries", "kernel entries"),
 }
+EXACT_LEAST = "exact_least"  # a channel of the methods with inducing points
 EPOCH = "epoch"  # a channel of the minibatch methods
 SCORES = (
     Channel("smse", "SMSE on test rows"),
@@ -40,6 +41,11 @@ class Convergence(View):
 
     channel = param.Selector(default="objective", objects=["objective"], label="Show", doc="The number that is drawn.")
     against = param.Selector(default="step", objects=list(AXES), label="Against", doc="The horizontal axis.")
+    limits = param.Boolean(
+        False,
+        label="Exact model",
+        doc="Draw the range in which the objective of the exact model lies, where a method reports it.",
+    )
     log = param.Boolean(False, label="Log scale", doc="Draw the vertical axis on a logarithmic scale.")
 
     def applies(self, run: Run) -> bool:
@@ -71,7 +77,14 @@ class Convergence(View):
         title = f"{channel.label}: not trustworthy from step {rose_at} on (dashed)" if len(untrusted) else ""
         trusted.attrs |= {"xlabel": label, "ylabel": f"{channel.label}{unit}", "title": title}
         current = current[_finite(current)].reset_index(drop=True)
-        return {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
+        layers = {"series": trusted, "dots": trusted, "untrusted": untrusted, "now": current}
+        if channel.name == "objective" and EXACT_LEAST in table:
+            ranges = pd.DataFrame({"x": series["x"], "lower": table[EXACT_LEAST].to_numpy(float), "upper": series["y"]})
+            if not len(untrusted):
+                trusted.attrs["title"] = _sentence(ranges[: at + 1])
+            if self.limits:
+                layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
+        return layers
 
     def _drawn(self, series: pd.DataFrame) -> pd.DataFrame:
         """The points of a series that can be drawn, at most MAX_POINTS of them or so."""
@@ -86,9 +99,21 @@ class Convergence(View):
             layer(hv.Curve(layers["untrusted"], "x", "y"), "untrusted", color=ROLES["removed"], line_dash="dashed"),
             layer(hv.Scatter(layers["now"], "x", "y"), "now", color=ROLES["inducing"], size=9),
         ]
+        if "range" in layers:
+            band = hv.Area(layers["range"], "x", ["lower", "upper"])
+            parts.insert(0, layer(band, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return hv.Overlay(parts).opts(
             logy=self.log, responsive=True, show_grid=True, show_legend=False, **labels(layers["series"])
         )
+
+
+def _sentence(ranges: pd.DataFrame) -> str:
+    """Say how far from the exact model the newest record is at most that has a limit; empty if none has."""
+    known = ranges[np.isfinite(ranges["lower"]) & np.isfinite(ranges["upper"])]
+    if not len(known):
+        return ""
+    gap = max(float(known["upper"].iloc[-1] - known["lower"].iloc[-1]), 0.0)
+    return f"at most {gap:.3g} nat from the exact model with the same hyperparameters"
 
 
 def _finite(frame: pd.DataFrame) -> Any:

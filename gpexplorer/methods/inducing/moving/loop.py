@@ -6,6 +6,7 @@ resumed by repeating the evaluations of its epoch.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, NamedTuple
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ....errors import NotPositiveDefinite
+from ....evidence_limits import BOUNDS, least_objective
 from ....linalg.scipy_descent import Evaluated, descend
 from ....objectives import Nystrom, Terms
 from ....posteriors import Posterior, nystrom_posterior
@@ -147,7 +149,7 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
 
     A state in the middle of the descent is resumed by repeating the evaluations that led to it.
     """
-    done = state.position
+    done, yy = state.position, float(problem.train.y @ problem.train.y)
     for k, (theta, Z, model) in enumerate(_descend(problem, state, descent)):
         if k < done:
             continue
@@ -155,7 +157,8 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
         if state.epoch == 0 and k == 0:
             state = state._replace(epoch_begin=value)
         state = state._replace(step=state.step + 1, phase="move", position=k + 1, theta=theta, Z=Z, terms=model.terms)
-        info = report(state, objective_name(descent.likelihood), before, model.jitter)
+        least = math.nan if descent.likelihood not in BOUNDS or not len(model.c) else least_objective(model, yy)
+        info = report(state, objective_name(descent.likelihood), before, model.jitter, least)
         yield Step(state, info)
     return state
 

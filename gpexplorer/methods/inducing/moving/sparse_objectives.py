@@ -112,7 +112,7 @@ def sparse_model(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: 
     2 n m^2 flops.
     """
     f = _factors(kernel, theta, train, Z, likelihood)
-    return Nystrom(_terms(f, train.y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
+    return _model(f, train.y)
 
 
 def sparse_gradient(
@@ -141,8 +141,7 @@ def sparse_gradient(
     if _is_simple(kernel):  # theta[0] is a log sd: its derivative is sum G K over K_mn, minus half of that over K_mm
         gradient.theta[0] += float(S.diagonal().sum())
     gradient.theta[-1] += noise_derivative(kernel, sum_M * f.s2)  # dF/d log noise sd = 2 s2 dF/ds2
-    model = Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter)
-    return model, gradient
+    return _model(f, y), gradient
 
 
 def _pp_rows(
@@ -241,6 +240,11 @@ def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihoo
         E_V = log_variance_ratio(D, s2)
     c = Lt @ (train.y / V)  # [m]
     return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, D, E_V, s2, jitter)
+
+
+def _model(f: _Factors, y: Tensor) -> Nystrom:
+    unexplained = float(f.D.sum()) if len(f.D) else f.s2 * f.E_V
+    return Nystrom(_terms(f, y), f.L_mm, math.sqrt(f.s2) * f.L_B, f.s2 * f.c, f.s2, f.jitter, unexplained)
 
 
 def _terms(f: _Factors, y: Tensor) -> Terms:

@@ -12,13 +12,14 @@ from ....objectives import Terms
 from ....posteriors import Posterior, PriorPosterior
 from ....problem import Channel, Problem, channel
 from ..distinct_rows import random_order
-from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
+from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat"),
     *TERM_CHANNELS,
     channel("moved", "how far the points moved, rms", "sd of x", log=True),
     JITTER_CHANNEL,
+    EXACT_CHANNEL,
 )
 
 
@@ -47,6 +48,7 @@ class Info(NamedTuple):
     trace: float
     moved: float = math.nan
     jitter: float = 0.0
+    exact_least: float = math.nan
 
 
 START = Info("start", math.nan, math.nan, math.nan, math.nan)
@@ -95,7 +97,7 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
     )
 
 
-def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:
+def report(state: State, objective: str, before: Tensor, jitter: float, exact_least: float = math.nan) -> Info:
     """Report a step that moved the points from `before` to those of the state."""
     fit, logdet, trace = halves(state.terms)
     moved = float((state.Z - before).square().sum(1).mean().sqrt()) if before.shape == state.Z.shape else math.nan
@@ -107,6 +109,7 @@ def report(state: State, objective: str, before: Tensor, jitter: float) -> Info:
         trace=trace,
         moved=moved,
         jitter=jitter,
+        exact_least=exact_least,
     )
 
 

@@ -209,6 +209,7 @@ class CholQR(Method):
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
                 slots = self._slots(factor, state, state.epoch, k)
+                least = factor.exact_least() if k == 0 else math.nan  # once per epoch
                 is_due = swapper.pivots is None or k % self.pivot_refresh == 0
                 if is_due and not swapper.refresh(step, slots):
                     break  # every row is an inducing point or explained by them
@@ -227,7 +228,7 @@ class CholQR(Method):
                 tested=swapper.tested.clone(),
                 slots=torch.tensor(ORDERS[self.removal].to_carry(slots)).to(state.inducing),
             )
-            yield Step(state, swap_info(swapper, tried, state, drift))
+            yield Step(state, swap_info(swapper, tried, state, drift, least))
         if state.step == 0:  # no row can be swapped in from the beginning, as with m = n: report the objective
             state = state._replace(step=1)
             yield Step(state, SwapInfo("swap", state.objective, *halves(factor.terms), jitter=factor.jitter))

@@ -27,6 +27,7 @@ import math
 import torch
 from torch import Tensor
 
+from ....evidence_limits import BOUNDS, least_from
 from ....linalg.cholesky import cholesky, logdet
 from ....linalg.deferred_updates import DeferredUpdates
 from ....objectives import Terms, log_variance_ratio, noise_variance
@@ -143,6 +144,12 @@ class Factor:
     def total(self) -> float:
         """The objective, from the carried terms."""
         return self.terms.total(self.objective)
+
+    def exact_least(self) -> float:
+        """Return a lower limit of the exact model's objective: m^3 / 3 flops; nan for PP, which is no bound of it."""
+        if self.objective not in BOUNDS:
+            return math.nan
+        return least_from(self.G, self.c, self.yy, self.s2, self.trace, self.terms.complexity)
 
     def _terms(self) -> Terms:
         """Eqs 7 to 9 from the carried quantities."""

@@ -66,6 +66,7 @@ def polish(problem: Problem, state: State, objective: str, learn: bool, limit: i
                 trace=info.trace,
                 moved=info.moved,
                 jitter=info.jitter,
+                exact_least=info.exact_least,
             ),
         )
     message = (

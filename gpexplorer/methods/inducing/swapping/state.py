@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ....problem import Channel, channel
-from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, halves
+from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS, halves
 from .swap import Swapper, Tried
 
 CHANNELS: tuple[Channel, ...] = (
@@ -24,6 +24,7 @@ CHANNELS: tuple[Channel, ...] = (
     channel("inverse_error", "error of the inverse P", log=True),
     channel("reads", "passes over the n x m factor"),
     JITTER_CHANNEL,
+    EXACT_CHANNEL,
 )
 
 
@@ -70,6 +71,7 @@ class Info(NamedTuple):
     proposed: int = -1
     accepted: bool = False
     inverse_error: float = math.nan
+    exact_least: float = math.nan
 
 
 START = Info("start", math.nan, math.nan, math.nan, math.nan)
@@ -97,7 +99,7 @@ def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
     )
 
 
-def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Info:
+def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float, exact_least: float) -> Info:
     """Return the report of one swap."""
     factor = swapper.factor
     fit, logdet, trace = halves(factor.terms)
@@ -119,4 +121,5 @@ def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float) -> Inf
         proposed=tried.proposed,
         accepted=tried.accepted,
         inverse_error=tried.inverse_error,
+        exact_least=exact_least,
     )

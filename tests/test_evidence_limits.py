@@ -1,0 +1,93 @@
+"""Limits of the exact evidence from inducing points, against dense algebra."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer.evidence_limits import evidence_limits, least_objective
+from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_model
+from gpexplorer.methods.inducing.swapping.cholqr import CholQR
+from gpexplorer.objectives import nystrom
+from gpexplorer.runs.spec import Spec
+from gpexplorer.views.runs.convergence import Convergence
+from oracles import dense_objective, exact_nlml
+from swap_problems import hard_problem, problem
+
+TASKS = {"origin": problem(), "shifted": problem(1000.0), "hard": hard_problem(n=120)}
+
+
+def dense_least(task, Z) -> float:
+    """Titsias (2014): the noise is raised by tr(K - K_hat) in the quadratic term alone."""
+    X, y, k, theta = task.train.X, task.train.y, task.kernel, task.theta
+    Khat = k(theta, X, Z) @ torch.linalg.solve(k(theta, Z, Z), k(theta, Z, X))
+    s2, eye = torch.exp(2.0 * theta[-1]), torch.eye(len(X), dtype=X.dtype)
+    T = (k(theta, X, X) - Khat).diagonal().sum()
+    return float(0.5 * (y @ torch.linalg.solve(Khat + (s2 + T) * eye, y) + torch.logdet(Khat + s2 * eye)))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_exact_objective_lies_between_the_limits_and_iterations_bring_them_together(name: str) -> None:
+    task = TASKS[name]
+    X, y, Z = task.train.X, task.train.y, task.train.X[:10]
+    exact, arguments = float(exact_nlml(task.kernel, task.theta, X, y)), (task.kernel, task.theta, task.train, Z)
+
+    first = evidence_limits(*arguments)
+    assert first.least == pytest.approx(dense_least(task, Z), rel=1e-7)
+    assert first.largest == pytest.approx(float(dense_objective(*arguments[:2], X, y, Z, "tight-vfe")), rel=1e-7)
+    few, many = evidence_limits(*arguments, iterations=3), evidence_limits(*arguments, iterations=300)
+    for limits in (first, few, many):
+        assert limits.least < exact < limits.largest
+    assert first.gap > few.gap > many.gap
+    terms = nystrom(*arguments, "tight-vfe").terms
+    K = task.kernel(task.theta, X, X) + torch.exp(2.0 * task.theta[-1]) * torch.eye(len(X))
+    quadratic = 2.0 * exact - float(torch.logdet(K))
+    assert many.least == pytest.approx(0.5 * (quadratic + terms.complexity), rel=1e-6)
+    assert many.largest == pytest.approx(0.5 * (quadratic + terms.complexity + terms.trace), rel=1e-6)
+
+
+def test_with_every_row_inducing_the_limits_meet() -> None:
+    task = problem(n=30)
+    limits = evidence_limits(task.kernel, task.theta, task.train, task.train.X)
+    assert limits.gap == pytest.approx(0.0, abs=1e-6)
+    assert limits.sentence().startswith("At most ")
+    assert limits.sentence().endswith("nat from the exact model with these hyperparameters.")
+
+
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
+def test_runs_report_the_limit_once_per_epoch_and_at_every_evaluation_of_moved_points(objective: str) -> None:
+    task = problem(1000.0)
+    method = CholQR(num_inducing=8, num_pivots=16, objective=objective, max_epochs=2, evaluations=3, polish=3)
+    steps = list(method.steps(task))[1:]
+    reported = [step for step in steps if step.info.exact_least == step.info.exact_least]
+    if objective == "pp":
+        assert reported == []
+        return
+    assert [step.info.phase for step in reported] == ["swap", "swap", *["polish"] * (len(reported) - 2)]
+    assert len(reported) > 3
+    for step in reported:
+        exact = float(exact_nlml(task.kernel, step.state.theta, task.train.X, task.train.y))
+        assert step.info.exact_least < exact < step.info.objective
+    last = steps[-1].state
+    model = sparse_model(task.kernel, last.theta, task.train, last.Z, objective)
+    assert steps[-1].info.exact_least == pytest.approx(least_objective(model, float(task.train.y @ task.train.y)))
+
+
+def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_range() -> None:
+    settings = {"num_inducing": 8, "num_pivots": 16, "max_epochs": 1, "learn": False}
+    run = Spec(method="cholqr", settings=settings, data="friedman1", kernel="se-ard").open()
+    run.finish(steps=4)
+    table, view = run.table(), Convergence()
+    assert view.applies(run)
+    layers = view.data(run, 4)
+    gap = table["objective"][1] - table["exact_least"][1]
+    assert (
+        layers["series"].attrs["title"] == f"at most {gap:.3g} nat from the exact model with the same hyperparameters"
+    )
+    assert "range" not in layers
+    assert view.data(run, 0)["series"].attrs["title"] == ""
+
+    view.limits = True
+    drawn = view.data(run, 4)
+    assert drawn["range"].to_numpy().tolist() == [[1.0, table["exact_least"][1], table["objective"][1]]]
+    assert [type(element).__name__ for element in view.plot(drawn)] == ["Area", "Curve", "Scatter", "Curve", "Scatter"]
