@@ -20,7 +20,7 @@ from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Turns
 from ..styles import TEXT
-from ..text import sentence, span, text
+from ..text import named, sentence, span, text
 
 if TYPE_CHECKING:
     from ...recommendation import Progress, Recommendation
@@ -101,9 +101,9 @@ class RecommendPanel(pn.viewable.Viewer):
             description="Wall-clock time for all of it. A step that has begun is not interrupted.", **wide,
         )  # fmt: skip
         self.begin = pmui.Button(
-            label="What should I use?", icon="help", variant="outlined", on_click=lambda _: self.open(),
+            **named("What should I use?", "try the methods on held-out rows for a minute, and say which one to use."),
+            icon="help", variant="outlined", on_click=lambda _: self.open(),
             sizing_mode="stretch_width", margin=(6, 10),
-            description="Try the methods on held-out rows for a minute, and say which one to use.",
         )  # fmt: skip
         self.go = pmui.Button(
             label="Find out", icon="search", color="primary", variant="contained", on_click=lambda _: self.ask(), **wide
