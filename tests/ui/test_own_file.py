@@ -15,6 +15,7 @@ from gpexplorer.runs.link import write
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.inputs.data_source import DataSource
 from gpexplorer.ui.inputs.own_file import OwnFile
+from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
 from messy_table import messy_csv
 
 
@@ -56,6 +57,11 @@ def test_sensible_columns_are_ticked_and_the_numbers_are_those_of_the_file(tmp_p
     Path("messy.csv").write_bytes(messy_csv())
     code = program(run.spec, 3)
     assert "gpx.load('messy.csv'" in code
+    opened = OpenRun()
+    opened.open(OpenRequest(gpx.Spec("cholqr", {"num_inducing": 8}, data=data), lambda _: split))
+    assert opened.summary is not None
+    assert "gpx.load('messy.csv'" in program(opened.summary.spec, 3)  # what the page shows
+    opened.close()
     printed: list[float] = []
     exec(re.sub(r"\bprint\(", "printed.append(", code), {"printed": printed})
     assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]

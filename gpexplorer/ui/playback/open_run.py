@@ -175,7 +175,8 @@ class OpenRun:
         run = spec.open(data=split)
         if request.read is None:
             run.spec = spec  # names the data, which need not be identified by their content then
-        summary = _summary(spec, run)
+        # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
+        summary = _summary(run.spec if isinstance(run.spec, Spec) else spec, run)
         self.close()
         self._memory = memory
         self.run, self.summary, self.failures, self._changes = run, summary, {}, []
