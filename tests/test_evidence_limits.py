@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -91,3 +93,24 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_r
     drawn = view.data(run, 4)
     assert drawn["range"].to_numpy().tolist() == [[1.0, table["exact_least"][1], table["objective"][1]]]
     assert [type(element).__name__ for element in view.plot(drawn)] == ["Area", "Curve", "Scatter", "Curve", "Scatter"]
+
+
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe"])
+def test_points_are_added_until_the_exact_model_is_near_enough(objective: str) -> None:
+    task = problem(1000.0)
+    settings = {"num_inducing": 6, "num_pivots": 16, "objective": objective, "evaluations": 3, "max_epochs": 12}
+    method = CholQR(gap=2.0, **settings)
+    steps = list(method.steps(task))
+    sizes = [len(step.state.inducing) for step in steps]
+    assert sizes == sorted(sizes)
+    values = [step.info.objective for step in steps[1:]]
+    assert all(after <= before + 1e-9 * abs(before) for before, after in itertools.pairwise(values))
+    last = steps[-1].state
+    limits = evidence_limits(task.kernel, last.theta, task.train, task.train.X[last.inducing])
+    fewer = evidence_limits(task.kernel, last.theta, task.train, task.train.X[last.inducing[:6]])
+    assert limits.gap <= 2.0 < fewer.gap
+    assert 6 < sizes[-1] < len(task.train)
+    assert len(list(CholQR(**settings).steps(task))[-1].state.inducing) == 6
+    at = sizes.index(sizes[-1]) - 1  # the last step before the last growth
+    again = next(method.steps(task, resume=steps[at].state)).state
+    assert torch.equal(again.inducing, steps[at + 1].state.inducing)

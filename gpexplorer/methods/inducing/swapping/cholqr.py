@@ -10,7 +10,7 @@ tolerance.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, ClassVar
 
 import param
@@ -31,6 +31,7 @@ from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import converged_message, halves
 from .factor import Factor
+from .growth import grown
 from .pivot_policies import POLICIES
 from .polish import polish
 from .removal_order import ORDERS, Turn
@@ -48,8 +49,8 @@ class CholQR(Method):
 
     Parameters
     ----------
-    num_inducing, objective, start
-        Size of the inducing set, what it minimises, and how it is initialised.
+    num_inducing, gap, objective, start
+        Size of the inducing set, until when it grows, what it minimises, and how it is initialised.
     num_pivots, num_proposals, pivot_refresh, pivot_policy, removal, swaps_per_epoch, rebuild
         The swaps; each setting has a sentence in `doc`.
     learn, optimiser, evaluations, max_epochs, tolerance
@@ -103,9 +104,16 @@ class CholQR(Method):
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
+    added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0}
 
     num_inducing = settings.num_inducing()
     objective = settings.objective()
+    gap = param.Number(
+        0.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 100.0),
+        doc="Add points between epochs until the exact model is at most this many nat better; 0 keeps their number.",
+    )
     num_pivots = param.Integer(
         64,
         bounds=(1, None),
@@ -190,6 +198,9 @@ class CholQR(Method):
                 except SettingError as error:
                     return state, Outcome("failed", f"Learning decreased the noise too far for swaps. {error}")
 
+            larger = grown(problem, state, self.objective, self.gap)
+            if larger is not None:
+                swapper, state = None, larger
             decrease = state.epoch_begin - state.objective
             if decrease <= self.tolerance * max(abs(state.objective), 1.0):
                 return state, Outcome("converged", self._converged_message(problem, state, decrease))
@@ -381,5 +392,6 @@ class CholQR(Method):
         return problem.train.rows(state.inducing).X if state.Z is None else state.Z
 
     def cost(self, problem: Problem) -> Cost:
+        """Predict the cost of one swap for the number of points at the beginning, which the setting gap may raise."""
         m = self.num_points(len(problem.train))
         return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh, self.objective)
