@@ -40,6 +40,7 @@ LEAST_CURVATURE = 1e-6  # of the largest entry of the first Hessian
 RHO_AFTER_ROLLBACK = 4.0  # rho and the Hessian are multiplied by this after a step that was taken back
 RELAXATION_PER_STEP = 8.0  # a successful step divides an inflated Hessian by at most this
 LOOSEST, TIGHTEST = 30.0, 1e-3  # the tolerance of a z step stays within these multiples of the setting
+SHARPER = 0.1  # the tolerance of z steps is multiplied by this where Armijo's rule refused every length
 TINY = 1e-30
 
 
@@ -247,6 +248,8 @@ def iterate(
     report = FoldReport(trial.terms.total, gap, dual_residual, trial.iterations, refused=refused)
     rho = balanced_rho(local[0].rho, gap, dual_residual, settings)
     tolerance = problem.limits.tolerance
+    if refused and settings.forcing:  # the values were not accurate enough to see a decrease
+        tolerance = max(SHARPER * tolerance, TIGHTEST * settings.limits.tolerance)
     shared = [fold._replace(theta=trial.theta, B=B, g=g, rho=rho, length=length, tolerance=tolerance) for fold in local]
     after = _locals(group, shared, trial.Z, dual, trial.terms)
     return after, report, _score(trial.systems, trial.Z, dual, problem.limits) if score else None

@@ -107,8 +107,8 @@ def rough(n: int, noise: float) -> Problem:
     [
         (200, 0.05, 300, 1e-8, "gpcv-admm"),
         (300, 0.01, 300, 1e-8, "gpcv-admm-holdout"),
-        (300, 0.01, 100, 1e-6, "gpcv-admm"),
         (300, 0.01, 30, 1e-6, "gpcv-admm"),
+        (200, 0.01, 10, 1e-4, "gpcv-admm-holdout"),
     ],
 )
 def test_rounding_of_the_inputs_hardly_changes_theta(n: int, noise: float, rank: int, most: float, key: str):
