@@ -181,3 +181,31 @@ def test_sums_of_minima_are_those_of_a_plain_loop():
                 above = float(torch.minimum(x, z).sum()) if sides else float(x @ z)
                 below = float(sides(x, z)) if sides else float(x @ x + z @ z - x @ z)
                 assert float(K[i, j]) == pytest.approx(above / below)
+
+
+def test_counts_begin_with_the_variance_of_the_targets_and_empty_rows_are_alike():
+    y = rows().y
+    X = torch.tensor([[2.0, 1.0, 0.5], [1.0, 3.0, 4.0], [1.0, 0.0, 0.0]], dtype=torch.float64).repeat(3, 1)
+    histogram = kernels.make("histogram", 3)
+    for share in (1.0, 0.1):
+        theta = histogram.start(Dataset(share * X, y))
+        assert float(histogram.diag(theta, share * X).mean()) == pytest.approx(population_sd(y) ** 2, rel=1e-12)
+    assert histogram.initial_values(Dataset(0.0 * X, y)) == pytest.approx([math.log(population_sd(y))])
+
+    histogram.check(0.2 * X)
+    histogram.check(X[:0])
+    with pytest.raises(KernelError, match="counts of 0 or more"):
+        histogram.check(-0.2 * X)
+    zero, unit = torch.zeros(1, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    for key in ("minmax", "tanimoto"):
+        assert kernels.make(key, 3)(unit, zero, zero).tolist() == [[1.0]]
+        assert kernels.make(key, 3)(unit, zero, X[:1]).tolist() == [[0.0]]
+        assert kernels.make(key, 1).diag(unit, X[:2, :1]).tolist() == [1.0, 1.0]
+    ones, full = torch.ones(2, 2, dtype=torch.float64), torch.tensor([[3.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
+    ones[0, 1] = 0.0
+    assert sum_of_minima(ones, full).tolist() == [[1.0, 1.0], [2.0, 2.0]]
+    assert sum_of_minima(full, ones).tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    for one, other in ((0.0, 2.0), (2.0, 0.0)):  # only one side has zeros, in the first column only
+        mixed = torch.tensor([[one, 2.0], [other, 2.0]], dtype=torch.float64)
+        assert sum_of_minima(mixed, full).tolist() == [[min(one, 3.0) + 1.0, min(one, 2.0) + 2.0],
+                                                       [min(other, 3.0) + 1.0, min(other, 2.0) + 2.0]]  # fmt: skip
