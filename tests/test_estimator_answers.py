@@ -104,8 +104,15 @@ def test_rows_are_added_as_if_they_had_been_there():
     torch.testing.assert_close(posterior(both.X).mean, fresh(both.X).mean, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(posterior(both.X).var, fresh(both.X).var, rtol=1e-7, atol=1e-10)
     assert (model.predict(X, return_std=True)[1] < before[1]).mean() > 0.9
+    again = Estimator("loo", settings={"evaluations": 2, "refit": "cg"}).fit(X[:60], y[:60])
+    slim = pickle.loads(pickle.dumps(again))
+    start = again.theta_
+    again.partial_fit(X[60:], y[60:])
+    assert again.run_.problem.theta.tolist() == pytest.approx(start.tolist())  # warm
+    assert len(again.run_.problem.train) == 120
+    np.testing.assert_allclose(again.run_.split.train.scale.x_mean, X.mean(0), rtol=1e-9)
     with pytest.raises(PosteriorError, match="fit the method again"):
-        Estimator("loo", settings={"evaluations": 2, "refit": "cg"}).fit(X, y).partial_fit(X[:1], y[:1])
+        slim.partial_fit(X[:1], y[:1])
     first = Estimator(**SHORT).partial_fit(X, y)
     assert np.array_equal(first.predict(X), Estimator(**SHORT).fit(X, y).predict(X))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from types import NoneType
 from typing import Any, Self
 
 import numpy as np
@@ -13,20 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..errors import DataError, SettingError
+from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
 from ..methods.base import registry
 from ..posteriors import InUnits
 from ..problem import Dataset, RowNoise
 from ..runs import Run, Spec
-from ..runs.setting_checks import number, quoted
 from ..runs.studies.model_sizes import points_for_budget
 from ..runs.trace import Record
 from .fitted_values import evidence, inducing_points, last_theta, objective_text
 from .given_kernels import spec_kernel
-from .training_rows import all_for_training, is_texts, kept_rows, units_of
+from .parameters import mapping_of, seed_of
+from .training_rows import all_for_training, is_texts, kept_rows, rows_of, units_of
 
-SEEDS = 2**31 - 1
 NESTED = "settings__"
 Floats = NDArray[np.float64]
 Prediction = Floats | tuple[Floats, Floats]
@@ -162,7 +160,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         starts = earlier if isinstance(earlier, list) else [earlier]
         starts = starts if len(starts) == len(columns) else [None] * len(columns)
-        seed = _seed(self.random_state)
+        seed = seed_of(self.random_state)
         runs = [self._fitted(X, column, row_noise, start, seed) for column, start in zip(columns, starts, strict=True)]
         self._keep(runs, single=targets.ndim == 1)
         return self
@@ -180,13 +178,13 @@ class Estimator(RegressorMixin, BaseEstimator):
         Raises
         ------
         PosteriorError
-            If the posterior of the method cannot be updated: then call `fit` with all rows, perhaps with
-            ``warm_start=True``.
+            If the posterior of the method cannot be updated and the rows of the fit are not at hand, as after a pickle.
 
         Notes
         -----
         For m inducing points or features: n m kernel entries and 2 m^2 (n + m) flops for n new rows, whatever the
-        number of rows before. The result is that of all rows together at these hyperparameters, to rounding.
+        number of rows before. The result is that of all rows together at these hyperparameters, to rounding. Methods
+        whose posterior cannot be updated are fitted to all rows again, from the hyperparameters of the last fit.
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, noise=noise)
@@ -194,11 +192,16 @@ class Estimator(RegressorMixin, BaseEstimator):
         k = len(self._posteriors)
         if (1 if targets.ndim == 1 else targets.shape[1]) != k:
             raise DataError(f"y is {list(targets.shape)}, but the fit had {k} target{'s' * (k > 1)} per row.")
-        if isinstance(self.posterior_, list):
-            pairs = zip(self.posterior_, targets.reshape(len(targets), k).T, strict=True)
-            self.posterior_ = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
+        columns = targets.reshape(len(targets), k).T
+        pairs = list(zip(self._posteriors, columns, strict=True))
+        try:
+            updated = [posterior.with_rows(X, column, noise) for posterior, column in pairs]
+        except PosteriorError:
+            if noise is not None or not hasattr(self, "run_"):
+                raise
+            self._fit_again(X, columns)
         else:
-            self.posterior_ = self.posterior_.with_rows(X, targets, noise)
+            self.posterior_ = updated if isinstance(self.posterior_, list) else updated[0]
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Prediction:
@@ -245,7 +248,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         -------
         array [t, n_samples], or [t, k, n_samples] for k targets
         """
-        X, seed = self._inputs(X), _seed(random_state)
+        X, seed = self._inputs(X), seed_of(random_state)
         samples = [each.sample(X, n_samples, seed + i).T for i, each in enumerate(self._posteriors)]
         arrays = [part.cpu().numpy() for part in samples]
         return np.stack(arrays, 1) if isinstance(self.posterior_, list) else arrays[0]
@@ -270,7 +273,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         nested = {name.removeprefix(NESTED): params.pop(name) for name in list(params) if name.startswith(NESTED)}
         super().set_params(**params)
         if nested:
-            self.settings = {**_mapping("settings", self.settings), **nested}
+            self.settings = {**mapping_of("settings", self.settings), **nested}
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -315,11 +318,22 @@ class Estimator(RegressorMixin, BaseEstimator):
         split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), noise)
         spec = self._spec(split.train, start or self.kernel, seed)
         run = spec.open(data=split)
-        self._finish(run, _mapping("budget", self.budget))
+        self._finish(run, mapping_of("budget", self.budget))
         run.close()
         if run.error is not None:
             raise run.error
         return run
+
+    def _fit_again(self, X: Any, columns: Floats) -> None:
+        """Fit to the rows of the last fit and new ones, from the hyperparameters of the last fit."""
+        single = not isinstance(self.run_, list)
+        runs, starts = ([self.run_], [self.kernel_]) if single else (self.run_, self.kernel_)
+        seed, found = seed_of(self.random_state), []
+        for run, start, column in zip(runs, starts, columns, strict=True):
+            old_X, old_y = rows_of(run)
+            both = old_X + X if isinstance(old_X, list) else np.vstack([old_X, X])
+            found.append(self._fitted(both, np.append(old_y, column), None, start, seed))
+        self._keep(found, single)
 
     def _finish(self, run: Run, budget: Mapping[str, Any]) -> None:
         """Take the steps, one at a time if someone wants to see them."""
@@ -356,9 +370,9 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _spec(self, train: Dataset, kernel: Any, seed: int) -> Spec:
         """The spec of this estimator for these rows."""
-        settings = _mapping("settings", self.settings)
+        settings = mapping_of("settings", self.settings)
         method = registry.get(self.method) if isinstance(self.method, str) else None
-        budget = _mapping("budget", self.budget)
+        budget = mapping_of("budget", self.budget)
         if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
             points = points_for_budget(len(train), budget) if self.num_inducing == "auto" else self.num_inducing
             settings.setdefault("num_inducing", points)
@@ -385,15 +399,3 @@ class Estimator(RegressorMixin, BaseEstimator):
 def _mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:
     mean, var = posterior(X)
     return mean, var.sqrt()
-
-
-def _seed(random_state: int | np.random.RandomState | None) -> int:
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(SEEDS))
-    return int(number("random_state", 0 if random_state is None else random_state, whole=True, low=0, high=SEEDS))
-
-
-def _mapping(name: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not isinstance(given, (Mapping, NoneType)):
-        raise SettingError(f"{name} is {quoted(given)}; give names with their values, or None.")
-    return dict(given or {})

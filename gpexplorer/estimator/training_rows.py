@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from ..data import Split
 from ..data.standardising import moments
 from ..data.table_checks import LARGEST
-from ..errors import DataError, SettingError
+from ..data.units import targets
+from ..errors import DataError, PosteriorError, SettingError
+from ..kernels.row_scaled import RowScaled
 from ..problem import Dataset, RowNoise
+from ..runs import Run
 from .given_kernels import Units
 
 Floats = NDArray[np.float64]
@@ -84,3 +87,14 @@ def is_texts(X: Any) -> bool:
     """Whether X holds one text per row."""
     flat = isinstance(X, (list, tuple)) or getattr(X, "ndim", 0) == 1
     return flat and len(X) > 0 and all(isinstance(text, str) for text in X)
+
+
+def rows_of(run: Run) -> tuple[Any, Floats]:
+    """The training rows of a run, in the units of the data; PosteriorError if they have noise of their own."""
+    if isinstance(run.problem.kernel, RowScaled):
+        raise PosteriorError("A fit with noise per row cannot be repeated with more rows here; call fit with all rows.")
+    train = run.problem.train
+    y = targets(train.y.double(), train).cpu().numpy()
+    if not isinstance(train.X, torch.Tensor) or train.scale is None:
+        return (list(train.X) if not isinstance(train.X, torch.Tensor) else train.X.double().cpu().numpy()), y
+    return (train.X.double() * train.scale.x_sd + train.scale.x_mean).cpu().numpy(), y
