@@ -183,8 +183,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         Notes
         -----
         For m inducing points or features: n m kernel entries and 2 m^2 (n + m) flops for n new rows, whatever the
-        number of rows before. The result is that of all rows together at these hyperparameters, to rounding. Methods
-        whose posterior cannot be updated are fitted to all rows again, from the hyperparameters of the last fit.
+        number of rows before, and the result is that of all rows together, to rounding. Other methods start warm.
         """
         if not hasattr(self, "posterior_"):
             return self.fit(X, y, noise=noise)
