@@ -1,0 +1,72 @@
+"""From a messy file to a decision: upload, columns, recommendation, its use, and a program that prints the number."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from messy_table import messy_csv
+from pages import PATIENCE, Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def test_a_messy_file_becomes_a_decision_and_a_program_that_prints_the_number(
+    seen: Seen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    page = seen.page
+    file = tmp_path / "messy.csv"
+    file.write_bytes(messy_csv(rows=150))
+    (tmp_path / "empty.csv").write_bytes(b"")
+
+    page.locator("input[type=file]").first.set_input_files(tmp_path / "empty.csv")
+    expect(page.locator(".said")).to_contain_text("empty (0 bytes)")
+    expect(page.get_by_text("Uploaded empty.csv")).to_be_visible()  # the widget takes no file before
+    page.locator("input[type=file]").first.set_input_files(file)
+    expect(page.get_by_text("150 rows, 8 columns")).to_be_visible()
+    expect(page.get_by_text("only counts the rows")).to_be_visible()
+    assert page.get_by_label("colour", exact=True).is_checked()
+    assert not page.get_by_label("id", exact=True).is_checked()
+    page.get_by_label("Search columns").fill("whe")
+    expect(page.get_by_label("colour", exact=True)).to_be_hidden()
+    page.get_by_label("when", exact=True).check()
+    seen.press("Use these columns")
+    expect(page.get_by_text(re.compile(r"\d+ training rows, \d+ test rows, 5 inputs"))).to_be_visible()
+    expect(page.get_by_label("Data (rows × inputs)").locator("option:checked")).to_contain_text("messy.csv")
+
+    begin = time.monotonic()
+    seen.press("What should I use?")
+    seconds = page.get_by_label(re.compile("^Seconds")).locator("visible=true").first
+    seconds.fill("3")
+    seconds.press("Tab")
+    seen.press("Find out")
+    page.get_by_role("button", name="Use it").wait_for(timeout=PATIENCE)
+    assert time.monotonic() - begin < 40
+    expect(page.get_by_text("The runner-up is")).to_be_visible()
+    winner = page.locator("h2", has_text="Use ").inner_text()
+    seen.press("Use it")
+    assert winner.startswith("Use ")
+    until(lambda: seen.fact("step") == "0")
+    seen.press("One step")
+    until(lambda: seen.step >= 1)
+
+    noise = page.get_by_label("or after", exact=True)
+    noise.fill("0,125")
+    noise.press("Enter")
+    expect(noise).to_have_value("0.125")
+    until(lambda: seen.fact("step") == "0")
+    seen.press("One step")
+    until(lambda: seen.step >= 1)
+
+    page.get_by_role("button", name="Link, code and files").click()
+    code = page.locator("div", has_text="import gpexplorer as gpx").last
+    until(lambda: "finish(steps=1)" in code.inner_text())
+    shown = seen.number("SMSE")
+    monkeypatch.chdir(tmp_path)
+    printed: list[float] = []
+    exec(re.sub(r"\bprint\(", "printed.append(", code.inner_text()), {"printed": printed})
+    assert printed[0] == pytest.approx(shown, rel=1e-3)
