@@ -8,13 +8,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 FIND_PYTHON = for p in $(PYTHON) python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done
 
-.PHONY: help app test lint audit format bench mutants notebooks docs clean
+.PHONY: help app lab test lint audit format bench mutants notebooks docs clean
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 app: .venv/.app ## install and serve the explorer at http://localhost:5006/explorer (PORT=... for another port)
 	$(BIN)/python -m gpexplorer serve --port $(PORT)
+
+lab: .venv/.lab ## open JupyterLab on the notebooks folder
+	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/first_swap.ipynb
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadgroup --no-loadscope-reorder)
@@ -61,6 +64,11 @@ clean: ## remove the environment and everything the tools left
 .venv/.test: .venv/.app
 	@echo 'installing what the tests need'
 	@$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/.lab: .venv/.app
+	@echo 'installing JupyterLab'
+	@$(PIP) -e '.[notebook]'
 	@touch $@
 
 .venv/.docs: .venv/.app

@@ -160,7 +160,7 @@ def test_the_shelf_below_the_views_imports_no_drawing_library():
 
 
 def test_the_page_and_the_figures_start_without_scipys_statistics():
-    begin = "from gpexplorer.ui import page\nfrom gpexplorer import reproduce\nreproduce.names()"
+    begin = "from gpexplorer.ui import session_page\nfrom gpexplorer import reproduce\nreproduce.names()"
 
     assert "scipy.stats" not in fresh(f"import sys\n{begin}\nprint(*sys.modules)").split()
 

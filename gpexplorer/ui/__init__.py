@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .explorer import Explorer
-from .page import app
+from .session_page import app
 
 __all__ = ["Explorer", "app"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 import weakref
 from typing import Any
@@ -20,6 +21,8 @@ from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
+from .notebook.cells import in_notebook, mimebundle
+from .page import explorer_page
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.predict_panel import PredictPanel
@@ -38,6 +41,7 @@ from .shared_limits import Shares
 from .styles import TEXT
 from .text import sentence, text
 
+CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
@@ -45,7 +49,11 @@ START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "
 
 def load_resources() -> None:
     """Load the browser parts that the page needs; they come from this machine, not from the network."""
-    pn.extension("katex", "tabulator", notifications=False)
+    if in_notebook():  # there pn.extension would load files of other hosts into the notebook's own page
+        for name in ("katex", "tabulator"):
+            importlib.import_module(f"panel.models.{name}")
+    else:
+        pn.extension("katex", "tabulator", notifications=False)
     pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 
 
@@ -90,6 +98,7 @@ class Explorer(pn.viewable.Viewer):
         load_resources()
         spec = spec or Spec(**START)
         self._opening, self._callback, self._waiting, self._failed = 0, None, "", False
+        self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
@@ -168,15 +177,25 @@ class Explorer(pn.viewable.Viewer):
         self.below.pause()
         self.recommendation.pause()
 
+    def leave(self) -> None:
+        """Stop following the run and computing, because the page is gone; a new page can show the explorer again."""
+        self._stop_following()
+        self.pause()
+
     def close(self) -> None:
         """End all threads and free the run; for a session that is over."""
-        callback, self._callback = self._callback, None
-        if callback is not None and callback.running:
-            callback.stop()
+        self._stop_following()
         self._finalizer()
         self.below.close()
         self.recommendation.close()
         self.session.close()
+        for widget in self.widgets:
+            widget.end("This explorer is closed. Run the cell again for a new one.")
+
+    def _stop_following(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None and callback.running:
+            callback.stop()
 
     def _panels(self) -> PanelAccordion:
         session = self.session
@@ -263,3 +282,14 @@ class Explorer(pn.viewable.Viewer):
         side = pn.Column(*self.controls, width=330)
         main = pn.Column(*self.top, *self.rest, self.pulse, sizing_mode="stretch_width")
         return pn.Row(side, main, sizing_mode="stretch_width")
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """What a notebook cell shows: the page, live, and its first pictures for a saved notebook."""
+        return mimebundle(self, self._page, "Explorer", CELL_HEIGHT)
+
+    def _page(self) -> Any:
+        """Build the page of a cell. One view at a time shows an explorer, so the one before is closed."""
+        load_resources()
+        self._stop_following()
+        dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
+        return explorer_page(self, self.leave, dark=dark, welcome=False)

@@ -1,19 +1,16 @@
-"""The page around an explorer: title bar, sidebar, theme, keys and tour. Each session has one explorer of its own.
+"""The page around an explorer: title bar, sidebar, theme, keys and tour.
 
-Pages are built in advance (`ready_sessions.py`), and the tabs and the controls are added after the first picture is on
-the screen.
+The tabs and the controls are added after the first picture is on the screen.
 """
 
 from __future__ import annotations
 
-import gc
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import panel as pn
 import panel_material_ui as pmui
 
-from ..runs import Spec, Store
-from .address import session_request
 from .browser.batch import together
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
@@ -21,71 +18,76 @@ from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .connections import Arrivals, follow_connection
-from .explorer import START, Explorer, load_resources
-from .shared_limits import Shares, heavy_link
 from .styles import MAIN, PAGE, THEME
-from .text import record
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
 SIDEBAR = 320  # pixels
-COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
 
 
-def app(store: Store | None = None, notice: str = "", shares: Shares | None = None) -> Any:
-    """Build the page of one session.
+class PageParts(Protocol):
+    """What a page is made of: the parts of an explorer, and what its keys and its theme do to it."""
+
+    pulse: pn.viewable.Viewable
+
+    @property
+    def top(self) -> list[Any]:
+        """The parts that are looked at first."""
+
+    @property
+    def rest(self) -> list[Any]:
+        """The parts under those."""
+
+    @property
+    def controls(self) -> list[Any]:
+        """The parts of the sidebar."""
+
+    def key(self, pressed: str) -> None:
+        """Carry out the command of this key."""
+
+    def set_dark(self, dark: bool) -> None:
+        """Draw for the dark theme, or for the light one."""
+
+    def settle(self) -> None:
+        """Wait shortly for the first picture."""
+
+    def start(self) -> None:
+        """Begin to follow the run."""
+
+    def pause(self) -> None:
+        """Stop computing, because nobody is looking."""
+
+
+def explorer_page(
+    explorer: PageParts, end: Callable[[], None], show_controls: bool = True, dark: bool = False, welcome: bool = True,
+    arrivals: Arrivals | None = None,
+) -> pmui.Page:
+    """Put the parts of an explorer on a page of the present session.
 
     Parameters
     ----------
-    store
-        Where kept runs and notes stay; None for nowhere.
-    notice
-        A warning to show on the page.
-    shares
-        The memory and the cores that all sessions share.
+    explorer
+        The explorer.
+    end
+        Called when the session is over.
+    show_controls
+        Whether the page has a sidebar.
+    dark
+        Whether the page begins dark.
+    welcome
+        Whether the tour starts by itself in a browser that has not seen it.
+    arrivals
+        The pages of a server that are on their way; what can wait waits for them.
 
     Returns
     -------
-    panel_material_ui.Page or panel.pane.HTML
-        The page. Where building it raises, a sentence with a number, under which the log has the exception: Panel
-        would show the traceback, with text from the address in it unescaped.
+    panel_material_ui.Page
+        The page.
     """
-    try:
-        request = session_request(Spec(**START))
-        load_resources()
-        spec = request.link.spec
-        explorer = Explorer(spec, store=store, shares=shares, wait_message=heavy_link(spec))
-        explorer.adopt(request)
-        if notice:
-            explorer.status.say(notice)
-        arrivals = shares.arrivals if shares is not None else Arrivals()
-        return _page(explorer, arrivals, show_controls="controls" not in request.hide)
-    except Exception as error:
-        number = record(error, "the page was being built")
-        return pn.pane.HTML(
-            f"<p>The page could not be built. The reason is in the log under {number}. Load the page again.</p>"
-        )
-
-
-def warm() -> None:
-    """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
-
-    Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
-    through all of them while pages are being built.
-    """
-    explorer = Explorer()
-    explorer.settle()
-    explorer.close()
-    del explorer
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECTION)
-
-
-def _page(explorer: Explorer, arrivals: Arrivals, show_controls: bool) -> pmui.Page:
+    arrivals = arrivals or Arrivals()
     keys = pmui.IconButton(
         icon="keyboard", description="Keys (?)", color="default", sx=WHITE, on_click=lambda _: explorer.key("?")
     )
-    tour = Tour(welcome=show_controls)
+    tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     listeners = [explorer.pulse, Keys(explorer.key), tour]
@@ -110,6 +112,7 @@ def _page(explorer: Explorer, arrivals: Arrivals, show_controls: bool) -> pmui.P
         theme_config=THEME,
         raw_css=[PAGE],
         busy_indicator=None,
+        dark_theme=dark,
     )
     _ignore_busy_flag(page)
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")
@@ -118,12 +121,12 @@ def _page(explorer: Explorer, arrivals: Arrivals, show_controls: bool) -> pmui.P
     later = [(rest, explorer.rest), *([(side, explorer.controls)] if show_controls else [])]
     pn.state.onload(lambda: arrivals.complete(pn.state.curdoc, lambda: _complete(explorer, later)))
     if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
-        pn.state.on_session_destroyed(lambda _: explorer.close())
+        pn.state.on_session_destroyed(lambda _: end())
         follow_connection(pn.state.curdoc, explorer.pause)
     return page
 
 
-def _complete(explorer: Explorer, later: list[tuple[pn.Column, list[Any]]]) -> None:
+def _complete(explorer: PageParts, later: list[tuple[pn.Column, list[Any]]]) -> None:
     """Add what can wait until the first picture is on the screen: tabs, controls, and following the run."""
     with together():
         for place, parts in later:

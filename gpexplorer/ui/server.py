@@ -19,11 +19,11 @@ from bokeh.util.warnings import BokehUserWarning
 from ..errors import SettingError
 from ..runs import Store
 from .connections import UNUSED_LIFETIME
-from .page import app, warm
 from .patch_messages import send_patches_together
 from .protocol_repairs import repair_protocol
 from .ready_sessions import ReadySessions
 from .request_guard import LOCAL_NAMES, guard, is_loopback
+from .session_page import app, warm
 from .shared_limits import Limits, Shares
 
 ALL_INTERFACES = ("", "0.0.0.0", "::", "*")

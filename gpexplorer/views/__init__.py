@@ -21,7 +21,7 @@ __all__ = ["View", "for_run"]
 log = logging.getLogger(__name__)
 
 if "bokeh" not in hv.Store.loaded_backends():
-    hv.extension("bokeh", logo=False)
+    hv.util.extension("bokeh")  # not hv.extension, which in a notebook loads files from another host
 repair_current_document()
 
 for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):

@@ -97,6 +97,15 @@ def test_a_lane_that_fails_says_why_and_the_race_goes_on():
     result.close()
 
 
+def test_a_lane_whose_method_uses_up_its_own_epochs_ends_and_so_does_the_race():
+    spec = Spec("subset-of-data", {"num_rows": 20, "max_epochs": 1}, data="snelson-like")
+    race = Race({"short": spec}, turn_seconds=5.0)
+
+    assert [race.advance() is None for _ in range(3)] == [False, True, True]
+    assert race.over
+    assert "raise max_epochs" in race.lanes["short"].sentence
+
+
 def test_one_lane_can_be_stopped(race: Race):
     result = Race(specs(), turn_seconds=0.01)
     result.advance()

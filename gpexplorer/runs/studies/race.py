@@ -225,10 +225,9 @@ class Race:
             lane.set_up = time.perf_counter() - begin if rows is not None else 0.0  # otherwise it has read the data
         run = lane.run
         while lane.seconds < lane.granted:
-            if run.advance() is None:
+            if run.advance() is None:  # also where the method has used up a limit of its own, such as its epochs
+                lane.sentence = run.outcome.message if run.outcome is not None else "Ended."
                 break
-        if run.outcome is not None and run.outcome.reason != "budget":
-            lane.sentence = run.outcome.message
         if len(run.trace) and not (run.outcome and run.outcome.reason == "failed"):
             scores = {name: run.scores()[name] for name in SCORED}
             memory = run.method.cost(run.problem).memory

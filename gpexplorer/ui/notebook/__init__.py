@@ -1,0 +1,1 @@
+"""What notebook cells show: live pages of the kernel, and static pictures for saved notebooks."""

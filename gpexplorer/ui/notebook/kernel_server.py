@@ -1,0 +1,180 @@
+"""The server of the pages that a notebook's cells show.
+
+It listens on this machine only, under a path that nobody else knows: the browser never talks to it, as the kernel
+passes its answers on (`relay.py`). So a cell has the very page that `gpexplorer serve` serves.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+import re
+import secrets
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import panel as pn
+from bokeh.embed.bundle import extension_dirs
+from bokeh.util.paths import bokehjs_path
+from panel.io.server import get_server
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+from ...errors import SettingError
+
+ADDRESS = "127.0.0.1"
+UNUSED_LIFETIME = 60_000  # milliseconds that a page waits for its connection
+OLD_FONTS = (".woff", ".ttf", ".eot")
+LARGEST_MESSAGE = 1 << 30  # bytes of one message of a page
+STYLE_URL = re.compile(r"""url\((["']?)(?!data:|https?:|#)([^)"']+)\1\)""")
+
+
+class File(NamedTuple):
+    """A file that a page needs.
+
+    Attributes
+    ----------
+    type
+        Its media type.
+    content
+        Its bytes.
+    """
+
+    type: str
+    content: bytes
+
+
+class KernelServer:
+    """The pages of one kernel.
+
+    Notes
+    -----
+    The path begins with 192 random bits and is told only to the notebook that runs in this kernel, so other users of
+    the machine cannot open the pages.
+    """
+
+    def __init__(self) -> None:
+        self.prefix = secrets.token_urlsafe(24)
+        self._pages: dict[str, Callable[[], Any]] = {}
+        main = threading.current_thread() is threading.main_thread()
+        handler = signal.getsignal(signal.SIGINT)
+        server = get_server(
+            {"view": self._build},
+            port=0,
+            address=ADDRESS,
+            prefix=self.prefix,
+            show=False,
+            start=False,
+            verbose=False,
+            title="gpexplorer",
+            unused_session_lifetime_milliseconds=UNUSED_LIFETIME,
+            check_unused_sessions_milliseconds=2000,
+        )
+        if main:
+            signal.signal(signal.SIGINT, handler)  # get_server made an interrupt end the loop, here that of the kernel
+        server.start()
+        self._root = f"{ADDRESS}:{server.port}/{self.prefix}/"
+        self._origin = f"http://localhost:{server.port}"
+        self._client = AsyncHTTPClient(force_instance=True)
+
+    def add(self, page: Callable[[], Any]) -> str:
+        """Serve what a bound method returns, as long as its object lives.
+
+        Parameters
+        ----------
+        page
+            Builds a page; called once for every view of it.
+
+        Returns
+        -------
+        str
+            The name to give to `page`.
+        """
+        name = secrets.token_urlsafe(16)
+        method = weakref.WeakMethod(page, lambda _: self._pages.pop(name, None))
+        self._pages[name] = lambda: build() if (build := method()) is not None else None
+        return name
+
+    async def page(self, name: str, dark: bool) -> str:
+        """Build the page with this name for the dark theme or the light one, and return its HTML."""
+        answer = await self._client.fetch(f"http://{self._root}view?page={name}&dark={int(dark)}", request_timeout=120)
+        return answer.body.decode()
+
+    async def connect(self, token: str, receive: Callable[[str | bytes | None], None]) -> WebSocketClientConnection:
+        """Open the websocket of a page; `receive` is called with each fragment, and with None when it is closed."""
+        request = HTTPRequest(f"ws://{self._root}view/ws", headers={"Origin": self._origin}, request_timeout=60)
+        return await websocket_connect(
+            request, on_message_callback=receive, subprotocols=["bokeh", token], max_message_size=LARGEST_MESSAGE
+        )
+
+    def _build(self) -> Any:
+        arguments = pn.state.session_args
+        page = self._pages.get(arguments.get("page", [b""])[0].decode())
+        built = page() if page is not None else None
+        return built if built is not None else pn.pane.HTML("<p>This object is gone. Run the cell again.</p>")
+
+
+def file(path: str) -> File:
+    """Read a file of Bokeh, of Panel or of a package with components, as their pages refer to it.
+
+    Parameters
+    ----------
+    path
+        Such as "static/js/bokeh.min.js?v=1".
+
+    Returns
+    -------
+    File
+        A style sheet has its fonts and images inside.
+
+    Raises
+    ------
+    SettingError
+        Where there is no such file among the static files of these packages.
+    """
+    found = _static_file(path.partition("?")[0].lstrip("./"))
+    if found is None:
+        raise SettingError(f"There is no file {path!r} among the static files of Bokeh, Panel and their components.")
+    kind = _media_type(found)
+    return File(kind, _with_fonts(found) if kind == "text/css" else found.read_bytes())
+
+
+def _static_file(path: str) -> Path | None:
+    """The file at this path of a server; None where there is none."""
+    parts = path.split("/")
+    if parts[:2] == ["static", "extensions"] and parts[2] in extension_dirs:
+        root, rest = Path(extension_dirs[parts[2]]), parts[3:]
+    elif parts[0] == "static":
+        root, rest = bokehjs_path(), parts[1:]
+    else:
+        return None
+    found = root.joinpath(*rest).resolve()
+    return found if found.is_relative_to(root.resolve()) and found.is_file() else None
+
+
+def _with_fonts(sheet: Path) -> bytes:
+    """A style sheet with its fonts and images inside; fonts in the format woff2 only."""
+
+    def inside(match: re.Match[str]) -> str:
+        path = sheet.parent / match[2].partition("?")[0]
+        if path.suffix in OLD_FONTS or not path.is_file():
+            return 'url("data:,")'
+        return f'url("data:{_media_type(path)};base64,{base64.b64encode(path.read_bytes()).decode()}")'
+
+    return STYLE_URL.sub(inside, sheet.read_text(encoding="utf-8")).encode()
+
+
+def _media_type(path: Path) -> str:
+    known = {".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2"}
+    return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+
+@cache
+def kernel_server() -> KernelServer:
+    """Return the server of this kernel; the first call starts it."""
+    return KernelServer()

@@ -1,0 +1,160 @@
+// A page of the kernel inside a cell: an iframe whose files and whose websocket come through the comm of the widget.
+//
+// Nothing is fetched from a server and nothing but a reference is saved with the notebook. Files are kept as blobs, so
+// that a second page of the same notebook does not load them again.
+
+const ADDRESS = /(["'(=])([./]*static\/(?:js|extensions)\/[^"'()\s\\]+)/g
+const files = (window.gpexplorerFiles ??= new Map()) // path -> promise of the address of its blob
+
+const isDark = () =>
+  document.body.dataset.jpThemeLight === "false" ||
+  document.body.dataset.vscodeThemeKind?.includes("dark") ||
+  document.documentElement.getAttribute("theme") === "dark"
+
+/** Replace the addresses of files by those of blobs; `load` gives the address of the blob of a path. */
+async function localise(text, load) {
+  const paths = [...new Set([...text.matchAll(ADDRESS)].map((match) => match[2]))]
+  if (!paths.length) return text
+  const blobs = new Map(await Promise.all(paths.map(async (path) => [path, await load(path)])))
+  return text.replace(ADDRESS, (_, before, path) => before + blobs.get(path))
+}
+
+/** A class that looks like WebSocket to the page inside `frame`. Its messages go through `relay`. */
+function socketClass(frame, relay) {
+  return class extends EventTarget {
+    static CONNECTING = 0
+    static OPEN = 1
+    static CLOSING = 2
+    static CLOSED = 3
+
+    constructor(_, [protocol, token]) {
+      super()
+      Object.assign(this, { protocol, readyState: 0, waiting: [], order: Promise.resolve() })
+      relay.connect(this, token)
+    }
+
+    send(fragment) {
+      if (!this.waiting.length) setTimeout(() => relay.send(this.waiting.splice(0)))
+      this.waiting.push(fragment)
+    }
+
+    close() {
+      relay.disconnect()
+      this.happen("close", { code: 1000, reason: "", wasClean: true })
+    }
+
+    receive(fragments, buffers) {
+      const { ArrayBuffer, Uint8Array } = frame.contentWindow // Bokeh asks whether a fragment is an ArrayBuffer of its own
+      for (const fragment of fragments)
+        this.order = this.order.then(async () => {
+          if (typeof fragment === "string") return this.happen("message", { data: await localise(fragment, relay.load) })
+          const view = buffers[fragment]
+          const data = new ArrayBuffer(view.byteLength)
+          new Uint8Array(data).set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength))
+          this.happen("message", { data })
+        })
+    }
+
+    happen(type, fields = {}) {
+      if (type === "open") this.readyState = 1
+      if (type === "close") this.readyState = 3
+      const event = Object.assign(new Event(type), fields)
+      this[`on${type}`]?.(event)
+      this.dispatchEvent(event)
+    }
+  }
+}
+
+function render({ model, el }) {
+  const view = Math.random().toString(36).slice(2)
+  const frame = document.createElement("iframe")
+  const notice = document.createElement("p")
+  const answers = new Map()
+  let [asked, socket, fresh] = [0, null, false]
+
+  const tell = (message, buffers) => model.send({ ...message, view }, undefined, buffers)
+  const ask = (message) =>
+    new Promise((resolve) => {
+      answers.set(++asked, resolve)
+      tell({ ...message, id: asked })
+    })
+  const relay = {
+    load(path) {
+      if (!files.has(path))
+        files.set(
+          path,
+          ask({ ask: "file", path }).then(({ message, buffers }) =>
+            URL.createObjectURL(new Blob(buffers, { type: message.type })),
+          ),
+        )
+      return files.get(path)
+    },
+    async connect(made, token) {
+      socket = made
+      await ask({ ask: "connect", token })
+      made.happen("open")
+    },
+    send(fragments) {
+      const buffers = []
+      const parts = fragments.map((part) => (typeof part === "string" ? part : buffers.push(part) - 1))
+      tell({ ask: "send", fragments: parts }, buffers)
+    },
+    disconnect: () => tell({ ask: "disconnect" }),
+  }
+  const receive = (message, buffers) => {
+    if (message.view !== view) return
+    if (message.id) {
+      answers.get(message.id)?.({ message, buffers })
+      answers.delete(message.id)
+    } else if (message.fragments) socket?.receive(message.fragments, buffers)
+    else if (message.ended) socket?.happen("close", { code: 1000, reason: "", wasClean: true })
+    else if (message.notice) say(message.notice)
+  }
+  const say = (sentence) => {
+    notice.textContent = sentence
+    notice.hidden = !sentence
+    frame.hidden = Boolean(sentence)
+  }
+  const show = async () => {
+    const { message } = await ask({ ask: "page", dark: isDark() })
+    if (message.notice) return say(message.notice)
+    const page = await localise(message.page, relay.load)
+    frame.relay = socketClass(frame, relay)
+    fresh = true
+    frame.srcdoc = page.replace("<head>", "<head><script>window.WebSocket = window.frameElement.relay</script>")
+  }
+  const followTheme = () => {
+    for (const held of frame.contentWindow?.Bokeh?.documents ?? [])
+      for (const root of held.roots())
+        if (root.data && "dark_theme" in root.data && root.data.dark_theme !== isDark()) root.data.dark_theme = isDark()
+  }
+  const resize = new ResizeObserver(() => {
+    const body = frame.contentDocument?.body
+    if (body) frame.style.height = `${Math.ceil(body.scrollHeight)}px`
+  })
+  frame.addEventListener("load", () => {
+    if (!frame.srcdoc) return
+    if (!fresh) return show() // the front end took the output out of the notebook and put it back
+    fresh = false
+    if (!model.get("height")) resize.observe(frame.contentDocument.body)
+  })
+  const themes = new MutationObserver(followTheme)
+  themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] })
+  const beat = setInterval(() => tell({ ask: "beat" }), 20_000)
+
+  Object.assign(frame, { title: model.get("title"), allow: "clipboard-write; fullscreen" })
+  Object.assign(frame.style, { display: "block", width: "100%", border: "0", height: `${model.get("height") || 120}px` })
+  Object.assign(notice, { hidden: true })
+  el.append(frame, notice)
+  model.on("msg:custom", receive)
+  show()
+  return () => {
+    clearInterval(beat)
+    themes.disconnect()
+    resize.disconnect()
+    model.off("msg:custom", receive)
+    tell({ ask: "disconnect" })
+  }
+}
+
+export default { render }

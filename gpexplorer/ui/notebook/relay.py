@@ -1,0 +1,184 @@
+"""The widget that puts a page of the kernel into a cell, and passes its files and messages on through the comm."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError
+
+from ..text import sentence
+from .kernel_server import file, kernel_server
+
+GATHER = 0.004  # seconds in which the fragments of a message are gathered: one message of the comm for all of them
+SILENCE = 150.0  # seconds; the browser says that it is there every 20 s, or every minute in a tab in the background
+
+
+class Connection:
+    """The websocket of one view of a page.
+
+    Parameters
+    ----------
+    send
+        Sends a message with buffers to this view.
+
+    Attributes
+    ----------
+    heard
+        `time.monotonic()` when the browser last sent something.
+    """
+
+    def __init__(self, send: Callable[[dict[str, Any], list[bytes]], None]) -> None:
+        self._send, self.heard = send, time.monotonic()
+        self._fragments: list[str | bytes] = []
+        self._socket: WebSocketClientConnection | None = None
+
+    async def open(self, token: str) -> None:
+        """Connect to the session that the page with this token belongs to."""
+        self._socket = await kernel_server().connect(token, self._receive)
+        self._look()
+
+    async def send(self, fragments: list[str | int], buffers: list[Any]) -> None:
+        """Pass on what the browser sent: a number stands for the buffer in this place."""
+        self.heard = time.monotonic()
+        if self._socket is None:
+            return
+        try:
+            written = [  # all at once: another message must not come between two fragments
+                self._socket.write_message(part)
+                if isinstance(part, str)
+                else self._socket.write_message(bytes(buffers[part]), binary=True)
+                for part in fragments
+            ]
+            for future in written:
+                await future
+        except WebSocketClosedError:
+            return
+
+    def close(self) -> None:
+        """Close the websocket; the page's session ends a few seconds later."""
+        if self._socket is not None:
+            self._socket.close()
+
+    def _look(self) -> None:
+        """Close the websocket of a browser that has been silent for long: it was closed, or its machine sleeps."""
+        if time.monotonic() - self.heard > SILENCE:
+            self.close()
+        elif self._socket is not None and self._socket.close_code is None:
+            asyncio.get_running_loop().call_later(SILENCE / 4, self._look)
+
+    def _receive(self, fragment: str | bytes | None) -> None:
+        if fragment is None:
+            self._send({"ended": True}, [])
+            return
+        if not self._fragments:
+            asyncio.get_running_loop().call_later(GATHER, self._flush)
+        self._fragments.append(fragment)
+
+    def _flush(self) -> None:
+        buffers: list[bytes] = []
+        parts: list[str | int] = []
+        for fragment in self._fragments:
+            if isinstance(fragment, str):
+                parts.append(fragment)
+            else:
+                parts.append(len(buffers))
+                buffers.append(fragment)
+        self._fragments.clear()
+        self._send({"fragments": parts}, buffers)
+
+
+class Relay(anywidget.AnyWidget):
+    """A page in a cell.
+
+    Parameters
+    ----------
+    page
+        A bound method that builds the page, called once for every view of it.
+    title
+        Name of the page for readers of the screen.
+    height
+        Pixels; 0 for the height of what the page holds.
+    """
+
+    _esm = Path(__file__).with_name("relay.js")
+    title = traitlets.Unicode("").tag(sync=True)
+    height = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, page: Callable[[], Any], title: str, height: int = 0) -> None:
+        super().__init__(title=title, height=height)
+        self._page = kernel_server().add(page)
+        self._connections: dict[str, Connection] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.on_msg(self._receive)
+
+    def end(self, notice: str) -> None:
+        """Close all views, which say why."""
+        for view, connection in list(self._connections.items()):
+            connection.close()
+            self.send({"view": view, "notice": notice})
+        self._connections.clear()
+
+    def _receive(self, _: Any, message: Any, buffers: list[Any]) -> None:
+        task = asyncio.ensure_future(self._answer(message, buffers))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, message: dict[str, Any], buffers: list[Any]) -> None:
+        view, reply = str(message["view"]), {"view": message["view"], "id": message.get("id")}
+        try:
+            action = _ACTIONS[message["ask"]]
+            fields, parts = await action(self, view, message, buffers)
+            if message.get("id"):
+                self.send({**reply, **fields}, parts)
+        except Exception as error:
+            self.send({**reply, "notice": sentence(error, "the page of this cell was being sent")})
+
+    async def _send_page(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+        return {"page": await kernel_server().page(self._page, bool(message["dark"]))}, []
+
+    async def _send_file(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+        found = file(message["path"])
+        return {"type": found.type}, [found.content]
+
+    async def _connect(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+        def send(fields: dict[str, Any], parts: list[bytes]) -> None:
+            self.send({"view": view, **fields}, parts)
+
+        await self._disconnect(view, message, [])
+        connection = Connection(send)
+        await connection.open(message["token"])
+        self._connections[view] = connection
+        return {}, []
+
+    async def _pass_on(self, view: str, message: dict[str, Any], buffers: list[Any]) -> Answer:
+        if view in self._connections:
+            await self._connections[view].send(message["fragments"], buffers)
+        return {}, []
+
+    async def _disconnect(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+        connection = self._connections.pop(view, None)
+        if connection is not None:
+            connection.close()
+        return {}, []
+
+    async def _beat(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
+        if view in self._connections:
+            self._connections[view].heard = time.monotonic()
+        return {}, []
+
+
+Answer = tuple[dict[str, Any], list[bytes]]
+_ACTIONS: dict[str, Callable[[Relay, str, dict[str, Any], list[Any]], Coroutine[Any, Any, Answer]]] = {
+    "page": Relay._send_page,
+    "file": Relay._send_file,
+    "connect": Relay._connect,
+    "send": Relay._pass_on,
+    "disconnect": Relay._disconnect,
+    "beat": Relay._beat,
+}

@@ -1,0 +1,72 @@
+"""The app: the page of each session that a server opens.
+
+Pages are built in advance (`ready_sessions.py`), and the tabs and the controls are added after the first picture is on
+the screen.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import panel as pn
+
+from ..runs import Spec, Store
+from .address import session_request
+from .connections import Arrivals
+from .explorer import START, Explorer, load_resources
+from .page import explorer_page
+from .shared_limits import Shares, heavy_link
+from .text import record
+
+COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
+
+
+def app(store: Store | None = None, notice: str = "", shares: Shares | None = None) -> Any:
+    """Build the page of one session.
+
+    Parameters
+    ----------
+    store
+        Where kept runs and notes stay; None for nowhere.
+    notice
+        A warning to show on the page.
+    shares
+        The memory and the cores that all sessions share.
+
+    Returns
+    -------
+    panel_material_ui.Page or panel.pane.HTML
+        The page. Where building it raises, a sentence with a number, under which the log has the exception: Panel
+        would show the traceback, with text from the address in it unescaped.
+    """
+    try:
+        request = session_request(Spec(**START))
+        load_resources()
+        spec = request.link.spec
+        explorer = Explorer(spec, store=store, shares=shares, wait_message=heavy_link(spec))
+        explorer.adopt(request)
+        if notice:
+            explorer.status.say(notice)
+        arrivals = shares.arrivals if shares is not None else Arrivals()
+        return explorer_page(explorer, explorer.close, "controls" not in request.hide, arrivals=arrivals)
+    except Exception as error:
+        number = record(error, "the page was being built")
+        return pn.pane.HTML(
+            f"<p>The page could not be built. The reason is in the log under {number}. Load the page again.</p>"
+        )
+
+
+def warm() -> None:
+    """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
+
+    Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
+    through all of them while pages are being built.
+    """
+    explorer = Explorer()
+    explorer.settle()
+    explorer.close()
+    del explorer
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECTION)

@@ -1,0 +1,328 @@
+"""A Bokeh figure as SVG, written without a browser: the picture that a saved notebook keeps.
+
+It knows the marks that the pictures here are made of: lines, points, areas, segments, grids of values, spans and words.
+Coordinates are rounded to a tenth of a pixel, so the same figure always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+import numpy as np
+from bokeh.models import LogScale, Span
+
+from .legend import entries
+
+WIDTH, HEIGHT = 720, 320  # pixels
+LEFT, RIGHT, TOP, BOTTOM = 64, 14, 50, 46  # pixels around the frame
+MOST_MARKS = 1200  # of a layer with more points, evenly spaced ones are drawn
+LETTER = 6.4  # pixels of the width of a letter, about
+TEXT_COLOUR, LINE_COLOUR, GRID_COLOUR = "#22303c", "#c4ccd4", "#e8ecf0"
+SHAPES: dict[str, Callable[[float], str]] = {
+    "circle": lambda r: f"M{-r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0",
+    "x": lambda r: f"M{-r:.1f} {-r:.1f}L{r:.1f} {r:.1f}M{-r:.1f} {r:.1f}L{r:.1f} {-r:.1f}",
+    "cross": lambda r: f"M{-r:.1f} 0H{r:.1f}M0 {-r:.1f}V{r:.1f}",
+    "triangle": lambda r: f"M0 {-r:.1f}L{r:.1f} {r:.1f}H{-r:.1f}Z",
+    "inverted_triangle": lambda r: f"M0 {r:.1f}L{r:.1f} {-r:.1f}H{-r:.1f}Z",
+    "diamond": lambda r: f"M0 {-r:.1f}L{r:.1f} 0L0 {r:.1f}L{-r:.1f} 0Z",
+    "square": lambda r: f"M{-r:.1f} {-r:.1f}H{r:.1f}V{r:.1f}H{-r:.1f}Z",
+}
+
+
+def figure_svg(figure: Any, width: int = WIDTH, height: int = HEIGHT) -> str:
+    """Draw a figure.
+
+    Parameters
+    ----------
+    figure
+        The Bokeh figure, with ranges that have numbers at both ends.
+    width, height
+        Size in pixels.
+
+    Returns
+    -------
+    str
+        SVG. Layers of other glyphs than those of the pictures here are left out.
+    """
+    canvas = _Canvas(figure, width, height)
+    layers = []
+    for renderer in [*figure.center, *figure.renderers]:
+        if isinstance(renderer, Span):
+            layers.append(canvas.span(renderer))
+        elif renderer.visible and hasattr(renderer, "glyph"):
+            draw = _GLYPHS.get(type(renderer.glyph).__name__)
+            layers.append(draw(canvas, renderer) if draw is not None else "")
+    box = f'x="{LEFT}" y="{TOP}" width="{canvas.width}" height="{canvas.height}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="system-ui, sans-serif" font-size="11">'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        f'<clipPath id="frame"><rect {box}/></clipPath>{canvas.axes()}'
+        f'<g clip-path="url(#frame)">{"".join(layers)}</g>{canvas.words()}</svg>'
+    )
+
+
+class _Canvas:
+    """The frame of a figure: where a number lies in pixels, and the axes and words around the layers."""
+
+    def __init__(self, figure: Any, width: int, height: int) -> None:
+        self.figure, self.full_width = figure, width
+        self.width, self.height = width - LEFT - RIGHT, height - TOP - BOTTOM
+        self.log = [isinstance(scale, LogScale) for scale in (figure.x_scale, figure.y_scale)]
+        ranges = (figure.x_range, figure.y_range)
+        self.ends = [_scaled(np.array([r.start, r.end], float), log) for r, log in zip(ranges, self.log, strict=True)]
+
+    def x(self, values: Any) -> np.ndarray:
+        """Pixels of these numbers from the left."""
+        low, high = self.ends[0]
+        return LEFT + self.width * (_scaled(np.asarray(values, float), self.log[0]) - low) / ((high - low) or 1.0)
+
+    def y(self, values: Any) -> np.ndarray:
+        """Pixels of these numbers from the top."""
+        low, high = self.ends[1]
+        share = (_scaled(np.asarray(values, float), self.log[1]) - low) / ((high - low) or 1.0)
+        return TOP + self.height * (1.0 - share)
+
+    def axes(self) -> str:
+        """Grid, ticks and labels of both axes."""
+        parts = [f'<g stroke="{GRID_COLOUR}">']
+        bottom, right = TOP + self.height, LEFT + self.width
+        across = [(t, float(self.x(t))) for t in _ticks(*self.ends[0], self.log[0], 8)]
+        upward = [(t, float(self.y(t))) for t in _ticks(*self.ends[1], self.log[1], 6)]
+        parts += [f'<path d="M{at:.1f} {TOP}V{bottom}"/>' for _, at in across]
+        parts += [f'<path d="M{LEFT} {at:.1f}H{right}"/>' for _, at in upward]
+        parts.append(f'</g><path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
+        parts.append(f'<g fill="{TEXT_COLOUR}">')
+        parts += [f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{t:.4g}</text>' for t, at in across]
+        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{t:.4g}</text>' for t, at in upward]
+        names = [escape(str(getattr(axis, "axis_label", "") or "")) for axis in (self.figure.xaxis, self.figure.yaxis)]
+        middle = TOP + self.height / 2
+        parts.append(
+            f'<text x="{LEFT + self.width / 2:.0f}" y="{bottom + 34}" text-anchor="middle" font-size="12">{names[0]}'
+            f'</text><text transform="translate(14 {middle:.0f}) rotate(-90)" text-anchor="middle" font-size="12">'
+            f"{names[1]}</text></g>"
+        )
+        return "".join(parts)
+
+    def words(self) -> str:
+        """The title, and the entries of the legend in a line below it."""
+        title = escape(str(self.figure.title.text or "")) if self.figure.title is not None else ""
+        parts = [f'<text x="{LEFT}" y="16" fill="{TEXT_COLOUR}" font-size="12.5">{title}</text>']
+        at, line = float(LEFT), 0
+        for entry in entries(self.figure):
+            need = LETTER * (len(entry.label) + 3)
+            if at + need > self.full_width and line == 0:
+                at, line = float(LEFT), 1
+            if at + need > self.full_width:
+                break
+            parts.append(
+                f'<text x="{at:.0f}" y="{31 + 13 * line}" fill="{TEXT_COLOUR}"><tspan fill="{escape(entry.colour)}" '
+                f'fill-opacity="{entry.alpha:.2g}">{entry.sign}</tspan> {escape(entry.label)}</text>'
+            )
+            at += need
+        return "".join(parts)
+
+    def span(self, span: Span) -> str:
+        """A line across the whole frame."""
+        location = float(span.location) if span.location is not None else math.nan
+        if not math.isfinite(location):
+            return ""
+        if span.dimension == "height":
+            path = f"M{float(self.x(location)):.1f} {TOP}v{self.height}"
+        else:
+            path = f"M{LEFT} {float(self.y(location)):.1f}h{self.width}"
+        return f'<path d="{path}" {_stroke(span)}/>'
+
+
+def _scaled(values: np.ndarray, log: bool) -> np.ndarray:
+    if not log:
+        return values
+    return np.log10(np.where(values > 0, values, np.nan))
+
+
+def _ticks(low: float, high: float, log: bool, most: int) -> list[float]:
+    """Round numbers between the ends of an axis."""
+    if not (math.isfinite(low) and math.isfinite(high) and high > low):
+        return []
+    step = 10 ** math.floor(math.log10((high - low) / most))
+    step = next(step * k for k in (1, 2, 5, 10) if (high - low) / (step * k) <= most)
+    step = max(round(step), 1) if log and high - low > 2 else step
+    ticks = step * np.arange(math.ceil(low / step), math.floor(high / step) + 1)
+    return [float(10**t) if log else float(t) for t in np.round(ticks, 12)]
+
+
+def _values(renderer: Any, name: str) -> np.ndarray:
+    """The numbers of a property of a glyph: of a column, or one for all marks."""
+    given = getattr(renderer.glyph, name)
+    field = given if isinstance(given, str) else getattr(given, "field", None)
+    if field is not None and field in renderer.data_source.data:
+        return np.asarray(renderer.data_source.data[field])
+    return np.asarray([given if not hasattr(given, "value") else given.value])
+
+
+def _colours(renderer: Any, name: str) -> list[str]:
+    """One colour per mark, or one for all."""
+    given = getattr(renderer.glyph, name)
+    transform = getattr(given, "transform", None)
+    if transform is not None and getattr(given, "field", None) in renderer.data_source.data:
+        numbers = np.asarray(renderer.data_source.data[given.field], float)
+        share = (numbers - transform.low) / ((transform.high - transform.low) or 1.0)
+        place = np.clip(np.nan_to_num(share), 0, 1) * (len(transform.palette) - 1)
+        return [str(transform.palette[int(k)]) for k in place]
+    if given is None:
+        return ["none"]
+    return [str(value) if value is not None else "none" for value in _values(renderer, name)]
+
+
+def _number(part: Any, name: str, default: float) -> float:
+    given = getattr(part, name, default)
+    given = getattr(given, "value", given)
+    return float(given) if isinstance(given, int | float) else default
+
+
+def _stroke(part: Any) -> str:
+    """The attributes of a line in the colour, width and dashes of a glyph."""
+    colour = part.line_color
+    colour = getattr(colour, "value", colour)
+    dash = part.line_dash
+    dash = " ".join(str(number) for number in dash) if isinstance(dash, list | tuple) else ""
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    alpha = _number(part, "line_alpha", 1.0)
+    name = escape(str(colour)) if isinstance(colour, str) else "none"
+    return (
+        f'fill="none" stroke="{name}" stroke-width="{_number(part, "line_width", 1.0):.2g}" '
+        f'stroke-opacity="{alpha:.2g}"{dashes}'
+    )
+
+
+def _path(x: np.ndarray, y: np.ndarray) -> str:
+    """A path through these pixels, with a gap where a number is missing."""
+    pen, parts = "M", []
+    for a, b in zip(np.clip(x, -1e5, 1e5), np.clip(y, -1e5, 1e5), strict=True):
+        if math.isfinite(a) and math.isfinite(b):
+            parts.append(f"{pen}{a:.1f} {b:.1f}")
+            pen = "L"
+        else:
+            pen = "M"
+    return "".join(parts)
+
+
+def _line(canvas: _Canvas, renderer: Any) -> str:
+    x, y = _every(canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")))
+    return f'<path d="{_path(x, y)}" {_stroke(renderer.glyph)}/>'
+
+
+def _patch(canvas: _Canvas, renderer: Any) -> str:
+    path = _path(canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")))
+    alpha = _number(renderer.glyph, "fill_alpha", 1.0)
+    colour = escape(_colours(renderer, "fill_color")[0])
+    return f'<path d="{path}Z" fill="{colour}" fill-opacity="{alpha:.2g}"/>' if path else ""
+
+
+def _scatter(canvas: _Canvas, renderer: Any) -> str:
+    glyph = renderer.glyph
+    marker = _values(renderer, "marker")[0]
+    radius = _number(glyph, "size", 6.0) / 2
+    shape = SHAPES.get(str(marker), SHAPES["circle"])(radius)
+    x, y = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y"))
+    inner, outer = _colours(renderer, "fill_color"), _colours(renderer, "line_color")
+    if str(marker) in ("x", "cross"):
+        inner = ["none"]
+    fill_alpha, line_alpha = _number(glyph, "fill_alpha", 1.0), _number(glyph, "line_alpha", 1.0)
+    alpha = f'fill-opacity="{fill_alpha:.2g}" stroke-opacity="{line_alpha:.2g}"'
+    marks: dict[tuple[str, str], list[str]] = {}
+    for k in _some(np.flatnonzero(np.isfinite(x) & np.isfinite(y))):
+        colours = (inner[k % len(inner)], outer[k % len(outer)])
+        marks.setdefault(colours, []).append(_moved(shape, x[k], y[k]))
+    return "".join(
+        f'<g fill="{escape(fill)}" stroke="{escape(line)}" {alpha}>{"".join(paths)}</g>'
+        for (fill, line), paths in marks.items()
+    )
+
+
+def _moved(shape: str, x: float, y: float) -> str:
+    return f'<path transform="translate({x:.1f} {y:.1f})" d="{shape}"/>'
+
+
+def _segments(canvas: _Canvas, renderer: Any) -> str:
+    ends = [canvas.x(_values(renderer, "x0")), canvas.y(_values(renderer, "y0")),
+            canvas.x(_values(renderer, "x1")), canvas.y(_values(renderer, "y1"))]  # fmt: skip
+    whole = np.flatnonzero(np.all(np.isfinite(ends), axis=0))
+    path = "".join(f"M{ends[0][k]:.1f} {ends[1][k]:.1f}L{ends[2][k]:.1f} {ends[3][k]:.1f}" for k in _some(whole))
+    return f'<path d="{path}" {_stroke(renderer.glyph)}/>'
+
+
+def _spans(canvas: _Canvas, renderer: Any) -> str:
+    x = canvas.x(_values(renderer, "x"))
+    path = "".join(f"M{at:.1f} {TOP}v{canvas.height}" for at in x[np.isfinite(x)])
+    return f'<path d="{path}" {_stroke(renderer.glyph)}/>'
+
+
+def _words(canvas: _Canvas, renderer: Any) -> str:
+    x, y, said = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")), _values(renderer, "text")
+    return "".join(
+        f'<text x="{a:.1f}" y="{b:.1f}" fill="{TEXT_COLOUR}">{escape(str(text))}</text>'
+        for a, b, text in zip(x, y, said, strict=True)
+        if math.isfinite(a) and math.isfinite(b)
+    )
+
+
+def _image(canvas: _Canvas, renderer: Any) -> str:
+    """A grid of values, as a PNG with one pixel per value."""
+    grid = np.asarray(_values(renderer, "image")[0], float)
+    mapper = renderer.glyph.color_mapper
+    palette = np.array([_rgb(str(colour)) for colour in mapper.palette], np.uint8)
+    share = (grid - mapper.low) / ((mapper.high - mapper.low) or 1.0)
+    place = (np.clip(np.nan_to_num(share), 0, 1) * (len(palette) - 1)).astype(int)
+    picture = base64.b64encode(_png(palette[place][::-1])).decode()
+    x, y = float(_values(renderer, "x")[0]), float(_values(renderer, "y")[0])
+    dw, dh = float(_values(renderer, "dw")[0]), float(_values(renderer, "dh")[0])
+    left, right, low, high = (float(v) for v in (*canvas.x([x, x + dw]), *canvas.y([y, y + dh])))
+    return (
+        f'<image x="{left:.1f}" y="{high:.1f}" width="{right - left:.1f}" height="{low - high:.1f}" '
+        f'preserveAspectRatio="none" image-rendering="pixelated" href="data:image/png;base64,{picture}"/>'
+    )
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    """An image of [rows, columns, 3] bytes as PNG."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    rows, columns, _ = pixels.shape
+    lines = b"".join(b"\0" + row.tobytes() for row in pixels)
+    head = struct.pack(">IIBBBBB", columns, rows, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    digits = colour.lstrip("#")[:6]
+    return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:6], 16)
+
+
+def _some(places: np.ndarray) -> np.ndarray:
+    """At most `MOST_MARKS` of these, evenly spaced."""
+    return places[:: max(1, math.ceil(len(places) / MOST_MARKS))]
+
+
+def _every(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kept = _some(np.arange(len(x)))
+    return x[kept], y[kept]
+
+
+_GLYPHS: dict[str, Callable[[_Canvas, Any], str]] = {
+    "Line": _line,
+    "Patch": _patch,
+    "Scatter": _scatter,
+    "Segment": _segments,
+    "VSpan": _spans,
+    "Text": _words,
+    "Image": _image,
+}
