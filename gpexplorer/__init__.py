@@ -10,19 +10,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data, kernels, methods
+    from . import data, errors, kernels, methods, views
     from .data import load
     from .estimator import Estimator
     from .methods.base import Method
     from .recommendation import recommend
     from .runs import Run, Spec, Store
     from .runs.storage.saved_posterior import load_posterior
+    from .runs.studies.race import Race
+    from .runs.studies.scaling_study import Scaling
     from .ui import Explorer
+    from .ui.notebook.run_widget import RunWidget
+    from .views.picture import Picture
+    from .views.studies import Compare
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("data", "kernels", "methods")
+_PACKAGES = ("data", "errors", "kernels", "methods", "views")
 _SHELF = {
+    "Compare": "views.studies",
     "load": "data",
     "load_posterior": "runs.storage.saved_posterior",
     "Method": "methods.base",
@@ -31,21 +37,32 @@ _SHELF = {
     "Store": "runs",
     "Estimator": "estimator",
     "Explorer": "ui",
+    "Picture": "views.picture",
+    "Race": "runs.studies.race",
+    "RunWidget": "ui.notebook.run_widget",
+    "Scaling": "runs.studies.scaling_study",
     "recommend": "recommendation",
 }
 __all__ = [
+    "Compare",
     "Estimator",
     "Explorer",
     "Method",
+    "Picture",
+    "Race",
     "Run",
+    "RunWidget",
+    "Scaling",
     "Spec",
     "Store",
     "data",
+    "errors",
     "kernels",
     "load",
     "load_posterior",
     "methods",
     "recommend",
+    "views",
 ]
 
 

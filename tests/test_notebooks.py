@@ -7,8 +7,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
+from notebook_pictures import PICTURE, executed
 from stand_in_files import FILES
 
 pytestmark = pytest.mark.long
@@ -26,9 +26,19 @@ def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     if FILES.is_dir():
         monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(FILES.resolve()))
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-    book = nbformat.read(path, as_version=4)
-    NotebookClient(book, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    book = executed(path, tmp_path)
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     assert not [out for cell in code for out in cell.outputs if out.output_type == "error"]
     assert code[-1].outputs, "the last cell shows nothing"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_saved_notebook_has_small_static_pictures_and_one_import_of_the_package(path: Path) -> None:
+    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {"text": ""})}
+
+    assert kinds == {PICTURE}
+    assert path.stat().st_size < 250_000
+    assert "import gpexplorer as gpx" in code[0].source
+    assert "holoviews" not in "".join(cell.source for cell in code)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from ..data.units import targets
+from ..display import RunDisplay
 from ..errors import StoreError
 from ..kernels.row_scaled import plain_rows
 from ..methods.base import Method, Steps
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .storage.journal import Journal
 
 
-class Run:
+class Run(RunDisplay):
     """One method on one problem, with one record per step.
 
     Most runs are opened from a spec (`Spec.open`). A method and a problem at hand make a run as well.
@@ -216,7 +217,7 @@ class Run:
         at : int, default -1
             The index of the last shared record.
         step : Step, optional
-            A step to continue from, which becomes the record after the shared ones.
+            A step to continue from, which becomes the record after them.
         """
         records = self.trace[: self.trace[at].index + 1]
         records += [records[-1]._replace(index=len(records), step=step, scores=None)] if step else []
@@ -246,8 +247,7 @@ class Run:
         InUnits
             In the units of the file. A call with inputs [t, d] gives mean and variance [t]; see `Posterior` for more.
         """
-        index, state = self.trace[at].index, self.trace[at].step.state
-        guard = partial(enough_memory, index)
+        state, guard = self.trace[at].step.state, partial(enough_memory, self.trace[at].index)
         with guard():
             given = self.method.posterior(self.problem, state)
             inner = as_posterior(given, getattr(state, "theta", self.problem.theta))
@@ -378,8 +378,8 @@ class Run:
             entry(journal)
         except OSError as error:
             journal.close()
-            reason = f"The run could not be stored ({error}); its {len(self.trace)} records are still in memory."
-            raise StoreError(reason) from error
+            kept = f"its {len(self.trace)} records are still in memory."
+            raise StoreError(f"The run could not be stored ({error}); {kept}") from error
         self._journal = journal
 
     def _exchange_method(self, method: Method) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from .. import kernels
+from ..display import SpecDisplay
 from ..errors import SettingError, closest
 from ..methods.base import registry
 from .budget import named_limits
@@ -29,7 +30,7 @@ DEVICE = re.compile(r"cpu|cuda(:\d{1,2})?")
 
 
 @dataclass(frozen=True)
-class Spec:
+class Spec(SpecDisplay):
     """A method, its settings, the data, the kernel and everything else that decides what a run computes.
 
     Parameters

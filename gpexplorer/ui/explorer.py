@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 import weakref
 from typing import Any
@@ -14,6 +13,7 @@ import panel as pn
 
 from ..errors import SettingError
 from ..runs import Spec, Store
+from ..views.picture import Picture
 from .address import PageRequest, read_query
 from .browser.batch import together
 from .browser.keys import HELP
@@ -21,8 +21,8 @@ from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
-from .notebook.cells import in_notebook, mimebundle
-from .page import explorer_page
+from .notebook.cells import mimebundle
+from .page import explorer_page, load_resources
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.predict_panel import PredictPanel
@@ -39,22 +39,13 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .styles import TEXT
-from .text import sentence, text
+from .text import record, sentence, text
 
 CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
+STATIC_PICTURE_WAIT = 3.0  # seconds that a cell waits at most for the run of its static picture
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
-
-
-def load_resources() -> None:
-    """Load the browser parts that the page needs; they come from this machine, not from the network."""
-    if in_notebook():  # there pn.extension would load files of other hosts into the notebook's own page
-        for name in ("katex", "tabulator"):
-            importlib.import_module(f"panel.models.{name}")
-    else:
-        pn.extension("katex", "tabulator", notifications=False)
-    pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 
 
 class Explorer(pn.viewable.Viewer):
@@ -285,7 +276,20 @@ class Explorer(pn.viewable.Viewer):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """What a notebook cell shows: the page, live, and its first pictures for a saved notebook."""
-        return mimebundle(self, self._page, "Explorer", CELL_HEIGHT)
+        return mimebundle(self, self._page, "Explorer", CELL_HEIGHT, self._static_picture())
+
+    def _static_picture(self) -> str:
+        """The picture of the fit at the first step, as SVG; empty where it takes long to open the run."""
+        end = time.monotonic() + STATIC_PICTURE_WAIT
+        while (run := self.session.run) is None or not len(run.trace):
+            if self._wait_message or time.monotonic() > end:
+                return ""
+            time.sleep(0.02)
+        try:
+            return Picture(run, "fit").svg()
+        except Exception as error:  # the live page says what is wrong
+            record(error, "the picture of an explorer was being drawn")
+            return ""
 
     def _page(self) -> Any:
         """Build the page of a cell. One view at a time shows an explorer, so the one before is closed."""

@@ -5,6 +5,7 @@ The tabs and the controls are added after the first picture is on the screen.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .connections import Arrivals, follow_connection
+from .notebook.cells import in_notebook
 from .styles import MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes
@@ -55,6 +57,16 @@ class PageParts(Protocol):
 
     def pause(self) -> None:
         """Stop computing, because nobody is looking."""
+
+
+def load_resources() -> None:
+    """Load the browser parts that the page needs; they come from this machine, not from the network."""
+    if in_notebook():  # there pn.extension would load files of other hosts into the notebook's own page
+        for name in ("katex", "tabulator"):
+            importlib.import_module(f"panel.models.{name}")
+    else:
+        pn.extension("katex", "tabulator", notifications=False)
+    pn.config.respect_explicit_sizing = True  # a figure that fills its card does not stretch the page around it
 
 
 def explorer_page(

@@ -14,8 +14,8 @@ import panel as pn
 from ..runs import Spec, Store
 from .address import session_request
 from .connections import Arrivals
-from .explorer import START, Explorer, load_resources
-from .page import explorer_page
+from .explorer import START, Explorer
+from .page import explorer_page, load_resources
 from .shared_limits import Shares, heavy_link
 from .text import record
 

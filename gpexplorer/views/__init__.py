@@ -24,9 +24,6 @@ if "bokeh" not in hv.Store.loaded_backends():
     hv.util.extension("bokeh")  # not hv.extension, which in a notebook loads files from another host
 repair_current_document()
 
-for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
-    importlib.import_module(_module.name)
-
 
 def for_run(run: Run) -> list[View]:
     """Make a new view of every registered kind that applies to this run.
@@ -61,3 +58,7 @@ def for_run(run: Run) -> list[View]:
             log.exception("The view %r could not say whether it applies to a run of %s.", kind.key, run.method.key)
             views.append(BrokenView(kind, error))
     return views
+
+
+for _module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+    importlib.import_module(_module.name)

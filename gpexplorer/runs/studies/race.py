@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from ...display import RaceDisplay
 from ...errors import GPExplorerError, SettingError, closest
 from ..run import Run
 from ..setting_checks import number, of_kind, quoted
@@ -72,7 +73,7 @@ class Lane:
         return outcome is not None and outcome.reason == "converged"
 
 
-class Race:
+class Race(RaceDisplay):
     """Lanes that differ only in their method and its settings. `advance` gives the next lane its turn.
 
     Parameters

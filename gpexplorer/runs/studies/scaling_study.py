@@ -25,6 +25,7 @@ import torch
 from ... import data as data_sets
 from ... import kernels
 from ...data.sets.generators import GENERATORS
+from ...display import ScalingDisplay
 from ...errors import GPExplorerError, SettingError, closest
 from ...methods.base import registry
 from ...problem import Cost, Dataset, Problem
@@ -127,7 +128,7 @@ def axes(spec: Spec) -> dict[str, Axis]:
     return by_name
 
 
-class Scaling:
+class Scaling(ScalingDisplay):
     """Runs of growing size. Iterate to measure one after another, then ask for slopes and forecasts.
 
     Parameters

@@ -176,7 +176,7 @@ class OpenRun:
         if request.read is None:
             run.spec = spec  # names the data, which need not be identified by their content then
         # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
-        summary = _summary(run.spec if isinstance(run.spec, Spec) else spec, run)
+        summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
         self.close()
         self._memory = memory
         self.run, self.summary, self.failures, self._changes = run, summary, {}, []
@@ -356,7 +356,8 @@ class OpenRun:
         return self.run
 
 
-def _summary(spec: Spec, run: Run) -> RunSummary:
+def summary_of(spec: Spec, run: Run) -> RunSummary:
+    """Return what the page needs to know of a run that was opened from this spec."""
     cost, train, split = run.method.cost(run.problem), run.problem.train, run.split
     views = tuple(pictures.for_run(run))
     for view in views:

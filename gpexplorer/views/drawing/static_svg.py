@@ -175,8 +175,8 @@ def _colours(renderer: Any, name: str) -> list[str]:
         share = (numbers - transform.low) / ((transform.high - transform.low) or 1.0)
         place = np.clip(np.nan_to_num(share), 0, 1) * (len(transform.palette) - 1)
         return [str(transform.palette[int(k)]) for k in place]
-    if given is None:
-        return ["none"]
+    if given is None or isinstance(given, str):
+        return [given or "none"]
     return [str(value) if value is not None else "none" for value in _values(renderer, name)]
 
 
@@ -227,7 +227,7 @@ def _patch(canvas: _Canvas, renderer: Any) -> str:
 
 def _scatter(canvas: _Canvas, renderer: Any) -> str:
     glyph = renderer.glyph
-    marker = _values(renderer, "marker")[0]
+    marker = glyph.marker if isinstance(glyph.marker, str) else getattr(glyph.marker, "value", "circle")
     radius = _number(glyph, "size", 6.0) / 2
     shape = SHAPES.get(str(marker), SHAPES["circle"])(radius)
     x, y = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y"))

@@ -1,0 +1,116 @@
+"""What runs, specs and studies show as the last line of a notebook cell.
+
+Pictures and widgets belong to upper floors, which this module reaches through the public shelf: a script that draws
+nothing imports no drawing library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+import gpexplorer
+
+STYLE = "text-align:left;padding:1px 12px 1px 0;vertical-align:top"
+
+
+def html_table(rows: Mapping[str, Any]) -> str:
+    """Return a table of two columns. Names and values are escaped.
+
+    Parameters
+    ----------
+    rows
+        Name -> value.
+    """
+    cells = (
+        f'<tr><th style="{STYLE}">{escape(str(name))}</th><td style="{STYLE}">{escape(str(value))}</td></tr>'
+        for name, value in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"
+
+
+class RunDisplay:
+    """The pictures of a run, its player, and the table that a cell shows."""
+
+    def plot(self, key: str = "fit", at: int = -1, **options: Any) -> Any:
+        """Draw one picture of the run.
+
+        Parameters
+        ----------
+        key : str, default "fit"
+            Which picture: "fit", "convergence" and "terms", or another one in `gpexplorer.views.for_run(run)`.
+        at : int, default -1
+            Index of the record.
+        **options
+            Options of the picture, such as `draws=25`.
+
+        Returns
+        -------
+        gpexplorer.Picture
+            A cell shows it as SVG, also in a saved notebook. `element` has it for HoloViews.
+
+        Raises
+        ------
+        SettingError
+            If there is no such picture or option for this run.
+        """
+        return gpexplorer.Picture(self, key, at, **options)
+
+    def widget(self, *keys: str) -> Any:
+        """Make a player of this run: a notebook cell shows its buttons and live pictures.
+
+        Parameters
+        ----------
+        *keys : str
+            Which pictures; without any, the fit and the convergence.
+
+        Returns
+        -------
+        gpexplorer.RunWidget
+            Its parameters `at`, `last`, `playing` and `record` can be watched, and `at` and `playing` can be set.
+        """
+        return gpexplorer.RunWidget(self, keys)
+
+    def _repr_html_(self) -> str:
+        """A small table, and the picture of the fit."""
+        run: Any = self
+        rows = {"method": run.method.title, "training rows": f"{len(run.problem.train):,}", "steps": run.done}
+        if len(run.trace):
+            rows["seconds of work"] = f"{run.trace[-1].seconds:.3g}"
+            scores = run.trace[-1].scores or {}
+            rows |= {name: f"{scores[name]:.4g}" for name in ("smse", "snlp") if name in scores}
+        if run.outcome is not None:
+            rows["outcome"] = run.outcome.message
+        try:
+            picture = gpexplorer.Picture(run, "fit").html() if len(run.trace) else ""
+        except Exception:  # the table is shown in any case
+            picture = ""
+        return html_table(rows) + picture
+
+
+class SpecDisplay:
+    """The table that a cell shows of a spec."""
+
+    def _repr_html_(self) -> str:
+        """The fields that differ from their defaults, and the name of the run."""
+        spec: Any = self
+        fields = ("method", "settings", "data", "split", "kernel", "seed", "device", "dtype", "budget")
+        rows = {name: getattr(spec, name) for name in fields if getattr(spec, name) not in ({}, None)}
+        return html_table({**rows, "key": spec.key()})
+
+
+class RaceDisplay:
+    """The board and the curves that a cell shows of a race."""
+
+    def _repr_html_(self) -> str:
+        """The newest scores of each lane, and their curves."""
+        return str(gpexplorer.views.studies.race_html(self))
+
+
+class ScalingDisplay:
+    """The table and the chart that a cell shows of a scaling study."""
+
+    def _repr_html_(self) -> str:
+        """One row per size, and the fitted power law."""
+        return str(gpexplorer.views.studies.scaling_html(self))

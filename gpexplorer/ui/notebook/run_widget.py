@@ -1,0 +1,230 @@
+"""The player of one run in a notebook cell: buttons, a slider over the steps, and live pictures."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+import param
+
+from ...errors import SettingError
+from ...runs import Run, Spec
+from ...views import for_run
+from ...views.drawing.live import Live
+from ...views.picture import Picture
+from ..browser.batch import together
+from ..browser.bokeh_fix import BokehLayoutFix
+from ..page import load_resources
+from ..playback.draw_acknowledgement import Pulse
+from ..playback.open_run import Frame, Layers, OpenRequest, OpenRun, summary_of
+from ..playback.player import Player
+from ..playback.transport import Transport
+from ..styles import THEME
+from ..text import text
+from .cells import mimebundle
+
+PERIOD = 60  # milliseconds between two looks for a new frame
+FIGURE_HEIGHT = 300  # pixels
+SHOWN = ("fit", "convergence")  # pictures where none is named
+
+
+class GivenRun(OpenRun):
+    """A run that exists already. It stays open when the player ends, as it belongs to someone else.
+
+    Parameters
+    ----------
+    run
+        The run.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._given, self._halted = run, False
+
+    def open(self, request: OpenRequest) -> None:
+        """Show the run where it is, and take its start record where it has none."""
+        self.run, self.summary = self._given, summary_of(request.spec, self._given)
+        if not len(self._given.trace):
+            self.advance()
+
+    def advance(self) -> bool:
+        """Take one step, unless the player was told to stop before it."""
+        halted, self._halted = self._halted, False
+        return False if halted else super().advance()
+
+    def halt(self) -> None:
+        """Take no further step. The run itself is not asked to end, so its owner can go on with it."""
+        self._halted = True
+
+    def close(self) -> None:
+        """Forget the run."""
+        self.run = self.summary = None
+
+
+class RunWidget(pn.viewable.Viewer):
+    """A player of a run.
+
+    Parameters
+    ----------
+    run : Run
+        A run that was opened from a spec. The widget takes its steps in a thread of its own.
+    keys : sequence of str
+        Which pictures; without any, the fit and the convergence where the run has them.
+    **params
+        Parameters of `panel.viewable.Viewer`.
+
+    Raises
+    ------
+    SettingError
+        If the run was made without a spec, or has no such picture.
+
+    Examples
+    --------
+    >>> import gpexplorer as gpx
+    >>> run = gpx.Spec("cholqr", {"num_inducing": 8}, data="snelson-like").open()
+    >>> player = run.widget("fit")  # as the last line of a cell: player
+    >>> player.close()
+    """
+
+    at = param.Integer(0, bounds=(0, None), doc="Index of the record shown. Setting it shows another record.")
+    last = param.Integer(0, bounds=(0, None), doc="Index of the newest record.")
+    playing = param.Boolean(False, doc="Whether the run takes steps. Setting it plays or pauses.")
+    record = param.Parameter(None, doc="The record shown.")
+
+    def __init__(self, run: Run, keys: Sequence[str] = (), **params: Any) -> None:
+        if not isinstance(run.spec, Spec):
+            raise SettingError("A run made without a Spec has no player: open it with Spec.open.")
+        super().__init__(**params)
+        self.widgets: list[Any] = []
+        self._run, self._callback, self._theme = run, None, "light"
+        open_run = GivenRun(run)
+        self._player = Player(open_run=open_run)
+        self._pulse = Pulse()
+        self._finalizer = weakref.finalize(self, self._player.close)
+        if not len(run.trace):
+            run.advance()
+        self._views = {key: Picture(run, key).view for key in keys or _usual(run)}
+        self._live: dict[str, Live] = {}
+        self._places = {key: pn.Column(sizing_mode="stretch_width", height=FIGURE_HEIGHT) for key in self._views}
+        self._transport = Transport(self._player, lambda: self._player.seek(0))
+        self._said = pn.pane.HTML("", sizing_mode="stretch_width")
+        self._following = False
+        self._player.open(OpenRequest(run.spec))
+        self._player.show(self._views)
+        self.param.watch(self._show_other, ["at", "playing"])
+
+    def close(self) -> None:
+        """End the thread of the player. The run stays as it is."""
+        self._stop_following()
+        self._finalizer()
+        for widget in self.widgets:
+            widget.end("This player is closed. Run the cell again for a new one.")
+
+    def update(self, wait: float = 0.0) -> bool:
+        """Take the newest frame of the player and show it; a cell calls this by itself.
+
+        Parameters
+        ----------
+        wait : float, default 0.0
+            Seconds to wait at most for a frame.
+
+        Returns
+        -------
+        bool
+            Whether there was one.
+        """
+        frame = self._player.take(wait)
+        if frame is None:
+            return False
+        with together():
+            self._show(frame)
+        return True
+
+    def _drain(self) -> None:
+        if self._pulse.free and self.update():
+            self._pulse.send()
+
+    def _show(self, frame: Frame) -> None:
+        self._transport.update(frame)
+        self._said.object = text(frame.notice[1])
+        for key, layers in frame.layers.items():
+            if any(len(one) for one in layers.values()):
+                self._draw(key, layers)
+        if frame.numbers is not None:
+            at = min(frame.numbers.at, len(self._run.trace) - 1)
+            self._following = True
+            try:
+                record = self._run.trace[at]
+                self.param.update(last=frame.numbers.last, at=at, record=record, playing=self._player.playing)
+            finally:
+                self._following = False
+
+    def _draw(self, key: str, layers: Layers) -> None:
+        live = self._live.get(key)
+        if live is not None:
+            live.update(dict(layers))
+            return
+        live = self._live[key] = Live(self._views[key], dict(layers), self._theme)
+        live.figure.update(sizing_mode="stretch_width", height=FIGURE_HEIGHT)
+        self._places[key][:] = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=FIGURE_HEIGHT)]
+
+    def _show_other(self, *events: Any) -> None:
+        """Carry out what was set from outside."""
+        if self._following:
+            return
+        for event in events:
+            if event.name == "at":
+                self._player.seek(event.new)
+            elif event.new:
+                self._player.play()
+            else:
+                self._player.pause()
+
+    def _stop_following(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None and callback.running:
+            callback.stop()
+
+    def _leave(self) -> None:
+        self._stop_following()
+        self._player.pause()
+
+    def _set_theme(self, theme: str) -> None:
+        self._theme = theme
+        with together():
+            for live in self._live.values():
+                live.set_theme(theme)
+
+    def _page(self) -> Any:
+        """Build the page of a cell."""
+        load_resources()
+        self._stop_following()
+        dark = pn.state.session_args.get("dark", [b"0"])[0] == b"1"
+        page = pmui.Paper(self.__panel__(), dark_theme=dark, theme_config=THEME, sizing_mode="stretch_width")
+        page.param.watch(lambda event: self._set_theme("dark" if event.new else "light"), "dark_theme")
+        self._set_theme("dark" if dark else "light")
+        if pn.state.curdoc is not None and pn.state.curdoc.session_context is not None:
+            pn.state.on_session_destroyed(lambda _: self._leave())
+        return page
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        """What a notebook cell shows: the player, and its first picture for a saved notebook."""
+        key = next(iter(self._views))
+        return mimebundle(self, self._page, "Player", 0, Picture(self._run, key).svg())
+
+    def __panel__(self) -> Any:
+        if self._callback is None:
+            self._player.redraw()
+            self._callback = pn.state.add_periodic_callback(self._drain, period=PERIOD)
+        figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
+        return pn.Column(
+            BokehLayoutFix(), self._transport, self._said, figures, self._pulse, sizing_mode="stretch_width"
+        )
+
+
+def _usual(run: Run) -> list[str]:
+    keys = [view.key for view in for_run(run)]
+    return [key for key in SHOWN if key in keys] or keys[:1]

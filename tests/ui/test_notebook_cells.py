@@ -1,0 +1,85 @@
+"""The player of a run, and what a cell does with the explorers that it showed before."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.errors import SettingError
+from gpexplorer.ui.notebook import cells
+from gpexplorer.ui.notebook.kernel_server import file
+from pages import until
+
+
+def alive() -> int:
+    return sum(thread.name == "gpexplorer-player" for thread in threading.enumerate())
+
+
+def test_the_position_and_the_record_of_a_player_can_be_watched_and_set():
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like").open()
+    before = alive()
+    player, seen = run.widget("convergence"), []
+    player.param.watch(lambda event: seen.append(event.new), "last")
+
+    player.playing = True
+    until(lambda: player.update(0.2) and player.last > 2)
+    player.at = 1
+    until(lambda: player.update(0.2) and not player.playing and player.at == 1)
+
+    assert seen == sorted(seen)
+    assert player.record.index == 1
+    player.close()
+    until(lambda: alive() == before)
+    assert run.advance() is not None  # the run belongs to the caller
+
+
+def test_a_run_without_a_spec_has_no_player():
+    run = gpx.Spec("random", {"num_inducing": 3}, data="snelson-like").open()
+    with pytest.raises(SettingError, match="no picture"):
+        run.widget("fitt")
+    bare = gpx.Run(run.method, run.problem)
+    with pytest.raises(SettingError, match=r"Spec\.open"):
+        bare.widget()
+
+
+def test_a_cell_that_is_run_again_closes_what_it_showed_before(monkeypatch: pytest.MonkeyPatch):
+    closed: list[str] = []
+    cell = {"metadata": {"cellId": "a"}}
+    shell = SimpleNamespace(get_parent=lambda: cell, execution_count=1)
+    monkeypatch.setattr(cells, "_shell", lambda: shell)
+    shown = {name: SimpleNamespaceWithClose(name, closed) for name in ("first", "beside", "again", "elsewhere")}
+    board = cells.Cells()
+
+    board.show(shown["first"])
+    board.show(shown["beside"])
+    cell["metadata"]["cellId"] = "b"
+    board.show(shown["elsewhere"])
+    assert closed == []
+    cell["metadata"]["cellId"], shell.execution_count = "a", 3
+    board.show(shown["again"])
+
+    assert closed == ["first", "beside"]
+
+
+class SimpleNamespaceWithClose:
+    """Something that a cell shows, which notes that it was closed."""
+
+    def __init__(self, name: str, closed: list[str]) -> None:
+        self.name, self.closed, self.widgets = name, closed, []
+
+    def close(self) -> None:
+        self.closed.append(self.name)
+
+
+def test_files_of_a_page_come_with_their_fonts_and_never_from_elsewhere():
+    icons = file("static/extensions/panel-material-ui/material-icons.css?v=1")
+
+    assert icons.type == "text/css"
+    assert b"font/woff2;base64," in icons.content
+    assert len(file("/static/js/bokeh.min.js").content) > 100_000
+    for path in ("static/../../__init__.py", "static/extensions/panel/../../__init__.py", "etc/passwd"):
+        with pytest.raises(SettingError, match="no file"):
+            file(path)

@@ -1,0 +1,96 @@
+"""Pictures as SVG, as saved notebooks keep them, and what cells show of runs, specs and studies."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.errors import SettingError
+from gpexplorer.runs import Run
+from gpexplorer.views import for_run
+from gpexplorer.views.drawing.static_svg import BOTTOM, LEFT, RIGHT, TOP
+
+SPEC = gpx.Spec("cholqr", {"num_inducing": 5}, data="snelson-like", kernel="se", seed=1)
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    run = SPEC.open()
+    run.finish(steps=6)
+    return run
+
+
+def paths(svg: str) -> list[str]:
+    """The paths of all layers, without axes and grid."""
+    layers = [part for part in ElementTree.fromstring(svg) if part.get("clip-path")]
+    return [path.get("d", "") for path in layers[0].iter() if path.tag.endswith("path")]
+
+
+def test_the_curve_of_the_objective_has_its_numbers_at_the_right_pixels(run: Run):
+    picture = run.plot("convergence", width=600, height=300)
+    frame = next(frame for frame in picture.layers.values() if len(frame) > 3)
+    curve = next(path for path in paths(picture.svg()) if path.count("L") > 3)
+    pixels = np.array([point.split() for point in curve[1:].split("L")], float)
+    finite = frame.dropna(subset=["x", "y"])
+
+    slope, _, correlation = np.polyfit(finite["x"], pixels[:, 0], 1)[0], 0, np.corrcoef(finite["y"], pixels[:, 1])
+    assert slope > 0
+    assert correlation[0, 1] == pytest.approx(
+        -1, abs=1e-4
+    )  # larger numbers lie higher, as far from the top as they should
+    assert pixels[:, 0].min() >= LEFT
+    assert pixels[:, 0].max() <= 600 - RIGHT
+    assert pixels[:, 1].min() >= TOP
+    assert pixels[:, 1].max() <= 300 - BOTTOM
+
+
+def test_every_picture_of_a_run_is_drawn_small_and_the_same_twice(run: Run):
+    for view in for_run(run):
+        once = run.plot(view.key).svg()
+        assert paths(once), view.key
+        assert len(once) < 120_000, view.key
+    assert run.plot("fit").svg() == run.plot("fit").svg()
+
+
+def test_a_map_with_a_grid_of_values_is_drawn():
+    run = gpx.Spec("random", {"num_inducing": 5}, data={"name": "sin-product", "n": 60, "d": 2}).open()
+    run.finish(steps=1)
+
+    svg = run.plot("fit").svg()
+
+    assert "data:image/png;base64," in svg
+    assert "nan" not in svg
+
+
+def test_unknown_pictures_and_options_are_refused_with_the_closest_ones(run: Run):
+    with pytest.raises(SettingError, match="did you mean 'convergence'"):
+        run.plot("convergance")
+    with pytest.raises(SettingError, match="has no option 'drws'"):
+        run.plot("fit", drws=3)
+
+
+def test_a_cell_shows_a_run_and_a_spec_without_letting_text_become_html(run: Run):
+    spec = gpx.Spec("cholqr", data="<b>mine</b>")
+
+    assert "&lt;b&gt;mine" in spec._repr_html_()
+    assert "<b>" not in spec._repr_html_()
+    assert "image/svg+xml" in run._repr_html_()
+    assert ">6<" in run._repr_html_()
+
+
+def test_cells_show_comparisons_races_and_scaling_studies(run: Run):
+    other = gpx.Spec("random", {"num_inducing": 5}, data="snelson-like", kernel="se", seed=1).open()
+    other.finish(steps=2)
+    compared = gpx.Compare([run, other])
+    race = gpx.Race({"<i>": SPEC, "random": other.spec}, turn_seconds=0.01)
+    race.finish(0.02)
+    study = gpx.Scaling(SPEC, "n", [50, 100])
+
+    assert list(compared.table().index.sort_values()) == ["1 cholqr", "2 random"]
+    assert "svg+xml" in compared._repr_html_()
+    assert race._repr_html_().count("svg+xml") == 2
+    assert "<i>" not in race._repr_html_()
+    assert "<table" in study._repr_html_()
