@@ -6,11 +6,10 @@ nothing imports no drawing library.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from html import escape
 from typing import Any
-
-import gpexplorer
 
 STYLE = "text-align:left;padding:1px 12px 1px 0;vertical-align:top"
 
@@ -28,6 +27,11 @@ def html_table(rows: Mapping[str, Any]) -> str:
         for name, value in rows.items()
     )
     return f"<table>{''.join(cells)}</table>"
+
+
+def _shelf() -> Any:
+    """The public shelf, without the types of the floors above this one."""
+    return importlib.import_module("gpexplorer")
 
 
 class RunDisplay:
@@ -55,7 +59,7 @@ class RunDisplay:
         SettingError
             If there is no such picture or option for this run.
         """
-        return gpexplorer.Picture(self, key, at, **options)
+        return _shelf().Picture(self, key, at, **options)
 
     def widget(self, *keys: str) -> Any:
         """Make a player of this run: a notebook cell shows its buttons and live pictures.
@@ -70,7 +74,7 @@ class RunDisplay:
         gpexplorer.RunWidget
             Its parameters `at`, `last`, `playing` and `record` can be watched, and `at` and `playing` can be set.
         """
-        return gpexplorer.RunWidget(self, keys)
+        return _shelf().RunWidget(self, keys)
 
     def _repr_html_(self) -> str:
         """A small table, and the picture of the fit."""
@@ -83,7 +87,7 @@ class RunDisplay:
         if run.outcome is not None:
             rows["outcome"] = run.outcome.message
         try:
-            picture = gpexplorer.Picture(run, "fit").html() if len(run.trace) else ""
+            picture = _shelf().Picture(run, "fit").html() if len(run.trace) else ""
         except Exception:  # the table is shown in any case
             picture = ""
         return html_table(rows) + picture
@@ -105,7 +109,7 @@ class RaceDisplay:
 
     def _repr_html_(self) -> str:
         """The newest scores of each lane, and their curves."""
-        return str(gpexplorer.views.studies.race_html(self))
+        return str(_shelf().views.studies.race_html(self))
 
 
 class ScalingDisplay:
@@ -113,4 +117,4 @@ class ScalingDisplay:
 
     def _repr_html_(self) -> str:
         """One row per size, and the fitted power law."""
-        return str(gpexplorer.views.studies.scaling_html(self))
+        return str(_shelf().views.studies.scaling_html(self))

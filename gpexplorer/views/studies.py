@@ -75,7 +75,7 @@ class Compare:
         channel : str
             What goes up: a channel of the methods, or a score.
         over : str
-            What goes right: "step", "seconds" or "entries".
+            What goes right: "step", "seconds" or "kernel entries".
         log : bool
             Whether the axis of the channel is logarithmic.
         """

@@ -71,11 +71,16 @@ class Notebook:
 
     def run(self, cell: int) -> None:
         """Run this cell, counted from 0, and wait until it is done."""
-        self.page.locator(".jp-CodeCell .jp-InputPrompt").nth(cell).click()
-        self.page.keyboard.press("Control+Enter")
         prompt = self.page.locator(".jp-CodeCell .jp-InputPrompt").nth(cell)
-        until(lambda: "*" in (prompt.text_content() or ""), 10)
-        until(lambda: (prompt.text_content() or "").strip("[]: ").isdigit(), 90)
+        before = (prompt.text_content() or "").strip("[]: ")
+        prompt.click()
+        self.page.keyboard.press("Control+Enter")
+
+        def done() -> bool:
+            count = (prompt.text_content() or "").strip("[]: ")
+            return count.isdigit() and count != before
+
+        until(done, 90)
 
     def output(self, cell: int) -> Locator:
         """Return the output of this cell."""

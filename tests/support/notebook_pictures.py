@@ -1,7 +1,7 @@
 """Runs notebooks and keeps the pictures of their cells, so that they show on a code host and on paper.
 
-`python tests/support/notebook_pictures.py notebooks/*.ipynb` runs them in place. What a cell draws is kept as SVG, which
-is the same each time; tables, printed lines and live pages are left out, because seconds and random names change.
+`python tests/support/notebook_pictures.py notebooks/*.ipynb` runs them in place. What a cell draws is kept as SVG. Its
+bytes do not change; tables, printed lines and live pages are left out, because seconds and random names do.
 """
 
 from __future__ import annotations

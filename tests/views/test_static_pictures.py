@@ -55,6 +55,16 @@ def test_every_picture_of_a_run_is_drawn_small_and_the_same_twice(run: Run):
     assert run.plot("fit").svg() == run.plot("fit").svg()
 
 
+def test_logarithmic_axes_below_one_have_ticks():
+    run = gpx.Spec("cg", data={"name": "sin-product", "n": 50, "d": 2}).open()
+    run.finish(steps=8)
+
+    words = [part.text for part in ElementTree.fromstring(gpx.Compare([run]).curves("largest", log=True)).iter()]
+    ticks = [float(word) for word in words if word and word.replace("e-", "").replace(".", "").isdigit()]
+
+    assert any(0 < tick < 0.2 for tick in ticks)
+
+
 def test_a_map_with_a_grid_of_values_is_drawn():
     run = gpx.Spec("random", {"num_inducing": 5}, data={"name": "sin-product", "n": 60, "d": 2}).open()
     run.finish(steps=1)

@@ -93,8 +93,8 @@ class _Canvas:
         """Grid, ticks and labels of both axes."""
         parts = [f'<g stroke="{GRID_COLOUR}">']
         bottom, right = TOP + self.height, LEFT + self.width
-        across = [(t, float(self.x(t))) for t in _ticks(*self.ends[0], self.log[0], 8)]
-        upward = [(t, float(self.y(t))) for t in _ticks(*self.ends[1], self.log[1], 6)]
+        across = [(t, float(self.x(t))) for t in _ticks(self.ends[0], self.log[0], 8)]
+        upward = [(t, float(self.y(t))) for t in _ticks(self.ends[1], self.log[1], 6)]
         parts += [f'<path d="M{at:.1f} {TOP}V{bottom}"/>' for _, at in across]
         parts += [f'<path d="M{LEFT} {at:.1f}H{right}"/>' for _, at in upward]
         parts.append(f'</g><path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
@@ -146,15 +146,16 @@ def _scaled(values: np.ndarray, log: bool) -> np.ndarray:
     return np.log10(np.where(values > 0, values, np.nan))
 
 
-def _ticks(low: float, high: float, log: bool, most: int) -> list[float]:
+def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     """Round numbers between the ends of an axis."""
+    low, high = float(ends[0]), float(ends[1])
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
         return []
     step = 10 ** math.floor(math.log10((high - low) / most))
     step = next(step * k for k in (1, 2, 5, 10) if (high - low) / (step * k) <= most)
     step = max(round(step), 1) if log and high - low > 2 else step
     ticks = step * np.arange(math.ceil(low / step), math.floor(high / step) + 1)
-    return [float(10**t) if log else float(t) for t in np.round(ticks, 12)]
+    return [10.0 ** float(t) if log else float(t) for t in np.round(ticks, 12)]
 
 
 def _values(renderer: Any, name: str) -> np.ndarray:

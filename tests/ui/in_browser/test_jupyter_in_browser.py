@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Frame
 
 from lab import Lab, Notebook
-from pages import until
+from pages import ON_PAGE, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
@@ -42,13 +42,21 @@ def step(frame: Frame) -> int:
     return int(cell.text_content() or 0)
 
 
+def inducing(frame: Frame) -> list[float]:
+    """The x positions of the inducing points in the browser's copy of the picture."""
+    return frame.evaluate(
+        f"""() => {ON_PAGE}.filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
+             .flatMap((m) => [...(m.data.get ? m.data.get("x") : m.data.x)])"""
+    )
+
+
 def alive(book: Notebook, cell: int) -> int:
     """The number of player threads in the kernel."""
     return len(json.loads(book.text(cell)))
 
 
 def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab, browser: Browser) -> None:
-    lab.write("two.ipynb", EXPLORER, EXPLORER.replace("6", "7"), ALIVE)
+    lab.write("two.ipynb", EXPLORER, EXPLORER.replace("6", "9"), ALIVE)
     book = Notebook(browser.new_page(viewport={"width": 1400, "height": 1000}), lab, "two.ipynb")
     book.run(0)
     first = book.frame(0)
@@ -57,10 +65,11 @@ def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab,
     first.get_by_role("button", name="Play or pause").first.click()
     until(lambda: step(first) > 3)
     assert first.evaluate(PIXELS) != before
+    first.get_by_label("Inducing points m, slider").press("ArrowRight")
+    until(lambda: len(inducing(first)) == 7)
     book.run(1)
     second = book.frame(1)
     assert step(second) == 0
-    first.get_by_role("button", name="Play or pause").first.click()
     assert alive(book, 2) == 2
     book.run(0)
     until(lambda: step(book.frame(0)) == 0)
@@ -68,4 +77,24 @@ def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab,
     assert book.complaints == []
     assert book.elsewhere == []
     assert (lab.folder / "two.ipynb").stat().st_size < 200_000
+    book.page.close()
+
+
+def test_a_player_moves_its_picture_and_its_parameters(lab: Lab, browser: Browser) -> None:
+    shown = "player.watched = []\nplayer.param.watch(lambda e: player.watched.append(e.new), 'last')\nplayer"
+    open_run = f"import gpexplorer as gpx\nrun = {EXPLORER.splitlines()[1][13:-1]}.open()\nplayer = run.widget('fit')\n"
+    lab.write("player.ipynb", open_run + shown, "print(run.done > 3, player.watched[-1] > 3)")
+    book = Notebook(browser.new_page(viewport={"width": 1200, "height": 800}), lab, "player.ipynb")
+    book.run(0)
+    frame = book.frame(0)
+    before = frame.evaluate(PIXELS)
+    frame.get_by_role("button", name="Play or pause").first.click()
+    until(lambda: "of 4" in str(frame.get_by_text("Step ").first.text_content()) or frame.evaluate(PIXELS) != before)
+    book.page.wait_for_timeout(1500)
+    frame.get_by_role("button", name="Play or pause").first.click()
+    assert frame.evaluate(PIXELS) != before
+    assert book.text(1) == "True True"
+    assert book.complaints == []
+    assert book.elsewhere == []
+    assert frame.evaluate("document.body.scrollHeight") < 600
     book.page.close()
