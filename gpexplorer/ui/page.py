@@ -70,7 +70,11 @@ def load_resources() -> None:
 
 
 def explorer_page(
-    explorer: PageParts, end: Callable[[], None], show_controls: bool = True, dark: bool = False, welcome: bool = True,
+    explorer: PageParts,
+    end: Callable[[], None],
+    show_controls: bool = True,
+    dark: bool = False,
+    welcome: bool = True,
     arrivals: Arrivals | None = None,
 ) -> pmui.Page:
     """Put the parts of an explorer on a page of the present session.
