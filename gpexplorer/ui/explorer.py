@@ -21,7 +21,7 @@ from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
-from .notebook.cells import mimebundle
+from .notebook.shown_in_cells import mimebundle
 from .page import explorer_page, load_resources
 from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel

@@ -19,7 +19,7 @@ from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
 from .connections import Arrivals, follow_connection
-from .notebook.cells import in_notebook
+from .notebook.shown_in_cells import in_notebook
 from .styles import MAIN, PAGE, THEME
 
 WHITE = {"color": "#ffffff !important"}  # icons in the title bar, in both themes

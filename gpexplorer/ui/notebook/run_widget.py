@@ -24,7 +24,7 @@ from ..playback.player import Player
 from ..playback.transport import Transport
 from ..styles import THEME
 from ..text import text
-from .cells import mimebundle
+from .shown_in_cells import mimebundle
 
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIGURE_HEIGHT = 300  # pixels
