@@ -28,9 +28,9 @@ import typer
 
 from ...errors import SettingError, closest
 from ...methods.base import registry
+from .cells import Plan, run_cells
 from .problems import problems
 from .report import TOLERANCE, markdown
-from .shown_in_cells import Plan, run_cells
 
 
 def command(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from .cells import Cell
 from .problems import TrustProblem
-from .shown_in_cells import Cell
 
 COVERAGE_RANGE = (0.90, 0.98)
 TOLERANCE = {"float64": 1e-6, "float32": 1e-3}  # of an objective, relative to its size
