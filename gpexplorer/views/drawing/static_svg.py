@@ -151,11 +151,15 @@ def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     low, high = float(ends[0]), float(ends[1])
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
         return []
+    if log and high - low < 2.5:
+        powers = range(math.floor(low), math.ceil(high))
+        round_numbers = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        return [number for number in round_numbers if low <= math.log10(number) <= high]
     step = 10 ** math.floor(math.log10((high - low) / most))
     step = next(step * k for k in (1, 2, 5, 10) if (high - low) / (step * k) <= most)
-    step = max(round(step), 1) if log and high - low > 2 else step
+    step = max(round(step), 1) if log else step
     ticks = step * np.arange(math.ceil(low / step), math.floor(high / step) + 1)
-    return [10.0 ** float(t) if log else float(t) for t in np.round(ticks, 12)]
+    return [10.0 ** float(tick) if log else float(tick) for tick in np.round(ticks, 12)]
 
 
 def _values(renderer: Any, name: str) -> np.ndarray:
