@@ -215,11 +215,12 @@ class CholQR(Method):
         objective = factor.total
         epoch_begin = objective if math.isinf(state.epoch_begin) else state.epoch_begin
         state = state._replace(objective=objective, epoch_begin=epoch_begin, inducing=factor.inducing.clone())
+        carried = state.slots.tolist()
         for k in range(state.position, self._limit(factor.m)):
             step, factor.reads = state.step + 1, 0
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
-                slots = self._slots(factor, state, state.epoch, k)
+                slots = self._slots(factor, carried, state.epoch, k)
                 least = factor.exact_least() if k == 0 else math.nan  # once per epoch
                 is_due = swapper.pivots is None or k % self.pivot_refresh == 0
                 if is_due and not swapper.refresh(step, slots):
@@ -227,17 +228,18 @@ class CholQR(Method):
                 tried = swapper.swap(slots, step)
 
             assert swapper.pivots is not None
+            carried = ORDERS[self.removal].to_carry(slots)
             state = state._replace(
                 step=step,
                 position=k + 1,
                 inducing=factor.inducing.clone(),
                 pivots=swapper.pivots.rows.clone(),
-                ranked=swapper.pivots.ranked.clone(),
+                ranked=swapper.pivots.ranked,
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
-                tested=swapper.tested.clone(),
-                slots=torch.tensor(ORDERS[self.removal].to_carry(slots)).to(state.inducing),
+                tested=swapper.tested,  # replaced by the next tests, never changed
+                slots=torch.tensor(carried, dtype=state.inducing.dtype),
             )
             yield Step(state, swap_info(swapper, tried, state, drift, least))
         if state.step == 0:  # no row can be swapped in from the beginning, as with m = n: report the objective
@@ -287,7 +289,8 @@ class CholQR(Method):
         """Return the swapper as the next swap would find it, and the slot that it would offer for removal."""
         swapper = self._swapper(problem, state)
         epoch, position = (state.epoch, state.position) if state.phase == "swap" else (state.epoch + 1, 0)
-        slots = self._slots(swapper.factor, state, epoch, min(position, self._limit(swapper.factor.m)))
+        position_of_turn = min(position, self._limit(swapper.factor.m))
+        slots = self._slots(swapper.factor, state.slots.tolist(), epoch, position_of_turn)
         if swapper.pivots is None or position % self.pivot_refresh == 0:
             swapper.refresh(state.step + 1, slots)
         return swapper, slots[0]
@@ -296,7 +299,7 @@ class CholQR(Method):
         """Return the number of swaps per epoch."""
         return self.swaps_per_epoch or min(60, m)
 
-    def _slots(self, factor: Factor, state: SwapState, epoch: int, position: int) -> list[int]:
+    def _slots(self, factor: Factor, carried: list[int], epoch: int, position: int) -> list[int]:
         """Return the slots to offer for removal from here on until the pivots are drawn again."""
         turn = Turn(
             epoch=epoch,
@@ -305,7 +308,7 @@ class CholQR(Method):
             swaps=self.pivot_refresh - position % self.pivot_refresh,
             seed=self.seed,
         )
-        return ORDERS[self.removal].slots(factor, turn, state.slots.tolist())
+        return ORDERS[self.removal].slots(factor, turn, carried)
 
     def _converged_message(self, problem: Problem, state: SwapState, decrease: float) -> str:
         """Say why no further epoch follows, and what could decrease the objective further."""

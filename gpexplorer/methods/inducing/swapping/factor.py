@@ -23,6 +23,7 @@ together.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -54,6 +55,8 @@ class Factor:
     ----------
     inducing : Tensor [m]
         The inducing rows, by slot.
+    inducing_rows : list of int
+        The same on the host, so that a swap need not wait for the device.
     is_inducing : Tensor [n]
     terms : Terms
         Terms of the objective, carried through swaps.
@@ -94,7 +97,7 @@ class Factor:
         L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm", accurate=True)  # [m, m]
         K_mn = self.kernel(self.theta, Z, self.train.X)
         L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], each row in one piece
-        self.inducing = inducing.clone()
+        self.inducing, self.inducing_rows = inducing.clone(), inducing.tolist()
         self.is_inducing = torch.zeros(n, dtype=torch.bool, device=y.device)
         self.is_inducing[inducing] = True
         G = L.T @ L  # [m, m]; L'L + s2 I after the next two lines
@@ -196,7 +199,13 @@ class Factor:
             increase = increase + vv / self.s2
         return 0.5 * increase
 
-    def remove(self, position: int, v: Tensor, products: tuple[Tensor, Tensor] | None = None) -> Removal:
+    def remove(
+        self,
+        position: int,
+        v: Tensor,
+        products: tuple[Tensor, Tensor, Tensor] | None = None,
+        pivot_products: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+    ) -> Removal:
         """Describe the model without the inducing point in slot `position`.
 
         Parameters
@@ -204,14 +213,18 @@ class Factor:
         position : int
         v : Tensor [n]
             L w.
-        products : tuple of two Tensors [m], optional
-            G w and P w, if they are known.
+        products : tuple of three Tensors [m], optional
+            w, G w and P w, if they are known.
+        pivot_products : callable, optional
+            `Pivots.products`. The host reads its result together with the numbers of the removal: one wait for a GPU.
         """
-        w = self.direction(position)
-        Gw, q = products or (self.G @ w, self.P @ w)
+        w = self.direction(position) if products is None else products[0]
+        Gw, q = (self.G @ w, self.P @ w) if products is None else products[1:]
         Lv = Gw - self.s2 * w
-        vv = float(w @ Lv)
-        kappa, qc, current = float(w @ q), float(q @ self.c), self.terms
+        numbers = torch.stack([w @ Lv, w @ q, q @ self.c, w @ self.c, q @ Gw, self.train.y @ v])  # [6]
+        here = None if pivot_products is None else pivot_products(w, q, v)  # [10, z]
+        numbers = (numbers if here is None else torch.cat([numbers, here.flatten()])).cpu()
+        (vv, kappa, qc, wc, qGw, yv), current = numbers[:6].tolist(), self.terms
         D = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] without the point
         terms = Terms(
             current.fit + qc**2 / (kappa * self.s2),
@@ -224,14 +237,15 @@ class Factor:
             v=v,
             Lv=Lv,
             vv=vv,
-            yv=float(self.train.y @ v),
+            yv=yv,
             q=q,
             kappa=kappa,
-            wc=float(w @ self.c),
+            wc=wc,
             qc=qc,
             terms=terms,
-            inverse_error=abs(float(q @ Gw) - 1.0),
+            inverse_error=abs(qGw - 1.0),
             V=D.add_(self.s2) if self.is_tight else D,
+            pivot_products=None if here is None else (here, numbers[6:].view(here.shape)),
         )
 
     def no_removal(self) -> Removal:
@@ -310,6 +324,10 @@ class Factor:
             The decrease of E_V, which the tight VFE needs.
         """
         explained = self.is_inducing[rows] | (D <= self.least[rows])
+        return self.additions(explained, D, *products, log_ratios=log_ratios)
+
+    def additions(self, explained: Tensor, D: Tensor, *products: Tensor, log_ratios: Tensor | None = None) -> Addition:
+        """The same for candidates [c] of which it is known whether they are explained; all tensors on any device."""
         D = D.masked_fill(explained, 1.0)
         (rr, yr, bNb, cNb), root = products, D.sqrt()
         uu, s = rr / D, (rr - bNb) / D + self.s2
@@ -353,15 +371,16 @@ class Factor:
         change = self._change(removal, a, row, new)
 
         down, up = removal.q / math.sqrt(removal.kappa), change.g / math.sqrt(new.s)  # P <- P - down down' + up up'
-        self._G.add(torch.stack([change.half, w]), torch.stack([w, change.half]))
+        pairs = torch.stack([w, change.half, w])  # G <- G + half w' + w half'
+        self._G.add(pairs[1:], pairs[:2])
         self._P.add(torch.stack([-down, up]), torch.stack([down, up]))
         self.logdet += math.log(removal.kappa) + math.log(new.s)
         self.c += (new.yu - removal.yv) * w
-        self.Pc += float(up @ self.c) * up - (removal.qc / removal.kappa) * removal.q
+        self.Pc += (up @ self.c) * up - (removal.qc / removal.kappa) * removal.q
         self.D.addcmul_(v, v).addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.trace += removal.vv - new.uu
-        self.is_inducing[self.inducing[i]], self.is_inducing[row] = False, True
-        self.inducing[i] = row
+        self.is_inducing[self.inducing_rows[i]], self.is_inducing[row] = False, True
+        self.inducing[i] = self.inducing_rows[i] = row
         self.terms = self._terms()
         self.reads += 2 * self.L.add(a[None], w[None])
         return change
@@ -371,12 +390,12 @@ class Factor:
         w, i, s2 = removal.w, removal.position, self.s2
         aa = new.uu - 2.0 * new.uv + removal.vv  # a'a
         half, g = new.b - removal.Lv + (0.5 * aa) * w, new.Nb - w
-        swapped = self.rows(torch.stack([self.inducing.new_tensor(row), self.inducing[i]]))  # [2, m]
+        swapped = self.rows(self.inducing.new_tensor([row, self.inducing_rows[i]]))  # [2, m]
         tail = a[row] * w + swapped[0] - swapped[1]
         vectors = torch.stack([w, half, g, removal.q, removal.Lv, tail])
         products = vectors @ self.T  # [6, m]
         wT, halfT, gT, qT, LvT, tailT = products
-        beta = tailT * (float(wT[i]) / (1.0 + float(tailT[i])))  # Sherman-Morrison: row i of L_Z changes
+        beta = tailT * (wT[i] / (1.0 + tailT[i]))  # Sherman-Morrison: row i of L_Z changes
         self.TGT.addcmul_(beta, beta.mul(removal.vv + s2).sub_(LvT, alpha=2.0).sub_(wT, alpha=2.0 * s2))
         self.TPT.addcmul_(qT, qT, value=-1.0 / removal.kappa)
 

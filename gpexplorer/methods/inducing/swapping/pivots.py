@@ -48,6 +48,7 @@ class Pivots:
     def __init__(self, factor: Factor, rows: Tensor, E: Tensor, oldest: int, ranked: Tensor | None) -> None:
         self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
         self.ranked = rows[:0].clone() if ranked is None else ranked
+        self.rows_on_host, self.ranked_on_host = self.rows.cpu(), self.ranked.cpu()
         self.H = factor.transposed_times(E)  # [m, z]
         self.multiply()
         self.EE, self.Ey = E @ E.T, E @ factor.train.y  # [z, z], [z]
@@ -57,19 +58,31 @@ class Pivots:
         self.PH = self.factor.P @ self.H  # [m, z]
 
     def ranks_by_score(self) -> Tensor:
-        """Minus the position of each pivot in `ranked` [z]; -inf where it was not chosen by a score."""
+        """Minus the position of each pivot in `ranked` [z]; -inf where it was not chosen by a score. On the host."""
         if not len(self.ranked):
-            return torch.full_like(self.Ey, -math.inf)
-        matches = self.rows[:, None] == self.ranked  # [z, ranked]
-        position = matches.to(torch.uint8).argmax(1).to(self.Ey)
+            return torch.full((len(self.rows),), -math.inf, dtype=self.Ey.dtype)
+        matches = self.rows_on_host[:, None] == self.ranked_on_host  # [z, ranked]
+        position = matches.to(torch.uint8).argmax(1).to(self.Ey.dtype)
         return torch.where(matches.any(1), -position, -math.inf)
+
+    def products(self, w: Tensor, q: Tensor, v: Tensor) -> Tensor:
+        """What the exact scores need of the model without w [m], where q [m] = P w and v [n] = L w: [10, z].
+
+        The rows are v_J, E v, H'q, H'P c, the diagonals of E, E E' and H'P H, E y, the smallest residual variance that
+        is not rounding, and 1 where a pivot is an inducing point.
+        """
+        f, rows = self.factor, self.rows
+        parts = [v[rows][None], torch.stack([w, q, f.Pc]) @ self.H]
+        D, hPh = self.E.gather(1, rows[:, None])[:, 0], torch.linalg.vecdot(self.H, self.PH, dim=0)
+        carried = torch.stack([D, self.EE.diagonal(), hPh, self.Ey, f.least[rows], f.is_inducing[rows].to(D)])
+        return torch.cat([*parts, carried])
 
     def without(self, removal: Removal) -> ReplacementScores:
         """Score rows for the model without the removed point. O(n z + m^2 z)."""
         return ReplacementScores(self, removal)
 
-    def accepted(self, scores: ReplacementScores, new: Column, row: int, removed: int) -> None:
-        """Follow L <- L + (u - v) w'. If `row` was a pivot, the removed point takes its slot at no cost."""
+    def accepted(self, scores: ReplacementScores, new: Column, removed: int, slot: int | None) -> None:
+        """Follow L <- L + (u - v) w'. If the new row was the pivot in `slot`, the removed point takes its place."""
         removal, v, u, uu, uv, vv = scores.removal, scores.removal.v, new.u, new.uu, new.uv, scores.removal.vv
         # E <- E + vJ v' - uJ u'
         vJ, uJ, Ev, Eu = scores.vJ, u[self.rows], scores.Ev, new.Eu.add(scores.vJ, alpha=uv)
@@ -80,12 +93,11 @@ class Pivots:
         Eu, Ev = Eu - uu * uJ, Ev + vv * vJ - uv * uJ  # with the new E
         g = new.Nb - removal.w
         self._update_H(removal, new, g, torch.stack([vJ, -uJ, Eu - Ev]))
-        slot = torch.nonzero(self.rows == row)
-        if len(slot):  # the residual column of the removed point is nu v - mu u
-            i, nu, mu = int(slot[0]), float(v[removed]), float(u[removed])
+        if slot is not None:  # the residual column of the removed point is nu v - mu u
+            nu, mu = v[removed], u[removed]
             h = nu * (removal.Lv + (uv - vv) * removal.w) - mu * (new.b + (uu - uv) * removal.w)  # with the new L
-            Ph = nu * removal.NLv() - mu * new.Nb + (float(g @ h) / new.s) * g
-            self.put(i, removed, nu * v - mu * u, (h, Ph), nu * Ev - mu * Eu)
+            Ph = nu * removal.NLv() - mu * new.Nb + ((g @ h) / new.s) * g
+            self.put(slot, removed, nu * v - mu * u, (h, Ph), nu * Ev - mu * Eu)
 
     def _update_H(self, removal: Removal, new: Column, g: Tensor, right: Tensor) -> None:
         """Change H by rank three, `right` [3, z] being multiplied by L'v, L'u and w; and P H with it. O(m z)."""
@@ -93,7 +105,7 @@ class Pivots:
         self.H.addmm_(torch.stack([removal.Lv, new.b, w], 1), right)
         pair = torch.stack([q, g])
         inner = (pair @ self.H) * pair.new_tensor([[-1.0 / kappa], [1.0 / new.s]])  # [2, z]
-        PY = [w - self.factor.s2 * q, new.Nb + (float(q @ new.b) / kappa) * q, q, q, g]
+        PY = [w - self.factor.s2 * q, new.Nb + ((q @ new.b) / kappa) * q, q, q, g]
         self.PH.addmm_(torch.stack(PY, 1), torch.cat([right, inner]))
 
     def recycle(self, removal: Removal, proposals: Proposals, room: int = 0) -> None:
@@ -102,7 +114,7 @@ class Pivots:
         The first `room` of them are added; the others replace the oldest pivots.
         """
         for k, row in enumerate(proposals.rows.tolist()):
-            if bool((self.rows == row).any()):
+            if row in self.rows_on_host.tolist():
                 continue
             slot = self.oldest
             if room > 0:
@@ -117,6 +129,7 @@ class Pivots:
     def _add_empty_slot(self) -> None:
         z = len(self.rows)
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
+        self.rows_on_host = self.rows.cpu()
         self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
         self.H, self.PH = (torch.cat([M, M.new_zeros(len(M), 1)], 1) for M in (self.H, self.PH))
         self.Ey = torch.cat([self.Ey, self.Ey.new_zeros(1)])
@@ -137,10 +150,11 @@ class Pivots:
         products : Tensor [z]
             Products of the column with all rows of E.
         """
-        self.rows[slot], self.E[slot], (self.H[:, slot], self.PH[:, slot]) = row, column, h
+        self.rows[slot] = self.rows_on_host[slot] = row
+        self.E[slot], (self.H[:, slot], self.PH[:, slot]) = column, h
         self.EE[slot] = self.EE[:, slot] = products
         self.EE[slot, slot] = column @ column
-        self.Ey[slot] = float(self.factor.train.y @ column)
+        self.Ey[slot] = self.factor.train.y @ column
 
 
 class ReplacementScores:
@@ -154,20 +168,30 @@ class ReplacementScores:
 
     def __init__(self, pivots: Pivots, removal: Removal) -> None:
         self.pivots, self.removal, self.factor = pivots, removal, pivots.factor
-        self.vJ = removal.v[pivots.rows]  # [z]
-        self.Ev, qH, self.cPH = torch.stack([removal.w, removal.q, self.factor.Pc]) @ pivots.H  # [z] each
-        self.qh = qH / removal.kappa  # [z]: N h = P h - q (q'h / kappa) for a column h of H
+        here, self.on_host = removal.pivot_products or self._products()  # [10, z] each
+        self.vJ, self.Ev, self.qH, _, self.D = here[:5]  # [z] each
+
+    def _products(self) -> tuple[Tensor, Tensor]:
+        here = self.pivots.products(self.removal.w, self.removal.q, self.removal.v)
+        return here, here.cpu()
 
     def exact(self) -> Addition:
-        """Compute the exact effect of adding each of the z pivots (eqs 14 to 16). O(m z); O(n z) for the tight VFE."""
-        f, p, r, vJ, Ev, qh = self.factor, self.pivots, self.removal, self.vJ, self.Ev, self.qh
-        D = p.E.gather(1, p.rows[:, None])[:, 0].addcmul(vJ, vJ)  # [z]
-        rr = p.EE.diagonal() + (2.0 * Ev + r.vv * vJ) * vJ
-        hNh = torch.linalg.vecdot(p.H, p.PH, dim=0).addcmul_(qh, qh, value=-r.kappa)
+        """Compute the exact effect of each pivot (eqs 14 to 16). O(z), on the host; the tight VFE O(n z).
+
+        The host has to know the best pivot in any case. On a GPU, these operations on z numbers would be 60 launches.
+        """
+        f, r, log_ratios = self.factor, self.removal, None
+        if f.is_tight:
+            log_ratios = log_reductions(self.pivots.E, self.D.addcmul(self.vJ, self.vJ), r.V, r.v, self.vJ).cpu()
+        vJ, Ev, qH, cPH, D, rr, hPh, Ey, least, is_inducing = self.on_host
+        qh = qH / r.kappa  # [z]: N h = P h - q (q'h / kappa) for a column h of H
+        D = D.addcmul(vJ, vJ)  # [z]
+        rr = rr + (2.0 * Ev + r.vv * vJ) * vJ
+        hNh = hPh.addcmul(qh, qh, value=-r.kappa)
         bNb = hNh + (2.0 * (Ev - qh) + (r.vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
-        cNb = self.cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
-        log_ratios = log_reductions(p.E, D, r.V, r.v, vJ) if f.is_tight else None
-        return f.exact(p.rows, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
+        cNb = cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
+        explained = (is_inducing > 0.0) | (D <= least)
+        return f.additions(explained, D, rr, Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
 
     def approximate(self) -> Tensor:
         """Compute the approximate decrease of the objective by every row [n] (section 3.3.1).
@@ -178,7 +202,7 @@ class ReplacementScores:
         pair = torch.stack([self.vJ, self.Ev.add(self.vJ, alpha=r.vv)])
         EE = p.EE + pair.T @ torch.stack([self.Ev, self.vJ])  # [z, z], of the model without the point, as all below
         B = p.H.addr(r.Lv, self.vJ)  # [m, z]
-        NB = p.PH.addr(r.NLv(), self.vJ).addr_(r.q, self.qh, alpha=-1.0)  # [m, z]
+        NB = p.PH.addr(r.NLv(), self.vJ).addr_(r.q, self.qH, alpha=-1.0 / r.kappa)  # [m, z]
         C = p.E[:, p.rows].addr_(self.vJ, self.vJ)  # [z, z]
         values, vectors = torch.linalg.eigh(0.5 * (C + C.T))
         floor = C.shape[0] * 1e2 * torch.finfo(C.dtype).eps * values[-1].clamp_min(0.0)
@@ -198,14 +222,15 @@ class ReplacementScores:
 
     def pivot_column(self, k: int, addition: Addition) -> Column:
         """Return pivot k as the new column of L."""
-        p, r, v_k, root = self.pivots, self.removal, float(self.vJ[k]), math.sqrt(float(addition.D[k]))
-        Nb = p.PH[:, k] - float(self.qh[k]) * r.q + v_k * r.NLv()
+        p, r, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
+        v_k, Ev_k, qH_k = self.on_host[:3, k].tolist()
+        Nb = p.PH[:, k] - (qH_k / r.kappa) * r.q + v_k * r.NLv()
         return Column(
             u=p.E[k].add(r.v, alpha=v_k).div_(root),
             b=p.H[:, k].add(r.Lv, alpha=v_k).div_(root),
             Nb=Nb.div_(root),
             uu=float(addition.uu[k]),
-            uv=(float(self.Ev[k]) + v_k * r.vv) / root,
+            uv=(Ev_k + v_k * r.vv) / root,
             yu=float(addition.yu[k]),
             s=float(addition.s[k]),
             Eu=p.EE[:, k].add(self.Ev, alpha=v_k).div_(root),

@@ -26,7 +26,7 @@ class RemovalColumn(NamedTuple):
     """The arguments of `Factor.remove` for one slot."""
 
     v: Tensor  # [n]
-    products: tuple[Tensor, Tensor]  # G w and P w [m]
+    products: tuple[Tensor, Tensor, Tensor]  # w, G w and P w [m]
 
 
 class RemovalColumns:
@@ -54,10 +54,11 @@ class RemovalColumns:
         """Return the column of this slot if it is the next one, and drop it; otherwise None."""
         if not self.slots or self.slots[0] != slot:
             return None
-        length = self.factor.T[:, slot].norm()
-        v, Gw, q = (columns[0] / length for columns in (self.V, self.GT, self.PT))
+        t = self.factor.T[:, slot]
+        length = t.norm()
+        v, w, Gw, q = (vector / length for vector in (self.V[0], t, self.GT[0], self.PT[0]))
         self.slots, self.V, self.GT, self.PT = self.slots[1:], self.V[1:], self.GT[1:], self.PT[1:]
-        return RemovalColumn(v, (Gw, q))
+        return RemovalColumn(v, (w, Gw, q))
 
     def follow(self, removal: Removal, change: Change) -> None:
         """Update the columns after an accepted swap."""

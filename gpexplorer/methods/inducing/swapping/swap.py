@@ -101,8 +101,9 @@ class Swapper:
         self.set_tested(factor.D.new_zeros(0, 2))
 
     def set_tested(self, tested: Tensor) -> None:
-        """Set the newest tests [<= WINDOW, 2], and compute their rank correlation."""
-        self.tested, self.correlation = tested, rank_correlation(tested)
+        """Set the newest tests [<= WINDOW, 2], which stay on the host, and compute their rank correlation."""
+        self.tested = tested.cpu()
+        self.correlation = rank_correlation(self.tested)
 
     # -- pivots ----------------------------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ class Swapper:
         return ~self.factor.is_inducing & (self.factor.D > self.factor.least)
 
     def _add_tested(self, approx: Tensor, exact: Tensor) -> None:
-        pairs = torch.stack([approx, exact], 1)  # [c, 2]
+        pairs = torch.stack([approx.cpu(), exact.cpu()], 1)  # [c, 2]
         self.set_tested(torch.cat([self.tested, pairs[torch.isfinite(pairs).all(1)]])[-WINDOW:])
 
     # -- swaps -----------------------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class Swapper:
 
         # (I) remove the point, and (II) evaluate the objective without it
         position = slots[0]
-        removed = int(f.inducing[position])
+        removed = f.inducing_rows[position]
         removal, inverse_error = self._removal(slots)
         current = f.total
         loss = removal.terms.total(f.objective) - current
@@ -210,9 +211,11 @@ class Swapper:
         rows = self._proposed_rows(scores, step) if self.num_proposals else pivots.rows[:0]
         proposals = self._test(removal, rows, slots[1:])
 
-        reduction = torch.cat([by_pivots.reduction, proposals.addition.reduction])  # [z + c]
-        candidates = torch.cat([pivots.rows, rows])  # [z + c]
-        candidate_scores = scores[candidates] if self.num_proposals else pivots.ranks_by_score()
+        reduction, candidates, candidate_scores = by_pivots.reduction, pivots.rows_on_host, pivots.ranks_by_score()
+        if self.num_proposals:
+            reduction = torch.cat([reduction, proposals.addition.reduction.cpu()])  # [z + c]
+            candidates = torch.cat([candidates, rows.cpu()])  # [z + c]
+            candidate_scores = scores[candidates].cpu()
         best = int(reduction.argmax())
         row, z = int(candidates[best]), len(pivots.rows)
         exact = float(reduction[best]) - loss
@@ -225,7 +228,7 @@ class Swapper:
             else:
                 new = scores_without.proposal_column(best - z, proposals)
             change = f.accept(removal, row, new)
-            pivots.accepted(scores_without, new, row, removed)
+            pivots.accepted(scores_without, new, removed, best if best < z else None)
             assert self.removal_columns is not None
             self.removal_columns.follow(removal, change)
         elif len(rows):
@@ -250,11 +253,12 @@ class Swapper:
         Returns the removal, and the error of the inverse before P was computed again.
         """
         column = self._removal_column(slots)
-        removal = self.factor.remove(slots[0], *column)
+        products = None if self.pivots is None else self.pivots.products
+        removal = self.factor.remove(slots[0], *column, products)
         error = removal.inverse_error
         if not error <= INVERSE_TOLERANCE[self.factor.c.dtype]:  # also where it is nan
             self._rebuild_inverse()
-            removal = self.factor.remove(slots[0], column.v)
+            removal = self.factor.remove(slots[0], column.v, None, products)
         return removal, error
 
     def _rebuild_inverse(self) -> None:

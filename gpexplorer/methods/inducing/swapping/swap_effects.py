@@ -43,6 +43,8 @@ class Removal(NamedTuple):
         |w'P G w - 1|, which is 0 as long as P is the inverse of G.
     V : Tensor [n]
         s2 + diag(K - K_hat) without the point; empty where the objective does not need it.
+    pivot_products : two Tensors [10, z], optional
+        What `Pivots.products` computed for this removal, on the device and on the host.
     """
 
     position: int
@@ -58,6 +60,7 @@ class Removal(NamedTuple):
     terms: Terms
     inverse_error: float
     V: Tensor
+    pivot_products: tuple[Tensor, Tensor] | None = None
 
     def NLv(self) -> Tensor:
         """N L'v [m]."""
