@@ -1,9 +1,11 @@
 """Compare every method's declared cost with what a step takes: the forecasts on the page rest on these formulas.
 
 Each method runs in a process of its own. Predicted seconds are the flops over this machine's GEMM rate or the bytes
-over its bandwidth, whichever is longer, plus the number of calls times the duration of a small operation; the last
-column shows the seconds of the calls. On a busy machine, use one thread. If a method can keep the hyperparameters
-fixed, it does so here, because its formula is not about the steps that learn them. A ratio of 1 is a perfect forecast.
+over its bandwidth, whichever is longer, plus the number of calls times the duration of a small operation; a column
+shows the seconds of the calls. The last two columns are counted on a simulated GPU: how many kernels a step launches
+there (about 5 microseconds each) and how many values the host waits for (about 15 each). On a busy machine, use one
+thread. If a method can keep the hyperparameters fixed, it does so here, because its formula is not about the steps
+that learn them. A ratio of 1 is a perfect forecast.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from ..methods.base import registry
 from ..runs import Spec
 from ..runs.studies.machine_speed import machine
 from ..runs.studies.scaling_study import Scaling
+from .gpu.step_counts import counts_per_step
 
 DATA, KERNEL = "hypercube", "se-ard"
 
@@ -33,7 +36,7 @@ def command(
     speed = machine()
     rates = f"{speed.flops / 1e9:.1f} Gflop/s, {speed.bytes / 1e9:.1f} GB/s"
     print(f"{rates}, {1e6 * speed.call:.1f} microseconds per call")
-    print(f"{'method':24}{'s per step':>11}{'ratio':>8}{'MB':>9}{'ratio':>8}{'calls':>9}")
+    print(f"{'method':24}{'s per step':>11}{'ratio':>8}{'MB':>9}{'ratio':>8}{'calls':>9}{'launches':>10}{'reads':>7}")
     for key in keys:
         print(line(key, rows, inputs), flush=True)
 
@@ -46,10 +49,11 @@ def line(key: str, rows: int, inputs: int) -> str:
         return f"{key:24}{error}"
     if row["sentence"]:
         return f"{key:24}{row['sentence']}"
-    seconds, memory = row["seconds"], row["memory"]
+    seconds, memory, work = row["seconds"], row["memory"], counts_per_step(key, rows, inputs)
     return (
         f"{key:24}{seconds:11.4f}{seconds / row['seconds predicted']:8.2f}"
         f"{memory / 1e6:9.1f}{memory / row['memory predicted']:8.2f}{row['calls'] * machine().call:9.4f}"
+        f"{work.launches:10d}{work.reads:7d}"
     )
 
 

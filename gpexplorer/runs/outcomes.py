@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
 import torch
+from torch import Tensor
 
 from ..errors import GPExplorerError, OutOfMemory
-from ..problem import Outcome
+from ..methods.base import Method
+from ..problem import Outcome, Problem
 
 FINAL = ("converged", "diverged", "failed")  # after these no further step can follow
 WAY_OUT = "use fewer points, rows or features, or float32"
+SIZES = ("num_inducing", "num_eigenfunctions", "num_regressors", "num_features", "block", "batch_size", "subset")
 
 
 def stopped(steps: int) -> Outcome:
@@ -19,8 +23,8 @@ def stopped(steps: int) -> Outcome:
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 
-def failed(error: Exception, steps: int) -> Outcome:
-    """The outcome of a run whose method raised an error.
+def failed(error: Exception, steps: int, method: Method | None = None, problem: Problem | None = None) -> Outcome:
+    """The outcome of a run whose method raised an error; for an error of memory, with a setting that would fit.
 
     An error of this package brings its own sentence. The text of any other error is not shown, because it may contain
     anything: the message then names only the error's type.
@@ -29,7 +33,8 @@ def failed(error: Exception, steps: int) -> Outcome:
     if isinstance(error, GPExplorerError):
         return Outcome("failed", str(error))
     if is_memory(error):
-        return Outcome("failed", f"Memory ran out at step {steps + 1}: {WAY_OUT}. {kept}")
+        way_out = fitting_setting(method, problem) if method and problem else ""
+        return Outcome("failed", f"Memory ran out at step {steps + 1}: {way_out or WAY_OUT}. {kept}")
     name = type(error).__name__
     return Outcome("failed", f"An unexpected {name} ended the method at step {steps + 1}; the log has it. {kept}")
 
@@ -49,3 +54,51 @@ def is_memory(error: BaseException) -> bool:
     """Whether this error says that no memory is left. On the CPU, torch raises a RuntimeError for it."""
     allocation = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     return allocation or isinstance(error, (MemoryError, torch.OutOfMemoryError))
+
+
+def usable_memory(like: Tensor) -> float:
+    """Bytes that a run may use where this tensor is: those that are free on its device, or in this machine.
+
+    What torch itself holds on a GPU counts as free, because it belongs to the run that has ended.
+    """
+    if like.device.type != "cuda":
+        return float(psutil.virtual_memory().available)
+    return float(torch.cuda.mem_get_info(like.device)[0] + torch.cuda.memory_reserved(like.device))
+
+
+def fitting_setting(method: Method, problem: Problem) -> str:
+    """The largest value of one of the method's sizes whose memory by formula can be used, as the end of a sentence.
+
+    Parameters
+    ----------
+    method : Method
+        The method that ran out of memory; the first of `SIZES` that it has is decreased.
+    problem : Problem
+        Its rows, which say which device is asked.
+
+    Returns
+    -------
+    str
+        Empty if the formula already fits, or if no value of a size does.
+    """
+    free, values = usable_memory(problem.train.y), method.param.values()
+    settings = {name: value for name, value in values.items() if name != "name"}
+
+    def need(name: str, value: int) -> float:
+        return type(method)(**(settings | {name: value})).cost(problem).memory
+
+    for name in SIZES:
+        if name not in settings or not isinstance(settings[name], int) or settings[name] < 2:
+            continue
+        total, least, most = need(name, settings[name]), 1, settings[name]
+        if total <= free or need(name, least) > free:
+            return ""
+        while most - least > 1:
+            middle = (least + most) // 2
+            least, most = (middle, most) if need(name, middle) <= free else (least, middle)
+        place = "on the GPU" if problem.train.y.device.type == "cuda" else "here"
+        return (
+            f"{method.key} needs {total / 1e9:.2g} GB by formula, and {free / 1e9:.2g} GB can be used {place}. With "
+            f"{name} = {least} it would fit"
+        )
+    return ""

@@ -138,7 +138,7 @@ class Run(RunDisplay):
                 return None if self._has_ended() else self._next(score)
             except Exception as error:
                 self.error = error
-                self._end(failed(error, self.done))
+                self._end(failed(error, self.done, self.method, self.problem))
                 return None
             except BaseException:
                 self._close_method()

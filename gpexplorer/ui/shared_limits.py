@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import torch
 
 from ..errors import GPExplorerError, OutOfMemory, SettingError
 from ..runs import Spec
@@ -85,6 +86,11 @@ def free_memory() -> float:
     """Bytes that can still be allocated in this machine, or in its container."""
     in_container = _of_container("memory.max") - _of_container("memory.current", 0.0)
     return max(min(float(psutil.virtual_memory().available), in_container), 0.0)
+
+
+def free_device_memory(device: str) -> float:
+    """Bytes that can still be allocated on a GPU such as "cuda:0"; no limit where there is none."""
+    return float(torch.cuda.mem_get_info(device)[0]) if torch.cuda.is_available() else float("inf")
 
 
 def _of_container(name: str, otherwise: float = float("inf")) -> float:
@@ -227,7 +233,8 @@ class Shares:
         need = memory_need(spec, rows)
         with self._lock:
             others = sum(held for other, held in self._held.items() if other not in instead_of)
-            free = min(self.limits.memory - others, SPARE * free_memory())
+            here = self.limits.memory - others
+            free = min(here, SPARE * (free_memory() if spec.device == "cpu" else free_device_memory(spec.device)))
             if need > SMALL and (sentence := refusal(spec, rows, free)):
                 raise OutOfMemory(sentence)
             own = 0.0 if holder in instead_of else self._held.get(holder, 0.0)

@@ -145,3 +145,21 @@ def test_a_run_stored_on_a_gpu_goes_on_there_and_is_read_where_there_is_none(tmp
     [name] = Store(tmp_path).names()
     assert Store(tmp_path).table().loc[name, "steps"] == 5
     assert Store(tmp_path).kept(name).records[-1].step.state.theta.device.type == "cpu"
+
+
+def test_a_run_that_is_too_large_for_the_card_says_which_setting_fits():
+    def run(num_inducing: int) -> Run:
+        rows = {"name": "hypercube", "n": 500, "d": 2, "noise": 0.2, "seed": 2}
+        settings = {"num_inducing": num_inducing, "num_pivots": 8, "learn": False}
+        opened = Spec("cholqr", settings, data=rows, device="cuda").open()
+        opened.advance(), opened.advance()
+        return opened
+
+    with SimulatedGPU(memory=1.2e6):
+        outcome = run(400).outcome
+        assert outcome is not None
+        assert outcome.reason == "failed"
+        assert "GB can be used on the GPU. With num_inducing = " in outcome.message
+        fits = int(outcome.message.split("num_inducing = ")[1].split()[0])
+        assert 1 < fits < 400
+        assert run(fits).error is None

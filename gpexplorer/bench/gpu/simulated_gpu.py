@@ -157,6 +157,7 @@ class SimulatedGPU(TorchFunctionMode):
             "get_device_name": card.name,
             "get_device_properties": card,
             "mem_get_info": (int(self.memory), int(self.memory)),
+            "memory_reserved": 0,
             "empty_cache": None,
             "is_current_stream_capturing": False,
         }

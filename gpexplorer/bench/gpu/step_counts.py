@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...methods.base import registry
 from ...runs import Spec
 from .simulated_gpu import DeviceWork, SimulatedGPU
 
-STEPS = 3  # over which the mean is taken, after one step that sets up
+STEPS = 3
 KERNEL = "se-ard"
 
 
-def counts_per_step(key: str, rows: int, inputs: int) -> DeviceWork:
-    """Count what the mean step of a method asks of a GPU; the first step, which sets up, is left out.
+def counts_per_step(
+    key: str, rows: int, inputs: int, settings: Mapping[str, Any] | None = None, steps: int = STEPS
+) -> DeviceWork:
+    """Count what the mean step of a method asks of a GPU; the first step, which sets up, counts only if it is alone.
 
     Parameters
     ----------
@@ -19,27 +24,34 @@ def counts_per_step(key: str, rows: int, inputs: int) -> DeviceWork:
         Key of the method. It keeps the hyperparameters fixed if it has the setting `learn`.
     rows, inputs : int
         Training rows n and inputs d of generated data.
+    settings : mapping, optional
+        Further settings of the method.
+    steps : int, default 3
+        Number of steps over which the mean is taken.
 
     Returns
     -------
     DeviceWork
-        Rounded means over at most 3 steps.
+        Rounded means.
 
     Raises
     ------
     GPExplorerError
         If the method cannot be run on these rows, or raises an error of its own.
     """
-    settings = {"learn": False} if "learn" in registry[key].param else {}
+    chosen = ({"learn": False} if "learn" in registry[key].param else {}) | dict(settings or {})
     data = {"name": "hypercube", "n": rows * 10 // 9, "d": inputs, "noise": 0.1, "seed": 0}
     with SimulatedGPU() as gpu:
-        run = Spec(key, settings, data=data, kernel=KERNEL, device="cuda").open()
-        run.advance(), run.advance()
-        before, gpu.work = run.done, DeviceWork()
-        for _ in range(STEPS):
+        run = Spec(key, chosen, data=data, kernel=KERNEL, device="cuda").open()
+        run.advance()
+        works = []
+        for _ in range(1 + steps):
+            gpu.work = DeviceWork()
             if run.advance() is None:
                 break
+            works.append(gpu.work)
         if run.error:
             raise run.error
-    steps = max(run.done - before, 1)
-    return DeviceWork(*(round(count / steps) for count in (gpu.work.launches, gpu.work.reads, gpu.work.uploads)))
+    counted = works[1:] or works
+    sums = [sum(getattr(work, name) for work in counted) for name in ("launches", "reads", "uploads")]
+    return DeviceWork(*(round(total / max(len(counted), 1)) for total in sums))
