@@ -13,8 +13,9 @@ from gpexplorer import Spec, Store, methods, views
 from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
 from gpexplorer.posteriors import load_posterior
-from gpexplorer.runs import Run
+from gpexplorer.runs import Run, link
 from gpexplorer.runs.studies.race import Race
+from gpexplorer.ui.inputs.controls import _devices
 from gpexplorer.views.base import registry as all_views
 from steps_of import small_spec, trail
 
@@ -145,6 +146,16 @@ def test_a_run_stored_on_a_gpu_goes_on_there_and_is_read_where_there_is_none(tmp
     [name] = Store(tmp_path).names()
     assert Store(tmp_path).table().loc[name, "steps"] == 5
     assert Store(tmp_path).kept(name).records[-1].step.state.theta.device.type == "cpu"
+
+
+def test_the_page_shows_the_gpu_with_its_memory_and_a_spec_from_one_opens_without_it():
+    with SimulatedGPU(memory=80e9):
+        assert _devices("cpu") == {"processor": "cpu", "cuda: Simulated GPU, 80 GB": "cuda"}
+    assert _devices("cuda:1") == {"processor": "cpu", "cuda:1 (not here)": "cuda:1"}
+
+    opened = link.read(link.write(small_spec("cholqr", device="cuda")), small_spec("random"))
+    assert (opened.spec.method, opened.spec.device) == ("cholqr", "cpu")
+    assert opened.corrected == ["There is no GPU here; the link's device 'cuda' became 'cpu'."]
 
 
 def test_a_run_that_is_too_large_for_the_card_says_which_setting_fits():

@@ -141,4 +141,15 @@ def _split(spec: Spec) -> int:
 def _devices(chosen: str) -> dict[str, str]:
     """Return {label: device} of what this machine has, and of the device that a spec names."""
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else []), chosen]
-    return {"processor" if device == "cpu" else device: device for device in devices}
+    return {_device_label(device): device for device in devices}
+
+
+def _device_label(device: str) -> str:
+    """Return what the page calls a device: a GPU that is here has a name and a memory."""
+    if device == "cpu":
+        return "processor"
+    number = int(device.partition(":")[2] or 0)
+    if not torch.cuda.is_available() or number >= torch.cuda.device_count():
+        return f"{device} (not here)"
+    card = torch.cuda.get_device_properties(number)
+    return f"{device}: {card.name}, {card.total_memory / 1e9:.0f} GB"
