@@ -155,7 +155,7 @@ def test_the_page_shows_the_gpu_with_its_memory_and_a_spec_from_one_opens_withou
 
     opened = link.read(link.write(small_spec("cholqr", device="cuda")), small_spec("random"))
     assert (opened.spec.method, opened.spec.device) == ("cholqr", "cpu")
-    assert opened.corrected == ["There is no GPU here; the link's device 'cuda' became 'cpu'."]
+    assert opened.corrected == ("There is no GPU here; the link's device 'cuda' became 'cpu'.",)
 
 
 def test_a_run_that_is_too_large_for_the_card_says_which_setting_fits():
