@@ -8,7 +8,7 @@
 SCGD uses M = F^-1 with a running F; MINIMAX uses M = -mu B / |A|. Gradients are in nat per row.
 
 Sums that end in a single number are read as Python numbers. On a CPU this costs nothing and saves several small
-operations.
+operations. On a GPU the host waits for each of them; the noise is therefore read once per minibatch, after it moved.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ class Parameters:
         self.g_w, g_theta, self.g_extra = self.g[:D], self.g[D : D + p], self.g[D + p :]
         self.parts, self.into = model.parts(self.theta), model.parts(g_theta)
         self._log_sd, self._bounded = self.theta[-1], self.x[: D + p]
+        self._known_log_sd: float | None = None  # None until it is read; `project` reads it after each move of x
 
     def log_s2(self) -> float:
         """Return the log noise variance."""
-        return 2.0 * self._log_sd.item()
+        if self._known_log_sd is None:
+            self._known_log_sd = self._log_sd.item()
+        return 2.0 * self._known_log_sd
 
     def s2(self) -> float:
         """Return the noise variance, finite even if theta has diverged; the loop checks for divergence."""
@@ -83,7 +86,12 @@ class Parameters:
         return fit
 
     def project(self, log_floor: float, largest: float) -> None:
-        """Project w and theta onto the box |x| <= largest, and the log noise sd onto log_floor and above."""
+        """Project w and theta onto the box |x| <= largest, and the log noise sd onto log_floor and above.
+
+        It has to be called after each move of x.
+        """
         self._bounded.clamp_(-largest, largest)
-        if self._log_sd.item() < log_floor:
+        self._known_log_sd = self._log_sd.item()
+        if self._known_log_sd < log_floor:
             self._log_sd.fill_(log_floor)
+            self._known_log_sd = None
