@@ -90,7 +90,9 @@ def test_a_candidate_whose_s_is_below_the_noise_variance_is_refused() -> None:
     rows = (~f.is_inducing).nonzero()[:3, 0]
     ones = torch.ones(3, dtype=torch.float64)
 
-    addition = f.exact(rows, ones, ones, ones, torch.tensor([0.5, 1.0 + 1e-6, 0.9]).double(), 0.1 * ones)
+    addition = f.additions(
+        f.is_inducing[rows], ones, ones, ones, torch.tensor([0.5, 1.0 + 1e-6, 0.9]).double(), 0.1 * ones
+    )
 
     assert torch.isfinite(addition.reduction).tolist() == [True, False, True]
 

@@ -53,10 +53,8 @@ class Factor:
 
     Attributes
     ----------
-    inducing : Tensor [m]
-        The inducing rows, by slot.
-    inducing_rows : list of int
-        The same on the host, so that a swap need not wait for the device.
+    inducing, inducing_rows : Tensor [m] and list of int
+        The inducing rows, by slot: on the device, and on the host, so that a swap need not wait for the device.
     is_inducing : Tensor [n]
     terms : Terms
         Terms of the objective, carried through swaps.
@@ -308,14 +306,16 @@ class Factor:
         products = torch.linalg.vecdot(R, R), R @ self.train.y, torch.linalg.vecdot(B, NB, dim=0), self.c @ NB
         D = R.gather(1, rows[:, None])[:, 0]  # [c]
         log_ratios = log_reductions(R, D, removal.V) if self.is_tight else None
-        return Proposals(rows, R, B, NB, self.exact(rows, D, *products, log_ratios=log_ratios))
+        explained = self.is_inducing[rows] | (D <= self.least[rows])
+        return Proposals(rows, R, B, NB, self.additions(explained, D, *products, log_ratios=log_ratios))
 
-    def exact(self, rows: Tensor, D: Tensor, *products: Tensor, log_ratios: Tensor | None = None) -> Addition:
-        """Compute the exact effect of c candidates from products with their residual columns r.
+    def additions(self, explained: Tensor, D: Tensor, *products: Tensor, log_ratios: Tensor | None = None) -> Addition:
+        """Compute the exact effect of c candidates from products with their residual columns r, on any device.
 
         Parameters
         ----------
-        rows : Tensor [c]
+        explained : Tensor [c]
+            Whether the row is an inducing point, or explained by them to rounding.
         D : Tensor [c]
             Entry of r at its own row: u = r / sqrt(D).
         *products : four Tensors [c]
@@ -323,11 +323,6 @@ class Factor:
         log_ratios : Tensor [c], optional
             The decrease of E_V, which the tight VFE needs.
         """
-        explained = self.is_inducing[rows] | (D <= self.least[rows])
-        return self.additions(explained, D, *products, log_ratios=log_ratios)
-
-    def additions(self, explained: Tensor, D: Tensor, *products: Tensor, log_ratios: Tensor | None = None) -> Addition:
-        """The same for candidates [c] of which it is known whether they are explained; all tensors on any device."""
         D = D.masked_fill(explained, 1.0)
         (rr, yr, bNb, cNb), root = products, D.sqrt()
         uu, s = rr / D, (rr - bNb) / D + self.s2
@@ -371,8 +366,7 @@ class Factor:
         change = self._change(removal, a, row, new)
 
         down, up = removal.q / math.sqrt(removal.kappa), change.g / math.sqrt(new.s)  # P <- P - down down' + up up'
-        pairs = torch.stack([w, change.half, w])  # G <- G + half w' + w half'
-        self._G.add(pairs[1:], pairs[:2])
+        self._G.add(torch.stack([change.half, w]), torch.stack([w, change.half]))
         self._P.add(torch.stack([-down, up]), torch.stack([down, up]))
         self.logdet += math.log(removal.kappa) + math.log(new.s)
         self.c += (new.yu - removal.yv) * w
