@@ -25,8 +25,8 @@ class DataSource(pn.viewable.Viewer):
     Parameters
     ----------
     spec : the spec whose data are shown first.
-    on_choose : called with (data, read, kernel): the data of a spec; None or, for an upload, a function of the split
-        that reads it; and the kernel that its inputs need, or "".
+    on_choose : called with the data of a spec, and None or, for an upload, a function of the split
+        that reads it and the kernel that its inputs need, or "".
     show_message : called with a sentence when a file cannot be read.
     show_busy : called with a sentence while a file is being read, and with "" afterwards.
     """
@@ -34,7 +34,7 @@ class DataSource(pn.viewable.Viewer):
     def __init__(
         self,
         spec: Spec,
-        on_choose: Callable[[Any, Any, str], None],
+        on_choose: Callable[..., None],
         show_message: Callable[[str], None],
         show_busy: Callable[[str], None],
         **params: Any,
@@ -66,7 +66,7 @@ class DataSource(pn.viewable.Viewer):
         if self.names.value == OWN and self._opened is not None:
             self._on_choose(*self._opened)
         else:
-            self._on_choose(self.names.value, None, "")
+            self._on_choose(self.names.value, None)
 
     def _choose_own(self, data: dict[str, Any], read: Callable[[Any], Any], kernel: str) -> None:
         self._opened = (data, read, kernel)
