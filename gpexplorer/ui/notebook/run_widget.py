@@ -28,6 +28,7 @@ from .shown_in_cells import mimebundle
 
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIGURE_HEIGHT = 300  # pixels
+CELL_HEIGHT = FIGURE_HEIGHT + 120  # pixels: the buttons and a message above the pictures
 SHOWN = ("fit", "convergence")  # pictures where none is named
 
 
@@ -213,7 +214,7 @@ class RunWidget(pn.viewable.Viewer):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         """What a notebook cell shows: the player, and its first picture for a saved notebook."""
         key = next(iter(self._views))
-        return mimebundle(self, self._page, "Player", 0, Picture(self._run, key).svg())
+        return mimebundle(self, self._page, "Player", CELL_HEIGHT, Picture(self._run, key).svg())
 
     def __panel__(self) -> Any:
         if self._callback is None:
