@@ -43,6 +43,14 @@ def test_a_sample_of_methods_and_hard_data_ends_with_sentences(tmp_path: Path) -
     assert row.held, row
 
 
+@pytest.mark.parametrize(
+    ("method", "rows"),
+    [("greedy-variance", "every row twice"), ("kmeans", "every row twice"), ("fitc", "no noise"), ("random", "no noise")],
+)
+def test_learning_keeps_the_noise_where_the_objective_can_be_computed(method: str, rows: str) -> None:
+    assert hard_data.run_cell(method, hard_data.hard_sets()[rows]) == "answered"
+
+
 def test_a_wrong_objective_and_an_infinite_answer_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = hard_data.hard_sets()["few rows"]
     assert hard_data.run_cell("cholesky", rows) == "answered"

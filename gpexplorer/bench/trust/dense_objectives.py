@@ -131,8 +131,10 @@ def _forward_solve(L: Extended, B: Extended) -> Extended:
 
 
 def _gaussian_nll(A: Tensor, y: Tensor) -> float:
-    """(y' A^-1 y + log |A|) / 2."""
-    L = torch.linalg.cholesky(A)
+    """(y' A^-1 y + log |A|) / 2; nan if A is singular to rounding."""
+    L, failed = torch.linalg.cholesky_ex(A)
+    if failed:
+        return math.nan
     half = torch.linalg.solve_triangular(L, y[:, None], upper=False)
     return float(0.5 * half.square().sum() + L.diagonal().log().sum())
 

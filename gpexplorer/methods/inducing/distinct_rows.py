@@ -59,6 +59,19 @@ def rounding(dtype: torch.dtype) -> float:
     return (1e5 if dtype == torch.float64 else 1e3) * torch.finfo(dtype).eps
 
 
+def least_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
+    """Return the noise variance below which the terms of an objective that are divided by it consist of rounding."""
+    return rounding(train.y.dtype) * float(kernel.diag(theta, train.X).mean())
+
+
+def least_learned_noise(kernel: Kernel, theta: Tensor, train: Dataset) -> float:
+    """Return the least noise variance that learning may reach: the objective is accurate there to about 1e-7.
+
+    In float32, which would lose most problems by such a margin, it is `least_noise` itself.
+    """
+    return (100.0 if train.y.dtype == torch.float64 else 1.0) * least_noise(kernel, theta, train)
+
+
 def check_precision(problem: Problem, theta: Tensor) -> None:
     """Refuse a noise variance that the floating-point type cannot resolve.
 
@@ -68,9 +81,8 @@ def check_precision(problem: Problem, theta: Tensor) -> None:
         The noise variance is smaller than a residual variance that counts as rounding, so that the objective would
         consist of rounding. float32 allows a ratio of signal to noise variance of 8e3, float64 one of 4e10.
     """
-    dtype = problem.train.y.dtype
-    resolved = rounding(dtype) * float(problem.kernel.diag(theta, problem.train.X).mean())
-    s2 = noise_variance(theta)
+    dtype, s2 = problem.train.y.dtype, noise_variance(theta)
+    resolved = least_noise(problem.kernel, theta, problem.train)
     if s2 < resolved:
         precision = str(dtype).removeprefix("torch.")
         way_out = "raise the noise" if dtype == torch.float64 else "use dtype float64, or raise the noise"

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.scipy_descent import Evaluated, descend
-from ...objectives import Terms, nystrom_gradient
+from ...objectives import Terms, noise_variance, nystrom_gradient
 from ...problem import Dataset, Kernel
+from .distinct_rows import least_learned_noise
 from .reporting import UNKNOWN_TERMS
 
 
@@ -71,10 +72,14 @@ def learn_hyperparameters(
 
     Notes
     -----
-    About 6 n m^2 flops per evaluation. A theta at which K_mm has no Cholesky factor counts as infinitely bad.
+    About 6 n m^2 flops per evaluation. A theta at which K_mm has no Cholesky factor counts as infinitely bad, and so
+    does a noise variance that the floating-point type does not resolve, unless it is the one at the beginning.
     """
+    allowed = noise_variance(begin)
 
     def terms_at(theta: Tensor) -> tuple[Terms, Tensor, float]:
+        if noise_variance(theta) < min(allowed, least_learned_noise(kernel, theta, train)):
+            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
         model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
         return model.terms, gradient, model.jitter
 

@@ -19,11 +19,12 @@ from torch import Tensor
 from ....errors import NotPositiveDefinite
 from ....evidence_limits import BOUNDS, least_objective
 from ....linalg.scipy_descent import Evaluated, descend
-from ....objectives import Nystrom, Terms
+from ....objectives import Nystrom, Terms, noise_variance
 from ....posteriors import Posterior, nystrom_posterior
 from ....problem import Channel, Cost, Outcome, Problem, Step
 from ...base import Method, Steps
 from .. import settings
+from ..distinct_rows import least_learned_noise
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, converged_message, entry_flops
 from .sparse_objectives import BLOCK, Gradient, objective_name, sparse_model, total_objective
@@ -165,13 +166,15 @@ def descent_steps(problem: Problem, state: State, descent: Descent) -> Generator
 
 def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tuple[Tensor, Tensor, Nystrom], None, None]:
     """Yield the best theta, Z and model after each evaluation."""
-    p = len(state.theta)
+    p, allowed = len(state.theta), noise_variance(state.theta_begin)
 
     def split(point: np.ndarray) -> tuple[Tensor, Tensor]:
         return torch.as_tensor(point[:p]).to(state.theta), torch.as_tensor(point[p:]).to(state.Z).reshape(state.Z.shape)
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
         theta, Z = split(point)
+        if noise_variance(theta) < min(allowed, least_learned_noise(problem.kernel, theta, problem.train)):
+            return None  # the objective would consist of rounding
         try:
             model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)
         except NotPositiveDefinite:
