@@ -193,10 +193,6 @@ class CholQR(Method):
             if self.learn:
                 state = yield from self._learning_phase(problem, state)
                 swapper = None
-                try:
-                    check_precision(problem, state.theta)
-                except SettingError as error:
-                    return state, Outcome("failed", f"Learning decreased the noise too far for swaps. {error}")
 
             larger = grown(problem, state, self.objective, self.gap)
             if larger is not None:
