@@ -136,7 +136,7 @@ def test_learning_from_rows_without_noise_keeps_a_noise_that_swaps_resolve(dtype
     carried = dense(here, last.state.inducing, "vfe")
 
     assert 0.99 * limit < math.exp(2 * (log_noise - log_sd)) < 10 * limit
-    assert last.info.objective == pytest.approx(carried, rel=1e-2 if dtype == torch.float32 else 1e-6)
+    assert last.info.objective == pytest.approx(carried, rel=5e-2 if dtype == torch.float32 else 1e-6)
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])
