@@ -152,6 +152,9 @@ def test_settings_are_searched_and_a_fit_starts_warm():
     theta = warm.theta_
     warm.fit(X, y)
     assert warm.run_.problem.theta.tolist() == pytest.approx(theta.tolist())
+    network = Estimator("svgp", num_inducing=5, budget={"steps": 1}, warm_start=True).fit(X, y)
+    network.fit(X, y).partial_fit(X[:3], y[:3])  # its theta is longer than that of any kernel
+    assert len(network.run_.problem.train) == 63
 
 
 def test_steps_are_printed_and_callbacks_may_stop(capsys: pytest.CaptureFixture[str]):

@@ -300,9 +300,8 @@ class Estimator(RegressorMixin, BaseEstimator):
                 raise DataError(f"{len(X)} texts have targets {shape}; give 2 texts or more, and a finite target each.")
             self.n_features_in_ = 1
             return [str(text) for text in X], targets
-        least = 2 if reset else 1
         X, y = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=least, reset=reset
+            self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=1 + reset, reset=reset
         )
         return np.asarray(X, np.float64), np.asarray(y, np.float64)
 
@@ -315,7 +314,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     def _fitted(self, X: Any, y: Floats, noise: RowNoise | None, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
         split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), noise)
-        spec = self._spec(split.train, start or self.kernel, seed)
+        own = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is not that of a kernel
+        spec = self._spec(split.train, (not own and start) or self.kernel, seed)
         run = spec.open(data=split)
         self._finish(run, mapping_of("budget", self.budget))
         run.close()
