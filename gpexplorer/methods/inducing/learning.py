@@ -78,7 +78,8 @@ def learn_hyperparameters(
     allowed = noise_variance(begin)
 
     def terms_at(theta: Tensor) -> tuple[Terms, Tensor, float]:
-        if noise_variance(theta) < min(allowed, least_learned_noise(kernel, theta, train)):
+        s2 = noise_variance(theta)
+        if s2 < allowed and s2 < least_learned_noise(kernel, theta, train):
             raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
         model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
         return model.terms, gradient, model.jitter

@@ -60,7 +60,7 @@ def test_a_file_that_is_too_large_gets_a_sentence_and_takes_no_pictures_away(ope
 
 def test_a_small_file_is_read(open_page: Callable[..., Seen]):
     seen = open_page()
-    content = b"length,height\n" + b"".join(b"%d,%d\n" % (k, (k * 7) % 11) for k in range(60))
+    content = b"length,height\n" + b"".join(b"%.2f,%d\n" % (0.37 * k % 5, (k * 7) % 11) for k in range(60))
 
     seen.page.locator("input[type=file]").first.set_input_files(
         {"name": "small.csv", "mimeType": "text/csv", "buffer": content}

@@ -173,7 +173,8 @@ def _descend(problem: Problem, state: State, descent: Descent) -> Generator[tupl
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
         theta, Z = split(point)
-        if noise_variance(theta) < min(allowed, least_learned_noise(problem.kernel, theta, problem.train)):
+        s2 = math.exp(2.0 * float(point[p - 1]))
+        if s2 < allowed and s2 < least_learned_noise(problem.kernel, theta, problem.train):
             return None  # the objective would consist of rounding
         try:
             model, gradient = descent.model_and_gradient(problem.kernel, theta, problem.train, Z)

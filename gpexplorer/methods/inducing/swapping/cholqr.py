@@ -230,11 +230,11 @@ class CholQR(Method):
                 position=k + 1,
                 inducing=factor.inducing.clone(),
                 pivots=swapper.pivots.rows.clone(),
-                ranked=swapper.pivots.ranked,
+                ranked=swapper.pivots.ranked.clone(),
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,
-                tested=swapper.tested,  # replaced by the next tests, never changed
+                tested=swapper.tested.clone(),
                 slots=torch.tensor(carried, dtype=state.inducing.dtype),
             )
             yield Step(state, swap_info(swapper, tried, state, drift, least))
