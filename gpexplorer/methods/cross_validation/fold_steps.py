@@ -319,10 +319,15 @@ def _score(systems: FoldSystems, Z: Tensor, dual: Tensor, limits: Limits) -> Fol
 
 
 def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local, ...]:
-    """Return the folds before the step, with a larger penalty and shorter steps for the next one."""
-    factor = RHO_AFTER_ROLLBACK
+    """Return the folds before the step, with a larger penalty and shorter steps for the next one.
+
+    The tolerance becomes larger as well: rounding may not allow a smaller one.
+    """
+    factor, tolerance = RHO_AFTER_ROLLBACK, min(local[0].tolerance / SHARPER, LOOSEST * settings.limits.tolerance)
     rho = _bounded_rho(factor * local[0].rho, settings)
-    return tuple(fold._replace(rho=rho, B=factor * fold.B, length=fold.length / factor) for fold in local)
+    return tuple(
+        fold._replace(rho=rho, B=factor * fold.B, length=fold.length / factor, tolerance=tolerance) for fold in local
+    )
 
 
 def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tuple[Tensor, float]:
