@@ -36,9 +36,7 @@ def main() -> None:
     small = [frame.convert("RGB").resize((WIDTH, WIDTH * frame.height // frame.width)) for frame in frames]
     palette = small[-1].quantize(COLOURS)
     first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
-    first.save(
-        APPS / "explorer.gif", save_all=True, append_images=others, duration=MILLISECONDS, loop=0, optimize=True
-    )
+    first.save(APPS / "explorer.gif", save_all=True, append_images=others, duration=MILLISECONDS, loop=0, optimize=True)
 
 
 if __name__ == "__main__":
