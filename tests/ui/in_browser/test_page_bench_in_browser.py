@@ -32,7 +32,7 @@ def test_a_picture_is_one_message_and_a_changed_setting_is_drawn_while_a_run_pla
 
     number, size = messages_while_playing(page, messages, 3.0)
     assert messages.pictures >= 2
-    assert messages.pictures <= messages.changes <= messages.pictures + 2
+    assert -1 <= messages.changes - messages.pictures <= 2  # the counts may begin between the frames of one message
     assert messages.bytes <= MOST_BYTES * (messages.pictures + 1)
     assert re.match(r"\d+ per second", number.measured)
     assert re.match(r"\d+ kB per second", size.measured)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from gpexplorer import Spec
 from pages import Seen, until
@@ -22,8 +23,8 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     until(lambda: seen.step == 9)
 
     assert "num_pivots is -3; give a whole number of at least 1" in seen.alert()
-    assert seen.page.locator(".hero h2").inner_text() == "Objective, term by term"
-    assert len(seen.inducing()) == 7
+    expect(seen.page.locator(".hero h2")).to_have_text("Objective, term by term")
+    until(lambda: len(seen.inducing()) == 7)
 
     seen.page.get_by_text("Link, code and files").click()
     check_pictures(seen, tmp_path)
