@@ -19,6 +19,7 @@ class Choice(param.Parameterized):
     short = param.Selector(default="a", objects=["a", "bc"])
     long = param.Selector(default="a", objects=["a", "a hyperparameter"])
     longest = param.Selector(default="a", objects=["a", 60 * "b"])
+    named = param.Selector(default="a", objects=["a", "b"], label="A label of 24 characters")
 
 
 def test_a_selector_has_room_for_its_longest_name():
@@ -26,10 +27,11 @@ def test_a_selector_has_room_for_its_longest_name():
     box = options(lambda: view, 1, lambda: None)
 
     assert box is not None
-    short, long, longest = (widget.width for widget in box if isinstance(widget, pmui.Select))
+    short, long, longest, named = (widget.width for widget in box if isinstance(widget, pmui.Select))
     assert (short, longest) == (MIN_WIDTH, MAX_WIDTH)
     assert short < long < longest
     assert long > PADDING + 7 * len("a hyperparameter")
+    assert named >= PADDING + 6 * 24
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

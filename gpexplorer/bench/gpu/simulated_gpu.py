@@ -144,7 +144,7 @@ class SimulatedGPU(TorchFunctionMode):
 
     @classmethod
     def current(cls) -> SimulatedGPU:
-        """The simulation that is entered now; outside of all, one that nobody reads."""
+        """The simulation that is active; if none is, one whose counts are not read."""
         return cls._active[-1] if cls._active else SimulatedGPU()
 
     def __enter__(self) -> Self:

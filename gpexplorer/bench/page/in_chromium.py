@@ -99,7 +99,7 @@ class Messages:
             self.pictures += '"attr":"beat"' in payload
 
     def reset(self) -> None:
-        """Begin to count anew."""
+        """Set all counts to 0."""
         self.changes = self.frames = self.bytes = self.pictures = 0
 
 

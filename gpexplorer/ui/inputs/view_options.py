@@ -10,6 +10,7 @@ import param
 
 ONLY = {"(1-D)": 1, "(2-D)": 2}  # an option whose label ends so applies to data with this number of inputs only
 LETTER_WIDTH, PADDING = 7.2, 44  # pixels
+LABEL_LETTER_WIDTH = 6.5  # pixels, of the label above a selector
 MIN_WIDTH, MAX_WIDTH = 92, 250  # pixels of a selector
 FONT = {".MuiSelect-select": {"fontSize": "0.8125rem"}}
 
@@ -46,7 +47,8 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_
         widget = pmui.Checkbox(**common)
     elif isinstance(setting, param.Selector):
         names = setting.get_range()
-        widget = pmui.Select(options=names, size="small", width=_width_for(names), sx=FONT, **common)
+        width = max(_width_for(names), PADDING + round(LABEL_LETTER_WIDTH * len(str(setting.label))))
+        widget = pmui.Select(options=names, size="small", width=width, sx=FONT, **common)
     elif isinstance(setting, param.Integer):
         widget = pmui.IntInput(start=low, end=high, size="small", width=_width_for([str(setting.label)]), **common)
     elif isinstance(setting, param.Number):

@@ -344,7 +344,7 @@ def _note(standing: Standing) -> str:
 def _table(standing: Standing) -> str:
     """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
     longest = max(standing.seconds.values(), default=0.0)
-    shown = [moment <= longest for moment in MOMENTS]  # no figure for a time that nobody ran
+    shown = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
     scores = standing.scores["smse"].loc[:, shown]
     moments = list(scores.columns)
     headings = ["", *(f"SMSE at {m}" for m in moments), "SMSE now", "SNLP now", "seconds", "memory", ""]

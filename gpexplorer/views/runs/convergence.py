@@ -108,12 +108,15 @@ class Convergence(View):
 
 
 def _sentence(ranges: pd.DataFrame) -> str:
-    """Say how far from the exact model the newest record is at most that has a limit; empty if none has."""
+    """Say how far from the exact model the newest record is at most that has a limit; empty if none has.
+
+    The step is named, because hyperparameters that were learned since have another exact model.
+    """
     known = ranges[np.isfinite(ranges["lower"]) & np.isfinite(ranges["upper"])]
     if not len(known):
         return ""
     gap = max(float(known["upper"].iloc[-1] - known["lower"].iloc[-1]), 0.0)
-    return f"at most {gap:.3g} nat from the exact model with the same hyperparameters"
+    return f"at step {known.index[-1]}: at most {gap:.3g} nat from the exact model with the same hyperparameters"
 
 
 def _finite(frame: pd.DataFrame) -> Any:
