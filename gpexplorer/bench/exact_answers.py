@@ -162,7 +162,7 @@ def _by_cholesky(problem: Problem, Z: Tensor, work: Work) -> Answer:
     posterior = exact_gp_posterior(problem.kernel, problem.theta, problem.train)
     found = posterior(Z)
     samples = posterior.paths(work.samples)(Z)
-    return found, samples, f"{16e-9 * len(problem.train) ** 2:.2f} GB"
+    return found, samples, f"{8e-9 * len(problem.train) ** 2:.2f} GB"
 
 
 def _by_gpytorch(problem: Problem, Z: Tensor, work: Work) -> Answer:

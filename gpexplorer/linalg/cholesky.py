@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -74,21 +74,55 @@ def cholesky(
     m^3 / 3 flops per attempt. The first attempt uses no jitter, the second 8 eps times the mean of the diagonal, and
     each later one ten times more.
     """
-    size = A.shape[0]
-    scale = float(A.diagonal().mean()) if size else 1.0
-    if not math.isfinite(scale):
-        raise NotPositiveDefinite(name, size, 0.0, "It contains values that are not finite: check the hyperparameters.")
+    scale, jitter = _finite_scale(A, name), 0.0
+    while True:
+        L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(len(A)).to(A))
+        if int(info) == 0:
+            more = _next_jitter(jitter, scale, A)
+            if not (accurate and more <= largest * scale and _has_small_pivot(L, scale)):
+                return _with_jitter_noted(L, jitter, name if noted else "")
+        jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
+
+
+def cholesky_in_place(
+    fill: Callable[[Tensor], None], A: Float[Tensor, "m m"], name: str, largest: float = 1e-4
+) -> Cholesky:
+    """Factor a large symmetric matrix in the memory that it is computed in: `cholesky` needs twice as much.
+
+    Parameters
+    ----------
+    fill : callable
+        Writes the diagonal of the matrix and all entries to the right of it into `A`. It is called again if jitter is
+        needed.
+    A : Tensor [m, m]
+        Contiguous memory, which is overwritten.
+    name, largest
+        As for `cholesky`.
+
+    Returns
+    -------
+    Cholesky
+        The factor is a view of `A`.
+
+    Raises
+    ------
+    NotPositiveDefinite
+        As `cholesky` does.
+
+    Notes
+    -----
+    m^3 / 3 flops per attempt. Gradients do not pass through it.
+    """
+    L, info = A.mT, torch.zeros((), dtype=torch.int32, device=A.device)  # LAPACK stores by columns
     jitter = 0.0
     while True:
-        L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(size).to(A))
-        more = 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
-        if int(info) == 0 and not (accurate and more <= largest * scale and _has_small_pivot(L, scale)):
-            if jitter and noted and (record := _record.get()) is not None:
-                record[name] = max(jitter, record.get(name, 0.0))
-            return Cholesky(L, jitter)
-        jitter = more
-        if jitter > largest * scale or scale <= 0.0:
-            raise NotPositiveDefinite(name, size, jitter, FLOAT32_HINT if A.dtype == torch.float32 else "")
+        fill(A)
+        scale = _finite_scale(A, name)
+        A.diagonal().add_(jitter)
+        torch.linalg.cholesky_ex(L, out=(L, info))
+        if int(info) == 0:
+            return _with_jitter_noted(L, jitter, name)
+        jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
 
 
 def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Tensor:
@@ -121,6 +155,35 @@ def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Ten
         D = D - column.square()
         accepted.append(j)
     return torch.tensor(accepted, dtype=torch.int64, device=A.device)
+
+
+def _finite_scale(A: Tensor, name: str) -> float:
+    """The mean of the diagonal, which must be finite."""
+    scale = float(A.diagonal().mean()) if len(A) else 1.0
+    if not math.isfinite(scale):
+        raise NotPositiveDefinite(
+            name, len(A), 0.0, "It contains values that are not finite: check the hyperparameters."
+        )
+    return scale
+
+
+def _next_jitter(jitter: float, scale: float, A: Tensor) -> float:
+    """The jitter of the next attempt: 8 eps times the mean of the diagonal, and then ten times more."""
+    return 10.0 * jitter if jitter else 8.0 * torch.finfo(A.dtype).eps * scale
+
+
+def _permitted(jitter: float, largest: float, A: Tensor, name: str) -> float:
+    """The jitter, or an error if it is larger than the largest one, which is not positive for a negative diagonal."""
+    if jitter > largest or largest <= 0.0:
+        raise NotPositiveDefinite(name, len(A), jitter, FLOAT32_HINT if A.dtype == torch.float32 else "")
+    return jitter
+
+
+def _with_jitter_noted(L: Tensor, jitter: float, name: str) -> Cholesky:
+    """The result, after its jitter is written into the record of this context under a name, if there is one."""
+    if jitter and name and (record := _record.get()) is not None:
+        record[name] = max(jitter, record.get(name, 0.0))
+    return Cholesky(L, jitter)
 
 
 def _has_small_pivot(L: Tensor, scale: float) -> bool:

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
-from ..linalg.cholesky import cholesky
+from ..linalg.cholesky import cholesky, cholesky_in_place
+from ..linalg.kernel_columns import fill_rows
 from ..objectives import noise_variance
 from ..problem import Dataset, Kernel
 from .base import Posterior
@@ -29,6 +30,8 @@ from .prior_paths import prior_paths
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")
+
+IN_PLACE = 2000  # more rows than this are factored in the memory of their matrix
 
 
 @runtime_checkable
@@ -76,17 +79,32 @@ class CholeskySolver:
     def L(self) -> Tensor:
         """The Cholesky factor [s, s]."""
         if self._L is None:
-            A = self.kernel(self.theta, self.S, self.S)  # [s, s]
-            A.diagonal().add_(noise_variance(self.theta) if self.noise is None else self.noise)
-            self._L = cholesky(A, self.name).L
+            if isinstance(self.S, Tensor) and len(self.S) > IN_PLACE:
+                A = self.theta.new_empty(len(self.S), len(self.S))
+                self._L = cholesky_in_place(self._fill, A, self.name).L
+            else:
+                A = self.kernel(self.theta, self.S, self.S)  # [s, s]
+                A.diagonal().add_(self._noise)
+                self._L = cholesky(A, self.name).L
         return self._L
+
+    @property
+    def _noise(self) -> Tensor | float:
+        return noise_variance(self.theta) if self.noise is None else self.noise
+
+    def _fill(self, A: Tensor) -> None:
+        """Write A from its diagonal to the right, strip by strip."""
+        for part in row_blocks(len(A), A.element_size() * len(A)):
+            fill_rows(self.kernel, self.theta, self.S[part], self.S[part.start :], A[part, part.start :])
+        A.diagonal().copy_(self.kernel.diag(self.theta, self.S) + self._noise)
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy computes its factor again."""
         return {**self.__dict__, "_L": None}
 
     def solve(self, B: Float[Tensor, "s t"]) -> Float[Tensor, "s t"]:
-        return torch.cholesky_solve(B, self.L)
+        half = torch.linalg.solve_triangular(self.L, B, upper=False)  # `cholesky_solve` would copy the factor
+        return torch.linalg.solve_triangular(self.L.mT, half, upper=True)
 
     def with_border(self, X: Any, V: Float[Tensor, " b"], L_new: Float[Tensor, "b b"]) -> CholeskySolver:
         """The solver of the rows and b new ones with noise V, from the factor of the Schur complement of A."""

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from gpexplorer.errors import NotPositiveDefinite
-from gpexplorer.linalg.cholesky import SMALLEST_PIVOT, cholesky, independent_rows, logdet, record_jitter
+from gpexplorer.linalg.cholesky import (
+    SMALLEST_PIVOT,
+    cholesky,
+    cholesky_in_place,
+    independent_rows,
+    logdet,
+    record_jitter,
+)
 
 
 def singular(size: int, smallest: float, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -125,3 +132,28 @@ def test_independent_rows_are_those_that_leave_a_residual_variance() -> None:
     only_one = torch.full((9,), 1e9, dtype=torch.float64)
     only_one[4] = 0.0
     assert independent_rows(A, only_one).tolist() == [4]
+
+
+@pytest.mark.parametrize("negative", [-0.5, 3e-12, 1e-6])
+def test_a_factor_in_its_own_memory_is_that_of_a_copy(negative: float) -> None:
+    A = singular(7, -negative)
+    memory, record, expected = torch.full((7, 7), torch.nan, dtype=torch.float64), {}, {}
+
+    def fill(out: Tensor) -> None:
+        rows, columns = torch.triu_indices(7, 7)
+        out[rows, columns] = A[rows, columns]  # the other entries are never read
+
+    with record_jitter(record):
+        L, jitter = cholesky_in_place(fill, memory, "A")
+    with record_jitter(expected):
+        dense = cholesky(A, "A")
+
+    assert (jitter, record) == (dense.jitter, expected)
+    assert L.data_ptr() == memory.data_ptr()
+    torch.testing.assert_close(L, dense.L, rtol=1e-6, atol=1e-9)
+
+
+def test_a_matrix_without_a_factor_in_its_own_memory_is_named() -> None:
+    for entry in (math.nan, -1.0):
+        with pytest.raises(NotPositiveDefinite, match=r"^K \[2 x 2\] is not positive definite"):
+            cholesky_in_place(lambda out, entry=entry: out.fill_(entry), torch.empty(2, 2), "K")

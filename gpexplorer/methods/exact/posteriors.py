@@ -28,7 +28,8 @@ from ...problem import Problem, take
 from .joint.posterior import JointPosterior, JointSolver
 from .state import State
 
-FACTOR_ROWS = 5000  # up to this many rows, the factor of the whole matrix takes about a second and 0.4 GB
+FACTOR_ROWS = 5000  # up to this many rows, the factor of the whole matrix takes about a second and 0.2 GB
+FACTOR_BYTES = 1e9  # a factor up to this size needs a sixth of the operations of iterations: 11 180 rows in float64
 ROWS_UNSOLVED = 2000  # that variances use before a solver has converged, if all rows are asked for
 VARIANCES = "K + s2 I of the predictive variance"
 
@@ -65,12 +66,12 @@ def exact_posterior(problem: Problem, state: State, bands: Bands) -> Posterior:
     -----
     A mean takes one kernel entry per test point and training row with nonzero alpha (in the first steps most are zero).
     The estimated error takes as many per row that the variances use. With all rows, the variances come from a Cholesky
-    factor if there are at most 5000 or if the factor fits into the memory of the cache, and otherwise from iterations.
+    factor if it takes at most 1 GB or fits into the memory of the cache, and otherwise from iterations.
     """
     kernel, theta, train, n = problem.kernel, state.theta, problem.train, len(problem.train)
     nonzero = state.alpha.nonzero()[:, 0]
     mean_rows = (train.X, state.alpha) if len(nonzero) == n else (train.rows(nonzero).X, state.alpha[nonzero])
-    if bands.solved and not bands.rows and n > FACTOR_ROWS and 3.0 * train.y.element_size() * n * n > bands.cache:
+    if bands.solved and not bands.rows and train.y.element_size() * n * n > max(FACTOR_BYTES, bands.cache):
         solver = JointSolver(problem, theta, bands.cache, bands.tolerance, bands.seed)
         return JointPosterior(kernel, theta, mean_rows, train.X, solver)
     count = bands.rows if bands.solved else bands.rows or ROWS_UNSOLVED

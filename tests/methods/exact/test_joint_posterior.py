@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gpexplorer import kernels, load_posterior
 from gpexplorer.errors import PosteriorError
+from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.gbcd import GBCD
@@ -23,7 +24,7 @@ from gpexplorer.methods.exact.joint.joint_descent import BlockSizes
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
 from gpexplorer.methods.exact.system import System
-from gpexplorer.posteriors import CholeskySolver, RowsPosterior, in_units
+from gpexplorer.posteriors import CholeskySolver, RowsPosterior, exact, in_units
 from gpexplorer.posteriors.prior_paths import prior_paths
 from gpexplorer.problem import Dataset, Problem
 
@@ -48,6 +49,25 @@ def both(problem: Problem, tolerance: float) -> tuple[RowsPosterior, JointPoster
     solver = JointSolver(problem, theta, 0.0, tolerance, 0)
     solver.sizes = solver.sizes._replace(block=40, chunk=10, coarse=30)
     return RowsPosterior(kernel, theta, rows, X, factor), JointPosterior(kernel, theta, rows, X, solver)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_factor_in_the_memory_of_its_matrix_is_that_of_dense_algebra(name: str, monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task(name)
+    kernel, theta, X = problem.kernel, problem.theta, problem.train.X
+    noise = torch.linspace(1.0, 9.0, 120, dtype=torch.float64) * math.exp(2 * float(theta[-1]))
+    K, B = kernel(theta, X, X), kernel(theta, X, Z)
+    monkeypatch.setattr(exact, "IN_PLACE", 119)
+    monkeypatch.setattr(exact, "row_blocks", lambda n, row_bytes: row_blocks(n, row_bytes, 17 * row_bytes))  # strips
+
+    for solver, diagonal in (
+        (CholeskySolver(kernel, theta, X), torch.full((120,), math.exp(2 * float(theta[-1])), dtype=torch.float64)),
+        (CholeskySolver(kernel, theta, X, noise=noise), noise),
+    ):
+        expected = torch.linalg.solve(K + torch.diag(diagonal), B)
+        torch.testing.assert_close(solver.solve(B), expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
+        torch.testing.assert_close(solver.explained(B), (B * expected).sum(0), rtol=1e-8, atol=1e-12)
+        assert bool((solver.L.triu(1) == 0.0).all())
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -135,7 +155,7 @@ def test_a_method_uses_blocks_where_a_factor_does_not_fit(monkeypatch: pytest.Mo
     method = GBCD(learn=False, block=40, coarse=20, bands="exact", band_tolerance=1e-3, cache=1e-4)
     *_, last = method.steps(problem)
     assert type(method.posterior(problem, last.state)) is RowsPosterior  # few rows
-    monkeypatch.setattr(posteriors, "FACTOR_ROWS", 100)
+    monkeypatch.setattr(posteriors, "FACTOR_BYTES", 8.0 * 119**2)
     large_cache = GBCD(learn=False, block=40, coarse=20, bands="exact", cache=1.0)
     assert type(large_cache.posterior(problem, last.state)) is RowsPosterior  # the factor fits into the cache
 
