@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .cholesky import cholesky
+from .deferred_reads import Number, add_multiple, at_least, happens, number
 
 SLACK = 1e-6  # lifted eigenvalues exceed the floor by this fraction, so that rounding does not cause the next lift
 CLEAR = 0.5  # if the sum of floor / eigenvalue is below this, no eigenvalue is near the floor
@@ -16,16 +17,16 @@ MAX_RATIO = 4.0  # root mean square of (floor / eigenvalue)^k up to which the sm
 MAX_SQUARINGS = 6  # so that k is at most 64
 
 
-def project_above(A: Float[Tensor, "D D"], floor: float) -> Float[Tensor, "D D"]:
+def project_above(A: Float[Tensor, "D D"], floor: Number) -> Float[Tensor, "D D"]:
     """Replace A in place by the nearest symmetric matrix with A >= floor I.
 
     Cost: D^3 / 3 flops if A satisfies the bound already, 9 D^3 more if eigenvalues have to be raised.
     """
-    floor = max(floor, 4.0 * _rounding(A))
+    floor = at_least(floor, 4.0 * _rounding(A))
     return A if _is_above(A, floor) else _project(A, floor)
 
 
-def lift_above(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Float[Tensor, "D D"], float]:
+def lift_above(A: Float[Tensor, "D D"], floor: Number, rate: float) -> tuple[Float[Tensor, "D D"], Number]:
     """Raise the eigenvalues of A that a step has taken below `floor`, in place, by a smooth function.
 
     With x = eigenvalue / floor, f(x) = x + c x^-k with c = k^k / (k + 1)^(k + 1) is at least 1 for every x > 0. For k
@@ -47,20 +48,26 @@ def lift_above(A: Float[Tensor, "D D"], floor: float, rate: float) -> tuple[Floa
     -----
     Cost: 2 D^3 flops and log2 k matrix products; 10 D^3 more if eigenvalues are computed.
     """
-    floor = max(floor, 4.0 * _rounding(A))
+    floor = at_least(floor, 4.0 * _rounding(A))
     L, info = torch.linalg.cholesky_ex(A.mT)
-    if int(info):
+    if happens(info):
         return inverse_and_logdet(_project(A, floor), "A")
     inverse, logdet = _from_factor(L)
     least, squarings = (1.0 + SLACK) * floor, num_squarings(rate)
     Y, k = inverse * least, 2**squarings
-    if Y.trace().item() < CLEAR:
+    trace = number(Y.trace())
+    if not isinstance(trace, Tensor) and trace < CLEAR:
         return inverse, logdet
     for _ in range(squarings):
         Y = torch.mm(Y, Y)
-    if Y.norm().item() > MAX_RATIO * math.sqrt(len(A)):
+    is_far_below = Y.norm() > MAX_RATIO * math.sqrt(len(A))
+    height = least * (k / (k + 1)) ** k / (k + 1)
+    if isinstance(trace, Tensor):  # on a GPU, where the host does not know whether any eigenvalue is near the floor
+        is_near = trace >= CLEAR
+        is_far_below, Y, height = is_far_below & is_near, Y.where(is_near, 0.0), height * is_near
+    if happens(is_far_below):
         return inverse_and_logdet(_project(A, floor), "A")
-    return inverse_and_logdet(A.add_(Y, alpha=least * (k / (k + 1)) ** k / (k + 1)), "A")
+    return inverse_and_logdet(add_multiple(A, Y, height), "A")
 
 
 def num_squarings(rate: float) -> int:
@@ -68,7 +75,7 @@ def num_squarings(rate: float) -> int:
     return min(max(math.floor(-math.log2(rate)), 0), MAX_SQUARINGS)
 
 
-def inverse_and_logdet(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], float]:
+def inverse_and_logdet(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor, "D D"], Number]:
     """Return A^-1 and log |A|, with jitter only if rounding has made A indefinite. D^3 flops.
 
     Raises
@@ -76,33 +83,35 @@ def inverse_and_logdet(A: Float[Tensor, "D D"], name: str) -> tuple[Float[Tensor
     NotPositiveDefinite : if the jitter does not help; `name` is the name of the matrix in the message.
     """
     L, info = torch.linalg.cholesky_ex(A.mT)  # A is symmetric; its transpose has the memory layout of LAPACK
-    if int(info):
+    if happens(info):
         L = cholesky(A, name).L
     return _from_factor(L)
 
 
 def project_to_unit_ball(B: Float[Tensor, "D D"]) -> Float[Tensor, "D D"]:
     """Replace B in place by the nearest matrix whose Frobenius norm is at most 1."""
-    size = B.norm().item()
+    size = number(B.norm())
+    if isinstance(size, Tensor):
+        return B.div_(size.clamp_min(1.0))
     return B.div_(size) if size > 1.0 else B
 
 
-def _rounding(A: Tensor) -> float:
+def _rounding(A: Tensor) -> Number:
     """The rounding error of an eigenvalue; A's precision can distinguish four times this value from zero."""
-    return torch.finfo(A.dtype).eps * A.trace().item()
+    return torch.finfo(A.dtype).eps * number(A.trace())
 
 
-def _project(A: Tensor, floor: float) -> Tensor:
+def _project(A: Tensor, floor: Number) -> Tensor:
     values, Q = torch.linalg.eigh(A)
     return A.copy_((Q * values.clamp_min((1.0 + SLACK) * floor)) @ Q.T)
 
 
-def _is_above(A: Tensor, floor: float) -> bool:
+def _is_above(A: Tensor, floor: Number) -> bool:
     shifted = A.mT.clone()  # A is symmetric; its transpose has the memory layout of LAPACK
     shifted.diagonal().sub_(floor)
-    return not int(torch.linalg.cholesky_ex(shifted).info)
+    return not happens(torch.linalg.cholesky_ex(shifted).info)
 
 
-def _from_factor(L: Tensor) -> tuple[Tensor, float]:
+def _from_factor(L: Tensor) -> tuple[Tensor, Number]:
     """The inverse, stored row by row like the matrices it is added to, and the log determinant."""
-    return torch.cholesky_inverse(L).mT, 2.0 * L.diagonal().log().sum().item()
+    return torch.cholesky_inverse(L).mT, 2.0 * number(L.diagonal().log().sum())

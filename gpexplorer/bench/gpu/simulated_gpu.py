@@ -5,8 +5,8 @@ microseconds each), host reads (about 15, and the queue of launches is empty aft
 devices in one operation (except numbers, and indices on the CPU), a generator of the CPU for a draw on the device, and
 `numpy()` of a tensor on the device.
 
-Nothing is asynchronous, and only the thread that entered the simulation can create tensors on the device. Therefore
-streams and races between threads are not tested.
+CUDA graphs are simulated as well (simulated_graph.py). Nothing is asynchronous, and only the thread that entered the
+simulation can create tensors on the device. Therefore streams and races between threads are not tested.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
+
+from .simulated_graph import SimulatedGraph, refuse_in_graph, simulated_capture, tensors_of
 
 CARD = torch.device("cuda", 0)
 # fmt: off
@@ -94,7 +96,7 @@ class SimulatedTensor(Tensor):
 
     def tolist(self) -> Any:
         """The values on the host: one read."""
-        SimulatedGPU.current().work.reads += 1
+        SimulatedGPU.current().count_read()
         return self.on_host.tolist()
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
@@ -116,8 +118,9 @@ class SimulatedTensor(Tensor):
         name = func.overloadpacket.__name__
         tensors = [part for part in _leaves([*args, *kwargs.values()]) if isinstance(part, Tensor)]
         _check_devices(name, args, kwargs, tensors)
-        SimulatedGPU.current().count(name, args)
-        out = func(*_each(_host, args), **{key: _each(_host, part) for key, part in kwargs.items()})
+        gpu = SimulatedGPU.current()
+        gpu.count(name, args)
+        out = gpu.compute(name, func, _each(_host, args), {key: _each(_host, part) for key, part in kwargs.items()})
         if name in RESHAPED_IN_PLACE:
             with no_dispatch():
                 func(*args, **kwargs)
@@ -161,6 +164,8 @@ class SimulatedGPU(TorchFunctionMode):
             "empty_cache": None,
             "is_current_stream_capturing": False,
         }
+        for name, made in (("CUDAGraph", self._graph), ("graph", simulated_capture)):
+            self._patches.enter_context(mock.patch.object(torch.cuda, name, made))
         for name, answer in answers.items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
         self._patches.enter_context(
@@ -183,9 +188,38 @@ class SimulatedGPU(TorchFunctionMode):
         indices = (
             [part for part in args[1] or [] if isinstance(part, Tensor)] if name in MIXED_DEVICES - {"copy_"} else []
         )
-        self.work.reads += name in READS or any(index.dtype == torch.bool for index in indices)
-        self.work.uploads += sum(not isinstance(index, SimulatedTensor) for index in indices)
+        if name in READS or any(index.dtype == torch.bool for index in indices):
+            self.count_read()
+        self.count_upload(sum(not isinstance(index, SimulatedTensor) for index in indices))
         self.work.launches += name not in VIEWS | READS
+
+    def count_read(self) -> None:
+        """Count a value that the host waits for; inside a graph that is an error."""
+        refuse_in_graph()
+        self.work.reads += 1
+
+    def count_upload(self, number: int = 1) -> None:
+        """Count copies from the host; inside a graph they are an error."""
+        if number:
+            refuse_in_graph()
+        self.work.uploads += number
+
+    def compute(self, name: str, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Compute on the host, and record the operation if a graph is being recorded."""
+        graph = SimulatedGraph.active
+        if graph is None or name in VIEWS:
+            return func(*args, **kwargs)
+        graph.before([part for part in _leaves([*args, *kwargs.values()]) if isinstance(part, Tensor)])
+        out = func(*args, **kwargs)
+        graph.after(func, args, kwargs, tensors_of(out))
+        return out
+
+    def count_launch(self) -> None:
+        """Count one kernel, or one graph of kernels."""
+        self.work.launches += 1
+
+    def _graph(self) -> SimulatedGraph:
+        return SimulatedGraph(self.count_launch)
 
     def check_size(self, made: Tensor) -> None:
         """Raise torch.OutOfMemoryError if a result is larger than the card."""
@@ -212,7 +246,7 @@ class SimulatedGPU(TorchFunctionMode):
             func, args = torch.tensor, args[1:]
             kwargs = {"dtype": given.dtype, **kwargs}
         if func in MAKERS and on_card:
-            self.work.uploads += 1
+            self.count_upload()
         made = func(*args, **kwargs)
         if not on_card:
             return _host(made)
@@ -220,6 +254,9 @@ class SimulatedGPU(TorchFunctionMode):
             return made
         self.work.launches += func not in MAKERS and func not in (torch.empty, torch.empty_strided)
         self.check_size(made)
+        if SimulatedGraph.active is not None:  # its values are part of the graph
+            SimulatedGraph.active.after(torch.clone, (made.clone(),), {}, (made,))
+            return SimulatedTensor(made)
         return self._to_card(made)
 
     def _moved(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -236,10 +273,10 @@ class SimulatedGPU(TorchFunctionMode):
             rest = [other.dtype, *rest]
         on_card = isinstance(given, SimulatedTensor) if device is None else _is_card(device)
         if isinstance(given, SimulatedTensor) and not on_card:
-            self.work.reads += 1
+            self.count_read()
             return Tensor.to(_Crossing.to_host(given), *rest, **kwargs)
         if on_card and not isinstance(given, SimulatedTensor):
-            self.work.uploads += 1
+            self.count_upload()
             return self._to_card(Tensor.to(given, *rest, **kwargs))
         return Tensor.to(given, *rest, **kwargs) if rest or kwargs else given
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
+from ...linalg.deferred_reads import Number, happens, number
 from ...problem import Cost, Problem
 from . import settings
 from .costs import factorisation_flops, step_cost
@@ -62,7 +63,7 @@ class BSGDLearner(Learner):
         theta = state.theta if state.batches else self.model.matched(state.theta)
         return Parameters(self.model, state.w, theta)
 
-    def gradient(self, index: Tensor, t: int) -> float:
+    def gradient(self, index: Tensor, t: int) -> Number:
         parameters = self.parameters
         X, y = self.model.rows(index)
         tape, b = self.model.features(parameters.parts, X), len(y)
@@ -70,12 +71,12 @@ class BSGDLearner(Learner):
         A = torch.mm(tape.Phi, tape.Phi.T)  # [b, b] K_SS
         A.diagonal().add_(parameters.s2())
         L, info = torch.linalg.cholesky_ex(A)
-        if int(info):
+        if happens(info):
             L = cholesky(A, "K_SS + s2 I").L
         a = torch.cholesky_solve(y[:, None], L)[:, 0]  # [b]
-        value = (torch.dot(y, a).item() + 2.0 * L.diagonal().log().sum().item()) / b  # section 4.2
+        value = (number(torch.dot(y, a)) + 2.0 * number(L.diagonal().log().sum())) / b  # section 4.2
 
         W = torch.cholesky_inverse(L).addr_(a, a, alpha=-1.0)  # [b, b] A^-1 - a a'
         self.model.pullback(parameters.parts, tape, torch.mm(W, tape.Phi).mul_(1.0 / b), parameters.into)
-        parameters.into[-1].fill_(parameters.s2() * W.trace().item() / b)
+        parameters.into[-1].fill_(parameters.s2() * number(W.trace()) / b)
         return value

@@ -51,6 +51,8 @@ class FullBatch(Minibatches):
 class FullBatchLearner(Learner):
     """One move by the exact gradient."""
 
+    defers_reads = False
+
     def begin(self, state: State) -> Parameters:
         theta = state.theta if state.batches else self.model.matched(state.theta)
         return Parameters(self.model, state.w, theta)

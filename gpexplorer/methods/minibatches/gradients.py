@@ -7,17 +7,16 @@
 
 SCGD uses M = F^-1 with a running F; MINIMAX uses M = -mu B / |A|. Gradients are in nat per row.
 
-Sums that end in a single number are read as Python numbers. On a CPU this costs nothing and saves several small
-operations. On a GPU the host waits for each of them; the noise is therefore read once per minibatch, after it moved.
+Sums that end in a single number are Python numbers on a CPU, where reading them costs nothing and saves several small
+operations. On a GPU they stay on the device.
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import Number, add_multiple, add_product, at_most, exp, number
 from .model import Model, Tape
 
 MAX_LOG = 700.0  # close to the logarithm of the largest float64
@@ -43,19 +42,23 @@ class Parameters:
         self.g_w, g_theta, self.g_extra = self.g[:D], self.g[D : D + p], self.g[D + p :]
         self.parts, self.into = model.parts(self.theta), model.parts(g_theta)
         self._log_sd, self._bounded = self.theta[-1], self.x[: D + p]
-        self._known_log_sd: float | None = None  # None until it is read; `project` reads it after each move of x
+        self._known_log_s2: Number = None  # None until it is computed, and again after each move of x
 
-    def log_s2(self) -> float:
+    def log_s2(self) -> Number:
         """Return the log noise variance."""
-        if self._known_log_sd is None:
-            self._known_log_sd = self._log_sd.item()
-        return 2.0 * self._known_log_sd
+        if self._known_log_s2 is None:
+            self._known_log_s2 = 2.0 * number(self._log_sd)
+        return self._known_log_s2
 
-    def s2(self) -> float:
+    def s2(self) -> Number:
         """Return the noise variance, finite even if theta has diverged; the loop checks for divergence."""
-        return math.exp(min(self.log_s2(), MAX_LOG))
+        return exp(at_most(self.log_s2(), MAX_LOG))
 
-    def write_gradient(self, tape: Tape, y: Tensor, M: Tensor, scale: float = 1.0, solved: bool = False) -> float:
+    def forget_noise(self) -> None:
+        """Compute the noise again when it is needed next, because theta has been written."""
+        self._known_log_s2 = None
+
+    def write_gradient(self, tape: Tape, y: Tensor, M: Tensor, scale: Number = 1.0, solved: bool = False) -> Number:
         """Write the gradient of a minibatch into g, by the formulas above. 2 b D^2 flops and a backward pass.
 
         Parameters
@@ -72,17 +75,17 @@ class Parameters:
         """
         b, n, s2 = len(y), self.model.n, self.s2()
         r = torch.addmv(y, tape.Phi, self.w, beta=-1.0)  # [b]
-        fit = torch.dot(r, r).item() / s2
+        fit = number(torch.dot(r, r)) / s2
         r.mul_(1.0 / (b * s2))
         if not solved:
             torch.mv(tape.Phi.T, r, out=self.g_w).add_(self.w, alpha=1.0 / n)
         G = torch.outer(r, self.w)  # [b, D]
         if M.dtype == G.dtype:
-            G.addmm_(tape.Phi, M, alpha=scale / b)
+            add_product(G, tape.Phi, M, scale / b)
         else:
-            G.add_(torch.mm(tape.Phi.to(M.dtype), M), alpha=scale / b)
+            add_multiple(G, torch.mm(tape.Phi.to(M.dtype), M), scale / b)
         self.model.pullback(self.parts, tape, G, self.into)
-        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * scale * M.trace().item()) / n)
+        self.into[-1].fill_((n - self.model.D - fit * (n / b) + s2 * scale * number(M.trace())) / n)
         return fit
 
     def project(self, log_floor: float, largest: float) -> None:
@@ -91,7 +94,9 @@ class Parameters:
         It has to be called after each move of x.
         """
         self._bounded.clamp_(-largest, largest)
-        self._known_log_sd = self._log_sd.item()
-        if self._known_log_sd < log_floor:
+        self.forget_noise()
+        if not self.x.is_cpu:
+            self._log_sd.clamp_min_(log_floor)
+        elif self.log_s2() < 2.0 * log_floor:
             self._log_sd.fill_(log_floor)
-            self._known_log_sd = None
+            self.forget_noise()

@@ -9,12 +9,17 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import Number, RareCases
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
+from .minibatch_graph import MinibatchGraph
 from .model import Model
 from .optimisers import OPTIMISERS
 from .state import State
+
+CPU = torch.device("cpu")
+WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 
 
 class LearningSettings(Protocol):
@@ -40,10 +45,11 @@ class MinibatchRows:
     n : number of rows.
     size : rows per minibatch; n if n is smaller.
     stream : name of the random stream, so that several streams of one method are independent.
+    device : where the indices are needed; an order is sent there once per epoch.
     """
 
-    def __init__(self, seed: int, n: int, size: int, stream: str) -> None:
-        self.seed, self.n, self.stream, self.size = seed, n, stream, min(size, n)
+    def __init__(self, seed: int, n: int, size: int, stream: str, device: torch.device = CPU) -> None:
+        self.seed, self.n, self.stream, self.size, self.device = seed, n, stream, min(size, n), device
         self.per_epoch = n // self.size
         self._epoch, self._order = -1, torch.zeros(0, dtype=torch.int64)
 
@@ -52,7 +58,7 @@ class MinibatchRows:
         epoch, k = divmod(t, self.per_epoch)
         if epoch != self._epoch:
             place = generator(self.seed, self.stream, epoch)
-            self._epoch, self._order = epoch, torch.randperm(self.n, generator=place)
+            self._epoch, self._order = epoch, torch.randperm(self.n, generator=place).to(self.device)
         return self._order[k * self.size : (k + 1) * self.size]
 
 
@@ -68,10 +74,14 @@ class Learner(ABC):
     """
 
     closed: ClassVar[bool] = True  # all gradients are in closed form, except those of the model's feature map
+    refresh: int = 0  # minibatches after which the matrices are recomputed from all rows; 0: never
+    defers_reads: bool = True  # on a GPU, a minibatch needs no value on the host
 
     def __init__(self, method: LearningSettings, model: Model, state: State, batch_size: int | None = None) -> None:
         self.model, self.rate, self.seed = model, state.rate, method.seed
-        self.rows = MinibatchRows(method.seed, model.n, model.n if batch_size is None else batch_size, "rows")
+        self.rows = MinibatchRows(
+            method.seed, model.n, model.n if batch_size is None else batch_size, "rows", model.rows_device
+        )
         self.optimiser = OPTIMISERS[method.optimiser]
         self.parameters = self.begin(state)
         x = self.parameters.x
@@ -81,15 +91,38 @@ class Learner(ABC):
         self.log_floor, self.largest = math.log(method.noise_floor), method.largest
         self.decay, self.last = method.rate_decay, method.epochs * self.rows.per_epoch
         self.cosine = method.schedule == "cosine"
-        self._estimates, self._count = 0.0, 0  # sum and number of the minibatches' estimates of 2 NLML / n
+        like = self.parameters.theta
+        self.on_gpu = self.defers_reads and not like.is_cpu
+        self._estimates: Number = like.new_zeros((), dtype=torch.float64) if self.on_gpu else 0.0  # sum of 2 NLML / n
+        self._count, self._cases = 0, RareCases(like)
+        self._graph: MinibatchGraph | None = None
+        self._recorded: tuple[float, ...] = ()  # the constants of the graph
+        self._launched = 0  # minibatches without a graph
+        self._is_recordable = self.closed and self.model.map.closed and self.rows.device.type == like.device.type
 
     @abstractmethod
     def begin(self, state: State) -> Parameters:
         """Return copies of the parameters and set up the matrices, from the state or, at the start, from all rows."""
 
     @abstractmethod
-    def gradient(self, index: Tensor, t: int) -> float:
+    def gradient(self, index: Tensor, t: int) -> Number:
         """Write the gradient of NLML / n on these rows into the parameters; return their estimate of 2 NLML / n."""
+
+    def indices(self, t: int) -> tuple[Tensor, ...]:
+        """Return the rows [b] of the gradient of minibatch t, then those that `after` needs."""
+        return (self.rows(t),)
+
+    def moved(self) -> tuple[Tensor, ...]:
+        """Return everything that a minibatch changes and a later one depends on, not copied."""
+        return (self.parameters.x, *self.averages)
+
+    def carried(self) -> tuple[str, ...]:
+        """Return the names of attributes that a minibatch replaces by new tensors, which later ones need."""
+        return ()
+
+    def constants(self, t: int) -> tuple[float, ...]:
+        """Return the numbers of the schedules at minibatch t, except the learning rate."""
+        return ()
 
     def matrices(self) -> tuple[Tensor, ...]:
         """Return copies of the matrices that the state keeps beside the parameters."""
@@ -99,18 +132,107 @@ class Learner(ABC):
         """Return the relative error of the matrix that approximates F, and the penalty; nan if there is none."""
         return math.nan, math.nan
 
+    def take(self, first: int, end: int) -> None:
+        """Take the minibatches first, ..., end - 1; on a GPU without a read, except for one at the end.
+
+        There the decisions that need a value on the host are made for the usual case. If another case has happened,
+        everything is put back, and the same minibatches are taken again with reads.
+        """
+        if not self.on_gpu:
+            for t in range(first, end):
+                self.move(t)
+            return
+        changed = self._changed()
+        before, count = [part.clone() for part in changed], self._count
+        with self._cases.assumed_away():
+            for t in range(first, end):
+                if not self._replay(t):
+                    self.move(t)
+        if bool(self._cases.happened):
+            with torch.inference_mode():
+                for part, value in zip(changed, before, strict=True):
+                    part.copy_(value)
+            self._count = count
+            for t in range(first, end):
+                self.move(t)
+
     def move(self, t: int) -> None:
-        """Take minibatch t at the learning rate of the schedule, then project the parameters onto their bounds.
+        """Take minibatch t by launching one operation after another.
 
         If no gradient needs autograd, it is disabled, which saves a tenth of the time per minibatch.
         """
         with torch.inference_mode(self.closed and self.model.map.closed):
+            carried = self._carried()
             self.before(t)
-            self._estimates += self.gradient(self.rows(t), t)
-            self._count += 1
-            self.optimiser.move(self.parameters.x, self.parameters.g, self.averages, t, self.scheduled_rate(t))
-            self.parameters.project(self.log_floor, self.largest)
-            self.after(t)
+            self.minibatch(self.indices(t), t, t, self.scheduled_rate(t))
+            self._carry(carried)
+        self._launched += 1
+        self._count += 1
+
+    def minibatch(self, indices: tuple[Tensor, ...], t: int, earlier: Number, rate: Number) -> None:
+        """Move everything by one minibatch, then project the parameters onto their bounds.
+
+        Parameters
+        ----------
+        indices : its rows, as returned by `indices`.
+        t : its number, for the constants of the schedules.
+        earlier, rate : earlier minibatches and learning rate; numbers, or tensors on the device.
+        """
+        self.parameters.forget_noise()
+        self._estimates += self.gradient(indices[0], t)
+        self.optimiser.move(self.parameters.x, self.parameters.g, self.averages, earlier, rate)
+        self.parameters.project(self.log_floor, self.largest)
+        self.after(t, *indices[1:])
+
+    def _replay(self, t: int) -> bool:
+        """Take minibatch t as a CUDA graph; False if that is not possible, or not worth it."""
+        constants = self.constants(t)
+        if (
+            not self._is_recordable
+            or self._launched < WARM_UP
+            or self.refreshes(t)
+            or constants != self.constants(t + 1)
+        ):
+            return False
+        with torch.inference_mode():
+            if self._graph is None or self._recorded != constants:
+                self._graph, self._recorded = self._record(t), constants
+            if self._graph is None:
+                self._is_recordable = False
+                return False
+            self._graph.replay(self.indices(t), t, self.scheduled_rate(t))
+        self.parameters.forget_noise()
+        self._count += 1
+        return True
+
+    def _record(self, t: int) -> MinibatchGraph | None:
+        """Record a minibatch with the constants of minibatch t; None if this GPU or torch cannot."""
+        carried = self._carried()
+
+        def work(indices: tuple[Tensor, ...], earlier: Tensor, rate: Tensor) -> None:
+            self.minibatch(indices, t, earlier, rate)
+            self._carry(carried)
+
+        try:
+            return MinibatchGraph(work, self.indices(t))
+        except RuntimeError:
+            for name, tensor in carried.items():
+                setattr(self, name, tensor)
+            return None
+
+    def _carried(self) -> dict[str, Tensor]:
+        """The tensors of `carried`; none on a CPU, where each minibatch may have its own."""
+        return {name: getattr(self, name) for name in self.carried()} if self.on_gpu else {}
+
+    def _carry(self, carried: dict[str, Tensor]) -> None:
+        """Write what a minibatch has replaced into the tensors that a graph reads."""
+        for name, tensor in carried.items():
+            tensor.copy_(getattr(self, name))
+            setattr(self, name, tensor)
+
+    def _changed(self) -> list[Tensor]:
+        """Everything on a GPU that minibatches change in place."""
+        return [*self.moved(), *self._carried().values(), self._estimates, self._cases.happened]
 
     def scheduled_rate(self, t: int) -> float:
         """Return the learning rate a_t of minibatch t."""
@@ -118,16 +240,20 @@ class Learner(ABC):
             return float(self.rate * 0.5 * (1.0 + math.cos(math.pi * min(t / self.last, 1.0))))
         return float(self.rate * (1.0 + t / self.rows.per_epoch) ** -self.decay)
 
+    def refreshes(self, t: int) -> bool:
+        """Whether matrices are recomputed from all rows before minibatch t."""
+        return bool(self.refresh and t and t % self.refresh == 0)
+
     def before(self, t: int) -> None:  # noqa: B027 - most methods do nothing here
         """Prepare for minibatch t."""
 
-    def after(self, t: int) -> None:  # noqa: B027
+    def after(self, t: int, *indices: Tensor) -> None:  # noqa: B027
         """Update the matrices after minibatch t has moved the parameters."""
 
     def estimate(self) -> float:
         """Return the mean estimate of the NLML by the minibatches since the last call."""
-        value = 0.5 * self.model.n * self._estimates / max(self._count, 1)
-        self._estimates, self._count = 0.0, 0
+        value = 0.5 * self.model.n * float(self._estimates) / max(self._count, 1)
+        self._estimates, self._count = self._estimates * 0.0, 0
         return value
 
     def within_bounds(self) -> bool:

@@ -239,8 +239,7 @@ class Minibatches(Method):
             model, MinibatchState(0, "learn", 0, start, start.new_zeros(model.D), (), (), state.rate)
         )
         try:
-            for t in range(state.best_batches):
-                learner.move(t)
+            learner.take(0, state.best_batches)
             diverged = bool(learner.divergence())
         except NotPositiveDefinite:
             diverged = True
@@ -285,8 +284,7 @@ class Minibatches(Method):
     ) -> Generator[Step, None, MinibatchState]:
         """Take the minibatches up to `until`, and compute the exact likelihood if it is due."""
         try:
-            for t in range(state.batches, until):
-                learner.move(t)
+            learner.take(state.batches, until)
         except NotPositiveDefinite:
             if not _divergence(learner, model):
                 raise
@@ -342,8 +340,7 @@ class Minibatches(Method):
         """The score after `trial` minibatches at the rate of this state, infinite if they diverge, and the state."""
         try:
             learner = self.learner(model, state)
-            for t in range(self.trial):
-                learner.move(t)
+            learner.take(0, self.trial)
             theta, value = learner.parameters.theta.clone(), self.evaluate(model, learner).score
         except NotPositiveDefinite:
             return math.inf, state

@@ -44,6 +44,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...linalg.cholesky import cholesky
+from ...linalg.deferred_reads import Number, add_multiple, add_product, happens, number, plus_multiple
 from ...linalg.positive_definite import (
     inverse_and_logdet,
     lift_above,
@@ -167,14 +168,18 @@ class MinimaxLearner(Learner):
     B: Tensor  # [D, D] multiplier, |B| <= 1
     ascent_averages: tuple[Tensor, ...]  # the optimiser's averages of B, in the flat metric
     A_minus_F: Tensor  # [D, D] A - F / n, estimated by the minibatch of theta
-    s2_before: float  # the noise variance at that minibatch
+    A_inverse: Tensor  # [D, D]
+    A_logdet: Number
+    A_norm: Number
+    s2_before: Number  # the noise variance at that minibatch
 
     def __init__(self, method: Minimax, model: Model, state: State) -> None:
         self.flat, self.refresh, self.mu_growth = method.metric == "flat", method.refresh, method.mu_growth
         self.a, self.b = (method.rate_matrix, method.rate_ascent) if self.flat else method.matrix_rates(model)
         self.kappa, self.mu = method.damping, method.mu
         self.matrix_dtype = model.like.dtype if self.flat else torch.float64
-        self.ascent_rows = MinibatchRows(method.seed, model.n, method.batch_size, "ascent")
+        self.ascent_rows = MinibatchRows(method.seed, model.n, method.batch_size, "ascent", model.rows_device)
+        self.defers_reads = not self.flat  # A leaves the cone at almost every step, which has to be known
         super().__init__(method, model, state, method.batch_size)
 
     def begin(self, state: State) -> Parameters:
@@ -199,6 +204,18 @@ class MinimaxLearner(Learner):
     def matrices(self) -> tuple[Tensor, ...]:
         return (self.A.clone(), self.B.clone(), *(average.clone() for average in self.ascent_averages))
 
+    def indices(self, t: int) -> tuple[Tensor, ...]:
+        return self.rows(t), self.ascent_rows(t)
+
+    def moved(self) -> tuple[Tensor, ...]:
+        return (*super().moved(), self.A, self.B, *self.ascent_averages)
+
+    def carried(self) -> tuple[str, ...]:
+        return "A_inverse", "A_logdet", "A_norm"
+
+    def constants(self, t: int) -> tuple[float, ...]:
+        return (self._mu(t),)
+
     def gap(self, exact: ExactLikelihood) -> tuple[float, float]:
         F = gram_per_row(self.model, exact).to(self.matrix_dtype)
         distance = (self.A - F).norm()
@@ -217,12 +234,12 @@ class MinimaxLearner(Learner):
         )
 
     def before(self, t: int) -> None:
-        if self.refresh and t and t % self.refresh == 0:
+        if self.refreshes(t):
             exact = exact_likelihood(self.model, self.parameters.theta)
             self.A.copy_(gram_per_row(self.model, exact).to(self.matrix_dtype))
             self._project_and_invert(self.parameters)
 
-    def gradient(self, index: Tensor, t: int) -> float:
+    def gradient(self, index: Tensor, t: int) -> Number:
         """Line 1, for theta (and for A in the flat metric)."""
         model, parameters, mu = self.model, self.parameters, self._mu(t)
         X, y = model.rows(index)
@@ -230,21 +247,21 @@ class MinimaxLearner(Learner):
         self.A_minus_F, self.s2_before = self._estimate_difference(tape.Phi.to(self.matrix_dtype)), parameters.s2()
 
         fit = parameters.write_gradient(tape, y, self.B, -mu / (model.n * A_norm))
-        penalty = mu * torch.dot(self.B.flatten(), self.A_minus_F.flatten()).item() / A_norm
+        penalty = mu * number(torch.dot(self.B.flatten(), self.A_minus_F.flatten())) / A_norm
         if self.flat:
             A_gradient = self.A_inverse + self.B * (mu / A_norm) - self.A * (penalty / A_norm**2)
             torch.mul(A_gradient, 0.5 / model.n, out=parameters.g_extra.view_as(self.A))
-        ridge = torch.dot(parameters.w, parameters.w).item() + (model.n - model.D) * parameters.log_s2()
+        ridge = number(torch.dot(parameters.w, parameters.w)) + (model.n - model.D) * parameters.log_s2()
         logdet = self.A_logdet + model.D * math.log(model.n)
         return fit / len(y) + (ridge + logdet + penalty) / model.n
 
-    def after(self, t: int) -> None:
+    def after(self, t: int, *indices: Tensor) -> None:
         """Line 1 for A (in the affine metric) with its projection, then line 2 for B on other rows."""
         if self.flat:
             self._project_and_invert(self.parameters)
         else:
             self._descend_A(self._mu(t))
-        X, _ = self.model.rows(self.ascent_rows(t))
+        X, _ = self.model.rows(indices[0])
         Phi, A_norm = self.model.features(self.parameters.parts, X).Phi, self.A_norm
         if self.flat:
             B_gradient = self._estimate_difference(Phi).mul_(-0.5 * self._mu(t) / (self.model.n * A_norm))
@@ -257,7 +274,7 @@ class MinimaxLearner(Learner):
         """Project A onto A >= s2 I, then update its inverse, log determinant and norm."""
         project_above(self.A, parameters.s2() / self.model.n)
         self.A_inverse, self.A_logdet = inverse_and_logdet(self.A, "A")
-        self.A_norm = self.A.norm().item()
+        self.A_norm = number(self.A.norm())
 
     def _descend_A(self, mu: float) -> None:
         """Move A by its affine step and by the change of the noise.
@@ -271,23 +288,23 @@ class MinimaxLearner(Learner):
         self.A.sub_(self.A_minus_F, alpha=self.a * self.kappa)
         self.A.diagonal().add_(s2 - self.s2_before / self.model.n)
         self.A_inverse, self.A_logdet = lift_above(self.A, s2, self.a)
-        self.A_norm = self.A.norm().item()
+        self.A_norm = number(self.A.norm())
 
-    def _ascend_B(self, Phi: Tensor, rate: float) -> None:
+    def _ascend_B(self, Phi: Tensor, rate: Number) -> None:
         """Move B by its affine step on the features of other rows."""
         G, inverse = torch.mm(Phi, self.A_inverse), self.A_inverse
-        self.B.add_(inverse, alpha=rate).addmm_(G.T, G, alpha=-rate / len(Phi))
-        self.B.addmm_(inverse, inverse, alpha=-rate * self.parameters.s2() / self.model.n)
+        add_product(add_multiple(self.B, inverse, rate), G.T, G, -rate / len(Phi))
+        add_product(self.B, inverse, inverse, -rate * self.parameters.s2() / self.model.n)
 
     def _mu(self, t: int) -> float:
         return float(self.mu * self.mu_growth ** (t // self.rows.per_epoch))
 
-    def _half_harmonic_mean(self, scale: float) -> Tensor:
+    def _half_harmonic_mean(self, scale: Number) -> Tensor:
         """(A^-1 + M)^-1 with M = -scale B: half the harmonic mean of A and M^-1."""
-        L, info = torch.linalg.cholesky_ex(torch.sub(self.A_inverse, self.B, alpha=scale).mT)
-        return self._restricted_harmonic_mean(scale) if int(info) else torch.cholesky_inverse(L).mT
+        L, info = torch.linalg.cholesky_ex(plus_multiple(self.A_inverse, self.B, -scale).mT)
+        return self._restricted_harmonic_mean(scale) if happens(info) else torch.cholesky_inverse(L).mT
 
-    def _restricted_harmonic_mean(self, scale: float) -> Tensor:
+    def _restricted_harmonic_mean(self, scale: Number) -> Tensor:
         """The same when noise has made A^-1 + M indefinite: M, and with it B, is first restricted from below."""
         if not bool(torch.isfinite(self.B).all()):
             raise NotPositiveDefinite(

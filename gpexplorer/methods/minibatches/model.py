@@ -10,7 +10,7 @@ The kernel of the problem is used once, for the initial prior variance; its thet
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, cast
 
 import torch
 from jaxtyping import Float
@@ -68,6 +68,7 @@ class Model:
     D : number of features.
     size : number of entries of theta.
     held : indices of the validation rows.
+    rows_device : where the inputs are, and with them the indices of rows: a CPU if they are in a file.
     covariance : the kernel as a function of theta; Gaussian where random Fourier features approximate it.
 
     Raises
@@ -80,15 +81,15 @@ class Model:
         if not isinstance(train.X, Tensor):
             raise SettingError(f"{method.title} needs numeric columns, but these inputs are objects.")
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
-        self.kept: Tensor | None = None
+        self.rows_device, self.kept = train.X.device, cast("Tensor | None", None)
         self.held = torch.zeros(0, dtype=torch.int64)
         num_held = min(math.ceil(validation * self.n), self.n - 1)
         if num_held and method.folds > 1:
             num_held = max(num_held, min(MIN_HELD, self.n // method.folds))
         if num_held:
             order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_held
-            self.held = order[first : first + num_held]
-            self.kept = torch.cat([order[:first], order[first + num_held :]])
+            self.held = order[first : first + num_held].to(self.rows_device)
+            self.kept = torch.cat([order[:first], order[first + num_held :]]).to(self.rows_device)
             self.n = len(self.kept)
         linear = method.kernel == "linear"
         self.map = _feature_map(method, train.d, self.like)

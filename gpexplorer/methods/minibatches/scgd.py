@@ -28,6 +28,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import Number, number
 from ...linalg.positive_definite import inverse_and_logdet
 from ...problem import Cost, Problem
 from . import settings
@@ -127,15 +128,21 @@ class SCGDLearner(Learner):
     def matrices(self) -> tuple[Tensor, ...]:
         return self.S.clone(), self.c.clone()
 
+    def moved(self) -> tuple[Tensor, ...]:
+        return (*super().moved(), self.S, self.c)
+
+    def constants(self, t: int) -> tuple[float, ...]:
+        return (self.b_0 * (1.0 + t / self.rows.per_epoch) ** -self.b_decay,)
+
     def gap(self, exact: ExactLikelihood) -> tuple[float, float]:
         return float((self.S * self.model.n - exact.gram).norm() / exact.gram.norm()), math.nan
 
     def before(self, t: int) -> None:
-        if self.refresh and t and t % self.refresh == 0:
+        if self.refreshes(t):
             S, c = self._stationary(self.model, exact_likelihood(self.model, self.parameters.theta))
             self.S.copy_(S), self.c.copy_(c)
 
-    def gradient(self, index: Tensor, t: int) -> float:
+    def gradient(self, index: Tensor, t: int) -> Number:
         model, parameters = self.model, self.parameters
         X, y = model.rows(index)
         tape = model.features(parameters.parts, X)
@@ -148,7 +155,7 @@ class SCGDLearner(Learner):
 
         # Section 3.2, line 1: the gradient with this F; the optimiser then moves theta
         fit = parameters.write_gradient(tape, y, F_inverse, solved=self.solved)
-        ridge = torch.dot(parameters.w, parameters.w).item() + (model.n - model.D) * parameters.log_s2()
+        ridge = number(torch.dot(parameters.w, parameters.w)) + (model.n - model.D) * parameters.log_s2()
 
         if not self.update_first:
             self._update_averages(tape.Phi, y, t)
@@ -156,13 +163,13 @@ class SCGDLearner(Learner):
 
     def _update_averages(self, Phi: Tensor, y: Tensor, t: int) -> None:
         """Section 3.2, line 2: add the features [b, D] and targets [b] of minibatch t to the running averages."""
-        b_t = self.b_0 * (1.0 + t / self.rows.per_epoch) ** -self.b_decay
+        (b_t,) = self.constants(t)
         self.S.addmm_(Phi.T, Phi, beta=1.0 - b_t, alpha=b_t / len(y))
         if self.solved:
             self.c.addmv_(Phi.T, y, beta=1.0 - b_t, alpha=b_t / len(y))
 
 
-def running_inverse(S: Tensor, n: int, s2: float) -> tuple[Tensor, float]:
+def running_inverse(S: Tensor, n: int, s2: Number) -> tuple[Tensor, Number]:
     """Return F^-1 and log |F| of F = n S + s2 I."""
     F = S * n
     F.diagonal().add_(s2)

@@ -56,7 +56,7 @@ def test_the_ascent_follows_the_gradient_in_b():
     off_the_saddle(learner)
     B = learner.B.clone().requires_grad_()
 
-    learner.after(0)
+    learner.after(0, *learner.indices(0)[1:])
 
     parts = learner.parameters.theta, learner.parameters.w, model.n * learner.A
     slope = torch.autograd.grad(saddle(model, *parts, B, mu=3.0), B)[0]
@@ -95,7 +95,7 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     learner.parameters.theta[-1] += 0.2
     learner.parameters.project(-9.0, 1e3)  # as after each move, which reads the noise once
     moved = (learner.parameters.s2() - s2) / n * eye
-    learner.after(0)
+    learner.after(0, *learner.indices(0)[1:])
 
     M = -mu * B / A.norm()
     down = 2.0 * torch.linalg.inv(torch.linalg.inv(A) + M) - A

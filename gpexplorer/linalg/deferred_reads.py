@@ -1,0 +1,95 @@
+"""Numbers and decisions that stay on a GPU, so that the host does not wait for them.
+
+On a CPU a single number costs nothing to read, and Python's numbers save small operations. On a GPU each read empties
+the queue of kernels. There `number` keeps the tensor, and `happens` answers "no" to a rare condition and notes on the
+device whether that was wrong. Whoever entered the RareCases reads the note later, and repeats the work with reads if a
+case has happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Number = Any  # a Python number, or a tensor with one entry that lies on a GPU
+
+
+class RareCases:
+    """Whether a case that was assumed not to happen has happened since the last reset.
+
+    Parameters
+    ----------
+    like : Tensor
+        A tensor on the device.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self.happened = torch.zeros((), dtype=torch.bool, device=like.device)
+
+    @contextmanager
+    def assumed_away(self) -> Iterator[None]:
+        """Inside, `happens` notes its condition here and answers "no"."""
+        token = _cases.set(self)
+        try:
+            yield
+        finally:
+            _cases.reset(token)
+
+
+_cases: ContextVar[RareCases | None] = ContextVar("rare cases", default=None)  # of the current thread
+
+
+def happens(condition: Tensor) -> bool:
+    """Whether a condition [] holds (or an error code is not zero); inside `assumed_away`, no, and it is noted."""
+    cases = _cases.get()
+    if cases is None:
+        return bool(condition)
+    cases.happened.logical_or_(condition)
+    return False
+
+
+def number(value: Tensor) -> Number:
+    """Return a single value as a Python number if it is on a CPU, and as it is on a GPU."""
+    return value.item() if value.is_cpu else value
+
+
+def exp(x: Number) -> Number:
+    """Return e^x."""
+    return x.exp() if isinstance(x, Tensor) else math.exp(x)
+
+
+def at_most(x: Number, bound: float) -> Number:
+    """Return min(x, bound)."""
+    return x.clamp_max(bound) if isinstance(x, Tensor) else min(x, bound)
+
+
+def at_least(x: Number, bound: Number) -> Number:
+    """Return max(x, bound)."""
+    if isinstance(x, Tensor) and isinstance(bound, Tensor):
+        return torch.maximum(x, bound.to(x.dtype))
+    if isinstance(bound, Tensor):
+        return bound.clamp_min(x)
+    return x.clamp_min(bound) if isinstance(x, Tensor) else max(x, bound)
+
+
+def add_product(out: Tensor, A: Tensor, B: Tensor, factor: Number) -> Tensor:
+    """Add factor A B to `out` in place. 2 n k m flops."""
+    if isinstance(factor, Tensor):
+        return out.add_(torch.mm(A, B).mul_(factor))
+    return out.addmm_(A, B, alpha=factor)
+
+
+def add_multiple(out: Tensor, A: Tensor, factor: Number) -> Tensor:
+    """Add factor A to `out` in place."""
+    return out.add_(A * factor) if isinstance(factor, Tensor) else out.add_(A, alpha=factor)
+
+
+def plus_multiple(A: Tensor, B: Tensor, factor: Number) -> Tensor:
+    """Return A + factor B."""
+    return A + B * factor if isinstance(factor, Tensor) else torch.add(A, B, alpha=factor)
