@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from ...linalg.deferred_reads import Number, RareCases
+from ...linalg.deferred_reads import Number, RareCases, RecordedMinibatch
 from ...linalg.randomness import generator
 from .exact_likelihood import ExactLikelihood
 from .gradients import Parameters
-from .minibatch_graph import MinibatchGraph
 from .model import Model
 from .optimisers import OPTIMISERS
 from .state import State
@@ -95,7 +94,7 @@ class Learner(ABC):
         self.on_gpu = self.defers_reads and not like.is_cpu
         self._estimates: Number = like.new_zeros((), dtype=torch.float64) if self.on_gpu else 0.0  # sum of 2 NLML / n
         self._count, self._cases = 0, RareCases(like)
-        self._graph: MinibatchGraph | None = None
+        self._graph: RecordedMinibatch | None = None
         self._recorded: tuple[float, ...] = ()  # the constants of the graph
         self._launched = 0  # minibatches without a graph
         self._is_recordable = self.closed and self.model.map.closed and self.rows.device.type == like.device.type
@@ -205,7 +204,7 @@ class Learner(ABC):
         self._count += 1
         return True
 
-    def _record(self, t: int) -> MinibatchGraph | None:
+    def _record(self, t: int) -> RecordedMinibatch | None:
         """Record a minibatch with the constants of minibatch t; None if this GPU or torch cannot."""
         carried = self._carried()
 
@@ -214,7 +213,7 @@ class Learner(ABC):
             self._carry(carried)
 
         try:
-            return MinibatchGraph(work, self.indices(t))
+            return RecordedMinibatch(work, self.indices(t))
         except RuntimeError:
             for name, tensor in carried.items():
                 setattr(self, name, tensor)
