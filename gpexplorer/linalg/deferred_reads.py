@@ -98,8 +98,8 @@ def plus_multiple(A: Tensor, B: Tensor, factor: Number) -> Tensor:
 class RecordedMinibatch:
     """A minibatch as a CUDA graph: the GPU repeats a recorded sequence of kernels that the host starts with one call.
 
-    A minibatch with 128 features is about 60 kernels of a few microseconds each. What changes from one to the next lies in
-    tensors that the recorded kernels read.
+    A minibatch with 128 features is about 60 kernels of a few microseconds each. What changes from one to the next lies
+    in tensors that the recorded kernels read.
 
     Parameters
     ----------
