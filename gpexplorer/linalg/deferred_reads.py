@@ -60,7 +60,7 @@ def number(value: Tensor) -> Number:
 
 
 def exp(x: Number) -> Number:
-    """Return e^x."""
+    """Return the exponential of a number."""
     return x.exp() if isinstance(x, Tensor) else math.exp(x)
 
 
