@@ -6,7 +6,7 @@ training rows and is scored once on the test rows. The contenders are
     recommend                 `gpx.recommend` with all of the time
     always X                  one of its candidates alone with all of the time, sizes by the same rule
     GPyTorch SGPR             512 random points moved by Adam, SE-ARD, on all training rows
-    GPyTorch SVGP             the method `svgp` of this package, which is GPyTorch's
+    GPyTorch SVGP             512 random points, minibatches and natural gradients, SE-ARD
     scikit-learn GP           an exact GP on 1000 random rows, SE-ARD plus noise
     boosted trees             scikit-learn's histogram gradient boosting, as `recommend` runs it
 
@@ -19,35 +19,25 @@ in a file as they are computed, so that the same command continues where it was 
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-import torch
 import typer
-from numpy.typing import NDArray
 
 from .. import data as data_sets
 from ..data import Split
-from ..errors import GPExplorerError
-from ..recommendation import recommend
-from ..recommendation.candidates import Candidate, candidates
+from ..recommendation.candidates import candidates
 from ..recommendation.halving import LAST_LANES, SHARES
-from ..recommendation.held_out import RowScores
-from ..recommendation.lanes import step_until
-from ..recommendation.simple_models import SIMPLE
+from .arena.contenders import recommended, run_alone, simple
+from .arena.kept_cells import keep, measured, read
+from .arena.rival_gps import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
 from .trust.problems import PUBLIC
 
-Array = NDArray[np.float64]
-Predictions = tuple[Array, Array]
-
-POINTS, SUBSET, RATE = 512, 1000, 0.05  # of the other programs
 OURS = ("recommend", "always ")
 
 
@@ -61,7 +51,7 @@ def command(
     """Regret of `recommend`, of fixed choices and of other programs, on public sets with the same seconds."""
     here = data_sets.available()["cached"]
     names = [name for name in (sets.split(",") if sets else PUBLIC) if name in here.index and here[name]]
-    done = _read(out)
+    done = read(out)
     for budget in map(float, seconds.split(",")):
         for name in names:
             for seed in range(seeds):
@@ -71,38 +61,26 @@ def command(
                     if only not in contender or key in done:
                         continue
                     done[key] = measured(split, predict)
-                    with out.open("a", encoding="utf-8") as lines:
-                        lines.write(json.dumps([*key, done[key]]) + "\n")
+                    keep(out, key, done[key])
                     typer.echo(f"{name} {seed} {budget:g} s {contender}: {done[key]}", err=True)
     typer.echo(report(done))
 
 
 def contenders(split: Split, seconds: float, seed: int) -> Iterator[tuple[str, Callable[[], Predictions]]]:
     """Each contender by name, with a function that learns and predicts at the test rows."""
-    yield "recommend", lambda: _recommended(split, seconds, seed)
+    yield "recommend", lambda: recommended(split, seconds, seed)
     for candidate in candidates(split, seconds * SHARES[-1] / LAST_LANES):
         kind = candidate.name.split(", m =")[0]
         kind = "always exact GP" + kind[kind.index(",") :].split(" rows")[0] if candidate.group == "exact" else kind
         label = kind if kind.startswith("always") else f"always {kind}"
-        yield label.rstrip(", 0123456789") if "exact" in label else label, _alone(candidate, split, seconds, seed)
-    yield "GPyTorch SGPR", lambda: _gpytorch_sgpr(split, seconds, seed)
-    yield "GPyTorch SVGP", _alone(Candidate("svgp", "other", "svgp", "se-ard"), split, seconds, seed)
-    yield "scikit-learn GP", lambda: _scikit_gp(split, seed)
-    yield "boosted trees", lambda: SIMPLE["boosted trees"](*_arrays(split))
-
-
-def measured(split: Split, predict: Callable[[], Predictions]) -> dict[str, Any]:
-    """Scores on the test rows and the seconds of one contender; a sentence if it gave no answer."""
-    begin = time.perf_counter()
-    try:
-        mean, var = predict()
-    except (GPExplorerError, ValueError, RuntimeError) as error:
-        return {"failed": str(error)[:200], "seconds": time.perf_counter() - begin}
-    seconds = time.perf_counter() - begin
-    y, sd = split.test.y.numpy(), float(split.train.y.std(correction=0))
-    scores = RowScores.of(y / sd, mean / sd, var / sd**2)
-    covered = float((np.abs(y - mean) <= 1.959964 * np.sqrt(var)).mean())
-    return {"smse": scores.smse, "nlpd": scores.nlpd, "coverage95": covered, "seconds": seconds}
+        yield (
+            label.rstrip(", 0123456789") if "exact" in label else label,
+            partial(run_alone, candidate.spec, split, seconds, seed),
+        )
+    yield "GPyTorch SGPR", lambda: gpytorch_sgpr(split, seconds, seed)
+    yield "GPyTorch SVGP", lambda: gpytorch_svgp(split, seconds, seed)
+    yield "scikit-learn GP", lambda: scikit_gp(split, seconds, seed)
+    yield "boosted trees", lambda: simple("boosted trees", split, seconds, seed)
 
 
 def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
@@ -139,91 +117,3 @@ def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
             )
         lines.append("")
     return "\n".join(lines)
-
-
-def _recommended(split: Split, seconds: float, seed: int) -> Predictions:
-    answer = recommend(split, seconds=seconds, seed=seed)
-    mean, var = answer.predict(split.test.X)
-    return mean.double().numpy(), var.double().numpy()
-
-
-def _alone(candidate: Candidate, split: Split, seconds: float, seed: int) -> Callable[[], Predictions]:
-    def predict() -> Predictions:
-        deadline = time.perf_counter() + seconds
-        run = candidate.spec(len(split.train), seed).open(data=split)
-        step_until(run, deadline, lambda: False)
-        run.close()
-        mean, var = run.posterior(of="y")(split.test.X)
-        return mean.double().numpy(), var.double().numpy()
-
-    return predict
-
-
-def _arrays(split: Split) -> tuple[Array, Array, Array]:
-    return split.train.X.numpy(), split.train.y.numpy(), split.test.X.numpy()
-
-
-def _scikit_gp(split: Split, seed: int) -> Predictions:
-    """An exact GP on 1000 random rows, as scikit-learn fits it by its own defaults: it cannot be given seconds."""
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-    from sklearn.preprocessing import StandardScaler
-
-    X, y, X_new = _arrays(split)
-    rows = np.random.default_rng(seed).permutation(len(X))[:SUBSET]
-    scaler = StandardScaler().fit(X[rows])
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
-    model = GaussianProcessRegressor(kernel, normalize_y=True).fit(scaler.transform(X[rows]), y[rows])
-    mean, sd = model.predict(scaler.transform(X_new), return_std=True)
-    return mean, np.square(sd)
-
-
-def _gpytorch_sgpr(split: Split, seconds: float, seed: int) -> Predictions:
-    """GPyTorch's SGPR with 512 random points, all parameters by Adam until the time is used."""
-    import gpytorch
-
-    deadline = time.perf_counter() + seconds
-    scaled = split.scaled()
-    X, y, scale = scaled.train.X, scaled.train.y, scaled.train.scale
-    assert scale is not None
-    rows = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))[:POINTS]
-
-    class Model(gpytorch.models.ExactGP):
-        def __init__(self) -> None:
-            likelihood = gpytorch.likelihoods.GaussianLikelihood()
-            super().__init__(X, y, likelihood)
-            base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=X.shape[1]))
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.InducingPointKernel(base, X[rows].clone(), likelihood)
-
-        def forward(self, inputs: torch.Tensor) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
-    model = Model().double()
-    objective = gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model)
-    optimiser = torch.optim.Adam(model.parameters(), RATE)
-    model.train()
-    last = 0.0
-    while time.perf_counter() + last < deadline:
-        begin = time.perf_counter()
-        optimiser.zero_grad()
-        loss = -objective(model(X), y)
-        loss.backward()
-        optimiser.step()
-        last = time.perf_counter() - begin
-    model.eval()
-    with torch.no_grad():
-        predicted = model.likelihood(model(scaled.test.X))
-    mean = predicted.mean * scale.y_sd + scale.y_mean
-    return mean.numpy(), (predicted.variance * scale.y_sd**2).numpy()
-
-
-def _read(path: Path) -> dict[tuple[str, int, float, str], dict[str, Any]]:
-    """The cells kept so far; a last line that was cut is computed again."""
-    cells = {}
-    if path.exists():
-        for line in path.read_text("utf-8").splitlines():
-            with suppress(json.JSONDecodeError):
-                name, seed, budget, contender, cell = json.loads(line)
-                cells[name, seed, budget, contender] = cell
-    return cells

@@ -8,6 +8,7 @@ import pytest
 
 from gpexplorer import data
 from gpexplorer.bench import regret
+from gpexplorer.bench.arena import kept_cells
 
 
 def cells(**smse):
@@ -35,13 +36,13 @@ def test_a_line_that_was_cut_is_computed_again(tmp_path):
     path = tmp_path / "cells.jsonl"
     kept = json.dumps(["set", 0, 5.0, "recommend", {"smse": 0.1}])
     path.write_text(f"{kept}\n{kept[:20]}")
-    assert list(regret._read(path)) == [("set", 0, 5.0, "recommend")]
+    assert list(kept_cells.read(path)) == [("set", 0, 5.0, "recommend")]
 
 
 @pytest.mark.parametrize("name", ["always sgpr, se-ard", "boosted trees"])
 def test_contenders_learn_from_the_training_rows_and_are_scored_on_the_test_rows(name):
     split = data.load({"name": "snelson-like", "n": 80})
     predict = dict(regret.contenders(split, 0.3, 0))[name]
-    cell = regret.measured(split, predict)
+    cell = kept_cells.measured(split, predict)
     assert cell["smse"] < 0.7
     assert 0.6 < cell["coverage95"] <= 1

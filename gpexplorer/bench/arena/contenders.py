@@ -1,0 +1,92 @@
+"""The contenders of the arena: methods of this package at their defaults, other programs, and models that are no GP.
+
+ours     `recommend`, and each family's method with default settings
+GP       Gaussian processes of other programs, and the greedy variance of Burt et al. (2020) by its formula
+other    boosted trees and ridge regression, by scikit-learn
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from ...data import Split
+from ...recommendation import recommend
+from ...recommendation.lanes import step_until
+from ...recommendation.simple_models import SIMPLE
+from ...runs.spec import Spec
+from . import rival_gps
+from .rival_gps import Predictions, arrays
+
+EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
+OURS, GP, OTHER = "ours", "GP", "other"
+
+Fit = Callable[[Split, float, int], Predictions]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to predict.
+
+    Attributes
+    ----------
+    name, group : str
+        What the table calls it; one of `OURS`, `GP` and `OTHER`.
+    predict : callable
+        Takes a split, seconds and a seed, and gives mean and variance of y at the test rows.
+    most_rows : int or None
+        The largest number of training rows for which it is tried.
+    """
+
+    name: str
+    group: str
+    predict: Fit
+    most_rows: int | None = None
+
+
+def recommended(split: Split, seconds: float, seed: int) -> Predictions:
+    """`recommend` with all of the time."""
+    answer = recommend(split, seconds=seconds, seed=seed)
+    mean, var = answer.predict(split.test.X)
+    return mean.double().numpy(), var.double().numpy()
+
+
+def run_alone(spec: Callable[[int, int], Spec], split: Split, seconds: float, seed: int) -> Predictions:
+    """One run until the time is used. The function makes its spec from the number of rows and the seed."""
+    deadline = time.perf_counter() + seconds
+    run = spec(len(split.train), seed).open(data=split)
+    step_until(run, deadline, lambda: False)
+    run.close()
+    mean, var = run.posterior(of="y")(split.test.X)
+    return mean.double().numpy(), var.double().numpy()
+
+
+def simple(name: str, split: Split, seconds: float, seed: int) -> Predictions:
+    """One of the simple models of `recommend`, which need no time worth bounding."""
+    return SIMPLE[name](*arrays(split))
+
+
+def _defaults(method: str, kernel: str = "se-ard") -> Fit:
+    return partial(run_alone, lambda n, seed: Spec(method, kernel=kernel, seed=seed))
+
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender("recommend", OURS, recommended),
+        Contender("cholqr", OURS, _defaults("cholqr")),
+        Contender("gbcd", OURS, _defaults("gbcd")),
+        Contender("ml", OURS, _defaults("ml"), EXACT_UP_TO),
+        Contender("grief", OURS, _defaults("grief")),
+        Contender("scgd", OURS, _defaults("scgd")),
+        Contender("GPyTorch exact", GP, rival_gps.gpytorch_exact),
+        Contender("GPyTorch SGPR", GP, rival_gps.gpytorch_sgpr),
+        Contender("GPyTorch SVGP", GP, rival_gps.gpytorch_svgp),
+        Contender("greedy variance", GP, _defaults("greedy-variance")),
+        Contender("scikit-learn GP", GP, rival_gps.scikit_gp),
+        Contender("boosted trees", OTHER, partial(simple, "boosted trees")),
+        Contender("ridge", OTHER, partial(simple, "ridge")),
+    )
+}

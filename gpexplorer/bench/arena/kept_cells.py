@@ -1,0 +1,111 @@
+"""Cells of a bench that are kept in a file: one contender on one set, with one seed and so many seconds.
+
+A cell is computed in a process of its own, so that the memory it takes can be told, and so that a program that does not
+end can be ended. Loading the package and the data does not count as its time.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data import Split
+from ...errors import GPExplorerError
+from ...recommendation.held_out import RowScores
+from .rival_gps import Predictions
+
+Key = tuple[str, int, float, str]  # set, seed, seconds, contender
+Scores = dict[str, Any]
+
+PATIENCE, LEAST_PATIENCE = 3.0, 60.0  # a cell is ended after so many budgets, and not before so many seconds
+
+
+def read(path: Path) -> dict[Key, Scores]:
+    """The cells kept so far; a last line that was cut is computed again."""
+    cells: dict[Key, Scores] = {}
+    if path.exists():
+        for line in path.read_text("utf-8").splitlines():
+            with suppress(json.JSONDecodeError):
+                name, seed, budget, contender, cell = json.loads(line)
+                cells[name, seed, budget, contender] = cell
+    return cells
+
+
+def keep(path: Path, key: Key, cell: Scores) -> None:
+    """Add one cell to the file."""
+    with path.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps([*key, cell]) + "\n")
+
+
+def measured(split: Split, predict: Callable[[], Predictions]) -> Scores:
+    """Scores on the test rows and the seconds of one contender; a sentence if it gave no answer.
+
+    SMSE and NLPD are those of targets in units of the training standard deviation. Warnings, which other programs give
+    at every jitter and bound, are not shown.
+    """
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mean, var = predict()
+    except (GPExplorerError, ValueError, RuntimeError) as error:
+        return {"failed": str(error)[:200], "seconds": time.perf_counter() - begin}
+    seconds = time.perf_counter() - begin
+    y, sd = split.test.y.numpy(), float(split.train.y.std(correction=0))
+    scores = RowScores.of(y / sd, mean / sd, var / sd**2)
+    covered = float((np.abs(y - mean) <= 1.959964 * np.sqrt(var)).mean())
+    return {"smse": scores.smse, "nlpd": scores.nlpd, "coverage95": covered, "seconds": seconds}
+
+
+def in_own_process(work: Callable[..., Scores], *given: Any, seconds: float) -> Scores:
+    """Compute a cell in a process of its own.
+
+    Parameters
+    ----------
+    work : callable
+        A function of a module, which is called with what is given and returns the cell.
+    *given
+        Numbers and texts for it.
+    seconds : float
+        The budget of the cell. The process is ended after three times as long, but not before a minute.
+
+    Returns
+    -------
+    dict
+        The cell, with "megabytes": the largest memory beyond that of a process that has loaded its data.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(theirs, work, *given), daemon=False)
+    process.start()
+    theirs.close()
+    patience = max(PATIENCE * seconds, LEAST_PATIENCE)
+    try:
+        cell: Scores = ours.recv() if ours.poll(patience) else {"failed": f"It gave no answer within {patience:g} s."}
+    except EOFError:
+        cell = {"failed": "Its process ended without an answer."}
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+    return cell
+
+
+def megabytes() -> float:
+    """The largest memory that this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+def _send(pipe: Connection, work: Callable[..., Scores], *given: Any) -> None:
+    pipe.send(work(*given))
+    pipe.close()
