@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +15,6 @@ from gpexplorer import data
 from gpexplorer.bench.__main__ import app
 from gpexplorer.bench.arena import kept_cells
 from gpexplorer.bench.arena.contenders import CONTENDERS, GP
-from gpexplorer.bench.arena.front import colours, picture
 from gpexplorer.bench.arena.verdicts import frame_of, markdown, verdicts
 from gpexplorer.methods import gpytorch_parts
 
@@ -49,11 +51,13 @@ def test_a_contender_without_an_answer_in_one_seed_has_no_score_and_is_counted()
     assert "| GPyTorch exact | 0 of 1 |" in markdown(known)
 
 
-def test_every_contender_has_a_colour_of_its_own_and_the_picture_its_sets():
-    assert len(set(colours().values())) == len(CONTENDERS)
-    drawn = picture(frame_of(cells("<b>set", recommend=0.5, ridge=2.5)))
-    assert "&lt;b&gt;set" in drawn
-    assert "<b>set" not in drawn
+def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):
+    cells_file, drawn = tmp_path / "cells.jsonl", tmp_path / "arena.svg"
+    for key, cell in cells("<b>set", recommend=0.5, ridge=2.5).items():
+        kept_cells.keep(cells_file, key, cell)
+    script = Path(__file__).parents[2] / "docs" / "picture_of_the_arena.py"
+    subprocess.run([sys.executable, str(script), str(cells_file), str(drawn)], check=True)
+    assert "&lt;b&gt;set" in drawn.read_text()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_the_command_continues_where_it_was_stopped(tmp_path, data_dir):
     kept = (tmp_path / "arena" / "cells.jsonl").read_text()
     CliRunner().invoke(app, command)
     assert (tmp_path / "arena" / "cells.jsonl").read_text() == kept
-    assert "concrete" in (tmp_path / "arena" / "arena.svg").read_text()
+    assert "concrete" in (tmp_path / "arena" / "arena.md").read_text()
 
 
 def test_a_set_that_is_not_here_is_named():

@@ -18,9 +18,8 @@ from ...errors import SettingError
 from ...methods import gpytorch_parts
 from ..trust.problems import PUBLIC
 from .contenders import CONTENDERS
-from .front import picture
 from .kept_cells import Scores, in_own_process, keep, measured, megabytes, read
-from .verdicts import frame_of, markdown
+from .verdicts import markdown
 
 
 def command(
@@ -28,7 +27,7 @@ def command(
     seconds: Annotated[str, typer.Option(help="Budgets in seconds, joined by commas.")] = "5,30,120",
     seeds: Annotated[int, typer.Option(help="Splits per set.", min=1)] = 3,
     only: Annotated[str, typer.Option(help="Contenders whose name contains this text.")] = "",
-    out: Annotated[Path, typer.Option(help="The directory for the cells, arena.md and arena.svg.")] = Path("arena"),
+    out: Annotated[Path, typer.Option(help="The directory for the cells and for arena.md.")] = Path("arena"),
 ) -> None:
     """Our methods against Gaussian processes of other programs, trees and ridge, with the same seconds."""
     here = data_sets.available()["cached"]
@@ -51,7 +50,6 @@ def command(
                     typer.echo(f"{name} {seed} {budget:g} s {contender.name}: {done[key]}", err=True)
     table = markdown(done)
     (out / "arena.md").write_text(table, "utf-8")
-    (out / "arena.svg").write_text(picture(frame_of(done)), "utf-8")
     typer.echo(table)
 
 

@@ -1,17 +1,24 @@
-"""The picture of the arena: for each set, NLPD against the seconds that were used, one line per contender."""
+"""The picture of the arena: for each set, NLPD against the seconds that were used, one line per contender.
+
+`python docs/picture_of_the_arena.py arena/cells.jsonl docs/arena.svg`, after `python -m gpexplorer.bench arena`.
+"""
 
 from __future__ import annotations
 
 import math
+import sys
 from html import escape
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from bokeh.models import Range1d
 from bokeh.plotting import figure
 
-from ...views.drawing.static_svg import figure_svg
-from .contenders import CONTENDERS, GP, OURS
+from gpexplorer.bench.arena.contenders import CONTENDERS, GP, OURS
+from gpexplorer.bench.arena.kept_cells import read
+from gpexplorer.bench.arena.verdicts import frame_of
+from gpexplorer.views.drawing.static_svg import figure_svg
 
 WIDTH, HEIGHT, COLUMNS = 360, 270, 4  # pixels of one set; sets in a row
 HEAD = 54  # pixels of the common legend
@@ -80,3 +87,7 @@ def _legend() -> str:
         parts.append(f'<text x="{x:.0f}" y="{y:.0f}"><tspan fill="{colour}">{sign}</tspan> {escape(name)}</text>')
         x += need
     return "".join(parts)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[2]).write_text(picture(frame_of(read(Path(sys.argv[1])))), "utf-8")
