@@ -33,7 +33,7 @@ def frame_of(cells: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["set", "seed", "budget", "contender", "group", *columns])
     frame[columns] = frame[columns].astype(float).where(np.isfinite(frame["nlpd"].astype(float)), np.nan, axis=0)
     kept = frame.groupby(["set", "budget", "contender", "group"], sort=False)[columns]
-    return kept.agg(lambda values: values.mean(skipna=False)).reset_index()
+    return kept.mean(skipna=False).reset_index()
 
 
 def verdicts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def _best(part: pd.DataFrame) -> tuple[str, float]:
     part = part.dropna(subset="nlpd")
     if part.empty:
         return "none", np.inf
-    row = part.loc[part["nlpd"].idxmin()]
+    row = part.sort_values("nlpd").iloc[0]
     return str(row["contender"]), float(row["nlpd"])
 
 

@@ -11,6 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
+from ..playback.locked_change import change
 from ..styles import TEXT
 from ..text import named, sentence, text
 from .column_table import ColumnLine, ColumnTable
@@ -129,14 +130,16 @@ class OwnFile(pn.viewable.Viewer):
         name, data = str(self.upload.filename or "upload.csv"), event.new
         self._file, self.picker.visible = None, False
         self._show_busy("Reading the columns of your file …")
+        document = pn.state.curdoc
         try:
             preview = await asyncio.to_thread(data_sets.preview, name, data)
         except Exception as error:
-            self._refuse(sentence(error, "your file was being read"))
+            message = sentence(error, "your file was being read")
+            change(document, lambda: self._refuse(message))
         else:
-            self.offer(name, data, preview)
+            change(document, lambda: self.offer(name, data, preview))
         finally:
-            self._show_busy("")
+            change(document, lambda: self._show_busy(""))
 
     def _refuse(self, message: str) -> None:
         """A file that cannot be used leaves no columns of another file."""

@@ -18,6 +18,7 @@ from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
 from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
 from ..pictures.chart import Chart
+from ..playback.locked_change import change
 from ..session import Session
 from ..text import named, text
 from .run_table import RunTable
@@ -65,31 +66,37 @@ class ComparePanel(pn.viewable.Viewer):
             self.note.object = "The run has no steps yet. Press Play first, then keep it."
             return
         self._count += 1
-        self.add(f"{self._count}: {registry[run.spec.method].title}", run)
+        name, document = f"{self._count}: {registry[run.spec.method].title}", pn.state.curdoc
+        change(document, lambda: self.add(name, run))
         message = await asyncio.to_thread(self._session.store_run)
-        self.note.object = " ".join(filter(None, [self.note.object, text(message)]))
+        change(document, lambda: self._say_more(message))
 
     async def look_back(self, _: Any = None) -> None:
         """Add the runs of the store, at most the newest `MAX_RUNS`."""
         store = self._notes.store
         if store is None:
             return
-        self.note.object = "Reading the store …"
+        self.note.object, document = "Reading the store …", pn.state.curdoc
         try:
             runs, unreadable = await asyncio.to_thread(comparison.read_store, store, MAX_RUNS)
         except GPExplorerError as error:  # the directory itself cannot be read
-            self.note.object = text(str(error))
+            sentence = text(str(error))
+            change(document, lambda: setattr(self.note, "object", sentence))
             return
+        change(document, lambda: self._add_stored(runs, unreadable, str(store.path)))
+
+    def _add_stored(self, runs: dict[str, Finished], unreadable: dict[str, str], path: str) -> None:
         for name, run in runs.items():
             self._notes.learn(name, run.note)
             self.runs[f"{name[:6]}: {registry[run.spec.method].title}"] = run
         self._trim()
         self.draw()
         if not runs:
-            self.note.object = text(f"The store {store.path} contains no run that can be read.")
-        self.note.object = " ".join(
-            filter(None, [self.note.object, text(_about_unreadable(unreadable, str(store.path)))])
-        )
+            self.note.object = text(f"The store {path} contains no run that can be read.")
+        self._say_more(_about_unreadable(unreadable, path))
+
+    def _say_more(self, message: str) -> None:
+        self.note.object = " ".join(filter(None, [self.note.object, text(message)]))
 
     def add(self, name: str, run: Finished) -> None:
         """Keep a run under a name; it replaces a run with the same name."""

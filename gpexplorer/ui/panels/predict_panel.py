@@ -14,6 +14,7 @@ from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
 from ...runs.studies.prediction_table import prediction_table
 from ..inputs.file_upload import FileUpload
+from ..playback.locked_change import change
 from ..session import Session
 from ..styles import TEXT
 from ..text import named, sentence, text
@@ -89,12 +90,14 @@ class PredictPanel(pn.viewable.Viewer):
         name = str(self.upload.filename or "new.csv")
         self._table, self.files.visible, self.head.object = None, False, ""
         self._say(f"Predicting the rows of {name} …")
+        document = pn.state.curdoc
         try:
             table = await asyncio.to_thread(self.predict, name, event.new)
         except Exception as error:
-            self._say(str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted"))
+            message = str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted")
+            change(document, lambda: self._say(message))
             return
-        self.show_table(name, table)
+        change(document, lambda: self.show_table(name, table))
 
     def show_table(self, name: str, table: pd.DataFrame) -> None:
         """Show the first rows, how many rows are far or incomplete, and the downloads."""
