@@ -85,6 +85,55 @@ def test_noise_per_row_is_a_diagonal_matrix_in_dense_algebra(key: str):
             torch.testing.assert_close(posterior.cov(Z), cov, rtol=rtol, atol=1e-6 * scale**2)
 
 
+def test_the_subset_of_data_keeps_the_noise_of_its_rows():
+    X, y, V = rows(shift=300.0, scale=20.0)
+    Z, settings = X[:5] + 0.6, {"num_rows": 12, "evaluations": 4}
+
+    model = Estimator("subset-of-data", settings=settings, budget={"steps": 20}).fit(X, y, noise=V)
+
+    chosen = model.run_.trace[-1].step.state.inducing.numpy()
+    mean, cov = dense(model, X[chosen], y[chosen], V[chosen] / V.mean(), Z)
+    posterior = model.posterior_.asked_for("f")
+    assert len(chosen) == 12
+    assert posterior.noise_variance == pytest.approx(V.mean(), rel=1e-12)
+    torch.testing.assert_close(posterior.mean(Z), mean, rtol=1e-8, atol=1e-6)
+    torch.testing.assert_close(posterior.cov(Z), cov, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (300.0, 20.0)])
+def test_interpolation_from_a_grid_has_noise_per_row(shift: float, scale: float):
+    X, y, V = rows(shift=shift, scale=scale)
+    Z, settings = X[:5] + 0.03 * scale, {"learn": False, "num_eigenfunctions": 30, "grid_points": 6}
+
+    model = Estimator("ski", settings=settings, budget={"steps": 20}).fit(X, y, sample_weight=0.01 * scale**2 / V)
+
+    mean, cov = dense(model, X, y, V / (0.01 * scale**2), Z)
+    posterior = model.posterior_.asked_for("f")
+    torch.testing.assert_close(posterior.mean(Z), mean, rtol=1e-6, atol=1e-6 * scale)
+    torch.testing.assert_close(posterior.cov(Z), cov, rtol=1e-6, atol=1e-8 * scale**2)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (300.0, 20.0)])
+def test_a_draw_of_weights_is_a_dense_gp_with_noise_per_row(shift: float, scale: float):
+    X, y, V = rows(shift=shift, scale=scale)
+    Z, ratio = X[:5] + 0.03 * scale, torch.tensor(100.0 * V / scale**2)
+    chain = {"chains": 1, "per_step": 1, "thin": 1, "warm_up": 3, "samples": 1}
+    settings = {"num_eigenfunctions": 20, "grid_points": 6, "subset": 20, "evaluations": 4} | chain
+
+    model = Estimator("grief-mcmc", settings=settings).fit(X, y, sample_weight=1.0 / ratio.numpy())
+
+    z, inner, units = model.run_.trace[-1].step.state.z[0], model.posterior_.inner, model.posterior_.columns.scale
+    both = (torch.tensor(np.vstack([Z, X])) - units.x_mean) / units.x_sd
+    Psi = ChosenFeatures(inner.features.choice, inner.features.theta)(both).T @ inner.V
+    K = Psi @ torch.diag(z[:-1].exp()) @ Psi.T
+    gain = torch.linalg.solve(K[5:, 5:] + z[-1].exp() * torch.diag(ratio), K[5:, :5]).T
+    posterior, target = model.posterior_.asked_for("f"), (torch.tensor(y) - units.y_mean) / units.y_sd
+    mean, cov = gain @ target * units.y_sd + units.y_mean, (K[:5, :5] - gain @ K[5:, :5]) * units.y_sd**2
+    torch.testing.assert_close(posterior.mean(Z), mean, rtol=1e-6, atol=1e-6 * scale)
+    torch.testing.assert_close(posterior.cov(Z), cov, rtol=1e-6, atol=1e-8 * scale**2)
+    assert posterior.noise_variance == pytest.approx(float(z[-1].exp()) * units.y_sd**2, rel=1e-9)
+
+
 def test_the_evidence_is_that_of_a_dense_gp_with_this_noise_and_theta_is_learned_with_it():
     X, y, V = rows(scale=5.0, shift=10.0)
     model = Estimator("ml", settings={"evaluations": 30}).fit(X, y, noise=V)
