@@ -86,7 +86,7 @@ def work3(unit: Unit) -> Rows:
     for tolerance in (1e-1, 1e-2, 1e-3):
         begin = time.perf_counter()
         solver = JointSolver(problem, problem.theta, 0.0, 0.0, 0)
-        var = prior + solver.columns(K.clone(), relative_limit(K, tolerance)).result()[2]
+        var = prior + solver.columns(K.clone, relative_limit(K, tolerance)).result()[2]
         seconds = (time.perf_counter() - begin) / len(X)
         rows.append(
             {

@@ -47,7 +47,7 @@ def both(problem: Problem, tolerance: float) -> tuple[RowsPosterior, JointPoster
     factor = CholeskySolver(kernel, theta, X)
     rows = (X, factor.solve(problem.train.y[:, None])[:, 0])
     solver = JointSolver(problem, theta, 0.0, tolerance, 0)
-    solver.sizes = solver.sizes._replace(block=40, chunk=10, coarse=30)
+    solver.sizes = BlockSizes(block=40, chunk=10, coarse=30)
     return RowsPosterior(kernel, theta, rows, X, factor), JointPosterior(kernel, theta, rows, X, solver)
 
 
@@ -125,9 +125,10 @@ def test_rows_are_added_from_the_coefficients_of_the_others(name: str, monkeypat
 
 
 @pytest.mark.parametrize("name", ["origin", "high signal"])
-def test_an_early_stop_errs_upwards_by_no_more_than_the_tolerance(name: str):
+def test_an_early_stop_errs_upwards_by_no_more_than_the_tolerance(name: str, monkeypatch: pytest.MonkeyPatch):
     problem, Z = task(name)
     dense, blocks = both(problem, 0.2)
+    monkeypatch.setattr(joint, "LEAST_MIXED", math.inf)  # without the rounding of float32
     exact, s2 = dense.cov(Z), dense.noise_variance
 
     var, cov = blocks.var(Z), blocks.cov(Z)
@@ -138,6 +139,37 @@ def test_an_early_stop_errs_upwards_by_no_more_than_the_tolerance(name: str):
     error = cov - exact
     assert float(torch.linalg.eigvalsh(error).min()) >= -1e-8  # the error is a covariance itself
     assert 1e-3 * s2 < float(error.diagonal().max()) <= 0.2 * float((var + s2).max())
+
+
+@pytest.mark.parametrize("name", ["origin", "far away"])
+def test_kernel_rows_of_float32_change_nothing_beyond_the_tolerance(name: str):
+    problem, Z = task(name)
+    dense, blocks = both(problem, 0.01)
+
+    var, exact = blocks.var(Z, noise=True), dense.var(Z, noise=True)
+
+    used = sorted(mixed for mixed, system in blocks.solver._systems.items() if "coarse rows" in system._built)
+    assert used == ([False, True] if name == "far away" else [True])  # whose inputs float32 rounds too much
+    torch.testing.assert_close(var, exact, rtol=0.01, atol=0)
+    torch.testing.assert_close(blocks.cov(Z), dense.cov(Z), rtol=0, atol=0.01 * float(exact.max()))
+    paths = blocks.paths(5, seed=1)(Z) - dense.paths(5, seed=1)(Z)
+    assert float(paths.abs().max()) < 0.1 * dense.noise_variance**0.5
+    assert var.dtype == torch.float64
+
+
+def test_where_float32_is_too_coarse_everything_is_solved_for_in_float64(monkeypatch: pytest.MonkeyPatch):
+    problem, Z = task("origin")
+    blocks, again, weak = both(problem, 0.01)[1], both(problem, 0.01)[1], both(task("high signal")[0], 0.01)[1]
+    assert not weak.solver.mixed
+    monkeypatch.setattr(joint, "ROUNDING", 1e-9)
+
+    found = blocks.var(Z)
+
+    assert blocks.solver.mixed
+    assert sorted(blocks.solver._systems) == [False, True]
+    monkeypatch.setattr(joint, "LEAST_MIXED", math.inf)
+    assert torch.equal(found, again.var(Z))
+    assert list(again.solver._systems) == [False]
 
 
 def test_right_hand_sides_that_are_not_solved_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch):

@@ -41,7 +41,7 @@ class BlockSizes(NamedTuple):
     seed: int = 0
 
 
-def sizes_for(n: int, seed: int = 0, memory: float = BLOCK_MEMORY) -> BlockSizes:
+def sizes_for(n: int, seed: int = 0, number_bytes: int = 8) -> BlockSizes:
     """Return sizes of blocks for many right-hand sides: as many coarse rows and rows per block as fit into memory.
 
     Parameters
@@ -50,8 +50,8 @@ def sizes_for(n: int, seed: int = 0, memory: float = BLOCK_MEMORY) -> BlockSizes
         Number of rows.
     seed : int
         Of the draws.
-    memory : float
-        Bytes for the columns of the coarse rows and of a block, in float64.
+    number_bytes : int
+        Bytes of an entry of a kernel row; the columns of the coarse rows and of a block take at most BLOCK_MEMORY.
 
     Notes
     -----
@@ -60,7 +60,7 @@ def sizes_for(n: int, seed: int = 0, memory: float = BLOCK_MEMORY) -> BlockSizes
     365 targets, samples and points need 15.1 n^2 entries with 500 rows per block and 1000 coarse rows, 11.7 n^2 with
     1000 and 1000, and 4.5 n^2, in a third of the time, with 2000 and 2000.
     """
-    coarse = min(LARGEST_BLOCK, n // 4, int(memory / (16 * n)))
+    coarse = min(LARGEST_BLOCK, n // 4, int(BLOCK_MEMORY / (2 * number_bytes * n)))
     block = max(coarse, BlockSizes().block)
     return BlockSizes(block, block // 10, coarse, 0, seed)
 

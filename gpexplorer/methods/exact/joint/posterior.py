@@ -4,12 +4,14 @@
     cov(x, z) = k(x, z) - (v_x'k_z + k_x'v_z - v_x'A v_z)       v_x = A^-1 k_x; its error is a product of two errors
     path      = mean + h(x) - k(x, X) A^-1 (h(X) + e)           h from the prior, e ~ N(0, s2 I), Wilson et al. (2020)
 
-No n x n matrix is formed. All right-hand sides of one call go through the same kernel rows.
+No n x n matrix is formed. All right-hand sides of one call go through the same kernel rows, which are float32 where
+the noise permits it: that halves the time. The gradients are then compared with those in float64 at random rows, and if
+rounding has changed them by more than a small part of the limit, everything is solved for again in float64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,15 +21,20 @@ from torch import Tensor
 
 from ....errors import PosteriorError
 from ....linalg.blocks import BLOCK_BYTES
+from ....linalg.kernel_columns import kernel_rows
+from ....linalg.randomness import generator
 from ....posteriors import RowsPosterior
 from ....posteriors.exact import joined_rows
-from ....problem import Dataset, Problem
+from ....problem import Dataset, Problem, take
 from ..system import System
-from .joint_descent import sizes_for, solve_together
+from .joint_descent import BlockSizes, sizes_for, solve_together
 from .right_hand_sides import Columns, Limit, target_limit, variance_limit
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most
+ROUNDING = 0.2  # of the limit of a gradient, by which float32 may change it: v'(change) is far below |v| |change|
+LEAST_MIXED = 100.0 * torch.finfo(torch.float32).eps  # of tolerance s2 / prior variance, for float32 kernel rows
+CHECKED_ROWS = 256  # at which gradients are compared with those in float64
 PASSES = 100.0  # over the rows; many more than are needed unless rounding prevents a solution
 
 
@@ -53,41 +60,54 @@ class JointSolver:
     """
 
     def __init__(self, problem: Problem, theta: Tensor, cache: float, tolerance: float, seed: int) -> None:
-        self.problem, self.theta, self.cache, self.tolerance = problem, theta, cache, tolerance
-        self.sizes = sizes_for(len(problem.train), seed)
-        self._system: System | None = None
+        self.problem, self.theta, self.cache, self.tolerance, self.seed = problem, theta, cache, tolerance, seed
+        self.sizes: BlockSizes | None = None  # instead of those that suit n and the memory
+        self._systems: dict[bool, System] = {}
 
     @property
     def system(self) -> System:
-        """A and its coarse rows, made at the first use; a pickle does not contain them."""
-        if self._system is None:
-            self._system = System(self.problem, self.theta, self.cache)
-        return self._system
+        """A in the precision of the data."""
+        return self._system(mixed=False)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether float32 kernel rows are tried first: not where their rounding is near the tolerance."""
+        least = LEAST_MIXED * self.system.prior_variance
+        return self.theta.dtype == torch.float64 and self.tolerance * self.system.s2 > least
 
     @property
     def description(self) -> dict[str, float]:
         """What a file says of this solver; `load_posterior` makes it again."""
-        return {"cache": self.cache, "tolerance": self.tolerance, "seed": self.sizes.seed}
+        return {"cache": self.cache, "tolerance": self.tolerance, "seed": self.seed}
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy computes its coarse rows again."""
-        return {**self.__dict__, "_system": None}
+        return {**self.__dict__, "_systems": {}}
 
-    def columns(self, B: Float[Tensor, "n t"], limit: Limit) -> Columns:
-        """Solve for the columns of B until each is within its limit. B is overwritten.
+    def columns(self, right: Callable[[], Float[Tensor, "n t"]], limit: Limit) -> Columns:
+        """Solve for right-hand sides until each is within its limit.
+
+        Parameters
+        ----------
+        right : callable
+            Returns the right-hand sides, in memory that may be overwritten.
+        limit : callable
+            See `Columns`.
 
         Raises
         ------
         PosteriorError
             If rounding or the conditioning of A prevents it.
         """
-        columns = Columns(B, limit)
-        for _ in solve_together(self.system, [columns], self.sizes, PASSES):
-            pass
+        if self.mixed:
+            columns = self._descent(right(), limit, mixed=True)
+            if not len(columns.active) and self._rounding(columns, right(), limit) <= ROUNDING:
+                return columns
+        columns = self._descent(right(), limit, mixed=False)
         if len(columns.active):
-            excess = float((columns.norms / columns.limits).max())
+            excess, count = float((columns.norms / columns.limits).max()), len(columns.result()[2])
             raise PosteriorError(
-                f"{len(columns.active)} of {B.shape[1]} right-hand sides of K + s2 I [n={self.system.n}] are not "
+                f"{len(columns.active)} of {count} right-hand sides of K + s2 I [n={self.system.n}] are not "
                 f"solved after {PASSES:g} passes over the rows: a residual is {excess:.2g} times its limit. Raise "
                 'band_tolerance or the noise, use dtype float64, or take bands="rows".'
             )
@@ -96,12 +116,39 @@ class JointSolver:
     def solve(self, B: Float[Tensor, "n t"]) -> Float[Tensor, "n t"]:
         """Solutions A^-1 B, exact for right-hand sides that differ by 0.01 noise standard deviations per row."""
         limit = target_limit(self.system.n, self.system.s2, PATH_TOLERANCE)
-        return self.columns(B.clone(), limit).result()[0]
+        return self.columns(B.clone, limit).result()[0]
 
     def explained(self, B: Float[Tensor, "n t"]) -> Float[Tensor, " t"]:
         """Lower bounds of b'A^-1 b for the columns of B, within tolerance times the noise variance."""
         prior = torch.full_like(B[0], -torch.inf)  # no variance besides the noise
-        return -self.columns(B.clone(), variance_limit(prior, self.system.s2, self.tolerance)).result()[2]
+        return -self.columns(B.clone, variance_limit(prior, self.system.s2, self.tolerance)).result()[2]
+
+    def _system(self, mixed: bool) -> System:
+        """A, made at the first use; its cache and coarse rows are kept."""
+        if mixed not in self._systems:
+            self._systems[mixed] = System(self.problem, self.theta, self.cache, mixed)
+        return self._systems[mixed]
+
+    def _descent(self, R: Float[Tensor, "n t"], limit: Limit, mixed: bool) -> Columns:
+        """The solutions after the descent, finished or not."""
+        system, columns = self._system(mixed), Columns(R, limit)
+        sizes = self.sizes or sizes_for(system.n, self.seed, system.columns.theta.element_size())
+        for _ in solve_together(system, [columns], sizes, PASSES):
+            pass
+        return columns
+
+    def _rounding(self, columns: Columns, R: Float[Tensor, "n t"], limit: Limit) -> float:
+        """Largest estimated difference of a gradient from that in float64, relative to its limit.
+
+        256 n kernel entries and 512 n t flops.
+        """
+        V, G, values = columns.result()
+        rows = torch.randperm(len(V), generator=generator(self.seed, "rounding"))[:CHECKED_ROWS].to(V.device)
+        X = self.problem.train.X
+        exact = kernel_rows(self.problem.kernel, self.theta, take(X, rows), X) @ V - R[rows]
+        change = G[rows] - exact.add_(V[rows], alpha=self.system.s2)  # [c, t]
+        limits = limit(torch.arange(len(values), device=V.device), values)
+        return float((change.norm(dim=0) * (len(V) / len(rows)) ** 0.5 / limits).max())
 
 
 class JointPosterior(RowsPosterior):
@@ -111,14 +158,14 @@ class JointPosterior(RowsPosterior):
 
     @property
     def row_numbers(self) -> int:
-        return -(-3 * len(self.S) * BLOCK_BYTES // int(SOLUTION_BYTES))  # so that a block fits into SOLUTION_BYTES
+        return -(-4 * len(self.S) * BLOCK_BYTES // int(SOLUTION_BYTES))  # so that a block fits into SOLUTION_BYTES
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)  # [n, b], [b]
         mean = K.T @ self.alpha if self.X is self.S else self.block_mean(X)
+        V, _, values = self.solver.columns(K.detach().clone, self._limit(prior.detach())).result()
         if not K.requires_grad:
-            return mean, prior + self.solver.columns(K, self._limit(prior)).result()[2]
-        V, _, values = self.solver.columns(K.detach().clone(), self._limit(prior.detach())).result()
+            return mean, prior + values
         return mean, prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v
 
     def joint(self, X: Any, Z: Any) -> Tensor:
@@ -136,7 +183,7 @@ class JointPosterior(RowsPosterior):
         train = solver.problem.train
         rows = replace(train, X=joined_rows(train.X, X), y=torch.cat([train.y, y.to(train.y)]))
         problem = replace(solver.problem, train=rows)
-        grown = JointSolver(problem, self.theta, solver.cache, solver.tolerance, solver.sizes.seed)
+        grown = JointSolver(problem, self.theta, solver.cache, solver.tolerance, solver.seed)
         other = JointPosterior(self.kernel, self.theta, (rows.X, alpha), rows.X, grown)
         other.of = self.of
         return other
@@ -145,7 +192,7 @@ class JointPosterior(RowsPosterior):
         """k(S, X) [n, t], solutions V for them, and A V."""
         K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)
         k = K.detach()
-        V, G, _ = self.solver.columns(k.clone(), self._limit(prior.detach())).result()
+        V, G, _ = self.solver.columns(k.clone, self._limit(prior.detach())).result()
         return K, V, G.add_(k)
 
     def _limit(self, prior: Tensor) -> Limit:
