@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from gpexplorer.estimator import Estimator
 from gpexplorer.evidence_limits import evidence_limits, least_objective
 from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_model
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
@@ -101,15 +104,60 @@ def test_points_are_added_until_the_exact_model_is_near_enough(objective: str) -
     method = CholQR(gap=2.0, **settings)
     steps = list(method.steps(task))
     sizes = [len(step.state.inducing) for step in steps]
-    assert sizes == sorted(sizes)
-    values = [step.info.objective for step in steps[1:]]
-    assert all(after <= before + 1e-9 * abs(before) for before, after in itertools.pairwise(values))
+    for before, step in itertools.pairwise(steps[1:]):
+        if step.info.phase != "resize":
+            assert len(step.state.inducing) == len(before.state.inducing)
+            assert step.info.objective <= before.info.objective + 1e-9 * abs(before.info.objective)
     last = steps[-1].state
     limits = evidence_limits(task.kernel, last.theta, task.train, task.train.X[last.inducing])
     fewer = evidence_limits(task.kernel, last.theta, task.train, task.train.X[last.inducing[:6]])
     assert limits.gap <= 2.0 < fewer.gap
     assert 6 < sizes[-1] < len(task.train)
     assert len(list(CholQR(**settings).steps(task))[-1].state.inducing) == 6
-    at = sizes.index(sizes[-1]) - 1  # the last step before the last growth
+    at = max(k for k, step in enumerate(steps) if step.info.phase == "resize") - 1
     again = next(method.steps(task, resume=steps[at].state)).state
     assert torch.equal(again.inducing, steps[at + 1].state.inducing)
+
+
+@pytest.mark.parametrize("settings", [{"objective": "tight-vfe"}, {"gap": 0.5}])
+def test_auto_finds_a_number_of_points_that_is_near_enough_to_the_exact_model(settings: dict[str, Any]):
+    settings = {"num_inducing": "auto", "num_pivots": 16, "evaluations": 3, "max_epochs": 40, **settings}
+    data = {"name": "snelson-like", "n": 160, "seed": 0}
+    spec = Spec("cholqr", settings, data=data, kernel="se")
+    gap = settings.get("gap", 3.0)
+    assert (spec.settings["num_inducing"], spec.settings["gap"]) == (32, gap)
+    assert Spec.from_json(spec.to_json()) == spec
+    run = spec.open()
+    outcome = run.finish()
+    state, train = run.trace[-1].step.state, run.problem.train
+    m = len(state.inducing)
+    limits = evidence_limits(run.problem.kernel, state.theta, train, train.X[state.inducing])
+    exact = float(exact_nlml(run.problem.kernel, state.theta, train.X, train.y))
+    assert limits.least <= exact <= limits.largest
+    assert limits.gap <= gap
+    assert m < 32  # a smooth function of one input needs fewer
+    half = evidence_limits(run.problem.kernel, state.theta, train, train.X[state.inducing[: m // 2]])
+    assert half.gap > gap
+    assert outcome.message.endswith(f"With {m} points: a{limits.sentence()[1:]}")
+    assert not run.rises
+    gaps = [record.step.info.gap for record in run.trace if record.step.info.phase == "resize"]
+    assert min(gaps) <= gap
+
+
+def test_points_are_removed_and_the_run_goes_on_from_any_step():
+    task = problem(1000.0)
+    method = CholQR(gap=5.0, num_inducing=40, num_pivots=16, evaluations=3, max_epochs=6)
+    steps = list(method.steps(task))
+    at = next(k for k, step in enumerate(steps) if step.info.phase == "resize")
+    for k in (at - 1, at):
+        again = list(itertools.islice(method.steps(task, resume=steps[k].state), 3))
+        for step, expected in zip(again, steps[k + 1 : k + 4], strict=True):
+            assert torch.equal(step.state.inducing, expected.state.inducing)
+            assert step.info.objective == pytest.approx(expected.info.objective, rel=1e-9)
+    assert len(steps[at].state.inducing) < 40
+
+
+def test_the_estimator_leaves_the_number_of_points_to_the_gap():
+    X, y = np.random.default_rng(0).normal(size=(80, 1)), np.random.default_rng(1).normal(size=80)
+    model = Estimator(settings={"num_inducing": "auto"}, budget={"steps": 2}).fit(X, y)
+    assert (model.run_.method.num_inducing, model.run_.method.gap) == (32, 3.0)

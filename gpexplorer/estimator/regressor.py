@@ -46,7 +46,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as a whole fit on this machine can
         have in s seconds, without one about 2.25 sqrt(n), from 128 to 512. None takes the default of the method.
     settings : mapping, optional
-        Other settings of the method, by name. In a grid they are ``settings__NAME``.
+        Other settings of the method, by name. In a grid they are ``settings__NAME``. With ``{"num_inducing": "auto"}``
+        or ``{"gap": 3.0}``, "cholqr" adds and removes points until the exact model is at most 3 nat better.
     budget : mapping, optional
         ``{"steps": ..., "seconds": ...}``. Without one, the method runs to its own end.
     random_state : int, RandomState or None
@@ -373,7 +374,9 @@ class Estimator(RegressorMixin, BaseEstimator):
         method = registry.get(self.method) if isinstance(self.method, str) else None
         budget = mapping_of("budget", self.budget)
         if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
-            points = points_for_budget(len(train), budget) if self.num_inducing == "auto" else self.num_inducing
+            points = self.num_inducing
+            if points == "auto" and "gap" not in settings:  # with a gap, the method chooses their number
+                points = points_for_budget(len(train), budget)
             settings.setdefault("num_inducing", points)
         if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
             settings["num_inducing"] = min(int(settings["num_inducing"]), len(train))

@@ -37,6 +37,8 @@ class Method(param.ParameterizedABC):
         Settings that were added after the method was first released, each with the value that gives the earlier
         behaviour, or with a function of the other settings that returns it. A spec that was stored before, with all
         settings of its time, keeps its meaning and its name.
+    shorthands : mapping
+        Words that a spec may give for a setting, and the settings that each stands for.
     row_noise : tuple of str
         Which noise per row the method takes: "relative", of which a common factor is learned, "known", or none.
     map : callable
@@ -59,6 +61,7 @@ class Method(param.ParameterizedABC):
     channels: ClassVar[tuple[Channel, ...]] = ()
     own_kernel: ClassVar[bool] = False
     added_settings: ClassVar[Mapping[str, Any]] = {}
+    shorthands: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
 
     map: Callable[..., Iterable[Any]] = map

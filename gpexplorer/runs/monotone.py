@@ -20,7 +20,7 @@ import torch
 from ..problem import Channel
 from .trace import Record
 
-BY_HAND = "forced"  # the phase, in a step's info, of a change that a person made: it may raise any channel
+NEW_STARTS = ("forced", "resize")  # phases that may raise any channel: a person's change, and another size of model
 
 
 class Rise(NamedTuple):
@@ -59,13 +59,13 @@ class MonotoneWatch:
         self._last: dict[str, float] = {}
 
     def check(self, record: Record) -> list[Rise]:
-        """The rises of this record. A step that a person made is a new start and never a rise."""
+        """The rises of this record. A step of the phases in NEW_STARTS is never a rise."""
         rises = []
-        by_hand = getattr(record.step.info, "phase", "") == BY_HAND
+        is_new_start = getattr(record.step.info, "phase", "") in NEW_STARTS
         for channel in self._channels:
             value = float(getattr(record.step.info, channel.name, math.nan))
             before = self._last.get(channel.name, math.inf)
-            if not by_hand and _rose(before, value, self._dtype):
+            if not is_new_start and _rose(before, value, self._dtype):
                 rises.append(Rise(channel, record.index, before, value))
             if not math.isnan(value):
                 self._last[channel.name] = value

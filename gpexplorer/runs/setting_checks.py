@@ -39,6 +39,7 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
     behaviour (`Method.added_settings`), so that an old spec keeps its meaning.
     """
     known = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+    settings = written_out(method, settings)
     settings = {**added_before(method, settings), **settings}
     for name in settings:
         if name == "seed":
@@ -46,6 +47,15 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
         if name not in known:
             raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, known)}")
     return {name: _checked(method.key, known[name], settings.get(name, known[name].default)) for name in sorted(known)}
+
+
+def written_out(method: type[Method], settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings with each shorthand of the method replaced by what it stands for, unless that is given."""
+    for name, words in method.shorthands.items():
+        word = settings.get(name)
+        if isinstance(word, str) and word in words:
+            settings = {**words[word], **{key: value for key, value in settings.items() if key != name}}
+    return settings
 
 
 def added_before(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,12 @@ PRESETS = {
         "left to swap in.",
         "v=1&method=cholqr&data=snelson-like&data.n=60&kernel=se&set.num_inducing=54&view=terms",
     ),
+    "how-many": Preset(
+        "How many inducing points are enough?",
+        "The exact model's objective lies between two limits. Between epochs points are added or removed until these "
+        "differ by at most 3 nat. Choose the channel “largest distance to the exact model” to see it decrease.",
+        "v=1&method=cholqr&data=friedman1&data.n=500&kernel=se-ard&set.num_inducing=32&set.gap=3&view=convergence",
+    ),
     "rough": Preset(
         "Can sixteen pivots find the best swap for a rough function?",
         "Often not: the rank correlation of approximate and exact scores, in the title of the landscape, stays far "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import param
@@ -31,7 +32,7 @@ from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import converged_message, halves
 from .factor import Factor
-from .growth import grown
+from .growth import START_GAP, START_POINTS, limits_of_factor, most_points, resize
 from .pivot_policies import POLICIES
 from .polish import polish
 from .removal_order import ORDERS, Turn
@@ -105,6 +106,9 @@ class CholQR(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0}
+    shorthands: ClassVar[Mapping[str, Any]] = {
+        "num_inducing": {"auto": {"num_inducing": START_POINTS, "gap": START_GAP}}
+    }
 
     num_inducing = settings.num_inducing()
     objective = settings.objective()
@@ -112,7 +116,8 @@ class CholQR(Method):
         0.0,
         bounds=(0.0, None),
         softbounds=(0.0, 100.0),
-        doc="Add points between epochs until the exact model is at most this many nat better; 0 keeps their number.",
+        doc="Add or remove points between epochs until the exact model is at most this many nat better; 0 keeps their "
+        "number. The value 'auto' of num_inducing means 32 points at the start and a gap of 3.",
     )
     num_pivots = param.Integer(
         64,
@@ -165,8 +170,6 @@ class CholQR(Method):
         doc="Swaps after which the factor is computed from scratch and its drift is reported.",
     )
 
-    # -- the algorithm ---------------------------------------------------------------------------------------------
-
     def steps(self, problem: Problem, resume: SwapState | None = None) -> Steps:
         if self.polish:
             continuous_inputs(problem, "Setting polish")
@@ -194,12 +197,15 @@ class CholQR(Method):
                 state = yield from self._learning_phase(problem, state)
                 swapper = None
 
-            larger = grown(problem, state, self.objective, self.gap)
-            if larger is not None:
-                swapper, state = None, larger
+            changed, distance = (
+                (yield from resize(problem, state, self.objective, self.gap)) if self.gap else (None, "")
+            )
+            if changed is not None:
+                swapper, state = None, changed
+                continue
             decrease = state.epoch_begin - state.objective
             if decrease <= self.tolerance * max(abs(state.objective), 1.0):
-                return state, Outcome("converged", self._converged_message(problem, state, decrease))
+                return state, Outcome("converged", self._converged_message(problem, state, decrease) + distance)
             state = state._replace(
                 epoch=state.epoch + 1, phase="swap", position=0, accepted=0, epoch_begin=state.objective
             )
@@ -217,7 +223,7 @@ class CholQR(Method):
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
                 slots = self._slots(factor, carried, state.epoch, k)
-                least = factor.exact_least() if k == 0 else math.nan  # once per epoch
+                limits = limits_of_factor(factor) if k == 0 else (math.nan, math.nan)  # once per epoch
                 is_due = swapper.pivots is None or k % self.pivot_refresh == 0
                 if is_due and not swapper.refresh(step, slots):
                     break  # every row is an inducing point or explained by them
@@ -237,7 +243,7 @@ class CholQR(Method):
                 tested=swapper.tested.clone(),
                 slots=torch.tensor(carried, dtype=state.inducing.dtype),
             )
-            yield Step(state, swap_info(swapper, tried, state, drift, least))
+            yield Step(state, swap_info(swapper, tried, state, drift, limits))
         if state.step == 0:  # no row can be swapped in from the beginning, as with m = n: report the objective
             state = state._replace(step=1)
             yield Step(state, SwapInfo("swap", state.objective, *halves(factor.terms), jitter=factor.jitter))
@@ -267,7 +273,7 @@ class CholQR(Method):
         inducing, m = state.inducing, self.num_points(len(problem.train))
         if state.step == 0:
             inducing = start_rows(self.start, problem, len(inducing), self.seed, self.objective)
-        is_short = state.phase == "swap" and state.position == 0 and len(inducing) < m
+        is_short = state.phase == "swap" and state.position == 0 and len(inducing) < m and not self.gap
         if is_short and state.step > 0:  # rows that others explained may be distinct under the theta learned since
             order = random_order(problem, self.seed)
             order = torch.cat([inducing, order[~torch.isin(order, inducing)]])  # [n], the inducing rows come first
@@ -391,6 +397,8 @@ class CholQR(Method):
         return problem.train.rows(state.inducing).X if state.Z is None else state.Z
 
     def cost(self, problem: Problem) -> Cost:
-        """Predict the cost of one swap for the number of points at the beginning, which the setting gap may raise."""
-        m = self.num_points(len(problem.train))
-        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh, self.objective)
+        """Predict the cost of one swap: time for the points at the beginning, memory for the most that gap may add."""
+        m, swaps = self.num_points(len(problem.train)), (self.num_pivots, self.num_proposals, self.pivot_refresh)
+        cost = swap_cost(problem, m, *swaps, self.objective)
+        most = most_points(len(problem.train), m) if self.gap else m
+        return replace(cost, arrays=swap_cost(problem, most, *swaps, self.objective).arrays)

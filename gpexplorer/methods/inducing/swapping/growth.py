@@ -1,9 +1,10 @@
-"""How many inducing points? More of them between epochs, until the exact model is at most so many nat better.
+"""How many inducing points? As many as are needed until the exact model is at most so many nat better.
 
-The exact model's objective lies between the limits of `evidence_limits`. While their difference is larger than the
-setting `gap`, the set grows by half between two epochs, by the rows of largest conditional variance, as Burt, Rasmussen
-and van der Wilk (2020) choose them; the swaps of the next epoch then improve the whole set. Points are never taken
-away, and a factor of n x m numbers is limited to 4e7 of them.
+The exact model's objective lies between the limits of `evidence_limits`. Between two epochs the present points are
+ordered by the variance that those before them leave, as Burt, Rasmussen and van der Wilk (2020) choose points, and
+other rows follow in the same order. The set becomes the shortest beginning of this order whose limits differ by at most
+the setting `gap`: larger by at most half, or smaller if the hyperparameters learned since need fewer points. The swaps
+of the next epoch then improve the whole set. A factor of n x m numbers is limited to 4e7 of them.
 
 References: Burt, Rasmussen and van der Wilk (2020), Convergence of sparse variational inference, JMLR 21;
 Pescador-Barrios, Filippi and van der Wilk (2025), Adjusting model size in continual Gaussian processes: how big is big
@@ -13,18 +14,31 @@ enough?, ICML.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 
-from ....evidence_limits import evidence_limits
-from ....problem import Problem
+import torch
+
+from ....evidence_limits import EvidenceLimits, least_from
+from ....objectives import log_variance_ratio
+from ....problem import Problem, Step
 from ..selection.growing_gp import GrowingGP
 from ..settings import MOST_ENTRIES
-from .state import State
+from .factor import Factor
+from .state import Info, State
 
-FACTOR = 1.5  # by which the number of points grows
+FACTOR = 1.5  # by which the number of points grows at most between two epochs
+SPACING = 1.05  # ratio of the numbers of points at which the limits are computed
+FEWER = 0.9  # points are taken away only if this part of them is enough
+START_POINTS, START_GAP = 32, 3.0  # of num_inducing="auto"
 
 
-def grown(problem: Problem, state: State, objective: str, gap: float) -> State | None:
-    """Return the state at the beginning of an epoch with more points; None if there are enough of them.
+def most_points(n: int, m: int) -> int:
+    """Return the largest number of points to which a set of m may grow on n rows."""
+    return min(n, max(m, int(MOST_ENTRIES / n)))
+
+
+def resized(problem: Problem, state: State, objective: str, gap: float) -> tuple[State | None, EvidenceLimits]:
+    """Return the state at the beginning of an epoch with more or fewer points, and the limits with its points.
 
     Parameters
     ----------
@@ -33,29 +47,98 @@ def grown(problem: Problem, state: State, objective: str, gap: float) -> State |
         At the end of an epoch.
     objective : {"vfe", "tight-vfe", "pp"}
     gap : float
-        Largest difference of the limits of the exact model's objective, in nat; 0 keeps the points.
+        Largest difference of the limits of the exact model's objective, in nat.
+
+    Returns
+    -------
+    state : State or None
+        None if the number of points stays, because it is right, or because it cannot grow.
+    limits : EvidenceLimits
+        With the points of the state that is returned, or of the present one.
 
     Notes
     -----
-    About 8 n m^2 flops.
+    About 9 n m^2 flops and n m kernel entries.
     """
     train, m = problem.train, len(state.inducing)
-    most = min(len(train), max(m, int(MOST_ENTRIES / len(train))))
-    if gap <= 0.0 or m >= most:
-        return None
-    limits = evidence_limits(problem.kernel, state.theta, train, train.rows(state.inducing).X)
+    most = min(most_points(len(train), m), math.ceil(FACTOR * m))
+    model = GrowingGP(problem.kernel, state.theta, train, objective, most)
+    yy, is_present = float(train.y @ train.y), torch.zeros_like(train.y, dtype=torch.bool)
+    is_present[state.inducing] = True
+
+    def add_present() -> bool:
+        D = model.D.where(is_present & model.is_eligible, 0.0)
+        row = int(D.argmax())
+        if float(D[row]) > 0.0:
+            model.add(row)
+        return float(D[row]) > 0.0
+
+    limits, due = limits_of(model, yy), 1
+    while len(model.rows) < m and limits.gap > gap and add_present():
+        if len(model.rows) >= due or len(model.rows) == m:
+            limits, due = limits_of(model, yy), math.ceil(SPACING * len(model.rows) + 1)
     if limits.gap <= gap:
-        return None
-    model = GrowingGP(problem.kernel, state.theta, train, objective, min(most, math.ceil(FACTOR * m)))
-    for row in state.inducing.tolist():
-        model.add(row)
-    before = model.total
-    while len(model.rows) < model.most and bool(model.is_eligible.any()):
+        if len(model.rows) > FEWER * m:
+            return None, limits
+        return _with_points(state, model), limits
+    k = len(model.rows)
+    while len(model.rows) < most and limits.gap > gap and bool(model.is_eligible.any()):
         model.add(int(model.D.where(model.is_eligible, 0.0).argmax()))
-    if len(model.rows) == m or model.total >= before:
-        return None
+        if len(model.rows) >= due or len(model.rows) == most:
+            limits, due = limits_of(model, yy), math.ceil(SPACING * len(model.rows) + 1)
+    return (_with_points(state, model) if len(model.rows) > k else None), limits
+
+
+def resize(
+    problem: Problem, state: State, objective: str, gap: float
+) -> Generator[Step, None, tuple[State | None, str]]:
+    """Yield a step if the number of points changes; return its state or None, and a sentence on the distance.
+
+    The step has the phase "resize", in which the objective may rise. See `resized`.
+    """
+    changed, limits = resized(problem, state, objective, gap)
+    if changed is not None:
+        none = math.nan
+        info = Info("resize", changed.objective, none, none, none, exact_least=limits.least, gap=limits.gap)
+        yield Step(changed, info)
+    m = len(state.inducing)
+    sentence = f" With {m} points: a{limits.sentence()[1:]}"
+    if limits.gap > gap:
+        most = most_points(len(problem.train), m)
+        why = "every row is explained" if m < most else "a factor with more points would be too large"
+        sentence += f" That is more than the gap of {gap:g}, but {why}."
+    return changed, sentence
+
+
+def limits_of_factor(factor: Factor) -> tuple[float, float]:
+    """Return a lower limit of the exact model's objective and the gap above it: m^3 / 3 flops; nan for PP."""
+    least, (fit, complexity, _) = factor.exact_least(), factor.terms
+    return least, 0.5 * (fit + complexity + log_variance_ratio(factor.D, factor.s2)) - least
+
+
+def limits_of(model: GrowingGP, yy: float) -> EvidenceLimits:
+    """Return the limits of the exact model's objective with the points added so far: k^3 flops.
+
+    Parameters
+    ----------
+    model : GrowingGP
+    yy : float
+        y'y.
+    """
+    k, fit, complexity = len(model.rows), model.terms.fit, model.terms.complexity
+    R, h = model.R[:k, :k], model.h[:k]
+    least = least_from(R @ R.T, R @ h, yy, model.s2, float(model.D.sum()), complexity)
+    return EvidenceLimits(least, 0.5 * (fit + complexity + log_variance_ratio(model.D, model.s2)))
+
+
+def _with_points(state: State, model: GrowingGP) -> State:
     none = state.inducing[:0]
     return state._replace(
+        step=state.step + 1,
+        epoch=state.epoch + 1,
+        phase="swap",
+        position=0,
+        accepted=0,
         inducing=model.rows.clone(),
         pivots=none.clone(),
         ranked=none.clone(),

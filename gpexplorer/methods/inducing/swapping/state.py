@@ -25,6 +25,7 @@ CHANNELS: tuple[Channel, ...] = (
     channel("reads", "passes over the n x m factor"),
     JITTER_CHANNEL,
     EXACT_CHANNEL,
+    channel("gap", "largest distance to the exact model", "nat", log=True),
 )
 
 
@@ -72,6 +73,7 @@ class Info(NamedTuple):
     accepted: bool = False
     inverse_error: float = math.nan
     exact_least: float = math.nan
+    gap: float = math.nan
 
 
 START = Info("start", math.nan, math.nan, math.nan, math.nan)
@@ -99,8 +101,8 @@ def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
     )
 
 
-def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float, exact_least: float) -> Info:
-    """Return the report of one swap."""
+def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float, limits: tuple[float, float]) -> Info:
+    """Return the report of one swap; `limits` are the lower limit of the exact objective, and the gap above it."""
     factor = swapper.factor
     fit, logdet, trace = halves(factor.terms)
     return Info(
@@ -121,5 +123,6 @@ def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float, exact_
         proposed=tried.proposed,
         accepted=tried.accepted,
         inverse_error=tried.inverse_error,
-        exact_least=exact_least,
+        exact_least=limits[0],
+        gap=limits[1],
     )
