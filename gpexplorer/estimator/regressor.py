@@ -46,8 +46,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as a whole fit on this machine can
         have in s seconds, without one about 2.25 sqrt(n), from 128 to 512. None takes the default of the method.
     settings : mapping, optional
-        Other settings of the method, by name. In a grid they are ``settings__NAME``. With ``{"num_inducing": "auto"}``
-        or ``{"gap": 3.0}``, "cholqr" adds and removes points until the exact model is at most 3 nat better.
+        Other settings of the method, by name. In a grid they are ``settings__NAME``.
     budget : mapping, optional
         ``{"steps": ..., "seconds": ...}``. Without one, the method runs to its own end.
     random_state : int, RandomState or None
@@ -87,9 +86,9 @@ class Estimator(RegressorMixin, BaseEstimator):
     Notes
     -----
     If the fit is not good enough, try in this order: more seconds in `budget`, since m grows with them; more points,
-    such as ``num_inducing=1000``; another kernel, such as "matern32-ard" for rough functions; ``method="scgd"`` with
-    many rows and inputs; and `gpexplorer.recommend(X, y, seconds=60)`, which tries all of these on held-out rows and
-    says when a simple model, such as boosted trees, is better. If it takes too long, give a budget.
+    such as ``num_inducing=1000``, or as many as it takes to be within 3 nat of the exact model, ``settings={"gap": 3}``;
+    another kernel, such as "matern32-ard" for rough functions; ``method="scgd"`` with many rows and inputs; and
+    `recommend(X, y, seconds=60)`, which tries these on held-out rows and says when a simple model is better.
 
     Examples
     --------
@@ -373,11 +372,9 @@ class Estimator(RegressorMixin, BaseEstimator):
         settings = mapping_of("settings", self.settings)
         method = registry.get(self.method) if isinstance(self.method, str) else None
         budget = mapping_of("budget", self.budget)
-        if method is not None and "num_inducing" in method.param and self.num_inducing is not None:
-            points = self.num_inducing
-            if points == "auto" and "gap" not in settings:  # with a gap, the method chooses their number
-                points = points_for_budget(len(train), budget)
-            settings.setdefault("num_inducing", points)
+        if method is not None and "num_inducing" in method.param and (m := self.num_inducing) is not None:
+            m = points_for_budget(len(train), budget) if m == "auto" and "gap" not in settings else m
+            settings.setdefault("num_inducing", m)
         if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
             settings["num_inducing"] = min(int(settings["num_inducing"]), len(train))
         return Spec(

@@ -32,7 +32,7 @@ from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import converged_message, halves
 from .factor import Factor
-from .growth import START_GAP, START_POINTS, limits_of_factor, most_points, resize
+from .growth import AUTO, limits_of_factor, most_points, resize
 from .pivot_policies import POLICIES
 from .polish import polish
 from .removal_order import ORDERS, Turn
@@ -106,9 +106,7 @@ class CholQR(Method):
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
     added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0}
-    shorthands: ClassVar[Mapping[str, Any]] = {
-        "num_inducing": {"auto": {"num_inducing": START_POINTS, "gap": START_GAP}}
-    }
+    shorthands: ClassVar[Mapping[str, Any]] = {"num_inducing": {"auto": AUTO}}
 
     num_inducing = settings.num_inducing()
     objective = settings.objective()
@@ -116,8 +114,8 @@ class CholQR(Method):
         0.0,
         bounds=(0.0, None),
         softbounds=(0.0, 100.0),
-        doc="Add or remove points between epochs until the exact model is at most this many nat better; 0 keeps their "
-        "number. The value 'auto' of num_inducing means 32 points at the start and a gap of 3.",
+        doc="Add or remove points between epochs until the exact model is at most this many nat better; 0 does not. "
+        "The value 'auto' of num_inducing means 32 points at the start and a gap of 3.",
     )
     num_pivots = param.Integer(
         64,
@@ -197,9 +195,7 @@ class CholQR(Method):
                 state = yield from self._learning_phase(problem, state)
                 swapper = None
 
-            changed, distance = (
-                (yield from resize(problem, state, self.objective, self.gap)) if self.gap else (None, "")
-            )
+            changed, distance = yield from resize(problem, state, self.objective, self.gap)
             if changed is not None:
                 swapper, state = None, changed
                 continue

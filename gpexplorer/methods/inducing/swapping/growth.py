@@ -29,7 +29,7 @@ from .state import Info, State
 FACTOR = 1.5  # by which the number of points grows at most between two epochs
 SPACING = 1.05  # ratio of the numbers of points at which the limits are computed
 FEWER = 0.9  # points are taken away only if this part of them is enough
-START_POINTS, START_GAP = 32, 3.0  # of num_inducing="auto"
+AUTO = {"num_inducing": 32, "gap": 3.0}  # what num_inducing="auto" stands for
 
 
 def most_points(n: int, m: int) -> int:
@@ -94,8 +94,10 @@ def resize(
 ) -> Generator[Step, None, tuple[State | None, str]]:
     """Yield a step if the number of points changes; return its state or None, and a sentence on the distance.
 
-    The step has the phase "resize", in which the objective may rise. See `resized`.
+    The step has the phase "resize", in which the objective may rise. See `resized`; a gap of 0 changes nothing.
     """
+    if not gap:
+        return None, ""
     changed, limits = resized(problem, state, objective, gap)
     if changed is not None:
         none = math.nan
