@@ -7,8 +7,10 @@ nothing imports no drawing library.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 from typing import Any
 
 STYLE = "text-align:left;padding:1px 12px 1px 0;vertical-align:top"
@@ -75,6 +77,31 @@ class RunDisplay:
             Its parameters `at`, `last`, `playing` and `record` can be watched, and `at` and `playing` can be set.
         """
         return _shelf().RunWidget(self, keys)
+
+    def save_page(self, path: str | os.PathLike[str], *keys: str, title: str = "") -> Path:
+        """Write the run as one HTML file, which plays its pictures without a server and without a network.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write, smaller than 5 MB.
+        *keys : str
+            Which pictures; without any, the prediction, the picture of the method's family, and the convergence.
+        title : str
+            Heading of the page; by default it names the method and the data.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        SettingError
+            If the run has no record, there is no such picture, or the file cannot be written.
+        """
+        written: Path = _shelf().views.saved_page.page_file.save_page(self, path, keys, title=title)
+        return written
 
     def _repr_html_(self) -> str:
         """A small table, and the picture of the fit."""

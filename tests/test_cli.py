@@ -320,3 +320,20 @@ def test_progress_is_a_line(monkeypatch: pytest.MonkeyPatch):
     assert ", objective -" in progress_line(run)
     assert ", 25% of the budget, about 0:01 to go" in progress_line(run)
     assert [format_duration(seconds) for seconds in (0.2, 59.5, 61, 3723)] == ["0:01", "1:00", "1:01", "1:02:03"]
+
+
+def test_export_writes_a_stored_run_as_a_page_and_as_a_table(capsys: pytest.CaptureFixture[str]):
+    spec = Spec("random", {"num_inducing": 3}, data=ROWS)
+    opened = Store("store").open(spec)
+    opened.finish(steps=2)
+    opened.close()
+    name = str(Path("store") / spec.key())
+
+    assert call("export", name, "--page", "run.html", "--steps", "steps.csv", "--pictures", "convergence") == 0
+    assert "MB in run.html" in capsys.readouterr().out
+    assert f"step {opened.done}" in Path("run.html").read_text("utf-8")
+    assert len(pd.read_csv("steps.csv")) == len(opened.trace)
+
+    assert call("export", name) == 2
+    assert call("export", str(Path("store") / "nonsense"), "--page", "run.html") == 2
+    assert "has no run 'nonsense'" in capsys.readouterr().err

@@ -195,7 +195,7 @@ class Explorer(pn.viewable.Viewer):
             "Race: several methods on these rows, in turns": lambda: RacePanel(session),
             "Predict: new rows by the run on the screen": lambda: PredictPanel(session),
             "Scaling: what would more rows cost?": lambda: ScalingPanel(session),
-            "Link, code and files": lambda: SharePanel(session, self._export),
+            "Link, code and files": lambda: SharePanel(session, self._export, self.pictures.options),
         })  # fmt: skip
 
     def _export(self, note: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -166,3 +166,19 @@ def legend_cols(names: Iterable[str]) -> int:
 def labels(frame: pd.DataFrame) -> dict[str, Any]:
     """Return the axis labels and the title of a frame, as options of HoloViews."""
     return {option: frame.attrs[option] for option in ("xlabel", "ylabel", "title") if option in frame.attrs}
+
+
+def arranged(views: Sequence[View], chosen: str = "") -> list[View]:
+    """Return the views in the order of the page: the first one, the hero, the second one, and then the others.
+
+    Parameters
+    ----------
+    views
+        In their own order.
+    chosen
+        Key of the view to put in the place of the hero; a key that is not there means the hero of the family.
+    """
+    first, second, others = list(views[:1]), list(views[1:2]), list(views[2:])
+    is_chosen = [view for view in others if view.key == chosen]
+    hero = (is_chosen or [view for view in others if view.hero] or others)[:1]
+    return [*first, *hero, *second, *(view for view in others if view not in hero)]

@@ -10,9 +10,9 @@ from gpexplorer.runs import Spec
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.pictures import picture_cards
 from gpexplorer.ui.pictures.legend_line import LegendLine
-from gpexplorer.ui.pictures.picture_cards import arranged
 from gpexplorer.ui.playback import open_run
 from gpexplorer.views import for_run
+from gpexplorer.views.base import arranged
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.drawing.palette import ROLES
 

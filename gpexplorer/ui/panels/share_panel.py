@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
-from ...errors import DataError, GPExplorerError
+from ...errors import DataError, GPExplorerError, SettingError
 from ...runs import Spec
 from ...runs import code as programs
 from ...runs import link as links
 from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
+from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
 from ..inputs.file_upload import FileUpload
 from ..session import Screen, Session
-from ..text import named, text
+from ..text import named, sentence, text
 
 NOTE_HELP = (  # without a store, with a store
     "Shown in Compare while this page is open, and written into the notebook and the pictures.",
     "Shown in Compare, written into the notebook and the pictures, and stored when the run is kept.",
 )
+ONE_AT_A_TIME = asyncio.Semaphore(1)  # a page of many steps takes some seconds of one core
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
@@ -35,13 +38,18 @@ class SharePanel(pn.viewable.Viewer):
     ----------
     session : the session.
     sheet : returns the pictures on the screen as HTML, given the note.
+    pictures : returns the keys of the pictures on the screen, with the options of each.
     """
 
-    def __init__(self, session: Session, sheet: Callable[[str], str], **params: Any) -> None:
+    def __init__(
+        self, session: Session, sheet: Callable[[str], str],
+        pictures: Callable[[], Mapping[str, Mapping[str, Any]]] = dict, **params: Any,
+    ) -> None:  # fmt: skip
         super().__init__(**params)
         notes = session.notes
         self._session, self._notes = session, notes
         self._screen: Screen | None = None
+        self._pictures = pictures
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
             description="The link opens the same data, method, settings, seed, picture and step.",
@@ -74,7 +82,13 @@ class SharePanel(pn.viewable.Viewer):
         )  # fmt: skip
         self.spec_file.param.watch(self._open_spec, "value")
         self.error = pn.pane.HTML("", margin=(4, 12))
-        self.downloads = pn.Row(*(_download(name, make) for name, make in files.items()), self.spec_file)
+        self.page = pmui.FileDownload(
+            callback=self._page, filename="run.html",
+            **named("Save as a page", "one HTML file that plays the run without a server or a network."),
+            variant="outlined", size="small", margin=(4, 6),
+        )  # fmt: skip
+        made = [_download(name, make) for name, make in files.items()]
+        self.downloads = pmui.FlexBox(self.page, *made, self.spec_file, align_items="center")
         self._layout = pn.Column(
             self.link, self.hide, self.note, self.downloads, self.error, self.code, sizing_mode="stretch_width"
         )
@@ -131,6 +145,22 @@ class SharePanel(pn.viewable.Viewer):
 
     def close(self) -> None:
         """Do nothing: the panel has no thread."""
+
+    async def _page(self) -> io.BytesIO:
+        """The run up to its newest step as a page that plays by itself; where that fails, a page that says why."""
+        run, by_hand = self._session.run, self._session.screen.by_hand
+        self.error.object = "The pictures of all steps are being drawn. The page is saved when they are done."
+        try:
+            if run is None:
+                raise SettingError("No run is open: choose rows and a method first.")
+            async with ONE_AT_A_TIME:
+                content = await asyncio.to_thread(page_of, run.fork(), self._pictures(), repeatable=not by_hand)
+            self.error.object = ""
+        except Exception as error:
+            message = sentence(error, "the page was being written")
+            self._show_error(message)
+            content = f"<p>{text(message)}</p>"
+        return io.BytesIO(content.encode())
 
     def _json(self) -> str:
         return self._session.screen.spec.to_json()

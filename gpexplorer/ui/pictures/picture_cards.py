@@ -6,7 +6,7 @@ A picture that raises shows a sentence in its own card; the others are drawn as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ import panel_material_ui as pmui
 from bokeh.events import Tap
 
 from ...views import View
+from ...views.base import arranged
 from ...views.drawing.live import Live
 from ..browser.weak_callback import weakly
 from ..inputs.view_options import options
@@ -229,6 +230,10 @@ class Pictures:
         pictures = [self.pictures[key] for key in self.visible]
         return [(picture.view, picture.layers) for picture in pictures if picture.layers]
 
+    def options(self) -> dict[str, dict[str, Any]]:
+        """Return the keys of the pictures on the screen, with the options that a person chose for each."""
+        return {key: _options(self.pictures[key].view) for key in self.visible}
+
     def set_stale(self, stale: bool) -> None:
         """Fade the pictures while they are those of an earlier run, because the newest one could not be opened."""
         for part in (self.top, self.tabs):
@@ -297,22 +302,6 @@ class Pictures:
     def _draw_visible(self) -> None:
         self._session.player.show(self.visible)
         self._session.player.redraw()
-
-
-def arranged(views: Sequence[View], chosen: str = "") -> list[View]:
-    """Return the views in the order of the page: the first one, the hero, the second one, and then the others.
-
-    Parameters
-    ----------
-    views
-        In their own order.
-    chosen
-        Key of the view to put in the place of the hero; a key that is not there means the hero of the family.
-    """
-    first, second, others = list(views[:1]), list(views[1:2]), list(views[2:])
-    is_chosen = [view for view in others if view.key == chosen]
-    hero = (is_chosen or [view for view in others if view.hero] or others)[:1]
-    return [*first, *hero, *second, *(view for view in others if view not in hero)]
 
 
 def _options(view: View) -> dict[str, Any]:

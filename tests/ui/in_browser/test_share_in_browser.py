@@ -51,6 +51,14 @@ def check_pictures(seen: Seen, folder: Path) -> None:
     alone.goto((folder / "pictures.html").as_uri())
     until(lambda: alone.locator("canvas").count() >= 3)
     assert len(asked) == 1
+
+    with seen.page.expect_download() as moving:
+        seen.page.get_by_role("button", name="Save as a page").click()
+    moving.value.save_as(folder / "run.html")
+    alone.goto((folder / "run.html").as_uri() + "#step=9")
+    until(lambda: alone.locator("dd").first.text_content() == "9")
+    assert alone.get_by_role("heading", name="Objective, term by term").count() == 1
+    assert len(asked) == 2
     alone.close()
 
     seen.page.locator(".bk-events").first.hover()

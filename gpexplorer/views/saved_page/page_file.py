@@ -1,0 +1,286 @@
+"""The HTML file of a run or of two: pictures, a player, and what is needed to repeat the run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.embed.util import standalone_docs_json_and_render_items
+from bokeh.util.paths import bokehjs_path
+
+from ... import __version__
+from ...data import is_named
+from ...errors import SettingError
+from ...runs import Spec, code
+from ...runs.run import Run
+from .. import for_run
+from ..base import View, arranged
+from .packed_columns import PackedColumns
+from .recorded_figures import RecordedFigure, evenly_spaced, facts, record, thinned
+
+MOST_FRAMES = 200
+LARGEST = 4_700_000  # bytes of a file
+SHOWN = 3  # pictures where none is named
+ALIGNED = ("step", "seconds")
+HERE = Path(__file__).parent
+
+
+class RecordedRun(NamedTuple):
+    """One run of a page.
+
+    Attributes
+    ----------
+    name
+        Heading of the run.
+    run
+        The run.
+    records
+        Indices of the records that have a frame.
+    figures
+        Its pictures, with one frame per record.
+    notes
+        Sentences for the reader, such as why a picture is missing.
+    """
+
+    name: str
+    run: Run
+    records: list[int]
+    figures: list[RecordedFigure]
+    notes: list[str]
+
+
+def save_page(
+    runs: Run | Mapping[str, Run],
+    path: str | os.PathLike[str],
+    keys: Sequence[str] = (),
+    *,
+    by: str = "step",
+    title: str = "",
+    report: Callable[[float], object] = lambda fraction: None,
+) -> Path:
+    """Write a run, or two runs side by side, as one HTML file that plays without a server and without a network.
+
+    Parameters
+    ----------
+    runs
+        The run, or two runs by the names that stand above them.
+    path
+        The file to write.
+    keys
+        Which pictures: the `key` of views. By default the prediction, the picture of the family, and the convergence.
+    by
+        What two runs have in common under the slider: "step" or "seconds" of work.
+    title
+        Heading of the page; by default it names the method and the data.
+    report
+        Called with the fraction of the work that is done.
+
+    Returns
+    -------
+    Path
+        The file, smaller than 5 MB.
+
+    Raises
+    ------
+    SettingError
+        If a run has no records, there is no such picture, or the file cannot be written.
+
+    Notes
+    -----
+    A run of more than 200 steps is shown at 200 of them, evenly spaced; fewer where the file would become too large.
+    """
+    target = Path(path)
+    content = page_of(runs, keys, by=by, title=title, report=report)
+    try:
+        target.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise SettingError(f"Cannot write {target} ({error.strerror or error}): choose another file.") from None
+    return target
+
+
+def page_of(
+    runs: Run | Mapping[str, Run],
+    keys: Sequence[str] | Mapping[str, Mapping[str, Any]] = (),
+    *,
+    by: str = "step",
+    title: str = "",
+    repeatable: bool = True,
+    report: Callable[[float], object] = lambda fraction: None,
+) -> str:
+    """Return the text of the file that `save_page` writes.
+
+    Parameters
+    ----------
+    runs, by, title, report
+        As for `save_page`.
+    keys
+        As for `save_page`; a mapping gives the options of each picture.
+    repeatable
+        Whether a program can repeat the runs: not after clicks and drags.
+    """
+    named = dict(runs) if isinstance(runs, Mapping) else {runs.method.title: runs}
+    if by not in ALIGNED or len(named) not in (1, 2):
+        raise SettingError(f"A page shows one run or two, aligned by step or seconds; not {len(named)} by {by!r}.")
+    recorded = []
+    for number, (name, run) in enumerate(named.items()):
+        if not len(run.trace):
+            raise SettingError(f"The run {name!r} has no record to draw yet. Take a step first: run.advance().")
+        records = evenly_spaced(len(run.trace), MOST_FRAMES)
+        views = _views(run, keys, SHOWN if len(named) == 1 else 2)
+
+        def share(fraction: float, number: int = number) -> None:
+            report((number + fraction) / len(named))
+
+        figures, notes = record(run, views, records, share)
+        if not figures:
+            raise SettingError(" ".join(["There is nothing to draw.", *notes]))
+        recorded.append(RecordedRun(name, run, records, figures, notes))
+    while True:
+        content = _document(recorded, by, title or _title(recorded), repeatable)
+        most = max(len(one.records) for one in recorded)
+        if len(content) <= LARGEST:
+            return content
+        if most <= 2:
+            raise SettingError(f"The page has {len(content):,} bytes with two frames; name fewer pictures.")
+        recorded = [_thinned(one, max(2, most * LARGEST * 9 // (len(content) * 10))) for one in recorded]
+
+
+def _views(run: Run, keys: Sequence[str] | Mapping[str, Mapping[str, Any]], shown: int) -> list[View]:
+    found = {view.key: view for view in for_run(run)}
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise SettingError(f"This run has no picture {missing[0]!r}; it has {', '.join(found)}.")
+    if not keys:
+        ordered = arranged(list(found.values()))
+        return ordered[:shown] if shown == SHOWN else [ordered[0], *ordered[2:3]]
+    for key, options in keys.items() if isinstance(keys, Mapping) else ():
+        found[key].param.update(**{name: value for name, value in options.items() if name in found[key].param})
+    return [found[key] for key in keys]
+
+
+def _thinned(recorded: RecordedRun, most: int) -> RecordedRun:
+    kept = evenly_spaced(len(recorded.records), min(most, len(recorded.records) - 1))
+    figures = [thinned(figure, kept) for figure in recorded.figures]
+    return recorded._replace(records=[recorded.records[k] for k in kept], figures=figures)
+
+
+def _title(recorded: Sequence[RecordedRun]) -> str:
+    run = recorded[0].run
+    rows = f"{len(run.problem.train):,} rows"
+    data = run.split.name if run.split is not None else "data in memory"
+    return f"{' and '.join(one.name for one in recorded)} on {data}, {rows}"
+
+
+def _positions(recorded: Sequence[RecordedRun], by: str) -> tuple[list[str], list[list[int]]]:
+    """The places of the slider: what each is called, and the frame of each run there."""
+    tables = [one.run.table().iloc[one.records] for one in recorded]
+    column = "index" if by == "step" else "seconds"
+    values = [table[column].to_numpy(float) for table in tables]
+    places = np.unique(np.concatenate(values))
+    if len(places) > MOST_FRAMES:
+        places = np.unique([places[k] for k in evenly_spaced(len(places), MOST_FRAMES)])
+    frames = [np.clip(np.searchsorted(one, places, side="right") - 1, 0, None) for one in values]
+    names = [f"step {place:.0f}" if by == "step" else f"{place:.3g} s of work" for place in places]
+    return names, np.stack(frames, 1).tolist()
+
+
+def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: bool) -> str:
+    document = Document()
+    packed, pages = PackedColumns(), []
+    for one in recorded:
+        for figure in one.figures:
+            if figure.figure.document is None:
+                document.add_root(figure.figure)
+        pages.append(_run_content(one, packed))
+    try:
+        docs, items = standalone_docs_json_and_render_items(document, suppress_callback_warning=True)
+    finally:
+        document.clear()
+    places = {str(root): str(element) for root, element in items[0].roots.to_json().items()}
+    names, frames = _positions(recorded, by)
+    content = {
+        "runs": pages, "names": names, "frames": frames, "docs": docs, "items": [item.to_json() for item in items],
+        "aligned": by,
+    }  # fmt: skip
+    sections = [_section(one, places, len(recorded) > 1, repeatable) for one in recorded]
+    return _html(title, sections, content, packed.compressed())
+
+
+def _run_content(recorded: RecordedRun, packed: PackedColumns) -> dict[str, Any]:
+    figures = [
+        {
+            "id": figure.figure.id,
+            "columns": {
+                source: {name: packed.add(history, figure.log) for name, history in columns.items()}
+                for source, columns in figure.columns.items()
+            },
+            "properties": figure.properties,
+            "captions": figure.captions,
+            "dark": figure.dark,
+            "legend": figure.legend,
+        }
+        for figure in recorded.figures
+    ]
+    return {"figures": figures, "facts": facts(recorded.run, recorded.records)}
+
+
+def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> str:
+    scripts = [
+        (bokehjs_path() / "js" / "bokeh.min.js").read_text("utf-8"),
+        (HERE / "page_player.js").read_text("utf-8"),
+    ]
+    # CustomJS of Bokeh is made by new Function: 'unsafe-eval'. No other script than these two runs.
+    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    policy = (
+        f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    template = (HERE / "page_template.html").read_text("utf-8")
+    parts = {
+        "POLICY": policy,
+        "TITLE": escape(title),
+        "CSS": (HERE / "page_style.css").read_text("utf-8"),
+        "RUNS": "".join(sections),
+        "FOOTER": escape(f"Written by gpexplorer {__version__}."),
+        "CONTENT": json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c"),
+        "FRAMES": base64.b64encode(frames).decode(),
+        "BOKEH": scripts[0],
+        "PLAYER": scripts[1],
+    }
+    pieces = template.split("@@")  # words and names of parts take turns, so that no part is looked through for others
+    return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+
+
+def _hash(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _section(recorded: RecordedRun, places: Mapping[str, str], heading: bool, repeatable: bool) -> str:
+    """The place of one run on the page."""
+    cards = "".join(
+        f'<article data-figure="{escape(figure.figure.id)}"><h3>{escape(figure.view.title)}</h3>'
+        f'<p class="hint">{escape(figure.view.help)}</p><div class="legend"></div><p class="caption"></p>'
+        f'<div class="figure" id="{escape(places[figure.figure.id])}"></div></article>'
+        for figure in recorded.figures
+    )
+    notes = "".join(f'<p class="hint">{escape(note)}</p>' for note in recorded.notes)
+    name = f"<h2>{escape(recorded.name)}</h2>" if heading else ""
+    origin = _origin(recorded) if repeatable else ""
+    return f'<section>{name}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{origin}</section>'
+
+
+def _origin(recorded: RecordedRun) -> str:
+    """The settings of the run, and the program that repeats it where its data have a name."""
+    spec = recorded.run.spec
+    if not isinstance(spec, Spec):
+        return ""
+    text = code.program(spec, recorded.records[-1]) if is_named(spec.data) else spec.to_json()
+    return f"<details><summary>How to repeat this run</summary><pre>{escape(text)}</pre></details>"

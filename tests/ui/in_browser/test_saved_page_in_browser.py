@@ -1,0 +1,120 @@
+"""A saved page is opened from the disk without a network: it plays, answers, and follows the theme of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import gpexplorer as gpx
+from pages import until
+
+pytestmark = pytest.mark.ui
+PIXELS = """() => [...document.querySelectorAll(".figure")].map((place) => {
+  const canvas = [...function* walk(node) {
+    for (const child of node.querySelectorAll("*")) {
+      if (child.tagName === "CANVAS") yield child
+      if (child.shadowRoot) yield* walk(child.shadowRoot)
+    }
+  }(place)]
+  return canvas.map((one) => one.toDataURL()).join()
+})"""
+
+
+class Opened:
+    """A page from the disk, in a browser without a network, with what it requested and complained about."""
+
+    def __init__(self, browser: Browser, file: Path, theme: Any = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": 1300, "height": 800}, color_scheme=theme, offline=True, reduced_motion="reduce"
+        )
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.address = file.as_uri()
+        self.page.goto(self.address)
+        self.page.locator("body[data-ready]").wait_for(timeout=45_000)
+
+    def fact(self, label: str) -> str:
+        return str(
+            self.page.locator("dl.facts div", has=self.page.get_by_text(label, exact=True))
+            .locator("dd")
+            .first.text_content()
+        )
+
+    def close(self) -> None:
+        assert self.complaints == []
+        assert {url.partition("#")[0] for url in self.requests} == {self.address}
+        self.context.close()
+
+
+def test_it_plays_scrubs_and_shows_the_numbers_of_each_step(browser: Browser, tmp_path: Path):
+    run = gpx.Spec("cholqr", {"num_inducing": 6}, data="snelson-like", kernel="se").open()
+    run.finish(steps=30)
+    file = run.save_page(tmp_path / "run.html")
+    assert file.stat().st_size < 5_000_000
+    opened = Opened(browser, file)
+    page = opened.page
+    until(lambda: all(opened.page.evaluate(PIXELS)))
+    before = page.evaluate(PIXELS)
+    assert len(before) == 3
+
+    page.get_by_label("Speed").select_option("fast")
+    page.get_by_role("button", name="Play or pause").click()
+    until(lambda: int(opened.fact("step")) >= 12)
+    page.keyboard.press("Tab")
+    page.get_by_role("button", name="Play or pause").click()
+    at = int(opened.fact("step"))
+    until(lambda: all(new != old for new, old in zip(page.evaluate(PIXELS), before, strict=True)))
+    page.get_by_role("button", name="One step back").click()
+    assert int(opened.fact("step")) == at - 1
+
+    page.get_by_label("Step", exact=True).fill("7")
+    record = run.trace[7]
+    assert opened.fact("objective F [nat]") == f"{record.step.info.objective:.4g}".replace("-", "−")
+    shown = page.evaluate(
+        """() => Bokeh.documents[0].all_models
+             ? [...Bokeh.documents[0].all_models].filter((m) => m.type === "ColumnDataSource" && m.name === "inducing")
+                 .flatMap((m) => [...m.data.x]) : []"""
+    )
+    assert shown == pytest.approx(list(run.plot("fit", 7).layers["inducing"]["x"]), abs=1e-6)
+    pixels = page.evaluate(PIXELS)[0]
+    page.get_by_role("button", name="truth").click()
+    until(lambda: page.evaluate(PIXELS)[0] != pixels)
+
+    [x, y] = page.evaluate(
+        """() => {
+          const figure = Bokeh.documents[0].roots()[0], view = Bokeh.index.find_one(figure)
+          const source = figure.renderers.map((r) => r.data_source).find((s) => s.name === "train")
+          const box = view.el.getBoundingClientRect(), frame = view.frame
+          const [sx, sy] = [frame.x_scale.compute(source.data.x[5]), frame.y_scale.compute(source.data.y[5])]
+          return [box.left + sx, box.top + sy]
+        }"""
+    )
+    page.mouse.move(x, y)
+    until(lambda: page.get_by_text("training row").count() >= 1)
+
+    page.goto(page.url.partition("#")[0] + "#step=3")
+    until(lambda: opened.fact("step") == "3")
+    page.emulate_media(color_scheme="dark")
+    until(lambda: page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(28, 34, 41)")
+    until(lambda: page.evaluate("() => Bokeh.documents[0].roots()[0].background_fill_color") == "#1c2229")
+    opened.close()
+
+
+@pytest.mark.parametrize("method", ["gbcd", "grief", "gpcv-admm", "scgd"])
+def test_the_pictures_of_every_family_move(browser: Browser, tmp_path: Path, method: str):
+    run = gpx.Spec(method, data={"name": "sin-product", "n": 60, "d": 2}).open()
+    run.finish(steps=4)
+
+    opened = Opened(browser, run.save_page(tmp_path / "run.html"), "dark")
+    before = opened.page.evaluate(PIXELS)
+    opened.page.get_by_label("Step", exact=True).fill(str(run.done))
+
+    until(lambda: opened.page.evaluate(PIXELS) != before)
+    opened.close()
