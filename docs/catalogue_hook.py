@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MARKER = re.compile(r"^<!-- ([a-z]+)(?:: (.*?))? -->$", flags=re.M)
+SAVED_RUN = """import sys, gpexplorer as gpx
+run = gpx.Spec("cholqr", {"num_inducing": 10}, data="snelson-like", kernel="se").open()
+run.finish(steps=60)
+run.save_page(sys.argv[1], title="Ten inducing points look for their places")
+"""
 PAGES = {  # files at the top of the repository, and the page that shows each
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "extend.md",
@@ -32,11 +38,24 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs: the picture of the page is shown here too, and is not kept twice."""
+    """Called by mkdocs: the picture of the page, which is not kept twice, and a run that plays, which is not kept."""
     from mkdocs.structure.files import File
 
+    files.append(File.generated(config, "a-run.html", content=saved_run()))
     files.append(File.generated(config, "explorer.png", abs_src_path=str(ROOT / "apps" / "explorer.png")))
     return files
+
+
+def saved_run() -> str:
+    """A run as a page that plays, made by the program in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "a-run.html"
+        done = subprocess.run(
+            [sys.executable, "-c", SAVED_RUN, str(file)], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"The run of the documentation could not be saved: {done.stderr.strip()}")
+        return file.read_text("utf-8")
 
 
 def expanded(markdown: str) -> str:

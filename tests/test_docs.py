@@ -69,7 +69,7 @@ def test_links_between_pages_resolve(expanded: dict[str, str]):
         prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
         for target in re.findall(r"\]\(([^)\s]+)\)", prose):
             page, _, anchor = target.partition("#")
-            known = page in titles or page == "explorer.png" or re.match(r"https?://", target)
+            known = page in titles or page in ("explorer.png", "a-run.html") or re.match(r"https?://", target)
             by_key = anchor in gpx.methods
             if (page and not known) or (anchor and not by_key and anchor not in titles.get(page or name, ())):
                 wrong.append(f"{name}: {target}")
@@ -85,6 +85,14 @@ def test_every_marker_is_replaced_and_every_method_has_its_settings(expanded: di
     for key, kind in own.items():
         page = kind.family.replace("_", "-") + ".md"
         assert f"`{key}` {{ #{key} }}" in expanded[page]
+
+
+def test_the_run_that_the_documentation_shows_plays_and_is_small(hook: ModuleType):
+    page = hook.saved_run()
+
+    assert "<h1>Ten inducing points look for their places</h1>" in page
+    assert "step 40" in page
+    assert len(page) < 2_500_000
 
 
 def test_a_marker_that_names_nothing_is_refused(hook: ModuleType):

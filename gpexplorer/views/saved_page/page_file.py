@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,6 @@ from bokeh.document import Document
 from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.util.paths import bokehjs_path
 
-from ... import __version__
 from ...data import is_named
 from ...errors import SettingError
 from ...runs import Spec, code
@@ -249,7 +249,7 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
         "TITLE": escape(title),
         "CSS": (HERE / "page_style.css").read_text("utf-8"),
         "RUNS": "".join(sections),
-        "FOOTER": escape(f"Written by gpexplorer {__version__}."),
+        "FOOTER": escape(f"Written by gpexplorer {importlib.import_module('gpexplorer').__version__}."),
         "CONTENT": json.dumps(content, allow_nan=False, separators=(",", ":"), default=float).replace("<", "\\u003c"),
         "FRAMES": base64.b64encode(frames).decode(),
         "BOKEH": scripts[0],
