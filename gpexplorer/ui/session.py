@@ -175,9 +175,9 @@ class Session:
         """The open run, for reading: only the player's thread takes its steps."""
         return self.player.run
 
-    def open(self, play: bool = False) -> None:
-        """Open the chosen spec at step 0."""
-        self.player.open(OpenRequest(self.spec, self.read), play)
+    def open(self, play: bool = False, row: Sequence[float] = ()) -> None:
+        """Open the chosen spec at step 0; `row` is a row that it adds to the open run."""
+        self.player.open(OpenRequest(self.spec, self.read, tuple(row), self.screen.step), play)
 
     def prepare(self, message: str) -> None:
         """Show this message, and open the chosen spec when a person first asks for a step."""
@@ -222,21 +222,23 @@ class Session:
         if steps:
             self.player.run_to(steps)
 
-    def change(self, spec: Spec) -> None:
-        """Open a spec that the controls show already; a run that plays goes on playing."""
+    def change(self, spec: Spec, row: Sequence[float] = ()) -> None:
+        """Open a spec that the controls show already; a run that plays goes on playing. `row` is as for `open`."""
         if (spec.method, spec.data) != (self.spec.method, self.spec.data):
             self.question = ""
         self.spec = spec
         self._report("")
-        self.open(play=self.player.playing)
+        self.open(self.player.playing, row)
 
     def adopt(self, spec: Spec) -> None:
         """Open a spec on the rows that are open, and set the controls to it."""
         self._adopt(spec)
         self.change(spec)
 
-    def change_rows(self, data: Any, read: RowReader | None = None, kernel: str = "") -> None:
-        """Open the same method on other rows, with this kernel if their inputs need one."""
+    def change_rows(
+        self, data: Any, read: RowReader | None = None, kernel: str = "", row: Sequence[float] = ()
+    ) -> None:
+        """Open the same method on other rows, with this kernel if their inputs need one. `row` is as for `open`."""
         try:
             spec = replace(self.spec, data=data)
             if kernel:
@@ -249,7 +251,7 @@ class Session:
         self.read = read
         if spec.kernel != self.spec.kernel:
             self._adopt(spec)
-        self.change(spec)
+        self.change(spec, row)
 
     def take(self, wait: float = 0.0) -> Frame | None:
         """Return the newest frame of the player, if there is one; within `wait` seconds if a drawn one comes."""
@@ -282,6 +284,8 @@ class Session:
     def edit_rows(self, edit: Sequence[float] | None) -> str:
         """Add or remove a training row, then return to the step shown on the edited rows.
 
+        The prediction with a new row is shown at once where the posterior can be updated.
+
         Parameters
         ----------
         edit
@@ -299,7 +303,7 @@ class Session:
         edits = edits[:-1] if edit is None else [*edits, list(edit)]
         step = min(self.screen.step, MOST_REPEATED)
         if edits:
-            self.change_rows({**named, "edits": edits})
+            self.change_rows({**named, "edits": edits}, row=edit if edit is not None and len(edit) > 1 else ())
         else:
             self.change_rows(named["name"] if set(named) == {"name"} else named)
         if step:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from gpexplorer import Spec
 from gpexplorer.errors import SettingError
@@ -77,6 +79,38 @@ def test_a_row_is_added_and_taken_back_and_the_step_stays(session: Session):
 
     session.edit_rows(None)
     assert session.spec == SPEC
+
+
+@pytest.mark.parametrize(("method", "kernel"), [("cholqr", "se"), ("grief", "se"), ("gbcd", "matern52")])
+def test_the_prediction_is_updated_by_a_new_row_before_the_run_is_repeated(
+    method: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+):
+    row, opened, reopen = [0.5, -7.0], threading.Event(), OpenRun.open
+    session = Session(replace(SPEC, method=method, settings={}, kernel=kernel))
+    session.open()
+    session.player.show(["fit", "convergence"])
+    session.player.run_to(60)
+    follow(session, lambda: session.screen.step > 0 and not session.player.working_since)
+    run, at = session.run, session.screen.step
+    monkeypatch.setattr(OpenRun, "open", lambda self, request: [opened.wait(20), reopen(self, request)])
+
+    session.edit_rows(row)
+
+    frames = []
+    follow(
+        session, lambda: (frames.append(session.player.take(0.2)) or True) and bool(frames[-1] and frames[-1].layers)
+    )
+    frame, X = frames[-1], torch.tensor([[0.5]], dtype=torch.float64)
+    opened.set()
+    assert set(frame.layers) == {"fit"}
+    assert frame.numbers.at == at
+    mean, train = frame.layers["fit"]["mean"], frame.layers["fit"]["train"]
+    assert train[["x", "observed"]].to_numpy()[-1] == pytest.approx(row)
+    grown = run.posterior(at).with_rows(X, torch.tensor([-7.0]))
+    at_grid = grown.mean(torch.tensor(mean[["x"]].to_numpy())).numpy()
+    assert mean["y"].to_numpy() == pytest.approx(at_grid, rel=1e-9, abs=1e-9)
+    assert float(grown.mean(X) - run.posterior(at).mean(X)) < -0.1
+    session.close()
 
 
 def test_more_edits_than_a_link_can_carry_are_refused(session: Session):

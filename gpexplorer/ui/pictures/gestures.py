@@ -24,7 +24,7 @@ HELP = {
     MOVE_POINTS: "Drag an inducing point; the terms of the bound below follow it. Undo takes the last drag back.",
     EDIT_ROWS: (
         "Click a free place to add a row, or click a row to remove it. "
-        "The run is repeated on the edited rows up to this step."
+        "The prediction is updated by a new row at once; then the run is repeated on the edited rows up to this step."
     ),
 }
 REACH = (0.03, 0.08)  # part of the x and the y axis within which a pointer counts as being on a mark

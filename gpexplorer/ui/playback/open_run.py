@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -22,6 +22,7 @@ from ...views import View
 from ..shared_limits import Shares
 from ..text import sentence
 from .readings import StatusNumbers, newest_steps, status_numbers
+from .run_with_row import layers_with_row
 
 MOST_ROWS_TO_DRAG = 20_000  # rows of a run whose points can be dragged: the bound is computed at every move
 SCORING_SHARE = 0.25  # part of the thread's time that scores may take
@@ -38,10 +39,14 @@ class OpenRequest(NamedTuple):
         The run.
     read
         Reads the rows of a split, where no data set name in the spec brings them; None otherwise.
+    row, at
+        The row that a person has added to the open run, and the record that was on the screen; see `run_with_row`.
     """
 
     spec: Spec
     read: Callable[[Any], Any] | None = None
+    row: tuple[float, ...] = ()
+    at: int = 0
 
 
 class RunSummary(NamedTuple):
@@ -251,6 +256,10 @@ class OpenRun:
             except Exception as error:
                 self._note_failure(view, error)
         return layers
+
+    def layers_with_row(self, at: int, row: Sequence[float], wanted: Collection[str]) -> dict[str, Layers]:
+        """Compute the layers of a record after one more training row; none where the posterior cannot be updated."""
+        return layers_with_row(self._require_run(), min(at, self.last), row, self._working_views(wanted))
 
     def unfinished(self, at: int, wanted: Collection[str]) -> bool:
         """Return whether one of these pictures was drawn in part and has more to show."""
