@@ -30,6 +30,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..linalg.deferred_reads import Number, happens, is_deferring
+
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
 FILL_ROWS = 8  # a block has at least this many rows
 NEAR = {torch.float64: 100.0, torch.float32: 4.0}  # lengthscales: r2 errs by about 1e-12 and 1e-6
@@ -44,7 +46,7 @@ class Scaled(NamedTuple):
     B: Tensor  # [m, d], 0 in wide columns
     A2: Tensor  # [n, 1] squared norms
     B2: Tensor  # [m, 1]
-    rounding: float  # of a squared distance
+    rounding: Number  # of a squared distance
     wide: tuple[int, ...]  # columns whose differences must be computed exactly
 
 
@@ -63,7 +65,7 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
     B = A if Z is X else Z / lengthscale
     A2, B2, largest = _squared_norms(A, B)
     wide: tuple[int, ...] = ()
-    if not largest <= near**2:
+    if _exceeds(largest, near**2):  # else no column is wide either, because no entry exceeds the norm of its row
         with torch.no_grad():
             unit = 0.5 * near * lengthscale
             centre = unit * (Z.mean(0) / unit).round()  # [d]
@@ -71,24 +73,38 @@ def scaled_rows(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: T
             A = (X - centre) / lengthscale
             B = A if Z is X else (Z - centre) / lengthscale
             A2, B2, largest = _squared_norms(A, B)
-    if not largest <= far**2:  # else no column is wide, because no entry exceeds the norm of its row
-        is_wide = torch.maximum(A.detach().abs().amax(0), B.detach().abs().amax(0)) > far  # [d]
-        wide = tuple(torch.nonzero(is_wide)[:, 0].tolist())
-        if wide:
-            A = A.masked_fill(is_wide, 0.0)
-            B = A if Z is X else B.masked_fill(is_wide, 0.0)
-            A2, B2, largest = _squared_norms(A, B)
+        if _exceeds(largest, far**2):
+            is_wide = torch.maximum(A.detach().abs().amax(0), B.detach().abs().amax(0)) > far  # [d]
+            wide = tuple(torch.nonzero(is_wide)[:, 0].tolist())
+            if wide:
+                A = A.masked_fill(is_wide, 0.0)
+                B = A if Z is X else B.masked_fill(is_wide, 0.0)
+                A2, B2, largest = _squared_norms(A, B)
     return Scaled(A, B, A2, B2, ROUNDING * torch.finfo(X.dtype).eps * largest, wide)
 
 
-def _squared_norms(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, float]:
+def _squared_norms(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor, Number]:
     """Squared norms [n, 1] and [m, 1], and the largest of them."""
     A2 = A.square().sum(1, keepdim=True)
     B2 = A2 if B is A else B.square().sum(1, keepdim=True)
     if not len(A2) or not len(B2):
         return A2, B2, 0.0
     largest = A2.detach().max() if B is A else torch.maximum(A2.detach().max(), B2.detach().max())
-    return A2, B2, float(largest)
+    return A2, B2, largest if is_deferring() else float(largest)
+
+
+def _exceeds(largest: Number, bound: float) -> bool:
+    """Whether the largest squared norm exceeds a bound, or is not a number."""
+    return happens(~(largest <= bound)) if isinstance(largest, Tensor) else not largest <= bound
+
+
+def zero_below(r2: Tensor, rounding: Number) -> Tensor:
+    """Replace squared distances that consist of rounding by 0, in place unless a gradient is needed."""
+    if isinstance(rounding, Tensor):
+        fill = r2.masked_fill if r2.requires_grad else r2.masked_fill_
+        return fill(r2 <= rounding, 0.0)
+    limit = torch.threshold if r2.requires_grad else torch.threshold_
+    return limit(r2, rounding, 0.0)
 
 
 def squared_differences(
@@ -125,8 +141,7 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
         return ((X - Z.T) / lengthscale).square()
     scaled = scaled_rows(X, Z, lengthscale)
     r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
-    limit = torch.threshold if r2.requires_grad else torch.threshold_
-    r2 = limit(r2, scaled.rounding, 0.0)
+    r2 = zero_below(r2, scaled.rounding)
     if X is Z:
         r2.fill_diagonal_(0.0)
     for q in scaled.wide:
@@ -136,7 +151,7 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
 
 def affine_distances(
     X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthscale: Tensor, scale: float, shift: float | Tensor
-) -> tuple[Callable[[slice, Tensor], Tensor], float]:
+) -> tuple[Callable[[slice, Tensor], Tensor], Number]:
     """Prepare to compute scale r2 + shift by blocks of rows, each with one matrix product.
 
     Parameters

@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import row_blocks
+from ..linalg.deferred_reads import Number
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 from .distances import (
@@ -33,6 +34,7 @@ from .distances import (
     safe_sqrt,
     squared_distances,
     weighted_square_sums,
+    zero_below,
 )
 from .exponential import Exponential
 
@@ -68,9 +70,9 @@ class Stationary(Covariance):
         """Factor and shift that `covariances_` expects to be applied to r2. Folding them into r2 saves a pass."""
         return 1.0, 0.0
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: float) -> None:
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number) -> None:
         """Overwrite squared distances, after `affine_map`, with covariances; r2 errs by at most `rounding`."""
-        r2 = torch.threshold_(r2_mapped, rounding, 0.0)
+        r2 = zero_below(r2_mapped, rounding)
         torch.mul(self.profile(theta, r2), torch.exp(2.0 * theta[0]), out=r2_mapped)
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
@@ -138,7 +140,7 @@ class SE(Stationary, Exponential):
         """The map from r2 to the logarithm of the covariance."""
         return -0.5, 2.0 * theta[0]
 
-    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: float) -> None:
+    def covariances_(self, theta: Tensor, r2_mapped: Tensor, rounding: Number) -> None:
         """The exponential of the logarithm, which rounding must not raise above the variance."""
         r2_mapped.clamp_max_(2.0 * theta[0]).exp_()
 

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
+from .deferred_reads import happens
 
 FLOAT32_HINT = (
     "float32 resolves its entries to 7 digits only: use dtype float64, raise the noise, drop duplicate rows, or use "
@@ -74,6 +75,10 @@ def cholesky(
     m^3 / 3 flops per attempt. The first attempt uses no jitter, the second 8 eps times the mean of the diagonal, and
     each later one ten times more.
     """
+    if not A.is_cpu:  # one read instead of two or three
+        L, needs_jitter = _attempt(A, accurate)
+        if not happens(needs_jitter):
+            return Cholesky(L, 0.0)
     scale, jitter = _finite_scale(A, name), 0.0
     while True:
         L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(len(A)).to(A))
@@ -184,6 +189,15 @@ def _with_jitter_noted(L: Tensor, jitter: float, name: str) -> Cholesky:
     if jitter and name and (record := _record.get()) is not None:
         record[name] = max(jitter, record.get(name, 0.0))
     return Cholesky(L, jitter)
+
+
+def _attempt(A: Tensor, accurate: bool) -> tuple[Tensor, Tensor]:
+    """The factor without jitter, and whether it needs some []."""
+    L, info = torch.linalg.cholesky_ex(A)
+    if not (accurate and len(A)):
+        return L, info
+    least = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * A.diagonal().mean()
+    return L, (L.diagonal().min().square() <= least).logical_or_(info)
 
 
 def _has_small_pivot(L: Tensor, scale: float) -> bool:

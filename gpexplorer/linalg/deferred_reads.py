@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
 Number = Any  # a Python number, or a tensor with one entry that lies on a GPU
 
 
@@ -52,6 +53,34 @@ def happens(condition: Tensor) -> bool:
         return bool(condition)
     cases.happened.logical_or_(condition)
     return False
+
+
+def repeat_if_rare(work: Callable[[], T], undo: Callable[[], None], like: Tensor) -> T:
+    """Return the result of work; on a GPU without reads for rare cases, and again with them if one has happened.
+
+    Parameters
+    ----------
+    work : callable
+        It must not change what it depends on, unless `undo` takes that back.
+    undo : callable
+        Called before the work is repeated.
+    like : Tensor
+        A tensor on the device.
+    """
+    if like.is_cpu:
+        return work()
+    cases = RareCases(like)
+    with cases.assumed_away():
+        result = work()
+    if not bool(cases.happened):
+        return result
+    undo()
+    return work()
+
+
+def is_deferring() -> bool:
+    """Whether rare cases are assumed away at present."""
+    return _cases.get() is not None
 
 
 def number(value: Tensor) -> Number:

@@ -129,7 +129,7 @@ class KernelColumns:
         if out is None:
             out = self.theta.new_empty(len(rows), self.n)
         slots = self._slot[rows]
-        missing, cached = (torch.nonzero(mask)[:, 0] for mask in (slots < 0, slots >= 0))
+        missing, cached = self._split(slots)
         if self.apply is map and not len(cached):
             self._keep(rows, fill_rows(self.kernel, self.theta, take(self.X, rows), self.X, out))
             return out
@@ -143,6 +143,22 @@ class KernelColumns:
         if len(cached):
             out[cached] = self._kept[slots[cached]]
         return out
+
+    def forget(self) -> None:
+        """Keep no rows from before."""
+        self._slot.fill_(-1)
+        self._used = 0
+
+    def _split(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions of the rows that are not kept, and of those that are; at most one read of a GPU."""
+        if self._used in (0, self.n):
+            every = torch.arange(len(slots), device=slots.device)
+            return (every, every[:0]) if self._used == 0 else (every[:0], every)
+        if slots.is_cpu:
+            return torch.nonzero(slots < 0)[:, 0], torch.nonzero(slots >= 0)[:, 0]
+        is_kept = slots >= 0
+        order, count = torch.argsort(is_kept.int(), stable=True), len(slots) - int(is_kept.sum())
+        return order[:count], order[count:]
 
     def product(self, V: Tensor) -> Tensor:
         """K V for V [n] or [n, k]; n^2 / 2 kernel entries, fewer by those of the rows that are kept."""

@@ -139,7 +139,10 @@ class Block:
     @property
     def coarse_step_is_negligible(self) -> bool:
         """Whether the coarse rows alone change no gradient entry by 1 % of the largest: |W_i h| <= A_ii^1/2 |h|."""
-        return float(self.h.norm() * self.system.diag.max().sqrt()) <= NEGLIGIBLE * float(self.g.abs().max())
+        return bool(self._is_negligible())
+
+    def _is_negligible(self) -> Tensor:
+        return self.h.norm() * self.system.largest_diag**0.5 <= NEGLIGIBLE * self.g.abs().max()
 
     def minimiser(self) -> Minimiser:
         """The exact minimiser over the rows added so far and the coarse rows (eq 6)."""
@@ -157,9 +160,18 @@ class Block:
         g, A, W = self.g, self.A[: len(self.rows)], self.coarse.W
         if rows is not None:
             g, A, W = g[rows], A.index_select(1, rows), W[rows]
-        if bool(minimiser.v.any()):
+        if len(minimiser.v):
             g = g - times_vector(W, minimiser.v.to(W.dtype)).to(g.dtype)
-        return updated_gradient(g, A, minimiser.t) if bool(minimiser.t.any()) else g
+        return updated_gradient(g, A, minimiser.t) if len(minimiser.t) else g
+
+    def gradient_for_choice(self, candidates: Tensor | None) -> Tensor:
+        """Gradient at all rows, or at the candidates, after the step that is possible so far."""
+        if len(self.rows):
+            return self.gradient(self.minimiser(), candidates)
+        g = self.g if candidates is None else self.g[candidates]
+        if not self.g.is_cpu:  # a product takes less time than to wait for the answer
+            return torch.where(self._is_negligible(), g, self.gradient(self.minimiser(), candidates))
+        return g if self.coarse_step_is_negligible else self.gradient(self.minimiser(), candidates)
 
     def joint_minimiser(self, G: Tensor) -> JointMinimiser:
         """The minimiser over the block and the coarse rows for gradients G [n, k], with the factor of this block.
@@ -207,9 +219,7 @@ def fill_block(system: System, block: Block, chunk: int, pool: int, seed: int, n
     while len(block.rows) < b:  # line 2
         count = min(chunk, b - len(block.rows))
         candidates = _candidates(taken, count, pool, (seed, "pool", number, len(block.rows)))  # O of line 6
-        e = block.g if candidates is None else block.g[candidates]  # line 1
-        if len(block.rows) or not block.coarse_step_is_negligible:
-            e = block.gradient(block.minimiser(), candidates)  # line 6
+        e = block.gradient_for_choice(candidates)  # lines 1 and 6
         gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
         best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
         new = best.indices if candidates is None else candidates[best.indices]  # line 3

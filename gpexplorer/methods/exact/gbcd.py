@@ -32,6 +32,7 @@ import param
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import repeat_if_rare
 from ...problem import Cost, Problem, Step
 from . import settings
 from .block import Block, CoarseRows, fill_block
@@ -154,7 +155,8 @@ class GBCD(Solver):
         current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         coarse = system.once("coarse rows", lambda: CoarseRows(system, min(self.coarse, system.n // 2), self.seed))
         workspace = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)  # [b, n]
-        while True:
+
+        def next_iteration() -> Iteration:
             block = Block(system, current.gradient, coarse, workspace)
             gains = torch.cat([*fill_block(system, block, self.chunk, self.pool, self.seed, iteration)])  # line 3
             minimiser = block.minimiser()
@@ -162,9 +164,13 @@ class GBCD(Solver):
             after = Point(  # line 4
                 current.alpha.index_add(0, rows, block.step(minimiser)), block.gradient(minimiser)
             )
-            current, memory = combine_steps(current, after, memory, self.conjugate, iteration)
-            iteration += 1
-            yield Iteration(current.alpha, current.gradient, memory, block.rows, gains)
+            point, kept = combine_steps(current, after, memory, self.conjugate, iteration)
+            return Iteration(point.alpha, point.gradient, kept, block.rows, gains)
+
+        while True:
+            result = repeat_if_rare(next_iteration, system.columns.forget, current.alpha)
+            current, memory, iteration = Point(result.alpha, result.gradient), result.memory, iteration + 1
+            yield result
 
     def promised_gains(self, info: SolverInfo) -> Tensor:
         """Decrease of f [b] that each row of the last block promised alone, in the order in which the rows joined."""

@@ -71,6 +71,9 @@ class StepCheck(NamedTuple):
     decrease: float  # of f, from the updated gradients
     error: float  # of that decrease, because of rounding
     resolution: float  # changes of f below it do not matter
+    objective: float = math.nan  # f after the step
+    largest: float = math.nan  # entry of its gradient
+    norm: float = math.nan  # of its gradient
 
     @property
     def rises(self) -> bool:
@@ -96,7 +99,7 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     Returns
     -------
     StepCheck
-        Decrease of f, its error, and the size of changes that do not matter.
+        Decrease of f, its error, and the size of changes that do not matter; all numbers are read at once.
 
     Notes
     -----
@@ -106,11 +109,12 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     y, a, g, a_new, g_new = (vector.double() for vector in (system.y, *before, *after))
     f, f_new = 0.5 * (a @ (g - y)), 0.5 * (a_new @ (g_new - y))
     error = a @ (g_new - g) - (a_new - a) @ (g + y)
-    old, new, off = torch.stack([f, f_new, error]).tolist()
+    old, new, off, largest, norm = torch.stack([f, f_new, error, g_new.abs().max(), g_new.norm()]).tolist()
     if system.columns is not system.exact and not bool(a.any()):
         rows = a_new.nonzero()[:, 0]
         off = new - system.exact_value(a_new, rows) if 2 * len(rows) <= len(a) else off
-    return StepCheck(decrease=old - new, error=off, resolution=RESOLUTION * max(abs(old), abs(new)))
+    resolution = RESOLUTION * max(abs(old), abs(new))
+    return StepCheck(old - new, off, resolution, objective=new, largest=largest, norm=norm)
 
 
 def used_up(check: StepCheck, number: int, system: System) -> Outcome:

@@ -31,7 +31,7 @@ from ..fixed_subset import learn_on_subset
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior
-from .reliability import Point, check_step, error_bounds, name_of, used_up, way_out
+from .reliability import Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
 from .state import CHANNELS
 from .state import Info as SolverInfo
 from .state import State as SolverState
@@ -177,12 +177,12 @@ class Solver(Method):
             if unreliable and _repaired_recently(state, iteration, number):  # a gradient from scratch did not help
                 return _in_float64(state, number) if system.mixed else used_up(check, number, system)
             exact = system.gradient(iteration.alpha) if unreliable else None
-            if exact is not None and descends and _rises(system, before, Point(iteration.alpha, exact)):
+            if exact is not None and descends and check_step(system, before, Point(iteration.alpha, exact)).rises:
                 # reject the step, and repeat it from a gradient from scratch
                 state = state._replace(repaired=number, memory=())
                 before, iterations = self._restart(system, state, system.gradient(state.alpha))
                 continue
-            state, step, exact = self._accepted(system, state, iteration, exact)
+            state, step, exact = self._accepted(system, state, iteration, exact, check)
             yield step
             if system.mixed and state.float64_from:
                 return state
@@ -198,7 +198,7 @@ class Solver(Method):
         return Point(state.alpha, gradient), self.iterations(system, state)
 
     def _accepted(
-        self, system: System, state: SolverState, iteration: Iteration, exact: Tensor | None
+        self, system: System, state: SolverState, iteration: Iteration, exact: Tensor | None, check: StepCheck
     ) -> tuple[SolverState, Step, Tensor | None]:
         """The next state, the step to yield, and the gradient from scratch, if there is one.
 
@@ -206,36 +206,35 @@ class Solver(Method):
         run may stop. The solver's memory is dropped then, because it belongs to the gradient that has drifted.
         """
         number, drift, repaired = state.position + 1, math.nan, exact is not None
-        within = self._accurate(system, iteration.gradient)
+        within = self._accurate(system, check)
         if exact is None and (within or (self.refresh and number % self.refresh == 0)):
             exact = system.gradient(iteration.alpha)
         if exact is not None:
             drift = float((exact - iteration.gradient).abs().max())
             iteration = iteration._replace(gradient=exact, memory=())
-        largest, norm = float(iteration.gradient.abs().max()), float(iteration.gradient.norm())
-        failed = within and not self._accurate(system, iteration.gradient)
-        stalled = failed and largest > 0.5 * state.checked  # iterating after the last check has not even halved it
+            after = Point(iteration.alpha, exact)
+            check = check_step(system, after, after)
+        failed = within and not self._accurate(system, check)
+        stalled = failed and check.largest > 0.5 * state.checked  # iterating has not even halved it
         state = state._replace(
             step=state.step + 1,
             position=number,
             alpha=iteration.alpha.clone(),
             memory=tuple(vector.clone() for vector in iteration.memory),
-            largest=largest,
+            largest=check.largest,
             gradient=iteration.gradient.clone() if system.mixed else state.gradient[:0],
             repaired=number if repaired else state.repaired,
-            checked=largest if failed else state.checked,
+            checked=check.largest if failed else state.checked,
             stalled=stalled and not system.mixed,
             float64_from=number + 1 if stalled and system.mixed else state.float64_from,
-            norm=norm,
+            norm=check.norm,
         )
-        return state, Step(state, _info(system, iteration, largest, drift)), exact
+        return state, Step(state, _info(system, iteration, check, drift)), exact
 
-    def _accurate(self, system: System, gradient: Tensor) -> bool:
-        """Whether a gradient [n], if it is exact, allows the run to stop."""
-        within = float(gradient.abs().max()) <= self.tolerance
-        return (
-            within or error_bounds(system.prior_variance, system.s2, float(gradient.norm())).mean <= self.mean_tolerance
-        )
+    def _accurate(self, system: System, check: StepCheck) -> bool:
+        """Whether a gradient, if it is exact, allows the run to stop."""
+        bounds = error_bounds(system.prior_variance, system.s2, check.norm)
+        return check.largest <= self.tolerance or bounds.mean <= self.mean_tolerance
 
     def _outcome(self, system: System, state: SolverState) -> Outcome | None:
         """Why the run ends after this state; None if it continues."""
@@ -313,11 +312,6 @@ class Solver(Method):
         return gradient_correlations(problem, states[-1].theta, alphas, centres, neighbours)
 
 
-def _rises(system: System, before: Point, after: Point) -> bool:
-    """Whether f is not finite, or larger at the second point by more than rounding."""
-    return check_step(system, before, after).rises
-
-
 def _repaired_recently(state: SolverState, iteration: Iteration, number: int) -> bool:
     """Whether the last gradient from scratch was so recent that iterations in float64 take less time than another.
 
@@ -333,17 +327,16 @@ def _in_float64(state: SolverState, number: int) -> SolverState:
     return state._replace(float64_from=number, memory=(), gradient=state.gradient[:0], repaired=0, checked=math.inf)
 
 
-def _info(system: System, iteration: Iteration, largest: float, drift: float) -> SolverInfo:
+def _info(system: System, iteration: Iteration, check: StepCheck, drift: float) -> SolverInfo:
     """What the step reports about this iteration."""
     active = torch.zeros(0, dtype=torch.int64) if iteration.active is None else iteration.active.clone()
     gains = iteration.gradient.new_zeros(0) if iteration.gains is None else iteration.gains.clone()
-    norm = float(iteration.gradient.norm())
-    bounds = error_bounds(system.prior_variance, system.s2, norm)
+    bounds = error_bounds(system.prior_variance, system.s2, check.norm)
     return SolverInfo(
         phase="solve",
-        objective=system.value(iteration.alpha, iteration.gradient),
-        largest=largest,
-        norm=norm,
+        objective=check.objective,
+        largest=check.largest,
+        norm=check.norm,
         drift=drift,
         active=active,
         gains=gains,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import happens
 from .reliability import Point
 
 
@@ -47,7 +48,7 @@ def combine_steps(
     P = torch.stack([after.alpha - before.alpha, *memory[0::2]])  # [h, n]
     AP = torch.stack([after.gradient - before.gradient, *memory[1::2]])  # [h, n]
     H = P @ AP.T
-    if not bool(H.isfinite().all()):  # the step has overflowed; the caller will reject it
+    if happens(~(H.abs().amax() < torch.inf)):  # the step has overflowed; the caller will reject it
         return after, memory
     c = _least_quadratic(H, P @ after.gradient)
     point = Point(torch.addmv(after.alpha, P.T, c), torch.addmv(after.gradient, AP.T, c))

@@ -51,8 +51,8 @@ class System:
         Whether kernel rows have a lower precision than the data.
     diag : Tensor [n]
         Diagonal of A.
-    prior_variance : float
-        Largest prior variance k(x, x) of a training row.
+    prior_variance, largest_diag : float
+        Largest prior variance k(x, x) of a training row, and largest entry of `diag`.
     """
 
     def __init__(self, problem: Problem, theta: Tensor, budget: float, mixed: bool = False, apply: Map = map) -> None:
@@ -65,6 +65,7 @@ class System:
         self.mixed = self.columns.theta.dtype != theta.dtype
         prior = kernel.diag(theta, X)
         self.prior_variance, self.diag = float(prior.max()), prior + self.s2  # [n]
+        self.largest_diag = self.prior_variance + self.s2
         self._built: dict[str, Any] = {}
         self._carried: tuple[Tensor, Tensor] | None = None
         self._workspace = self.columns.theta.new_empty(0, self.n)

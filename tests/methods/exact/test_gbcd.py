@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from gpexplorer import kernels
+from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.linalg import conjugate_gradients, preconditioners
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.base import registry
@@ -239,3 +240,26 @@ def test_predictions_equal_those_of_a_dense_gp(shift: float):
     torch.testing.assert_close(var, exact, rtol=1e-7, atol=1e-9)
     _, bound = GBCD(variance_rows=20, bands="rows").posterior(task, last.state)(X)
     assert bool((bound >= exact - 1e-12).all())
+
+
+def test_a_block_that_needs_jitter_is_solved_again_on_a_gpu_as_on_a_cpu(monkeypatch: pytest.MonkeyPatch):
+    """Rows that occur twice and hardly any noise: in float32 columns the factor of a block fails without jitter."""
+    X = torch.rand(60, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X, kernel = torch.cat([X, X]), kernels.make("se-ard", 2)
+    theta = torch.tensor([0.0, 0.5, 0.5, -10.0], dtype=torch.float64)
+    repeats = []
+    forget = KernelColumns.forget
+    monkeypatch.setattr(KernelColumns, "forget", lambda columns: (repeats.append(1), forget(columns))[1])
+    settings = {"learn": False, "block": 30, "chunk": 30, "coarse": 10, "mixed": True, "max_iterations": 3}
+
+    def states(device: str) -> list[torch.Tensor]:
+        task = Problem(Dataset(X.to(device), X.sin().sum(1).to(device)), kernel, theta.to(device))
+        return [step.state.alpha.cpu() for step in islice(GBCD(**settings).steps(task), 3)]
+
+    here = states("cpu")
+    assert not repeats
+    with SimulatedGPU():
+        there = states("cuda")
+    assert repeats
+    for alpha, expected in zip(there, here, strict=True):
+        torch.testing.assert_close(alpha, expected, rtol=1e-6, atol=1e-6)
