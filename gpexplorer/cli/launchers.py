@@ -89,22 +89,27 @@ def bench(context: typer.Context) -> None:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A figure or table. Without it, the names of all are listed.")] = "",
+    name: Annotated[str, typer.Argument(help='A figure or table, or "all". Without it, the names are listed.')] = "",
     full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
     out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
         "reproduced"
     ),
 ) -> None:
-    """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run."""
+    """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.
+
+    all computes every one and writes report.html and report.md with a verdict on each statement of the papers.
+    """
     from .. import reproduce as figures
+    from ..reproduce.report import run_all
     from .files import writable
 
     if not name:
         for known in figures.names():
             typer.echo(f"{known}: {figures.find(known).title}")
         return
-    figure, folder = figures.find(name), out / ("full" if full else "quick")
+    folder = out / ("full" if full else "quick")
+    chosen = [figures.find(known) for known in (figures.names() if name == "all" else [name])]
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    for line in figure.run(folder, full):
+    for line in run_all(chosen, folder, full) if name == "all" else chosen[0].run(folder, full):
         typer.echo(line)

@@ -85,11 +85,16 @@ class Figure:
             to_go = (time.monotonic() - begin) / number * (len(missing) - number)
             described = ", ".join(f"{name} {value}" for name, value in unit.items())
             yield f"{number} of {len(missing)} · {described} · about {to_go:.0f} s to go"
-        frame = rows[rows["unit"].isin([_key(unit) for unit in units])].drop(columns="unit").reset_index(drop=True)
+        frame = self.rows(out, full)
         yield frame.to_string(index=False)
         page = out / f"{self.name}.html"
         _replace(page, self._page(frame).encode())
         yield f"{self.paper}\nWritten: {table}, {page}"
+
+    def rows(self, out: Path, full: bool) -> pd.DataFrame:
+        """The rows in `out` that belong to the quick or the full version."""
+        rows, wanted = pd.read_parquet(out / f"{self.name}.parquet"), [_key(unit) for unit in self.units(full)]
+        return rows[rows["unit"].isin(wanted)].drop(columns="unit").reset_index(drop=True)
 
     def _page(self, frame: pd.DataFrame) -> str:
         """The picture of these rows as an HTML page. (hv.save would link an icon on another host.)"""

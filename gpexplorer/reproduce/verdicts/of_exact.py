@@ -1,0 +1,146 @@
+"""Verdicts on the figures and tables of Bo and Sminchisescu (2008), greedy block descent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from .rules import Verdict, listed, number, statement
+
+LARGEST = 1e-4  # the gradient at which the paper stops
+ITERATIVE = ("GBCD", "BCDC", "BCDG", "SMO", "CG")
+QUICK = "the quick version has fewer rows"
+AGREE = 0.005  # relative difference of test errors of one solution
+
+
+def fig1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Correlations between the gradients of neighbours."""
+    medians = frame.groupby(["set", "right", "pairs"])["median"].first()
+    verdicts = []
+    for name in frame["set"].unique():
+        near = {right: float(medians[name, right, "neighbours"]) for right in ("y", "k")}
+        far = {right: float(medians[name, right, "any two rows"]) for right in ("y", "k")}
+        shown = f"neighbours {listed(near, '{:.2f}')}; any two rows {listed(far, '{:.2f}')}"
+        verdicts += [
+            statement(
+                f"{name}: gradients of neighbours are correlated", "yes", shown, all(near[r] > far[r] for r in near)
+            ),
+            statement(
+                f"{name}: more so where the right-hand side is a kernel column", "yes", shown, near["k"] > near["y"]
+            ),
+        ]
+    return verdicts
+
+
+def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Which solver reaches the gradient of the paper first."""
+    verdicts = []
+    for name, of_set in frame.groupby("set"):
+        reached = of_set[of_set["gradient"] <= LARGEST].groupby("solver")["seconds"].first().to_dict()
+        times = {solver: float(reached.get(solver, math.inf)) for solver in ITERATIVE}
+        first = min(times, key=lambda solver: times[solver])
+        any_ended = math.isfinite(times[first])
+        verdicts.append(
+            statement(
+                f"{name}: GBCD reaches a largest gradient of 1e-4 before the other iterative solvers", "yes",
+                listed(times, "{:.2g} s"), first == "GBCD" if any_ended else None,
+                "" if any_ended else "no solver reached it in the time",
+            )
+        )  # fmt: skip
+    return verdicts
+
+
+def fig3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """The objective after as many iterations."""
+    verdicts = []
+    for name, of_set in frame.groupby("set"):
+        lines = {s: of_set[of_set["solver"] == s] for s in ("GBCD", "BCDC", "BCDG")}
+        at = min(int(line["iteration"].max()) for line in lines.values()) // 2
+        values = {
+            s: float(np.interp(at, line["iteration"], line["objective"])) for s, line in lines.items() if len(line)
+        }
+        verdicts.append(
+            statement(
+                f"{name}: greedy blocks have the lowest objective after {at} iterations", "yes",
+                listed(values, "{:.6g}"), values["GBCD"] <= min(values.values()),
+            )
+        )  # fmt: skip
+    return verdicts
+
+
+def fig4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Does the gap between blocks in turn and greedy blocks grow with the rows?"""
+    table = frame[frame["converged"]].pivot_table(index="rows", columns="solver", values="seconds")
+    both = table.reindex(columns=["BCDC", "GBCD"]).dropna()
+    gaps = (both["BCDC"] - both["GBCD"]).to_dict()
+    holds = None if len(gaps) < 2 else list(gaps.values())[-1] > next(iter(gaps.values()))
+    return [
+        statement(
+            "seconds of BCDC minus seconds of GBCD grow with n", "yes",
+            listed({f"n = {n}": g for n, g in gaps.items()}),
+            holds,
+        )
+    ]  # fmt: skip
+
+
+def table2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Test errors and times of the solvers of the full GP."""
+    verdicts = []
+    for name, of_set in frame.groupby("set", sort=False):
+        ended = of_set[of_set["converged"]]
+        errors = ended.set_index("solver")["RMSE"].to_dict()
+        spread = max(errors.values()) / min(errors.values()) - 1.0 if errors else math.nan
+        verdicts += [
+            statement(f"{name}: all solvers have the same error", "yes", listed(errors, "{:.4f}"), spread < AGREE),
+            number(
+                f"{name}: RMSE of the full GP", float(of_set["paper"].iloc[0]), errors.values(), comparable=full,
+                why="" if full else QUICK,
+            ),
+        ]  # fmt: skip
+        times = {s: float(v) for s, v in ended.set_index("solver")["seconds"].items() if s in ITERATIVE}
+        first = min(times, key=lambda solver: times[solver]) if times else ""
+        verdicts.append(
+            statement(
+                f"{name}: GBCD is the fastest iterative solver", "yes", listed(times, "{:.2g} s"), first == "GBCD"
+            )
+        )
+    return verdicts
+
+
+def table3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Relative errors of predictive variances."""
+    why = "the tolerance with the smallest error; ours solves for all test points at once"
+    return [
+        number(f"{name}: relative error of the variance", float(rows["paper"].iloc[0]), [rows["relative error"].min()],
+               comparable=full, why=why if full else QUICK)
+        for name, rows in frame.groupby("set", sort=False)
+    ]  # fmt: skip
+
+
+def table4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """The full GP beside sparse models."""
+    verdicts = []
+    for name, rows in frame.groupby("set", sort=False):
+        errors = rows.set_index("solver")["RMSE"]
+        sparse = errors[["SD", "SR", "MPGP"]]
+        verdicts.append(
+            statement(
+                f"{name}: the full GP has a smaller error than SD, SR and MPGP", "yes",
+                listed(errors), bool(errors["GBCD"] < sparse.min()),
+            )
+        )  # fmt: skip
+        for solver in ("SD", "SR", "MPGP", "GBCD"):
+            of_solver = rows[rows["solver"] == solver]
+            verdicts.append(
+                number(f"{name}: RMSE of {solver}", float(of_solver["paper"].iloc[0]), of_solver["RMSE"],
+                       comparable=full, why="" if full else QUICK)
+            )  # fmt: skip
+    return verdicts
+
+
+JUDGES = {
+    "gbcd-fig1": fig1, "gbcd-fig2": fig2, "gbcd-fig3": fig3, "gbcd-fig4": fig4, "gbcd-table2": table2,
+    "gbcd-table3": table3, "gbcd-table4": table4,
+}  # fmt: skip

@@ -1,0 +1,94 @@
+"""Verdicts on the figures of Cao et al. (2013), swaps of inducing points."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from .rules import Verdict, listed, number, statement
+
+OTHERS = ("IVM", "Random")
+
+
+def fig1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Ranks by the approximate score beside ranks by the exact reduction."""
+    groups = frame.groupby(["seed", "tries"])
+    correlations = [part["rank of approx"].corr(part["rank of exact"]) for _, part in groups]
+    least = min(correlations)
+    return [
+        statement(
+            "ranks of all candidates, approximate against exact", "close to the diagonal",
+            f"rank correlation {sum(correlations) / len(correlations):.3f}, the least {least:.3f}", least > 0.8,
+        )
+    ]  # fmt: skip
+
+
+def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Order of the methods over the number of inducing points, on discrete inputs."""
+    verdicts = []
+    for task, of_task in frame.groupby("task"):
+        mean = of_task.groupby(["method", "m"])["SMSE"].mean().unstack("method")
+        ours, rivals = mean["CholQR-z16"], mean[list(OTHERS)]
+        first = (ours.to_numpy()[:, None] <= rivals.to_numpy()).all()
+        shown = "; ".join(f"m = {m}: {listed(row)}" for m, row in mean.iterrows())
+        verdicts.append(
+            statement(f"{task}: SMSE of CholQR below IVM and random rows at every m", "yes", shown, bool(first))
+        )
+    return verdicts
+
+
+def fig3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Scores at the end and the seconds until then, at m = 32."""
+    verdicts = []
+    for task, of_task in frame.groupby("task"):
+        last = of_task.groupby("method").last()
+        shown = listed({f"{name} ({row['seconds']:.2g} s)": row["SMSE"] for name, row in last.iterrows()})
+        best = float(last.loc[list(OTHERS), "SMSE"].min())
+        ours = float(last["SMSE"]["CholQR-z16"])
+        verdicts.append(
+            statement(f"{task}: CholQR ends with a lower SMSE than IVM and random rows", "yes", shown, ours <= best)
+        )
+        csi = last.loc["CSI"]
+        slow = bool(csi["seconds"] > last["seconds"]["CholQR-z16"] and csi["SMSE"] > ours)
+        verdicts.append(
+            statement(f"{task}: CSI is slower than CholQR and scores worse", "yes", shown, slow)
+        )  # fmt: skip
+    return verdicts
+
+
+def fig4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """Negative log likelihoods from a poor start and from evenly spread points."""
+    nll = frame.groupby(["method", "rows", "start"])["nll"].first()
+    ends = {start: float(nll["SPGP", 20, start]) for start in ("left", "even")}
+    verdicts = [
+        number(f"SPGP on 20 rows, start {start}: negative log likelihood, nats", published, [ends[start]])
+        for start, published in (("left", 14.54), ("even", 11.34))
+    ]
+    swaps = float(nll["CholQR-MLE", 20, "left"])
+    verdicts.append(
+        statement(
+            "20 rows: swaps from the poor start end below SPGP from there", "yes",
+            f"CholQR-MLE {swaps:.2f}, SPGP {ends['left']:.2f} nats", swaps < ends["left"],
+        )
+    )  # fmt: skip
+    return verdicts
+
+
+def fig5(frame: pd.DataFrame, full: bool) -> list[Verdict]:
+    """KIN40K over the number of inducing points."""
+    mean = frame.groupby(["method", "m"])["SMSE"].mean().unstack("method")
+    ours = mean["CholQR-VAR"]
+    below = bool((ours <= mean["IVM-VAR"]).all())
+    shown = "; ".join(f"m = {m}: {listed(row)}" for m, row in mean.iterrows())
+    falls = bool(ours.is_monotonic_decreasing)
+    verdicts = [
+        statement("SMSE of CholQR-VAR below IVM-VAR at every m", "yes", shown, below),
+        statement("SMSE of CholQR-VAR falls with m", "yes", listed(ours), falls),
+    ]
+    for m, published in ((128, 0.2), (2048, 0.08)):
+        values = frame[(frame["method"] == "CholQR-VAR") & (frame["m"] == m)]["SMSE"]
+        why = "read from the figure" if full else "the quick version has 2000 rows and m up to 64"
+        verdicts.append(number(f"SMSE of CholQR-VAR at m = {m}", published, values, comparable=full, why=why))
+    return verdicts
+
+
+JUDGES = {"cholqr-fig1": fig1, "cholqr-fig2": fig2, "cholqr-fig3": fig3, "cholqr-fig4": fig4, "cholqr-fig5": fig5}

@@ -1,0 +1,89 @@
+"""A verdict: one statement of a paper, the number that this package gives for it, and how the two compare.
+
+    better, same, worse   a number beside a published one
+    holds, fails          a statement about an order or a shape
+    no basis              what was computed says nothing about it, as the quick version does about a number that was
+                          published for more rows or epochs
+
+A number is the same as the published one if they differ by at most the largest of: the published standard deviation,
+`CLOSE` of the published number, and two standard errors of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+BETTER, SAME, WORSE, HOLDS, FAILS, NO_BASIS = "better", "same", "worse", "holds", "fails", "no basis"
+CLOSE = 0.05  # of the published number
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One line of the report.
+
+    Attributes
+    ----------
+    about : str
+        What is compared.
+    published, ours : str
+        Both as text, with their spread where there is one.
+    verdict : str
+        One of the words above.
+    why : str
+        The reason, where the verdict needs one.
+    """
+
+    about: str
+    published: str
+    ours: str
+    verdict: str
+    why: str = ""
+
+
+def number(
+    about: str, published: float, values: Iterable[float], *, sd: float = 0.0, comparable: bool = True, why: str = ""
+) -> Verdict:
+    """Compare our numbers, of which smaller ones are better, with a published mean.
+
+    Parameters
+    ----------
+    about : str
+        What is compared.
+    published : float
+        The published mean.
+    values : iterable of float
+        Ours, one per repeat.
+    sd : float
+        The published standard deviation, 0 if there is none.
+    comparable : bool
+        Whether ours were computed under the published conditions.
+    why : str
+        A reason to show beside the verdict.
+    """
+    ours = np.array([value for value in values if math.isfinite(value)])
+    printed = f"{published:.3g}" + (f" ± {sd:.2g}" if sd else "")
+    if not len(ours):
+        return Verdict(about, printed, "no number", NO_BASIS, why or "no repeat gave a finite number")
+    mean, spread = float(ours.mean()), float(ours.std(ddof=1)) if len(ours) > 1 else 0.0
+    said = f"{mean:.3g}" + (f" ± {spread:.2g} ({len(ours)})" if len(ours) > 1 else "")
+    if not comparable or not math.isfinite(published):
+        return Verdict(about, printed, said, NO_BASIS, why)
+    margin = max(sd, CLOSE * abs(published), 2.0 * spread / math.sqrt(len(ours)))
+    verdict = SAME if abs(mean - published) <= margin else BETTER if mean < published else WORSE
+    return Verdict(about, printed, said, verdict, why)
+
+
+def statement(about: str, published: str, ours: str, holds: bool | None, why: str = "") -> Verdict:
+    """Say whether a published statement holds for our numbers; None where they say nothing about it."""
+    return Verdict(about, published, ours, NO_BASIS if holds is None else HOLDS if holds else FAILS, why)
+
+
+def listed(values: "Mapping[Any, Any] | pd.Series[Any]", form: str = "{:.3g}") -> str:
+    """Names with their numbers, as text."""
+    return ", ".join(f"{name} {form.format(float(value))}" for name, value in values.items())
