@@ -16,7 +16,8 @@ def table(value: str, frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Numbers beside the printed ones, and the order of the methods at each batch size."""
     verdicts = []
     why = "" if full else "the quick version has 4000 rows and at most 12 epochs"
-    for (name, batch), rows in frame.groupby(["data", "batch"], sort=False):
+    for (data, batch), rows in frame.groupby(["data", "batch"], sort=False):
+        name = str(data)
         means = {str(k): float(v) for k, v in rows.groupby("method", sort=False)[value].mean().items()}
         printed = {str(k): float(v) for k, v in rows.groupby("method", sort=False)[f"{value}_paper"].first().items()}
         worst, best = max(means[key] for key in OURS), min(means[key] for key in OTHERS)
@@ -28,17 +29,9 @@ def table(value: str, frame: pd.DataFrame, full: bool) -> list[Verdict]:
                 "" if as_printed else "the paper's own numbers have another order",
             )
         )  # fmt: skip
-        for method, of_method in rows.groupby("method", sort=False):
-            if method in OURS:
-                verdicts.append(
-                    number(
-                        f"{name}, b = {batch}: {method}",
-                        printed[str(method)],
-                        of_method[value],
-                        comparable=full,
-                        why=why,
-                    )
-                )
+        for method in OURS:
+            values = rows.loc[rows["method"] == method, value]
+            verdicts.append(number(f"{name}, b = {batch}: {method}", printed[method], values, comparable=full, why=why))
     return verdicts
 
 
