@@ -100,7 +100,7 @@ def reproduce(
     all computes every one and writes report.html and report.md with a verdict on each statement of the papers.
     """
     from .. import reproduce as figures
-    from ..reproduce.report import run_all
+    from ..reproduce.verdict_report import run_all
     from .files import writable
 
     if not name:

@@ -8,7 +8,7 @@ import pytest
 
 from gpexplorer import reproduce
 from gpexplorer.errors import DataError
-from gpexplorer.reproduce import report
+from gpexplorer.reproduce import verdict_report
 from gpexplorer.reproduce.base import Figure
 from gpexplorer.reproduce.verdicts import judge
 from gpexplorer.reproduce.verdicts.rules import Verdict, number, statement
@@ -76,8 +76,8 @@ def figure(name, works):
 
 
 def test_a_report_has_all_figures_and_names_the_one_that_failed(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "judge", lambda name, rows, full: [Verdict("a | b", "<1>", "1", "same")])
-    lines = list(report.run_all([figure("good", True), figure("bad", False)], tmp_path, full=False))
+    monkeypatch.setattr(verdict_report, "judge", lambda name, rows, full: [Verdict("a | b", "<1>", "1", "same")])
+    lines = list(verdict_report.run_all([figure("good", True), figure("bad", False)], tmp_path, full=False))
     text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
     assert "1 statements of 2 figures and tables: 1 same. Not computed: bad." in text
     assert "| a / b | <1> | 1 | same |  |" in text
