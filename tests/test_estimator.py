@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from gpexplorer import Estimator
 from gpexplorer.errors import NotPositiveDefinite, SettingError
+from gpexplorer.estimator.parameters import sized_settings
 from gpexplorer.estimator.training_rows import all_for_training
 from gpexplorer.methods.base import registry
 from gpexplorer.runs.studies import machine_speed
@@ -81,10 +82,41 @@ def test_the_number_of_points_uses_the_rows_and_the_time(monkeypatch: pytest.Mon
     assert Estimator(budget=budget).fit(*small).run_.spec.settings["num_inducing"] == 9
     assert [points_without_time(n) for n in (100, 1000, 15_642, 10**6)] == [100, 128, 256, 512]
     X, y = rows(1000)
-    for seconds, points in ((1e-4, 64), (0.5, 64), (10.0, 256), (120.0, 1000)):
+    for seconds, points in ((1e-4, 64), (0.5, 128), (10.0, 512), (120.0, 1000)):
         spec = Estimator(budget={"seconds": seconds, "steps": 0})._spec(all_for_training(X, y, ()).train, "se-ard", 0)
         assert spec.settings["num_inducing"] == points
     assert Estimator("scgd", budget=budget).fit(*small).run_.spec.method == "scgd"
+
+
+def test_points_move_where_their_number_is_chosen_and_a_kernel_has_a_gradient():
+    X, y = rows(200)
+    train = all_for_training(X, y, ()).train
+
+    def settings(given: dict[str, Any], m: Any = "auto", kernel: Any = "se-ard", key: str = "cholqr") -> dict[str, Any]:
+        return sized_settings(given, m, registry[key], train, kernel, {})
+
+    assert settings({}) == {"num_inducing": 128, "polish": 100, "max_epochs": 1}
+    assert sized_settings({}, "auto", registry["cholqr"], train, "se", {"seconds": 1e-4})["polish"] == 1000
+    assert settings({"polish": 0}) == {"num_inducing": 128, "polish": 0, "max_epochs": 100}
+    assert settings({"max_epochs": 3})["max_epochs"] == 3
+    assert settings({"gap": 5.0}) == {"gap": 5.0, "num_inducing": "auto"}
+    for unchanged in (settings({}, 20), settings({}, key="sgpr"), settings({}, kernel={"name": "histogram"})):
+        assert list(unchanged) == ["num_inducing"]
+    small = Estimator().fit(*rows(60))  # every row is an inducing point
+    assert small.run_.spec.settings["polish"] == 0
+
+
+def test_the_default_fit_ends_with_points_between_the_rows_and_predicts_as_a_dense_gp():
+    X, y = rows(200)
+    model = Estimator(settings={"num_inducing": 20}).fit(X[:150], y[:150])
+
+    distance = np.abs(model.inducing_points_[:, None] - X[None, :150]).sum(-1).min(1)
+    exact = Estimator("cholesky").fit(X[:150], y[:150])
+
+    assert model.run_.trace[-1].step.state.phase == "polish"
+    assert np.median(distance) > 1e-3
+    assert np.abs(model.predict(X[150:]) - exact.predict(X[150:])).max() < 0.2
+    assert model.score(X[150:], y[150:]) > 0.95
 
 
 def test_more_inducing_points_than_rows_are_as_many_as_rows():

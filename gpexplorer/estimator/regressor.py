@@ -18,11 +18,10 @@ from ..methods.base import registry
 from ..posteriors import InUnits
 from ..problem import Dataset, RowNoise
 from ..runs import Run, Spec
-from ..runs.studies.model_sizes import points_for_budget
 from ..runs.trace import Record
 from .fitted_values import evidence, inducing_points, last_theta, objective_text
 from .given_kernels import spec_kernel
-from .parameters import mapping_of, seed_of
+from .parameters import mapping_of, seed_of, sized_settings
 from .training_rows import all_for_training, is_texts, kept_rows, rows_of, units_of
 
 NESTED = "settings__"
@@ -44,7 +43,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     num_inducing : int, "auto" or None
         The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
         fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as a whole fit on this machine can
-        have in s seconds, without one about 2.25 sqrt(n), from 128 to 512. None takes the default of the method.
+        have in s seconds, without one about 2.25 sqrt(n), from 128 to 512; cholqr then takes one epoch of swaps, and
+        moves the points off their rows (its setting `polish`). None takes the default of the method.
     settings : mapping, optional
         Other settings of the method, by name. In a grid they are ``settings__NAME``.
     budget : mapping, optional
@@ -369,18 +369,13 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _spec(self, train: Dataset, kernel: Any, seed: int) -> Spec:
         """The spec of this estimator for these rows."""
-        settings = mapping_of("settings", self.settings)
+        settings, budget = mapping_of("settings", self.settings), mapping_of("budget", self.budget)
         method = registry.get(self.method) if isinstance(self.method, str) else None
-        budget = mapping_of("budget", self.budget)
-        if method is not None and "num_inducing" in method.param and (m := self.num_inducing) is not None:
-            m = points_for_budget(len(train), budget) if m == "auto" and "gap" not in settings else m
-            settings.setdefault("num_inducing", m)
-        if isinstance(settings.get("num_inducing"), (int, np.integer)) and settings["num_inducing"] is not True:
-            settings["num_inducing"] = min(int(settings["num_inducing"]), len(train))
+        kernel = spec_kernel(kernel, units_of(train))
         return Spec(
             self.method,
-            settings,
-            kernel=spec_kernel(kernel, units_of(train)),
+            sized_settings(settings, self.num_inducing, method, train, kernel, budget),
+            kernel=kernel,
             seed=seed,
             device=self.device,
             dtype=self.dtype,

@@ -16,7 +16,9 @@ STEPS = 30  # so many steps or factorisations should fit into the time
 MOST_POINTS, LEAST_POINTS = 1024, 64
 MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
 MOST_WITHOUT_TIME, LEAST_WITHOUT_TIME, PER_ROOT = 512, 128, 2.25  # points: about 2.25 sqrt(n)
-STEPS_OF_A_FIT = 1800  # so many n m^2 does a whole fit with swaps and learning cost, measured with m = 128 and 256
+STEPS_OF_A_FIT = (
+    450  # so many n m^2 cost an epoch of swaps and 50 evaluations that move the points; more m, fewer steps
+)
 
 
 def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
