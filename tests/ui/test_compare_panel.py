@@ -18,6 +18,7 @@ from gpexplorer.ui.panels.run_table import RunTable, rows
 from gpexplorer.ui.panels.sweep_panel import SweepWorker, values
 from gpexplorer.ui.session import Session
 
+pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}
 
 

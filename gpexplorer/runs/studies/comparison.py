@@ -162,6 +162,40 @@ def differences(specs: Mapping[str, Spec], baseline: str | None = None) -> pd.Da
     return pd.DataFrame(rows, index=order, dtype=object)  # of objects, so that 10 stays a whole number
 
 
+def what_differs(specs: Mapping[str, Spec]) -> dict[str, str]:
+    """Say of each run in which fields and settings it differs from the others, such as "num_inducing=20, seed=3"."""
+    frame = differences(specs)
+    return {name: _listed(frame.loc[name]) for name in frame.index}
+
+
+def aligned(tables: Sequence[pd.DataFrame], by: str, most: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
+    """Place several runs on one axis of steps or of seconds.
+
+    Parameters
+    ----------
+    tables : sequence of DataFrame
+        The tables of the runs, or some of their rows.
+    by : {"step", "seconds"}
+        What the runs have in common at a place.
+    most : int
+        The largest number of places; of more of them, evenly spaced ones are kept.
+
+    Returns
+    -------
+    places : array
+        Steps or seconds, in increasing order, [p].
+    rows : array of int
+        For each place, the row of each table that is the newest there, [p, runs]. A run that has ended stays at its
+        last row, and one that has not begun at its first.
+    """
+    values = [table[AXES[_known(by, ("step", "seconds"))]].to_numpy(float) for table in tables]
+    places = np.unique(np.concatenate(values))
+    if len(places) > most:
+        places = places[np.unique(np.linspace(0, len(places) - 1, most).round().astype(int))]
+    rows = [np.clip(np.searchsorted(column, places, side="right") - 1, 0, None) for column in values]
+    return places, np.stack(rows, 1)
+
+
 def best(runs: Mapping[str, Finished], metrics: Iterable[str] = SCORES) -> dict[str, str]:
     """The run with the lowest value of each metric. A metric that no run has is left out."""
     last = {name: run.last for name, run in runs.items()}

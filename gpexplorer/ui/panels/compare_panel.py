@@ -21,6 +21,7 @@ from ..pictures.chart import Chart
 from ..playback.locked_change import change
 from ..session import Session
 from ..text import named, text
+from .pair_panel import PairPanel
 from .run_table import RunTable
 from .sweep_panel import SweepPanel
 
@@ -42,6 +43,7 @@ class ComparePanel(pn.viewable.Viewer):
         self._session, self._notes, self._count, self._notes_version = session, notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
         self.sweeps = SweepPanel(session, self.add)
+        self.pair = PairPanel(session, lambda: self.runs)
         self._make_table()
         self._make_pictures()
         self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
@@ -57,7 +59,7 @@ class ComparePanel(pn.viewable.Viewer):
         ]  # fmt: skip
         self._place = pn.Column(sizing_mode="stretch_width", visible=False)
         head = pmui.FlexBox(self.keep, self.past, self.sweeps, align_items="center")
-        self._layout = pn.Column(head, self.note, self._place, sizing_mode="stretch_width")
+        self._layout = pn.Column(head, self.note, self._place, self.pair, sizing_mode="stretch_width")
 
     async def keep_open(self, _: Any = None) -> None:
         """Add the open run, up to its newest step, to the kept runs and to the store if there is one."""
@@ -110,6 +112,7 @@ class ComparePanel(pn.viewable.Viewer):
 
     def draw(self) -> None:
         """Draw the table and the pictures of the kept runs."""
+        self.pair.offer()
         self._place.visible = bool(self.runs)
         if not self.runs:
             self.note.object = ""
@@ -137,23 +140,26 @@ class ComparePanel(pn.viewable.Viewer):
     def update(self) -> None:
         """Add the runs of a sweep that have ended, and show notes that have changed."""
         self.sweeps.update()
+        self.pair.update()
         if self._notes_version != self._notes.version:
             self._notes_version = self._notes.version
             self.draw()
 
     def set_theme(self, theme: str) -> None:
         """Draw the figures for the theme "light" or "dark"."""
-        for chart in (self.curves, self.front, *self._small_charts):
+        for chart in (self.curves, self.front, self.pair, *self._small_charts):
             chart.set_theme(theme)
         self._theme = theme
 
     def pause(self) -> None:
-        """Stop the current sweep after its step, because nobody is looking."""
+        """Stop the current sweep after its step, and the two runs in step, because nobody is looking."""
         self.sweeps.close()
+        self.pair.pause()
 
     def close(self) -> None:
-        """Stop the current sweep, because the session has ended."""
+        """Stop the current sweep and free the two runs in step, because the session has ended."""
         self.sweeps.close()
+        self.pair.close()
 
     def _make_table(self) -> None:
         self.keep = pmui.Button(

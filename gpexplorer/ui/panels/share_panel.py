@@ -20,6 +20,7 @@ from ...runs.store import LONGEST_NOTE
 from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
 from ..inputs.file_upload import FileUpload
+from ..playback.locked_change import change
 from ..session import Screen, Session
 from ..text import named, sentence, text
 
@@ -148,18 +149,18 @@ class SharePanel(pn.viewable.Viewer):
 
     async def _page(self) -> io.BytesIO:
         """The run up to its newest step as a page that plays by itself; where that fails, a page that says why."""
-        run, by_hand = self._session.run, self._session.screen.by_hand
+        run, by_hand, document = self._session.run, self._session.screen.by_hand, pn.state.curdoc
+        message = ""
         self.error.object = "The pictures of all steps are being drawn. The page is saved when they are done."
         try:
             if run is None:
                 raise SettingError("No run is open: choose rows and a method first.")
             async with ONE_AT_A_TIME:
                 content = await asyncio.to_thread(page_of, run.fork(), self._pictures(), repeatable=not by_hand)
-            self.error.object = ""
         except Exception as error:
             message = sentence(error, "the page was being written")
-            self._show_error(message)
             content = f"<p>{text(message)}</p>"
+        change(document, lambda: self._show_error(message))
         return io.BytesIO(content.encode())
 
     def _json(self) -> str:

@@ -21,6 +21,7 @@ from ...runs.studies.memory_need import Rows
 from ...views import View
 from ..shared_limits import Shares
 from ..text import sentence
+from .earlier_runs import EarlierRuns
 from .readings import StatusNumbers, newest_steps, status_numbers
 from .run_with_row import layers_with_row
 
@@ -167,6 +168,7 @@ class OpenRun:
         self._pause_seconds: float | None = None
         self.wall_seconds = 0.0
         self._changes: list[int] = []  # records from which a person changed the run
+        self._earlier = EarlierRuns()
 
     def open(self, request: OpenRequest) -> None:
         """Read the data (kept from one opening to the next), open the run and take its start record.
@@ -182,6 +184,8 @@ class OpenRun:
             run.spec = spec  # names the data, which need not be identified by their content then
         # Of an upload, the run's own spec has the content of the rows, which a program made from it checks.
         summary = summary_of(run.spec if isinstance(run.spec, Spec) else spec, run)
+        self._earlier.add(None if self._changes else self.run)
+        self._earlier.show(summary.views)
         self.close()
         self._memory = memory
         self.run, self.summary, self.failures, self._changes = run, summary, {}, []

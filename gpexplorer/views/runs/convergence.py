@@ -9,8 +9,11 @@ import numpy as np
 import pandas as pd
 import param
 
+from ...methods.base import registry
 from ...problem import Channel
+from ...runs import Spec
 from ...runs.run import Run
+from ...runs.studies.comparison import Finished, what_differs
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 
@@ -20,13 +23,14 @@ AXES = {
     "entries": ("entries", "kernel entries"),
 }
 EXACT_LEAST = "exact_least"  # a channel of the methods with inducing points
+COVERAGE = "coverage95"  # the only score that is not better the lower it is
 EPOCH = "epoch"  # a channel of the minibatch methods
 SCORES = (
     Channel("smse", "SMSE on test rows"),
     Channel("snlp", "SNLP on test rows", "nat"),
     Channel("rmse", "RMSE on test rows", "units of the target"),
     Channel("nlpd", "NLPD on test rows", "nat"),
-    Channel("coverage95", "fraction of test rows in the 95 % interval"),
+    Channel(COVERAGE, "fraction of test rows in the 95 % interval"),
 )
 MAX_POINTS = 4000  # of a longer run every k-th point is drawn
 
@@ -47,6 +51,8 @@ class Convergence(View):
         doc="Draw the range in which the objective of the exact model lies, where a method reports it.",
     )
     log = param.Boolean(False, label="Log scale", doc="Draw the vertical axis on a logarithmic scale.")
+
+    earlier: tuple[Finished, ...] = ()  # runs on the same rows, of which the best one is drawn behind this run
 
     def applies(self, run: Run) -> bool:
         """Return True for every run, after offering the channels of its method and the scores as options."""
@@ -84,7 +90,31 @@ class Convergence(View):
                 trusted.attrs["title"] = _sentence(ranges[: at + 1])
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
+        ghost = self._best_before(run, channel, column)
+        if ghost is not None:
+            layers["ghost"] = self._drawn(ghost)
+            trusted.attrs["title"] = "; ".join(filter(None, [trusted.attrs.get("title"), ghost.attrs["title"]]))
         return layers
+
+    def _best_before(self, run: Run, channel: Channel, column: str) -> pd.DataFrame | None:
+        """The series of the earlier run that ended lowest in this channel; None where no earlier run reports it."""
+        spec = run.spec
+        if not isinstance(spec, Spec) or channel.name == COVERAGE:
+            return None
+        able = [
+            one
+            for one in self.earlier
+            if {channel.name, column} <= set(one.steps) and one.steps[channel.name].notna().any()
+            and _is_comparable(one.spec, spec, channel)
+        ]  # fmt: skip
+        if not able:
+            return None
+        best = min(able, key=lambda one: _last(one, channel))
+        series = pd.DataFrame({"x": best.steps[column].to_numpy(float), "y": best.steps[channel.name].to_numpy(float)})
+        differs = what_differs({"now": spec, "before": best.spec})["before"]
+        words = registry[best.spec.method].title + (f" with {differs}" if differs else "")
+        series.attrs["title"] = f"grey: {words}, which ended at {_last(best, channel):.4g}"
+        return series
 
     def _drawn(self, series: pd.DataFrame) -> pd.DataFrame:
         """The points of a series that can be drawn, at most MAX_POINTS of them or so."""
@@ -99,12 +129,28 @@ class Convergence(View):
             layer(hv.Curve(layers["untrusted"], "x", "y"), "untrusted", color=ROLES["removed"], line_dash="dashed"),
             layer(hv.Scatter(layers["now"], "x", "y"), "now", color=ROLES["inducing"], size=9),
         ]
+        if "ghost" in layers:
+            ghost = hv.Curve(layers["ghost"], "x", "y")
+            parts.insert(0, layer(ghost, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8))
         if "range" in layers:
             band = hv.Area(layers["range"], "x", ["lower", "upper"])
             parts.insert(0, layer(band, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
         return hv.Overlay(parts).opts(
             logy=self.log, responsive=True, show_grid=True, show_legend=False, **labels(layers["series"])
         )
+
+
+def _is_comparable(earlier: Spec, spec: Spec, channel: Channel) -> bool:
+    """Whether a channel of an earlier run means the same: a score on the same rows, or the same objective."""
+    if (repr(earlier.data), repr(earlier.split)) != (repr(spec.data), repr(spec.split)):
+        return False
+    is_score = channel.name in {score.name for score in SCORES}
+    same_objective = earlier.settings.get("objective") == spec.settings.get("objective")
+    return is_score or (channel in registry[earlier.method].channels and same_objective)
+
+
+def _last(run: Finished, channel: Channel) -> float:
+    return float(run.steps[channel.name].dropna().iloc[-1])
 
 
 def _sentence(ranges: pd.DataFrame) -> str:

@@ -12,7 +12,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from bokeh.document import Document
 from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.util.paths import bokehjs_path
@@ -21,6 +20,7 @@ from ...data import is_named
 from ...errors import SettingError
 from ...runs import Spec, code
 from ...runs.run import Run
+from ...runs.studies.comparison import aligned, what_differs
 from .. import for_run
 from ..base import View, arranged
 from .packed_columns import PackedColumns
@@ -182,14 +182,13 @@ def _title(recorded: Sequence[RecordedRun]) -> str:
 def _positions(recorded: Sequence[RecordedRun], by: str) -> tuple[list[str], list[list[int]]]:
     """The places of the slider: what each is called, and the frame of each run there."""
     tables = [one.run.table().iloc[one.records] for one in recorded]
-    column = "index" if by == "step" else "seconds"
-    values = [table[column].to_numpy(float) for table in tables]
-    places = np.unique(np.concatenate(values))
-    if len(places) > MOST_FRAMES:
-        places = np.unique([places[k] for k in evenly_spaced(len(places), MOST_FRAMES)])
-    frames = [np.clip(np.searchsorted(one, places, side="right") - 1, 0, None) for one in values]
-    names = [f"step {place:.0f}" if by == "step" else f"{place:.3g} s of work" for place in places]
-    return names, np.stack(frames, 1).tolist()
+    places, frames = aligned(tables, by, MOST_FRAMES)
+    return [place_name(place, by) for place in places], frames.tolist()
+
+
+def place_name(place: float, by: str) -> str:
+    """Return what a place of the slider is called: a step, or seconds of work."""
+    return f"step {place:.0f}" if by == "step" else f"{place:.3g} s of work"
 
 
 def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: bool) -> str:
@@ -210,7 +209,7 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: 
         "runs": pages, "names": names, "frames": frames, "docs": docs, "items": [item.to_json() for item in items],
         "aligned": by,
     }  # fmt: skip
-    sections = [_section(one, places, len(recorded) > 1, repeatable) for one in recorded]
+    sections = [_section(one, places, _heading(one, recorded), repeatable) for one in recorded]
     return _html(title, sections, content, packed.compressed())
 
 
@@ -263,7 +262,16 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _section(recorded: RecordedRun, places: Mapping[str, str], heading: bool, repeatable: bool) -> str:
+def _heading(recorded: RecordedRun, everyone: Sequence[RecordedRun]) -> str:
+    """Name of one of two runs, and the settings in which it differs from the other; empty for a run alone."""
+    if len(everyone) == 1:
+        return ""
+    specs = {one.name: one.run.spec for one in everyone if isinstance(one.run.spec, Spec)}
+    differs = what_differs(specs).get(recorded.name, "") if len(specs) == len(everyone) else ""
+    return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
+
+
+def _section(recorded: RecordedRun, places: Mapping[str, str], heading: str, repeatable: bool) -> str:
     """The place of one run on the page."""
     cards = "".join(
         f'<article data-figure="{escape(figure.figure.id)}"><h3>{escape(figure.view.title)}</h3>'
@@ -272,9 +280,8 @@ def _section(recorded: RecordedRun, places: Mapping[str, str], heading: bool, re
         for figure in recorded.figures
     )
     notes = "".join(f'<p class="hint">{escape(note)}</p>' for note in recorded.notes)
-    name = f"<h2>{escape(recorded.name)}</h2>" if heading else ""
     origin = _origin(recorded) if repeatable else ""
-    return f'<section>{name}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{origin}</section>'
+    return f'<section>{heading}<dl class="facts"></dl>{notes}<div class="cards">{cards}</div>{origin}</section>'
 
 
 def _origin(recorded: RecordedRun) -> str:

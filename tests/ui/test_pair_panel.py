@@ -1,0 +1,140 @@
+"""Two runs in step, without a browser: places, settings that differ, pictures at both records, and what is freed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpexplorer import Spec
+from gpexplorer.runs.studies.comparison import Finished, aligned
+from gpexplorer.ui.panels.pair_panel import OPEN_RUN, PairPanel
+from gpexplorer.ui.session import Session
+from gpexplorer.views.runs.convergence import Convergence
+
+pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
+ROWS = {"name": "snelson-like", "n": 60}
+SPEC = Spec("cholqr", {"num_inducing": 5}, ROWS, kernel="se", seed=1)
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    session = Session(SPEC)
+    session.open()
+    session.player.run_to(6)
+    wait(lambda: session.run is not None and session.run.done == 6)
+    yield session
+    session.close()
+
+
+def wait(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def shown(panel: PairPanel, at: str) -> list[str]:
+    """The heads of both sides once this place is drawn."""
+    wait(lambda: panel.update() or f"Both runs at {at}." == panel.note.object)
+    return [str(head.object) for head in panel.heads]
+
+
+def test_places_of_runs_of_different_length_and_speed():
+    slow = pd.DataFrame({"index": [0, 1, 2], "seconds": [1.0, 2.0, 4.0]})
+    fast = pd.DataFrame({"index": [0, 1, 2, 3], "seconds": [0.5, 1.0, 1.5, 2.5]})
+
+    steps, by_step = aligned([slow, fast], "step")
+    seconds, by_seconds = aligned([slow, fast], "seconds")
+
+    assert (steps.tolist(), by_step.tolist()) == ([0, 1, 2, 3], [[0, 0], [1, 1], [2, 2], [2, 3]])
+    assert seconds.tolist() == [0.5, 1.0, 1.5, 2.0, 2.5, 4.0]
+    assert by_seconds.tolist() == [[0, 0], [0, 1], [0, 2], [1, 2], [1, 3], [2, 3]]
+    assert aligned([slow, fast], "step", most=2)[0].tolist() == [0, 3]
+
+
+def test_two_runs_move_together_and_say_how_they_differ(session: Session):
+    other = SPEC.open()
+    kept = Spec("cholqr", {"num_inducing": 4}, ROWS, kernel="se", seed=1).open()
+    kept.finish(steps=3)
+    other.finish(steps=6)
+    panel = PairPanel(session, lambda: {"<b>four</b>": Finished.of(kept)})
+    panel.left.value, panel.right.value = OPEN_RUN, "kept: <b>four</b>"
+
+    panel.begin()
+    left, right = shown(panel, "step 6")
+
+    assert "num_inducing=5" in left
+    assert "num_inducing=4" in right
+    assert "&lt;b&gt;four&lt;/b&gt;" in right
+    assert "<span>step</span><b>6</b>" in left
+    assert f"<span>step</span><b>{kept.done}</b>" in right  # it ended before, and stays there
+    panel.place.value = 2
+    shown(panel, "step 2")
+    for number, run in enumerate((other, kept)):
+        live = panel._lives[number, "fit"]
+        [curve] = [s.data for s in live.figure.select({"name": "mean"}) if hasattr(s, "data")]
+        np.testing.assert_allclose(curve["y"], run.plot("fit", 2).layers["mean"]["y"], atol=1e-3)
+        ghost = panel._lives[number, "convergence"].figure.select_one({"name": "ghost"})
+        assert len(ghost.data["x"]) > 1
+    assert all(len(figures) == 2 for figures in panel._figures)
+
+    worker = panel._worker
+    panel.close()
+    worker.thread.join(20)
+    assert not worker.thread.is_alive()
+    assert worker.runs() == {}
+
+
+def test_a_method_takes_as_many_steps_on_the_same_rows(session: Session):
+    panel = PairPanel(session, dict)
+    panel.right.value = "method: random"
+    panel.begin()
+    shown(panel, "step 6")
+
+    [left, right] = panel._worker.runs().values()
+
+    assert left.done == 6
+    assert right.method.key == "random"
+    assert right.spec.data == left.spec.data
+    panel.also.value = "landscape"  # only CholQR has it
+    wait(lambda: panel.update() or len(panel._figures[0]) == 3)
+    assert len(panel._figures[1]) == 2
+    panel.close()
+
+
+def test_an_open_run_without_steps_gets_a_sentence():
+    session = Session(SPEC)
+    panel = PairPanel(session, dict)
+    panel.begin()
+    assert "no steps yet" in panel.note.object
+    session.close()
+
+
+def test_the_best_run_before_is_drawn_behind_a_run_on_the_same_rows(session: Session):
+    run = Spec("cholqr", {"num_inducing": 7}, ROWS, kernel="se", seed=1).open()
+    run.finish(steps=2)
+    others = []
+    for m, data in ((3, ROWS), (5, ROWS), (6, {**ROWS, "n": 50})):
+        other = Spec("cholqr", {"num_inducing": m}, data, kernel="se", seed=1).open()
+        other.finish(steps=4)
+        others.append(Finished.of(other))
+    view = next(view for view in [Convergence()] if view.applies(run))
+    view.earlier = tuple(others)
+
+    layers = view.data(run, 1)
+
+    best = min(others[:2], key=lambda one: one.steps["objective"].iloc[-1])
+    assert layers["ghost"]["y"].tolist() == best.steps["objective"].dropna().tolist()
+    assert "grey: CholQR swaps with num_inducing=" in layers["series"].attrs["title"]
+    view.channel = "coverage95"
+    assert "ghost" not in view.data(run, 1)
+
+    session.change(Spec("cholqr", {"num_inducing": 6}, ROWS, kernel="se", seed=1))
+    session.player.run_to(2)
+    wait(lambda: session.run is not None and session.run.method.num_inducing == 6)
+    views = {view.key: view for view in session.player._open_run.summary.views}
+    assert [one.spec.settings["num_inducing"] for one in views["convergence"].earlier] == [5]
