@@ -71,17 +71,17 @@ class PairPanel(pn.viewable.Viewer):
 
     def offer(self) -> None:
         """Offer the open run, the kept runs and all methods that fit the rows."""
-        runs = list(self._kept())
-        methods = {
-            f"{kind.title}, default settings": f"method: {key}"
-            for key, kind in registry.items()
-            if kind.__module__.startswith("gpexplorer.")
-        }
-        self.left.options = {OPEN_RUN: OPEN_RUN} | {name: f"kept: {name}" for name in runs}
-        self.right.options = {name: f"kept: {name}" for name in runs} | methods
-        for choice in (self.left, self.right):
-            if choice.value not in choice.options.values():
-                choice.value = next(iter(choice.options.values()))
+        runs = {name: f"kept: {name}" for name in self._kept()}
+        own = [kind for kind in registry.values() if kind.__module__.startswith("gpexplorer.")]
+        family = registry[self._session.spec.method].family
+        own.sort(key=lambda kind: (kind.family != family, kind.title))
+        methods = {f"{kind.title}, default settings": f"method: {kind.key}" for kind in own}
+        offers = ((self.left, {OPEN_RUN: OPEN_RUN, **runs}), (self.right, {**runs, **methods}))
+        for choice, options in offers:
+            if choice.options != options:  # new options close a menu that is open
+                choice.options = options
+            if choice.value not in options.values():
+                choice.value = next(iter(options.values()))
 
     def begin(self) -> None:
         """Open both runs and take their steps; they are drawn when both have taken them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pages import Seen, until
+from pages import ON_PAGE, Seen, until
 
 pytestmark = pytest.mark.ui
 
@@ -60,3 +60,28 @@ def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(open_
     seen.page.get_by_text("Open the selected").click()
     until(lambda: seen.fact("step") == "2")
     until(lambda: seen.number("SMSE") == kept)
+
+
+def test_two_runs_move_in_step_under_one_bar(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&data=snelson-like&data.n=60&set.num_inducing=5&at=8")
+    until(lambda: seen.step == 8)
+    seen.page.get_by_text("Compare: runs you keep").click()
+    seen.press("Keep this run")
+    until(lambda: seen.page.locator(".tabulator-row").count() == 1)
+    seen.page.get_by_role("combobox", name="Right").click()
+    seen.page.get_by_text("Random rows, default settings").click()
+    seen.press("Show both in step")
+    seen.page.get_by_text("Both runs at step 8.").wait_for()
+
+    bar = seen.page.get_by_role("slider", name="Place of both runs")
+    for _ in range(3):
+        bar.press("ArrowLeft")
+    seen.page.get_by_text("Both runs at step 5.").wait_for()
+    heads = seen.page.locator(".facts:not([role=status])")
+    until(lambda: [head.split("\n")[1] for head in heads.all_inner_texts()] == ["5", "5"])
+    sizes = "() => " + ON_PAGE + """.filter((m) => m.type === "ColumnDataSource" && m.name === "now").length"""
+    until(lambda: seen.page.evaluate(sizes) >= 3)  # the run on the page, and both runs in step
+
+    with seen.page.expect_download() as both:
+        seen.page.get_by_role("button", name="Save both as a page").click()
+    assert "<h2>Random rows</h2>" in both.value.path().read_text("utf-8")
