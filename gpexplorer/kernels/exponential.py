@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.blocks import row_blocks
+from ..linalg.blocks import cached_bytes, row_blocks
 from .base import Covariance, gradient_of
 from .distances import FILL_BYTES, FILL_ROWS
 
@@ -37,7 +37,7 @@ class Exponential(Covariance):
             return
         A, B = features
         row_bytes, B = X.element_size() * max(len(Z), 1), B.T.contiguous()  # B [t, m]
-        for rows in row_blocks(len(X), row_bytes, max(FILL_BYTES, FILL_ROWS * row_bytes)):
+        for rows in row_blocks(len(X), row_bytes, max(cached_bytes(out, FILL_BYTES), FILL_ROWS * row_bytes)):
             torch.mm(A[rows], B, out=out[rows]).clamp_max_(2.0 * theta[0]).exp_()
 
     def theta_gradient_from_matrix(

@@ -22,8 +22,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.blocks import row_blocks
+from ..linalg.blocks import cached_bytes, row_blocks
 from ..linalg.deferred_reads import Number
+from ..linalg.fused import fused
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 from .distances import (
@@ -88,8 +89,10 @@ class Stationary(Covariance):
         """Write the covariance into `out`, by row blocks that stay in the cache."""
         row_bytes = X.element_size() * max(len(Z), 1)
         write, rounding = affine_distances(X, Z, theta[self._scales].exp(), *self.affine_map(theta))
-        for rows in row_blocks(len(X), row_bytes, max(FILL_BYTES, FILL_ROWS * row_bytes)):
-            self.covariances_(theta, write(rows, out[rows]), rounding)
+        covariances_ = type(self).covariances_
+        for rows in row_blocks(len(X), row_bytes, max(cached_bytes(out, FILL_BYTES), FILL_ROWS * row_bytes)):
+            r2 = write(rows, out[rows])
+            fused(covariances_, r2, self, theta, r2, rounding)
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""

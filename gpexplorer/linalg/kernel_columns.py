@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..problem import Kernel, take
-from .blocks import BLOCK_BYTES, row_blocks
+from .blocks import BLOCK_BYTES, cached_bytes, row_blocks
 
 STRIP = 256  # rows of a strip
 MIN_ROWS = 32  # with fewer rows per block, reading the inputs would cost more than computing the entries
@@ -32,7 +32,7 @@ def kernel_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
 
 def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Tensor:
     """Write k(X, Z) [c, n] into `out`, in tiles that fit into the processor's cache, and return `out`."""
-    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), TILE_BYTES):
+    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), cached_bytes(out, TILE_BYTES)):
         fill_tile(kernel, theta, X, Z[part], out[:, part])
     return out
 
@@ -77,7 +77,7 @@ def strip_product(kernel: Kernel, theta: Tensor, X: Any, begin: int, V: Tensor) 
     end = min(begin + STRIP, len(X))
     rows = X[begin:end]
     own, later = kernel(theta, rows, X[begin:end]) @ V[begin:end], V.new_empty(len(X) - end, *V.shape[1:])
-    parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, TILE_BYTES)]
+    parts = [*row_blocks(len(X) - end, V.element_size() * STRIP, cached_bytes(V, TILE_BYTES))]
     workspace = V.new_empty(end - begin, parts[0].stop if parts else 0)
     for part in parts:
         columns = slice(end + part.start, end + part.stop)

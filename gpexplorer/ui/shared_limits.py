@@ -21,7 +21,7 @@ import torch
 from ..errors import GPExplorerError, OutOfMemory, SettingError
 from ..runs import Spec
 from ..runs.studies import machine_speed
-from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name
+from ..runs.studies.memory_need import Rows, cost_of_step, memory_need, refusal, rows_by_name, rows_need
 from ..runs.studies.scaling_study import size
 from .connections import Arrivals
 
@@ -89,8 +89,14 @@ def free_memory() -> float:
 
 
 def free_device_memory(device: str) -> float:
-    """Bytes that can still be allocated on a GPU such as "cuda:0"; no limit where there is none."""
-    return float(torch.cuda.mem_get_info(device)[0]) if torch.cuda.is_available() else float("inf")
+    """Bytes that can still be allocated on a GPU such as "cuda:0"; no limit where there is none.
+
+    What torch holds without using it counts as free.
+    """
+    if not torch.cuda.is_available():
+        return float("inf")
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return float(torch.cuda.mem_get_info(device)[0] + idle)
 
 
 def _of_container(name: str, otherwise: float = float("inf")) -> float:
@@ -231,12 +237,15 @@ class Shares:
     ) -> None:
         """Reserve the memory of a run, beside or instead of other reservations; see `Reservation.take`."""
         need = memory_need(spec, rows)
+        if spec.device != "cpu" and torch.cuda.is_available():  # its arrays are on the GPU, its rows here as well
+            if need > SMALL and (sentence := refusal(spec, rows, SPARE * free_device_memory(spec.device))):
+                raise OutOfMemory(sentence.replace("are free for it", "are free for it on the GPU"))
+            need = rows_need(rows)
         with self._lock:
             others = sum(held for other, held in self._held.items() if other not in instead_of)
-            here = self.limits.memory - others
-            free = min(here, SPARE * (free_memory() if spec.device == "cpu" else free_device_memory(spec.device)))
-            if need > SMALL and (sentence := refusal(spec, rows, free)):
-                raise OutOfMemory(sentence)
+            free = min(self.limits.memory - others, SPARE * free_memory())
+            if need > max(SMALL, free):
+                raise OutOfMemory(refusal(spec, rows, free))
             own = 0.0 if holder in instead_of else self._held.get(holder, 0.0)
             self._held[holder] = own + need
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,13 @@ import torch
 
 from gpexplorer import Spec, Store, methods, views
 from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
+from gpexplorer.errors import OutOfMemory
 from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
 from gpexplorer.posteriors import load_posterior
 from gpexplorer.runs import Run, link
 from gpexplorer.runs.studies.race import Race
 from gpexplorer.ui.inputs.controls import _devices
+from gpexplorer.ui.shared_limits import Limits, Shares
 from gpexplorer.views.base import registry as all_views
 from steps_of import small_spec, trail
 
@@ -174,3 +177,19 @@ def test_a_run_that_is_too_large_for_the_card_says_which_setting_fits():
         fits = int(outcome.message.split("num_inducing = ")[1].split()[0])
         assert 1 < fits < 400
         assert run(fits).error is None
+
+
+def test_a_run_is_refused_in_advance_by_the_free_memory_of_the_gpu_alone():
+    data = {"name": "hypercube", "n": 300_000, "d": 1}
+    spec = Spec("cholqr", {"num_inducing": 200}, data, kernel="se", device="cuda")
+    host = Shares(Limits(max_memory=0.5e9))
+    with SimulatedGPU(memory=80e9):
+        host.reservation().take(spec)  # 1.4 GB on the GPU, of which little is needed here
+        with pytest.raises(OutOfMemory, match="free for it"):
+            host.reservation().take(replace(spec, device="cpu"))
+    with SimulatedGPU(memory=1e9):
+        with pytest.raises(OutOfMemory, match="900 MB are free for it on the GPU") as refused:
+            host.reservation().take(spec)
+        fits = int(str(refused.value).split("num_inducing = ")[1].split()[0])
+        host.reservation().take(replace(spec, settings=spec.settings | {"num_inducing": fits}))
+    assert 20 < fits < 200

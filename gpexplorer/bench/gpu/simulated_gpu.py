@@ -161,11 +161,13 @@ class SimulatedGPU(TorchFunctionMode):
             "get_device_properties": card,
             "mem_get_info": (int(self.memory), int(self.memory)),
             "memory_reserved": 0,
+            "memory_allocated": 0,
             "empty_cache": None,
             "is_current_stream_capturing": False,
         }
         for name, made in (("CUDAGraph", self._graph), ("graph", simulated_capture)):
             self._patches.enter_context(mock.patch.object(torch.cuda, name, made))
+        self._patches.enter_context(mock.patch.object(torch, "compile", self._compiled))
         for name, answer in answers.items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
         self._patches.enter_context(
@@ -217,6 +219,17 @@ class SimulatedGPU(TorchFunctionMode):
     def count_launch(self) -> None:
         """Count one kernel, or one graph of kernels."""
         self.work.launches += 1
+
+    def _compiled(self, function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        """The place of torch.compile: what is compiled becomes one kernel."""
+
+        def call(*args: Any) -> Any:
+            before = self.work.launches
+            out = function(*args)
+            self.work.launches = before + 1
+            return out
+
+        return call
 
     def _graph(self) -> SimulatedGraph:
         return SimulatedGraph(self.count_launch)

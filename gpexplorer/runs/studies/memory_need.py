@@ -76,11 +76,15 @@ def memory_need(spec: Spec, rows: Rows) -> float:
 
     Where there is no formula for the method, only the rows count.
     """
-    row_bytes = 8.0 * rows.n * (rows.d + 1)
     try:
-        return max(COPIES * row_bytes, 2 * row_bytes + cost_of_step(spec, rows).memory)
+        return max(rows_need(rows), 2 * rows_need(rows) / COPIES + cost_of_step(spec, rows).memory)
     except GPExplorerError:
-        return COPIES * row_bytes
+        return rows_need(rows)
+
+
+def rows_need(rows: Rows) -> float:
+    """Return the bytes that the rows of a run need while they are prepared."""
+    return COPIES * 8.0 * rows.n * (rows.d + 1)
 
 
 def refusal(spec: Spec, rows: Rows, free: float) -> str:
