@@ -148,10 +148,10 @@ def _locals(
 ) -> tuple[Local, ...]:
     """Return one Local per fold, with its own z, lambda and terms."""
     slacks = (dual * terms.c).sum(0)
-    own = zip(shared, group.vectors(Z), group.vectors(dual), strict=True)
+    numbers = torch.stack([terms.losses, slacks, terms.gaps], 1).tolist()  # [K, 3]
+    own = zip(shared, group.vectors(Z), group.vectors(dual), numbers, strict=True)
     return tuple(
-        local._replace(z=z, dual=lam, loss=float(terms.losses[k]), slack=float(slacks[k]), gap=float(terms.gaps[k]))
-        for k, (local, z, lam) in enumerate(own)
+        local._replace(z=z, dual=lam, loss=loss, slack=slack, gap=gap) for local, z, lam, (loss, slack, gap) in own
     )
 
 

@@ -72,16 +72,16 @@ class FoldGroup(NamedTuple):
 
     def columns(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
-        T = self.T.bool()
-        out = torch.zeros_like(T, dtype=self.y.dtype)
-        for k, vector in enumerate(vectors):
-            out[T[:, k], k] = vector
+        out = self.y.new_zeros(self.trained, len(self.validation))
+        for k, (part, vector) in enumerate(zip(self.validation, vectors, strict=True)):
+            out[: part.start, k], out[part.stop :, k] = vector[: part.start], vector[part.start :]
         return out
 
     def vectors(self, columns: Tensor) -> list[Tensor]:
         """Return the training rows of each column: the inverse of `columns`."""
-        T = self.T.bool()
-        return [columns[T[:, k], k] for k in range(columns.shape[1])]
+        return [
+            torch.cat([columns[: part.start, k], columns[part.stop :, k]]) for k, part in enumerate(self.validation)
+        ]
 
 
 def equal_parts(n: int, count: int) -> list[slice]:

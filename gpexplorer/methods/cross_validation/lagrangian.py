@@ -51,7 +51,8 @@ def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, r
     c = group.T * (product[: group.trained] + noise_variance(M.theta) * Z - group.y[: group.trained, None])
     r = group.V * (group.y[:, None] - product)
     losses, slacks, squared_gaps = r.square().sum(0), (dual * c).sum(0), c.square().sum(0)
-    total = float(losses.sum()) + float(slacks.sum()) + 0.5 * rho * float(squared_gaps.sum())
+    loss, slack, squared_gap = torch.stack([losses, slacks, squared_gaps]).sum(1).tolist()
+    total = loss + slack + 0.5 * rho * squared_gap
     return LagrangianTerms(losses, slacks, squared_gaps.sqrt(), total, c, r)
 
 
@@ -99,7 +100,9 @@ class FoldSystems:
 
     def _solve(self, B: Tensor, X: Tensor, target: Target) -> Solution:
         """Solve C X = B from X, or from zero where that is closer: at another theta the old X may be far off."""
-        if bool(X.any()) and float((B - self.times_C(X)).norm()) > float(B.norm()):
+        if not X.is_cpu:
+            X = X.where((B - self.times_C(X)).norm() <= B.norm(), 0.0)
+        elif bool(X.any()) and float((B - self.times_C(X)).norm()) > float(B.norm()):
             X = torch.zeros_like(X)
         return solve(self.times_C, B, X, self.C_inverse, target)
 

@@ -64,8 +64,9 @@ class ConsensusPenalty(NamedTuple):
     def value(self, theta: Tensor, nu: Tensor) -> float:
         """Return the penalty at theta; infinite beyond the span."""
         difference = theta - self.mean
-        beyond = float((theta - self.begin).abs().max()) > self.span
-        return math.inf if beyond else float(nu @ difference) + 0.5 * self.kappa * float(difference @ difference)
+        values = [(theta - self.begin).abs().max(), nu @ difference, difference @ difference]
+        distance, linear, square = torch.stack(values).tolist()
+        return math.inf if distance > self.span else linear + 0.5 * self.kappa * square
 
     def without_scale(self, g: Tensor) -> Tensor:
         """Return g without its part along u."""
