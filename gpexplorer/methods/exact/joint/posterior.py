@@ -161,12 +161,14 @@ class JointPosterior(RowsPosterior):
         return -(-4 * len(self.S) * BLOCK_BYTES // int(SOLUTION_BYTES))  # so that a block fits into SOLUTION_BYTES
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        K, prior = self.kernel(self.theta, self.S, X), self.kernel.diag(self.theta, X)  # [n, b], [b]
-        mean = K.T @ self.alpha if self.X is self.S else self.block_mean(X)
+        prior = self.kernel.diag(self.theta, X)  # [b]
+        if not prior.requires_grad and not (isinstance(X, Tensor) and X.requires_grad):
+            columns = self.solver.columns(lambda: self.kernel(self.theta, self.S, X), self._limit(prior))
+            return self.block_mean(X), prior + columns.result()[2]
+        K = self.kernel(self.theta, self.S, X)  # [n, b]
         V, _, values = self.solver.columns(K.detach().clone, self._limit(prior.detach())).result()
-        if not K.requires_grad:
-            return mean, prior + values
-        return mean, prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v
+        var = prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v
+        return self.block_mean(X), var
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         K, V, AV = self._solved(X)
