@@ -149,7 +149,7 @@ class RecordedMinibatch:
         self.indices = tuple(index.clone() for index in indices)
         self.earlier, self.rate = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may work on the GPU
             work(self.indices, self.earlier, self.rate)
 
     def replay(self, indices: tuple[Tensor, ...], earlier: int, rate: float) -> None:

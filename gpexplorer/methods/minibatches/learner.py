@@ -18,6 +18,7 @@ from .optimisers import OPTIMISERS
 from .state import State
 
 CPU = torch.device("cpu")
+WORTH = 100  # minibatches for which a graph must stay valid: to record one takes as long as some of them
 WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 
 
@@ -190,7 +191,7 @@ class Learner(ABC):
             not self._is_recordable
             or self._launched < WARM_UP
             or self.refreshes(t)
-            or constants != self.constants(t + 1)
+            or constants != self.constants(t + WORTH)
         ):
             return False
         with torch.inference_mode():
