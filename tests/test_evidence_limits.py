@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from gpexplorer.errors import SettingError
 from gpexplorer.estimator import Estimator
 from gpexplorer.evidence_limits import evidence_limits, least_objective
 from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_model
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.objectives import nystrom
+from gpexplorer.runs.link import read as read_link
 from gpexplorer.runs.spec import Spec
 from gpexplorer.views.runs.convergence import Convergence
 from oracles import dense_objective, exact_nlml
@@ -142,6 +144,16 @@ def test_auto_finds_a_number_of_points_that_is_near_enough_to_the_exact_model(se
     assert not run.rises
     gaps = [record.step.info.gap for record in run.trace if record.step.info.phase == "resize"]
     assert min(gaps) <= gap
+
+
+def test_auto_replaces_a_gap_that_was_not_chosen_and_no_other_word_or_method_takes_it() -> None:
+    whole = Spec("cholqr").settings  # with a gap of 0
+    assert Spec("cholqr", {**whole, "num_inducing": "auto"}).settings["gap"] == 3.0
+    link = read_link("v=1&method=cholqr&data=snelson-like&kernel=se&set.num_inducing=auto", Spec("random"))
+    assert (link.spec.settings["num_inducing"], link.spec.settings["gap"]) == (32, 3.0)
+    for method, word in (("cholqr", "many"), ("sgpr", "auto")):
+        with pytest.raises(SettingError, match=f"{method}'s num_inducing is '{word}'"):
+            Spec(method, {"num_inducing": word})
 
 
 def test_points_are_removed_and_the_run_goes_on_from_any_step():

@@ -50,11 +50,17 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
 
 
 def written_out(method: type[Method], settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the settings with each shorthand of the method replaced by what it stands for, unless that is given."""
+    """Return the settings with each shorthand of the method replaced by what it stands for.
+
+    A setting that it stands for and that has another value than its default keeps that value.
+    """
+    objects = method.param.objects()
     for name, words in method.shorthands.items():
         word = settings.get(name)
         if isinstance(word, str) and word in words:
-            settings = {**words[word], **{key: value for key, value in settings.items() if key != name}}
+            given = {key: value for key, value in settings.items() if key != name}
+            free = {key: value for key, value in words[word].items() if given.get(key) in (None, objects[key].default)}
+            settings = {**given, **free}
     return settings
 
 
