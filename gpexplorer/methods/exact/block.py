@@ -218,7 +218,8 @@ def fill_block(system: System, block: Block, chunk: int, pool: int, seed: int, n
     taken[block.coarse.rows] = True
     while len(block.rows) < b:  # line 2
         count = min(chunk, b - len(block.rows))
-        candidates = _candidates(taken, count, pool, (seed, "pool", number, len(block.rows)))  # O of line 6
+        size = pool * count if len(block.rows) else 0  # O of lines 1 and 6: at first all rows, then a random subset
+        candidates = _candidates(taken, count, size, (seed, "pool", number, len(block.rows)))
         e = block.gradient_for_choice(candidates)  # lines 1 and 6
         gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
         best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
@@ -228,10 +229,9 @@ def fill_block(system: System, block: Block, chunk: int, pool: int, seed: int, n
         yield best.values
 
 
-def _candidates(taken: Tensor, count: int, pool: int, place: tuple[int, str, int, int]) -> Tensor | None:
-    """Random candidates for `count` new rows; None means all rows, also if the pool holds too few free rows."""
-    size = pool * count
-    if not pool or size >= len(taken):
+def _candidates(taken: Tensor, count: int, size: int, place: tuple[int, str, int, int]) -> Tensor | None:
+    """`size` random candidates for `count` new rows; None means all rows, also where too few of them are free."""
+    if not size or size >= len(taken):
         return None
     drawn = torch.randperm(len(taken), generator=generator(*place))[:size].to(taken.device)
     return drawn if int((~taken[drawn]).sum()) >= count else None

@@ -98,7 +98,8 @@ class GBCD(Solver):
         0,
         bounds=(0, None),
         softbounds=(0, 600),
-        doc="Number of random candidates per row that joins. The paper uses 60; 0 takes all rows as candidates.",
+        doc="Number of random candidates per row that joins. The paper uses 60; 0 takes all rows as candidates. The "
+        "first rows of a block are always chosen among all rows, as in the paper's Algorithm 2.",
     )
     coarse = param.Integer(
         500,

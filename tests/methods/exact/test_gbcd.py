@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 import torch
@@ -113,6 +113,16 @@ def test_a_small_pool_of_candidates_gives_a_worse_block():
 
     assert all_rows.info.objective < drawn.info.objective
     assert len(set(drawn.info.active.tolist())) == 12
+
+
+def test_the_first_row_of_a_block_is_chosen_among_all_rows_as_in_algorithm_2():
+    task = problem(n=200)
+    A = dense(task)
+    steps = list(islice(method("gbcd", chunk=1, pool=4, conjugate=0, tolerance=0.0, block=6).steps(task), 8))
+
+    for before, after in pairwise(steps[1:]):
+        promised = 0.5 * (A @ before.state.alpha - task.train.y).square() / A.diagonal()
+        assert int(after.info.active[0]) == int(promised.argmax())
 
 
 @pytest.mark.parametrize("pool", [0, 1, 2])

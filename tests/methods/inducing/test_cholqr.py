@@ -235,3 +235,27 @@ def test_rows_that_become_distinct_while_the_kernel_is_learned_join_until_the_bo
     A = task.kernel(theta, task.train.X, task.train.X) + torch.exp(2 * theta[-1]) * torch.eye(40, dtype=torch.float64)
     nlml = 0.5 * float(task.train.y @ torch.linalg.solve(A, task.train.y) + torch.logdet(A))
     assert objective == pytest.approx(nlml, abs=1e-4)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_published_settings_test_the_candidate_with_the_best_score_and_no_other(shift: float) -> None:
+    """Section 3.3: of all candidates the approximation proposes one; if it is rejected, the pivots stay as they are."""
+    task, refresh = problem(shift), 6
+    settings = CholQR.published | {"num_inducing": 8, "num_pivots": 5, "pivot_refresh": refresh, "learn": False}
+    method = CholQR(**settings, swaps_per_epoch=30, max_epochs=1)
+    states = list(method.steps(task))[:31]
+    proposed_pivots, rejected = 0, 0
+    for before, after in itertools.pairwise(states[1:]):
+        if before.state.position % refresh == 0 or after.info.phase != "swap":
+            continue
+        landscape = method.swap_landscape(task, before.state)
+        best = int(landscape.approx.argmax())
+        assert after.info.proposed == best
+        assert after.info.exact == pytest.approx(float(landscape.exact[best]), abs=1e-6)
+        assert after.info.approx == pytest.approx(float(landscape.approx[best]), abs=1e-6)
+        proposed_pivots += best in before.state.pivots.tolist()
+        if not after.info.accepted:
+            rejected += 1
+            assert torch.equal(after.state.pivots, before.state.pivots)
+    assert proposed_pivots > 0
+    assert rejected > 0

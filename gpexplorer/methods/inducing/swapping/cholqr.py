@@ -86,14 +86,9 @@ class CholQR(Method):
     paper: ClassVar[str] = "Cao et al. (2013). Efficient optimization for sparse Gaussian process regression. NIPS."
     # The settings of the paper, which does not say how often its pivots were drawn again.
     published: ClassVar[dict[str, Any]] = {
-        "start": "random",
-        "num_pivots": 16,
-        "num_proposals": 1,
-        "pivot_policy": "random",
-        "pivot_refresh": 8,
-        "removal": "random",
-        "polish": 0,
-    }
+        "start": "random", "num_pivots": 16, "num_proposals": 1, "compete": False, "pivot_policy": "random",
+        "pivot_refresh": 8, "removal": "random", "polish": 0,
+    }  # fmt: skip
     State: ClassVar[type] = SwapState
     Info: ClassVar[type] = SwapInfo
     equations: ClassVar[dict[str, str]] = {
@@ -105,7 +100,7 @@ class CholQR(Method):
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0}
+    added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0, "compete": True}
     shorthands: ClassVar[Mapping[str, Any]] = {"num_inducing": {"auto": AUTO}}
 
     num_inducing = settings.num_inducing()
@@ -128,6 +123,10 @@ class CholQR(Method):
         bounds=(0, None),
         softbounds=(0, 8),
         doc="Candidates tested exactly beside the pivots: half by score, half drawn uniformly; the paper has 1.",
+    )
+    compete = param.Boolean(
+        True,
+        doc="Test all pivots exactly at every swap. Off tests the best candidate by score alone, as in the paper.",
     )
     pivot_refresh = param.Integer(
         16, bounds=(1, None), softbounds=(4, 100), doc="Swaps after which the pivots are drawn again."
@@ -276,7 +275,8 @@ class CholQR(Method):
             inducing = distinct_rows(problem.kernel, state.theta, problem.train, order, m)
             state = state._replace(pivots=state.pivots[:0])  # a pivot may have become an inducing point
         factor = Factor(problem.kernel, state.theta, problem.train, inducing, self.objective)
-        swapper = Swapper(factor, self.num_pivots, self.num_proposals, self.seed, POLICIES[self.pivot_policy])
+        counts, policy = (self.num_pivots, self.num_proposals), POLICIES[self.pivot_policy]
+        swapper = Swapper(factor, *counts, self.seed, policy, self.compete)
         swapper.set_tested(state.tested.clone())
         if len(state.pivots):
             swapper.set_pivots(state.pivots, state.oldest, ranked=state.ranked.clone())

@@ -81,6 +81,9 @@ class Swapper:
         Candidates beside the pivots that each swap tests exactly.
     seed : int
     policy : PivotPolicy
+    compete : bool
+        Whether every swap tests all pivots exactly, and makes pivots of rejected proposals. Without it only the
+        candidate with the best score is tested, as in the paper (section 3.3.1), and one proposal is needed.
 
     Attributes
     ----------
@@ -93,9 +96,11 @@ class Swapper:
         Their rank correlation.
     """
 
-    def __init__(self, factor: Factor, num_pivots: int, num_proposals: int, seed: int, policy: PivotPolicy) -> None:
-        self.factor, self.num_pivots, self.num_proposals, self.seed = factor, num_pivots, num_proposals, seed
-        self.policy = policy
+    def __init__(
+        self, factor: Factor, num_pivots: int, num_proposals: int, seed: int, policy: PivotPolicy, compete: bool = True
+    ) -> None:
+        self.factor, self.num_pivots, self.seed = factor, num_pivots, seed
+        self.num_proposals, self.policy, self.compete = num_proposals if compete else 1, policy, compete
         self.pivots: Pivots | None = None
         self.removal_columns: RemovalColumns | None = None
         self.set_tested(factor.D.new_zeros(0, 2))
@@ -212,6 +217,8 @@ class Swapper:
         proposals = self._test(removal, rows, slots[1:])
 
         reduction, candidates, candidate_scores = by_pivots.reduction, pivots.rows_on_host, pivots.ranks_by_score()
+        if not self.compete:
+            reduction = reduction.masked_fill(candidates != int(scores.argmax()), -math.inf)
         if self.num_proposals:
             reduction = torch.cat([reduction, proposals.addition.reduction.cpu()])  # [z + c]
             candidates = torch.cat([candidates, rows.cpu()])  # [z + c]
@@ -231,7 +238,7 @@ class Swapper:
             pivots.accepted(scores_without, new, removed, best if best < z else None)
             assert self.removal_columns is not None
             self.removal_columns.follow(removal, change)
-        elif len(rows):
+        elif len(rows) and self.compete:
             pivots.recycle(removal, proposals, room=self.policy.room(self.num_pivots, z, self.correlation))
         if len(rows):
             self._add_tested(scores[rows], proposals.addition.reduction)
@@ -241,7 +248,7 @@ class Swapper:
             removed=removed,
             proposed=row,
             accepted=accepted,
-            approx=float(scores[row]) - loss if len(rows) else math.nan,
+            approx=float(scores[row]) - loss if len(scores) else math.nan,
             exact=exact,
             regret=missed_reduction(reduction, candidate_scores),
             inverse_error=inverse_error,
@@ -280,8 +287,13 @@ class Swapper:
         return column
 
     def _proposed_rows(self, scores: Tensor, step: int) -> Tensor:
-        """Return rows to test exactly: the best by score and as many drawn uniformly, none of them a pivot."""
+        """Return rows to test exactly: the best by score and as many drawn uniformly, none of them a pivot.
+
+        Where the pivots do not compete, there is no proposal if a pivot has the best score.
+        """
         assert self.pivots is not None
+        if not self.compete and int(scores.argmax()) in self.pivots.rows_on_host.tolist():
+            return self.pivots.rows[:0]
         open_scores = scores.index_fill(0, self.pivots.rows, -math.inf)  # [n]
         by_score = (self.num_proposals + 1) // 2
         top = open_scores.topk(min(by_score, len(scores)))
