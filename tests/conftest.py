@@ -32,13 +32,18 @@ QUIET = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side, a file stays with one worker, and so do all that open the page; what takes longest comes first."""
+    """Side by side, a file stays with one worker, and what takes longest comes first.
+
+    The tests that open the page take longest. They are two groups, each with a server and a browser of its own.
+    """
 
     def marked(item: pytest.Item, name: str) -> bool:
         return item.get_closest_marker(name) is not None
 
+    browser_files = sorted({item.path.stem for item in items if marked(item, "ui")})
+    group = {stem: f"page {number % 2}" for number, stem in enumerate(browser_files)}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("page" if marked(item, "ui") else item.path.stem))
+        item.add_marker(pytest.mark.xdist_group(group.get(item.path.stem, item.path.stem)))
     items.sort(key=lambda item: (not marked(item, "ui"), not marked(item, "long")))
 
 
