@@ -105,14 +105,14 @@ def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
         lines += [
             f"{budget:g} s, {len(trials)} data sets and seeds:",
             "",
-            "| contender | sets | median regret, SMSE | median regret, NLPD | mean NLPD regret | coverage95 | no answer | s |",
+            "| contender | sets | median regret, SMSE | median, NLPD | mean, NLPD | coverage95 | no answer | s |",
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         ]
         ranked = sorted(part.groupby("contender"), key=lambda entry: float(entry[1]["density"].median()))
         for contender, each in ranked:
             lines.append(
-                f"| {contender} | {each['set'].nunique()} | {each['error'].median():.1%} | {each['density'].median():.3f} | "
-                f"{each['density'].mean():.3f} | {each['coverage95'].median():.2f} | "
+                f"| {contender} | {each['set'].nunique()} | {each['error'].median():.1%} | "
+                f"{each['density'].median():.3f} | {each['density'].mean():.3f} | {each['coverage95'].median():.2f} | "
                 f"{int(each['nlpd'].isna().sum())} | {each['seconds'].median():.1f} |"
             )
         lines.append("")
