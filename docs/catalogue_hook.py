@@ -124,6 +124,18 @@ def methods(_: str) -> str:
     return table(("key", "title", "family", "paper"), rows)
 
 
+def memory(argument: str) -> str:
+    """What each method holds at its defaults, by formula, for several numbers of rows: "100000, 1000000"."""
+    sizes = [int(text) for text in argument.split(", ")]
+    listed = {n: {entry["key"]: entry for entry in listing(f"costs --rows {n}")} for n in sizes}
+    last = listed[sizes[-1]]
+    rows = [
+        (f"`{key}`", *(f"{listed[n][key]['memory'] / 1e9:.2g} GB" for n in sizes), entry["largest array"])
+        for key, entry in last.items()
+    ]
+    return table(("method", *(f"n = {n:,}" for n in sizes), "largest array"), rows)
+
+
 def one_method(method: dict[str, Any]) -> str:
     """The heading and the settings of one method."""
     rows = [
@@ -190,8 +202,8 @@ def cell_text(value: Any) -> str:
 
 @cache
 def listing(name: str) -> list[dict[str, Any]]:
-    """What `python -m gpexplorer NAME --json` prints."""
-    command = [sys.executable, "-m", "gpexplorer", name, "--json"]
+    """What `python -m gpexplorer NAME --json` prints; the name may have options."""
+    command = [sys.executable, "-m", "gpexplorer", *name.split(), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
@@ -203,6 +215,7 @@ MARKERS: dict[str, Callable[[str], str]] = {
     "include": include,
     "trust": trust,
     "settings": settings,
+    "memory": memory,
     "methods": methods,
     "kernels": kernels,
     "data": data,

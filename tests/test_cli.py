@@ -208,6 +208,16 @@ def test_schema_accepts_what_a_spec_is_and_refuses_what_it_is_not(capsys: pytest
     assert not [fields for fields in refused if check.is_valid(fields)]
 
 
+def test_costs_of_many_rows_are_formulas_of_every_method(capsys: pytest.CaptureFixture[str]):
+    assert call("costs", "--rows", "10000000", "--json") == 0
+    entries = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
+    assert set(methods) - {"toy"} <= set(entries)
+    assert entries["ml"]["memory"] > 1e14 > 1e9 > entries["grief"]["memory"]
+    assert entries["ml"]["largest array"] == "n x n matrices"
+    assert call("costs", "--rows", "1000") == 0
+    assert "largest array" in capsys.readouterr().out
+
+
 def test_a_result_is_json_for_programs_and_quiet_prints_no_progress(capsys: pytest.CaptureFixture[str]):
     assert call("run", write(budget={"steps": 4}), "--json", "--quiet") == 0
     printed = capsys.readouterr()

@@ -19,12 +19,16 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+COSTS = [{"key": "sgpr", "memory": 2.5e9, "flops": 1e9, "largest array": "factor L"}]
 LISTED = {  # what the command line would print, so that no process is started here
     "methods": [
         {"key": key, "title": method.title, "family": method.family, "paper": method.paper, "settings": []}
         for key, method in gpx.methods.items()
     ],
     "kernels": [{"key": "se", "title": "a|b", "inputs": "real", "hyperparameters": ["sd", "noise"]}],
+    "costs --rows 100000": COSTS,
+    "costs --rows 1000000": COSTS,
+    "costs --rows 10000000": COSTS,
     "data": [{"name": "x", "n": 1, "d": 1, "source": "generator", "licence": "", "notes": ""}],
 }
 

@@ -62,6 +62,29 @@ def kernels(as_json: AsJson = False) -> None:
     return None
 
 
+def costs(
+    rows: Annotated[int, typer.Option(help="Number of training rows.", min=2)] = 1_000_000,
+    inputs: Annotated[int, typer.Option(help="Number of inputs.", min=1)] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """List what a step of every method costs at its defaults, by formula: memory, operations, largest array.
+
+    Nothing is computed, so that any number of rows can be asked for. The rows themselves, which may lie on the disk,
+    do not count.
+    """
+    from ..runs.studies.memory_need import default_costs
+    from ..runs.studies.scaling_study import size
+
+    entries = default_costs(rows, inputs)
+    if as_json:
+        return print_json(entries)
+    table = [
+        (entry["key"], size(entry["memory"]), f"{entry['flops']:.1e}", entry["largest array"]) for entry in entries
+    ]
+    print_table(("method", "memory", "operations per step", "largest array"), table)
+    return None
+
+
 def schema() -> None:
     """Print the JSON Schema of a Spec, by which an editor completes and checks SPEC.json."""
     from ..runs.schema import spec_schema

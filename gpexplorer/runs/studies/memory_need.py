@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ... import data as data_sets
@@ -69,6 +70,28 @@ def cost_of_step(spec: Spec, rows: Rows) -> Cost:
         return method(seed=spec.seed, **arguments(method, spec.settings)).cost(hollow_problem(spec, *rows))
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise SettingError(f"{spec.method} has no formula for these rows ({type(error).__name__}).") from error
+
+
+def default_costs(n: int, d: int) -> list[dict[str, Any]]:
+    """Return the cost of a step of every method at its defaults, the smallest memory first.
+
+    Parameters
+    ----------
+    n, d : int
+        Rows and inputs. The kernel is SE-ARD.
+
+    Returns
+    -------
+    list of dict
+        With "key", "memory" in bytes, "flops", and "largest array", a name. Methods without a formula are left out.
+    """
+    entries = list[dict[str, Any]]()
+    for key in registry:
+        with suppress(SettingError):
+            cost = cost_of_step(Spec(key, kernel="se-ard"), Rows(n, d))
+            largest = max(cost.arrays, key=lambda name: cost.arrays[name], default="")
+            entries.append({"key": key, "memory": cost.memory, "flops": cost.flops, "largest array": largest})
+    return sorted(entries, key=lambda entry: (entry["memory"], entry["key"]))
 
 
 def memory_need(spec: Spec, rows: Rows) -> float:
