@@ -257,3 +257,17 @@ def test_a_logarithmic_axis_has_plain_numbers() -> None:
     run = played()
     shown = view(run, "hyperparameters")
     assert Live(shown, shown.data(run, 3)).figure.yaxis[0].formatter.format == "%.3g"
+
+
+def test_ticks_are_written_in_full_where_people_read_them_and_as_powers_beyond() -> None:
+    run = played()
+    shown = view(run, "convergence")
+    formatter = Live(shown, shown.data(run, 3)).figure.yaxis[0].formatter
+    assert (formatter.use_scientific, formatter.power_limit_low, formatter.power_limit_high) == (True, -4, 7)
+
+
+def test_a_landscape_of_equal_values_has_no_rank_correlation_in_its_title() -> None:
+    run = gpx.Spec("cholqr", data="snelson-like").open()
+    run.finish(steps=1)
+    landscape = view(run, "landscape")
+    assert "nan" not in landscape.data(run, 0)["exact"].attrs["title"]

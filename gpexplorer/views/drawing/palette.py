@@ -79,7 +79,7 @@ def paint(figure: Any, theme: str) -> None:
             major_label_text_font_size="12px",
         )
         if isinstance(axis.formatter, BasicTickFormatter):
-            axis.formatter.use_scientific = False
+            axis.formatter.update(power_limit_low=-4, power_limit_high=7)  # 100000 and 0.001, but 2.5e-9
         if isinstance(axis.formatter, LogTickFormatter):  # 0.005, not 5.000e-3
             axis.formatter = PrintfTickFormatter(format="%.3g")
     for grid in figure.grid:

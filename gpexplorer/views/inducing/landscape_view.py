@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import holoviews as hv
@@ -67,7 +68,9 @@ class SwapLandscape(View):
             layers = self._against_each_other(frame)
         pivots = frame["row"].isin(landscape.pivots.tolist()).to_numpy()
         layers["pivots"] = layers["exact"][pivots].drop(columns="value", errors="ignore")
-        title = f"in place of row {landscape.removed}: rank correlation {landscape.correlation:.2f}"
+        title = f"in place of row {landscape.removed}"
+        if math.isfinite(landscape.correlation):  # it takes at least two different values of each kind
+            title += f": rank correlation {landscape.correlation:.2f}"
         layers["exact"].attrs["title"] = title
         return layers
 
