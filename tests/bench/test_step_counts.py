@@ -23,7 +23,7 @@ MOST = {  # launches and reads of a step with 300 rows, 4 inputs and the setting
     "bsgd": (87, 12),
     "cg": (53, 4),
     "cholesky": (103, 13),
-    "cholqr": (187, 2),
+    "cholqr": (158, 2),
     "csi": (3710, 399),
     "fitc": (237, 19),
     "full-batch": (124, 17),

@@ -219,10 +219,10 @@ class Factor:
         w = self.direction(position) if products is None else products[0]
         Gw, q = (self.G @ w, self.P @ w) if products is None else products[1:]
         Lv = Gw - self.s2 * w
-        numbers = torch.stack([w @ Lv, w @ q, q @ self.c, w @ self.c, q @ Gw, self.train.y @ v])  # [6]
+        numbers = [(torch.stack([w, q]) @ torch.stack([Lv, q, self.c, Gw]).T).flatten(), (self.train.y @ v)[None]]
         here = None if pivot_products is None else pivot_products(w, q, v)  # [10, z]
-        numbers = (numbers if here is None else torch.cat([numbers, here.flatten()])).cpu()
-        (vv, kappa, qc, wc, qGw, yv), current = numbers[:6].tolist(), self.terms
+        on_host = torch.cat(numbers if here is None else [*numbers, here.flatten()]).cpu()
+        (vv, kappa, wc, _, _, _, qc, qGw, yv), current = on_host[:9].tolist(), self.terms
         D = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] without the point
         terms = Terms(
             current.fit + qc**2 / (kappa * self.s2),
@@ -243,7 +243,7 @@ class Factor:
             terms=terms,
             inverse_error=abs(qGw - 1.0),
             V=D.add_(self.s2) if self.is_tight else D,
-            pivot_products=None if here is None else (here, numbers[6:].view(here.shape)),
+            pivot_products=None if here is None else (here, on_host[9:].view(here.shape)),
         )
 
     def no_removal(self) -> Removal:
@@ -369,8 +369,8 @@ class Factor:
         self._G.add(torch.stack([change.half, w]), torch.stack([w, change.half]))
         self._P.add(torch.stack([-down, up]), torch.stack([down, up]))
         self.logdet += math.log(removal.kappa) + math.log(new.s)
-        self.c += (new.yu - removal.yv) * w
-        self.Pc += (up @ self.c) * up - (removal.qc / removal.kappa) * removal.q
+        self.c.add_(w, alpha=new.yu - removal.yv)
+        self.Pc.addcmul_(up, up @ self.c).sub_(removal.q, alpha=removal.qc / removal.kappa)
         self.D.addcmul_(v, v).addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.trace += removal.vv - new.uu
         self.is_inducing[self.inducing_rows[i]], self.is_inducing[row] = False, True
@@ -383,9 +383,9 @@ class Factor:
         """Compute the changes of L, G, P and T; update T and the diagonals of T'P T and T'G T. T is read once."""
         w, i, s2 = removal.w, removal.position, self.s2
         aa = new.uu - 2.0 * new.uv + removal.vv  # a'a
-        half, g = new.b - removal.Lv + (0.5 * aa) * w, new.Nb - w
+        half, g = torch.sub(new.b, removal.Lv).add_(w, alpha=0.5 * aa), new.Nb - w
         swapped = self.rows(self.inducing.new_tensor([row, self.inducing_rows[i]]))  # [2, m]
-        tail = a[row] * w + swapped[0] - swapped[1]
+        tail = torch.addcmul(swapped[0], w, a[row]).sub_(swapped[1])
         vectors = torch.stack([w, half, g, removal.q, removal.Lv, tail])
         products = vectors @ self.T  # [6, m]
         wT, halfT, gT, qT, LvT, tailT = products

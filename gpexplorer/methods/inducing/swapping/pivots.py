@@ -90,22 +90,27 @@ class Pivots:
         self.EE.addmm_(torch.stack([*left, -right], 1), torch.stack([left[1], vJ, right, uJ]))
         self.Ey.add_(vJ, alpha=removal.yv).sub_(uJ, alpha=new.yu)
         self.E.addmm_(torch.stack([vJ, -uJ], 1), torch.stack([v, u]))
-        Eu, Ev = Eu - uu * uJ, Ev + vv * vJ - uv * uJ  # with the new E
+        Eu, Ev = torch.sub(Eu, uJ, alpha=uu), torch.add(Ev, vJ, alpha=vv).sub_(uJ, alpha=uv)  # with the new E
         g = new.Nb - removal.w
         self._update_H(removal, new, g, torch.stack([vJ, -uJ, Eu - Ev]))
         if slot is not None:  # the residual column of the removed point is nu v - mu u
             nu, mu = v[removed], u[removed]
-            h = nu * (removal.Lv + (uv - vv) * removal.w) - mu * (new.b + (uu - uv) * removal.w)  # with the new L
-            Ph = nu * removal.NLv() - mu * new.Nb + ((g @ h) / new.s) * g
-            self.put(slot, removed, nu * v - mu * u, (h, Ph), nu * Ev - mu * Eu)
+            # with the new L, h = nu (L'v + (uv - vv) w) - mu (L'u + (uu - uv) w), and P h = nu N L'v - mu N L'u + ...
+            h = torch.mul(removal.Lv, nu).addcmul_(removal.w, nu, value=uv - vv)
+            h.addcmul_(new.b, mu, value=-1.0).addcmul_(removal.w, mu, value=uv - uu)
+            Ph = torch.mul(removal.w, nu).addcmul_(removal.q, nu, value=-1.0 / removal.kappa)
+            Ph.addcmul_(new.Nb, mu, value=-1.0).addcmul_(g, g @ h, value=1.0 / new.s)
+            column, products = torch.mul(v, nu).addcmul_(u, mu, value=-1.0), torch.mul(Ev, nu)
+            self.put(slot, removed, column, (h, Ph), products.addcmul_(Eu, mu, value=-1.0))
 
     def _update_H(self, removal: Removal, new: Column, g: Tensor, right: Tensor) -> None:
         """Change H by rank three, `right` [3, z] being multiplied by L'v, L'u and w; and P H with it. O(m z)."""
         w, q, kappa = removal.w, removal.q, removal.kappa
         self.H.addmm_(torch.stack([removal.Lv, new.b, w], 1), right)
-        pair = torch.stack([q, g])
-        inner = (pair @ self.H) * pair.new_tensor([[-1.0 / kappa], [1.0 / new.s]])  # [2, z]
-        PY = [w - self.factor.s2 * q, new.Nb + ((q @ new.b) / kappa) * q, q, q, g]
+        inner = torch.stack([q, g]) @ self.H  # [2, z]
+        inner[0].mul_(-1.0 / kappa)
+        inner[1].mul_(1.0 / new.s)
+        PY = [torch.sub(w, q, alpha=self.factor.s2), torch.addcmul(new.Nb, q, q @ new.b, value=1.0 / kappa), q, q, g]
         self.PH.addmm_(torch.stack(PY, 1), torch.cat([right, inner]))
 
     def recycle(self, removal: Removal, proposals: Proposals, room: int = 0) -> None:
@@ -224,7 +229,7 @@ class ReplacementScores:
         """Return pivot k as the new column of L."""
         p, r, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
         v_k, Ev_k, qH_k = self.on_host[:3, k].tolist()
-        Nb = p.PH[:, k] - (qH_k / r.kappa) * r.q + v_k * r.NLv()
+        Nb = torch.sub(p.PH[:, k], r.q, alpha=(qH_k + v_k) / r.kappa).add_(r.w, alpha=v_k)
         return Column(
             u=p.E[k].add(r.v, alpha=v_k).div_(root),
             b=p.H[:, k].add(r.Lv, alpha=v_k).div_(root),

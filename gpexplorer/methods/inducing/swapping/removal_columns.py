@@ -56,7 +56,7 @@ class RemovalColumns:
             return None
         t = self.factor.T[:, slot]
         length = t.norm()
-        v, w, Gw, q = (vector / length for vector in (self.V[0], t, self.GT[0], self.PT[0]))
+        v, (w, Gw, q) = self.V[0] / length, torch.stack([t, self.GT[0], self.PT[0]]).div_(length)
         self.slots, self.V, self.GT, self.PT = self.slots[1:], self.V[1:], self.GT[1:], self.PT[1:]
         return RemovalColumn(v, (w, Gw, q))
 
@@ -67,5 +67,5 @@ class RemovalColumns:
         w, s2 = removal.w, self.factor.s2
         factors = torch.stack([-change.beta, change.wT, change.halfT, change.qT, change.gT])[:, self.slots].T  # [k, 5]
         self.V.addmm_(factors[:, :2], torch.stack([removal.v, change.a]))
-        self.GT.addmm_(factors[:, :3], torch.stack([removal.Lv + s2 * w, change.half, w]))
+        self.GT.addmm_(factors[:, :3], torch.stack([torch.add(removal.Lv, w, alpha=s2), change.half, w]))
         self.PT.addmm_(factors[:, 3:], torch.stack([removal.q / -removal.kappa, change.g / change.s]))
