@@ -86,7 +86,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     Notes
     -----
     If the fit is not good enough, try in this order: more seconds in `budget`, since m grows with them; more points,
-    such as ``num_inducing=1000``, or as many as bring it within 3 nat of the exact model, ``settings={"gap": 3}``;
+    such as ``num_inducing=1000``, which ``settings={"max_epochs": 1, "polish": 200}`` moves off their rows as "auto"
+    does, or as many as bring the bound within 3 nat of the exact model, ``settings={"gap": 3}``;
     another kernel, such as "matern32-ard" for rough functions; ``method="scgd"`` with many rows and inputs; and
     `recommend(X, y, seconds=60)`, which tries these on held-out rows and says when a simple model is better.
 
