@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .runs.storage.saved_posterior import load_posterior
     from .runs.studies.race import Race
     from .runs.studies.scaling_study import Scaling
+    from .runs.studies.sweep import grid, sweep
     from .ui import Explorer
     from .ui.notebook.run_widget import RunWidget
     from .views.picture import Picture
@@ -41,7 +42,9 @@ _SHELF = {
     "Race": "runs.studies.race",
     "RunWidget": "ui.notebook.run_widget",
     "Scaling": "runs.studies.scaling_study",
+    "grid": "runs.studies.sweep",
     "recommend": "recommendation",
+    "sweep": "runs.studies.sweep",
 }
 __all__ = [
     "Compare",
@@ -57,11 +60,13 @@ __all__ = [
     "Store",
     "data",
     "errors",
+    "grid",
     "kernels",
     "load",
     "load_posterior",
     "methods",
     "recommend",
+    "sweep",
     "views",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from gpexplorer.methods.base import Method, registry
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted([*ROOT.glob("gpexplorer/**/*.py"), *ROOT.glob("apps/**/*.py"), *ROOT.glob("tests/**/*.py")])
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PLAYER = "gpexplorer/views/saved_page/page_player.js"
 DRAWING = {"bokeh", "holoviews", "panel", "panel_material_ui", "matplotlib"}
 
 
@@ -234,13 +236,18 @@ def test_every_pinned_version_is_inside_its_range_and_installed():
 
 def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    environment = {**os.environ, "GPEXPLORER_REPOSITORY": "https://example.org/we/gpexplorer"}
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, env=environment)
 
     [wheel] = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
+    described = zipfile.ZipFile(wheel).read(next(name for name in held if name.endswith("METADATA"))).decode()
+    assert "Project-URL: Source, https://example.org/we/gpexplorer\n" in described
+    assert f"](https://example.org/we/gpexplorer/raw/v{gpx.__version__}/apps/explorer.gif)" in described
+    assert re.findall(r"\]\((?!https?://|#)[^)]*\)", described) == []
 
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
-    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml"} <= held
+    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", PLAYER} <= held
     assert not {name for name in held if not name.startswith("gpexplorer")}
 
 
