@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...features.learned import LearnedFeatures
 from ...linalg.blocks import row_blocks
-from ...linalg.cholesky import cholesky, logdet
+from ...linalg.cholesky import cholesky
 from ...posteriors import FeaturePosterior, PrecisionFactor
 from .model import Model
 
@@ -43,18 +43,23 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
     Cost: n D^2 flops and the features of n rows; O(D^2 + block) memory.
     """
     parts, s2, D = model.parts(theta), math.exp(2.0 * float(theta[-1])), model.D
-    gram, c, yy = theta.new_zeros(D, D, dtype=torch.float64), theta.new_zeros(D, dtype=torch.float64), 0.0
+    gram, c, yy = (
+        theta.new_zeros(D, D, dtype=torch.float64),
+        theta.new_zeros(D, dtype=torch.float64),
+        theta.new_zeros((), dtype=torch.float64),
+    )
     for block in row_blocks(model.n, 4 * gram.element_size() * D):
         X, y = model.rows(block)
         Phi, y = model.features(parts, X).Phi.double(), y.double()  # [b, D], [b]
         gram.addmm_(Phi.T, Phi)
         c.addmv_(Phi.T, y)
-        yy += float(y @ y)
+        yy += y @ y
     F = gram.clone()
     F.diagonal().add_(s2)
     L, jitter = cholesky(F, "Phi'Phi + s2 I")
     w = torch.cholesky_solve(c[:, None], L)[:, 0]  # [D]
-    value = 0.5 * ((yy - float(c @ w)) / s2 + (model.n - D) * math.log(s2) + logdet(L))
+    fit, half_logdet = torch.stack([yy - c @ w, L.diagonal().log().sum()]).tolist()
+    value = 0.5 * (fit / s2 + (model.n - D) * math.log(s2) + 2.0 * half_logdet)
     return ExactLikelihood(value, w.to(theta), gram, L, s2, jitter)
 
 
@@ -62,15 +67,15 @@ def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelih
     """Compute d NLML / d theta [p] by a second pass: 2 n D^2 flops and the backward pass of n rows."""
     parts, inverse = model.parts(theta), torch.cholesky_inverse(exact.L).to(theta)
     total, block_gradient = torch.zeros_like(theta), torch.zeros_like(theta)
-    into, squares = model.parts(block_gradient), 0.0
+    into, squares = model.parts(block_gradient), theta.new_zeros((), dtype=torch.float64)
     for block in row_blocks(model.n, 6 * theta.element_size() * model.D):
         X, y = model.rows(block)
         tape = model.features(parts, X)
         r = tape.Phi @ exact.w - y  # [b]
         model.pullback(parts, tape, (tape.Phi @ inverse).addr_(r, exact.w, alpha=1.0 / exact.s2), into)
         total += block_gradient
-        squares += float(r @ r)
-    total[-1] = -squares / exact.s2 + model.n - model.D + exact.s2 * float(inverse.diagonal().sum())
+        squares += (r @ r).double()
+    total[-1] = exact.s2 * inverse.diagonal().sum().double() - squares / exact.s2 + (model.n - model.D)
     return total
 
 

@@ -218,8 +218,8 @@ class MinimaxLearner(Learner):
 
     def gap(self, exact: ExactLikelihood) -> tuple[float, float]:
         F = gram_per_row(self.model, exact).to(self.matrix_dtype)
-        distance = (self.A - F).norm()
-        return float(distance / F.norm()), float(self.mu * distance / self.A.norm())
+        distance, size, size_A = torch.stack([(self.A - F).norm(), F.norm(), self.A.norm()]).tolist()
+        return distance / size, self.mu * distance / size_A
 
     def divergence(self, exact: ExactLikelihood | None = None) -> str:
         if message := super().divergence(exact):
