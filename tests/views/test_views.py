@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import holoviews as hv
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,9 +13,11 @@ from bokeh.models import ColumnDataSource
 
 import gpexplorer as gpx
 from gpexplorer import views
+from gpexplorer.views.base import layer
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.runs.calibration import coverage
 from gpexplorer.views.runs.race_curves import Lanes
+from gpexplorer.views.studies import Drawing
 
 DATA = {1: {"name": "snelson-like", "n": 60}, 2: {"name": "sin-product", "n": 60}, 5: {"name": "hypercube", "n": 60}}
 
@@ -271,3 +274,18 @@ def test_a_landscape_of_equal_values_has_no_rank_correlation_in_its_title() -> N
     run.finish(steps=1)
     landscape = view(run, "landscape")
     assert "nan" not in landscape.data(run, 0)["exact"].attrs["title"]
+
+
+def test_small_numbers_stay_on_a_logarithmic_axis_when_the_picture_is_updated():
+    def curve(layers: dict[str, pd.DataFrame]) -> hv.Curve:
+        return layer(hv.Curve(layers["line"], "x", "y"), "line").opts(logy=True)
+
+    def frame(last: int) -> dict[str, pd.DataFrame]:
+        x = np.arange(100.0)
+        return {"line": pd.DataFrame({"x": x, "y": 10.0 ** (-last * x / 99)})}
+
+    live = Live(Drawing(curve), frame(2))
+    live.update(frame(9))
+
+    shown = live.figure.select_one({"name": "line"}).data["y"]
+    np.testing.assert_allclose(shown, frame(9)["line"]["y"], rtol=1e-5)

@@ -100,6 +100,8 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         self.figure.add_tools(_svg_button(self.figure))
+        # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
+        self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))
         brush(self.figure, layers)
         self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
         for source in self._sources.values():
@@ -122,6 +124,8 @@ class Live:
             frame = layers.get(name)
             if frame is not None:
                 columns = _never_empty(_READERS.get(source.tags[0], _columns)(frame, source.data))
+                if not self._log:
+                    columns = {name: _short(values) for name, values in columns.items()}
                 _replace_columns(source, columns)
         title = next((f.attrs["title"] for f in layers.values() if "title" in f.attrs), None)
         if title is not None:
@@ -214,7 +218,6 @@ def _replace_columns(source: ColumnDataSource, columns: dict[str, Any]) -> None:
     if set(columns) != set(current):
         source.data = columns
         return
-    columns = {name: _short(values) for name, values in columns.items()}
     changed = {name: values for name, values in columns.items() if not _same(values, current[name])}
     if changed:
         source.data.update(changed)
