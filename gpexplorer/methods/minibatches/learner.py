@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol
@@ -18,6 +19,7 @@ from .optimisers import OPTIMISERS
 from .state import State
 
 CPU = torch.device("cpu")
+_log = logging.getLogger(__name__)
 WORTH = 100  # minibatches for which a graph must stay valid: to record one takes as long as some of them
 WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 
@@ -215,7 +217,8 @@ class Learner(ABC):
 
         try:
             return RecordedMinibatch(work, self.indices(t))
-        except RuntimeError:
+        except RuntimeError as error:
+            _log.warning("A minibatch cannot be recorded as a CUDA graph (%s): it is launched piece by piece.", error)
             for name, tensor in carried.items():
                 setattr(self, name, tensor)
             return None

@@ -12,6 +12,7 @@ from gpexplorer import Spec
 from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.bench.gpu.simulated_graph import SimulatedGraph
 from gpexplorer.linalg import positive_definite
+from gpexplorer.methods.minibatches import learner as learner_module
 from gpexplorer.methods.minibatches.learner import WARM_UP, Learner
 from gpexplorer.methods.minibatches.minimax import MinimaxLearner
 from gpexplorer.methods.minibatches.model import Model
@@ -106,6 +107,28 @@ def test_eigenvalues_far_below_the_floor_are_raised_on_a_gpu_too():
         results = positive_definite.lift_above(there, torch.tensor(0.5, device="cuda"), 0.05)
         for result, expected in zip((there, *results), (A, inverse, torch.tensor(logdet)), strict=True):
             torch.testing.assert_close(result.cpu(), expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("key", ["scgd", "minimax"])
+def test_where_no_graph_can_be_recorded_minibatches_are_launched_piece_by_piece(
+    key: str, monkeypatch: pytest.MonkeyPatch
+):
+    learner, warnings = learner_on("cpu", key), []
+    learner.take(0, 16)
+    monkeypatch.setattr(learner_module._log, "warning", lambda *arguments: warnings.append(arguments))
+    with SimulatedGPU():
+        other = learner_on("cuda", key)
+        original = type(other).after
+
+        def after_a_read(self: Learner, t: int, *indices: Tensor) -> None:
+            float(self.parameters.s2())
+            original(self, t, *indices)
+
+        monkeypatch.setattr(type(other), "after", after_a_read)
+        other.take(0, 16)
+        assert_same(learner, other)
+
+    assert len(warnings) == 1
 
 
 def test_a_recorded_graph_changes_nothing_until_it_is_replayed_and_refuses_reads():
