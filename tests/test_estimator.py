@@ -95,10 +95,11 @@ def test_points_move_where_their_number_is_chosen_and_a_kernel_has_a_gradient():
     def settings(given: dict[str, Any], m: Any = "auto", kernel: Any = "se-ard", key: str = "cholqr") -> dict[str, Any]:
         return sized_settings(given, m, registry[key], train, kernel, {})
 
-    assert settings({}) == {"num_inducing": 128, "polish": 100, "max_epochs": 1}
-    assert sized_settings({}, "auto", registry["cholqr"], train, "se", {"seconds": 1e-4})["polish"] == 1000
-    assert settings({"polish": 0}) == {"num_inducing": 128, "polish": 0, "max_epochs": 100}
-    assert settings({"max_epochs": 3})["max_epochs"] == 3
+    assert settings({}) == {"num_inducing": 128, "polish": 100, "max_epochs": 3}
+    timed = sized_settings({}, "auto", registry["cholqr"], train, "se", {"seconds": 1e-4})
+    assert timed == {"num_inducing": 64, "polish": 1000, "max_epochs": 1}
+    assert settings({"polish": 0}) == {"num_inducing": 128, "polish": 0}
+    assert settings({"max_epochs": 7})["max_epochs"] == 7
     assert settings({"gap": 5.0}) == {"gap": 5.0, "num_inducing": "auto"}
     for unchanged in (settings({}, 20), settings({}, key="sgpr"), settings({}, kernel={"name": "histogram"})):
         assert list(unchanged) == ["num_inducing"]

@@ -43,8 +43,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     num_inducing : int, "auto" or None
         The number of inducing points, for methods that have them. It is reduced to the number of rows if there are
         fewer. "auto" uses the time: with ``budget={"seconds": s}`` as many points as a whole fit on this machine can
-        have in s seconds, without one about 2.25 sqrt(n), from 128 to 512; cholqr then takes one epoch of swaps, and
-        moves the points off their rows (its setting `polish`). None takes the default of the method.
+        have in s seconds, without one about 2.25 sqrt(n), from 128 to 512; cholqr then takes few epochs of swaps,
+        and moves the points off their rows (its setting `polish`). None takes the default of the method.
     settings : mapping, optional
         Other settings of the method, by name. In a grid they are ``settings__NAME``.
     budget : mapping, optional
