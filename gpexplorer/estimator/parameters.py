@@ -62,10 +62,11 @@ def sized_settings(
 
     Notes
     -----
-    With "auto", cholqr takes a few epochs of swaps and then moves the points by gradient. With 384 points and 40 seconds
-    of a processor on four fifths of the training rows, the NLPD of the others was 0.628, 0.411 and 1.033 on calhousing,
-    elevators and protein; with swaps until the end it was 0.656, 0.403 and 1.063. Without a limit and with 128 points, it
-    was 0.269, -1.370, 0.374 and 0.594 on concrete, energy, airfoil and housing, and 0.285, -1.367, 0.389 and 0.613.
+    With "auto", cholqr takes a few epochs of swaps and then moves the points by gradient. With 384 points and 40
+    seconds of a processor on four fifths of the training rows, the NLPD of the others was 0.628, 0.411 and 1.033 on
+    calhousing, elevators and protein; with swaps until the end it was 0.656, 0.403 and 1.063. Without a limit and with
+    128 points, it was 0.269, -1.370, 0.374 and 0.594 on concrete, energy, airfoil and housing; with swaps until the end
+    it was 0.285, -1.367, 0.389 and 0.613.
     """
     found, n = dict(settings), len(train)
     if method is not None and "num_inducing" in method.param and num_inducing is not None:
