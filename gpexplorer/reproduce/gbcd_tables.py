@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..methods.base import registry
 from ..methods.exact.joint.posterior import JointSolver
-from ..methods.exact.joint.right_hand_sides import relative_limit
+from ..methods.exact.joint.right_hand_sides import variance_limit
 from ..posteriors import CholeskySolver
 from ..runs.run import Run
 from ..views.drawing.palette import CYCLE, ROLES
@@ -82,11 +82,12 @@ def work3(unit: Unit) -> Rows:
     problem, X = case.problem, case.X[: unit["points"]]
     prior, rows = problem.kernel.diag(problem.theta, X), []
     K = problem.kernel(problem.theta, problem.train.X, X)
+    s2 = float((2.0 * problem.theta[-1]).exp())
     exact = prior - CholeskySolver(problem.kernel, problem.theta, problem.train.X).explained(K)
-    for tolerance in (1e-1, 1e-2, 1e-3):
+    for tolerance in (1e-2, 1e-4, 1e-6):  # of the variance of y, which the noise is part of
         begin = time.perf_counter()
         solver = JointSolver(problem, problem.theta, 0.0, 0.0, 0)
-        var = prior + solver.columns(K.clone, relative_limit(K, tolerance)).result()[2]
+        var = prior + solver.columns(K.clone, variance_limit(prior, s2, tolerance)).result()[2]
         seconds = (time.perf_counter() - begin) / len(X)
         rows.append(
             {

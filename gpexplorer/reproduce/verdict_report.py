@@ -74,11 +74,16 @@ def markdown(judged: Sequence[Judged]) -> str:
             continue
         lines += [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
         lines += [
-            f"| {' | '.join(text.replace('|', '/') for text in (v.about, v.published, v.ours, v.verdict, v.why))} |"
+            f"| {' | '.join(cell(text) for text in (v.about, v.published, v.ours, v.verdict, v.why))} |"
             for v in each.verdicts
         ]
         lines.append("")
     return "\n".join(lines)
+
+
+def cell(text: str) -> str:
+    """A text as a cell of a Markdown table."""
+    return text.replace("|", "\\|")
 
 
 def page(judged: Sequence[Judged]) -> str:

@@ -80,7 +80,7 @@ def test_a_report_has_all_figures_and_names_the_one_that_failed(tmp_path, monkey
     lines = list(verdict_report.run_all([figure("good", True), figure("bad", False)], tmp_path, full=False))
     text, page = (tmp_path / "report.md").read_text(), (tmp_path / "report.html").read_text()
     assert "1 statements of 2 figures and tables: 1 same. Not computed: bad." in text
-    assert "| a / b | <1> | 1 | same |  |" in text
+    assert "| a \\| b | <1> | 1 | same |  |" in text
     assert "The set <poses> is not here." in text
     assert "poses" in page
     assert "<poses>" not in page

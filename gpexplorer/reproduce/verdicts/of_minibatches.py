@@ -26,7 +26,7 @@ def table(value: str, frame: pd.DataFrame, full: bool) -> list[Verdict]:
             statement(
                 f"{name}, b = {batch}: SCGD and MINIMAX below SVGP and BSGD", listed(printed), listed(means),
                 worst <= best if as_printed else None,
-                "" if as_printed else "the paper's own numbers have another order",
+                why if as_printed else "the paper's own numbers have another order",
             )
         )  # fmt: skip
         for method in OURS:

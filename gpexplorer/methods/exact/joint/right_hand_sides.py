@@ -41,12 +41,6 @@ def target_limit(n: int, s2: float, tolerance: float) -> Limit:
     return lambda columns, values: torch.full_like(values, tolerance * (s2 * n) ** 0.5)
 
 
-def relative_limit(R: Float[Tensor, "n k"], tolerance: float) -> Limit:
-    """The limit for columns of which no more is asked than a residual of `tolerance` times their norm."""
-    norms = R.norm(dim=0)
-    return lambda columns, values: tolerance * norms[columns]
-
-
 class Columns:
     """The solutions of some right-hand sides, their gradients, and which of them are not finished.
 
