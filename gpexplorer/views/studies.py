@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import holoviews as hv
 import pandas as pd
 
+from ..errors import SettingError
 from ..runs import Run
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
@@ -21,6 +24,7 @@ from .drawing.static_svg import figure_svg
 from .picture import Svg
 from .runs import comparison_charts, scaling_chart
 from .runs.race_curves import Lanes
+from .saved_page.page_file import save_page
 
 
 class Drawing(NamedTuple):
@@ -54,6 +58,7 @@ class Compare:
             else {f"{k + 1} {run.method.key}": run for k, run in enumerate(runs)}
         )
         self.runs = {name: Finished.of(run) for name, run in named.items()}
+        self._opened = named
 
     def table(self, by: str = "smse", top: int | None = None) -> pd.DataFrame:
         """Return one row per run (see `comparison.table`).
@@ -81,6 +86,32 @@ class Compare:
         """
         layers = comparison.overlay(self.runs, channel, over)
         return Svg(_svg(lambda frames: comparison_charts.curves(frames, log=log), layers))
+
+    def save_page(self, path: str | os.PathLike[str], *keys: str, by: str = "step") -> Path:
+        """Write two runs side by side as one HTML file, which plays both under one bar without a server.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write, smaller than 5 MB.
+        *keys : str
+            Which pictures, which both runs must have; without any, the prediction and the convergence.
+        by : {"step", "seconds"}
+            What both runs have in common under the bar.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        SettingError
+            If there are not two runs, or the file cannot be written.
+        """
+        if len(self._opened) != 2:
+            raise SettingError(f"A page plays two runs in step, and there are {len(self._opened)}: compare two runs.")
+        return save_page(self._opened, path, keys, by=by)
 
     def _repr_html_(self) -> str:
         """The table, and the objectives."""

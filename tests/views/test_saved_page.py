@@ -143,7 +143,7 @@ def test_a_long_run_keeps_some_frames_and_a_page_that_is_too_large_fewer(monkeyp
     assert 5 < len(frames_of(smaller)["names"]) < 40
 
 
-def test_two_runs_are_aligned_by_step_or_by_seconds():
+def test_two_runs_are_aligned_by_step_or_by_seconds(tmp_path: Path):
     runs = {}
     for name, pause in (("slow", 1.0), ("fast", 0.25)):
         ticks = iter(np.arange(0, 1e3, pause))
@@ -155,7 +155,8 @@ def test_two_runs_are_aligned_by_step_or_by_seconds():
         for _ in range(5):
             runs[name].advance()
 
-    by_step = frames_of(page_file.page_of(runs, ["convergence"]))
+    file = gpx.Compare(runs).save_page(tmp_path / "two.html", "convergence")
+    by_step = frames_of(file.read_text("utf-8"))
     by_time = frames_of(page_file.page_of(runs, ["convergence"], by="seconds"))
 
     assert by_step["frames"] == [[k, k] for k in range(5)]
@@ -168,6 +169,8 @@ def test_two_runs_are_aligned_by_step_or_by_seconds():
         assert fast == 4 or table["fast"].iloc[fast + 1] > second
     with pytest.raises(SettingError, match="aligned by step or seconds"):
         page_file.page_of(runs, by="rows")
+    with pytest.raises(SettingError, match="there are 1: compare two runs"):
+        gpx.Compare(list(runs.values())[:1]).save_page(tmp_path / "one.html")
 
 
 def test_mistakes_get_a_sentence(tmp_path: Path):
