@@ -28,7 +28,7 @@ from ..system import System
 from .right_hand_sides import Columns
 
 LARGEST_BLOCK = 2000  # rows, and as many coarse rows
-BLOCK_MEMORY = 0.35e9  # bytes
+BLOCK_MEMORY = 0.48e9  # bytes: 2000 rows each for 30 000 rows in float32
 
 
 class BlockSizes(NamedTuple):
