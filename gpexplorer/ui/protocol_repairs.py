@@ -43,6 +43,11 @@ def repair_protocol() -> None:
     logging.getLogger("bokeh.server.views.ws").addFilter(_is_news)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
+    notice_closed_pages()
+
+
+def notice_closed_pages() -> None:
+    """Tell each session once that its page was closed, in whichever way Bokeh learns it first."""
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
 

@@ -26,6 +26,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from ...errors import SettingError
+from ..patch_messages import send_patches_together
+from ..protocol_repairs import notice_closed_pages
 
 ADDRESS = "127.0.0.1"
 UNUSED_LIFETIME = 60_000  # milliseconds that a page waits for its connection
@@ -63,6 +65,8 @@ class KernelServer:
         self._pages: dict[str, Callable[[], Any]] = {}
         main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGINT)
+        send_patches_together()
+        notice_closed_pages()
         server = get_server(
             {"view": self._build},
             port=0,
