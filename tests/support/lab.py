@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 from playwright.sync_api import Frame, Locator, Page
 
 from pages import answers, until
@@ -47,6 +49,11 @@ class Lab:
         cells = [nbformat.v4.new_code_cell(source) for source in sources]
         nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), self.folder / name)
 
+    def kernels(self) -> list[psutil.Process]:
+        """Return the processes of the kernels that run now."""
+        children = psutil.Process(self._process.pid).children()
+        return [child for child in children if any("ipykernel" in word for word in child.cmdline())]
+
     def close(self) -> None:
         """End the server and its kernels."""
         self._process.send_signal(signal.SIGTERM)
@@ -81,6 +88,19 @@ class Notebook:
             return count.isdigit() and count != before
 
         until(done, 90)
+
+    def set_theme(self, name: str) -> None:
+        """Choose this theme in the menu of settings."""
+        self.page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
+        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).click()
+        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{name}$")).click()
+
+    def shut_down(self) -> None:
+        """Shut the kernel down, as the menu of kernels does."""
+        token = next(cookie["value"] for cookie in self.page.context.cookies() if cookie["name"] == "_xsrf")
+        address = self.page.url.split("/doc/")[0] + "/api/kernels"
+        for kernel in self.page.request.get(address).json():
+            self.page.request.delete(f"{address}/{kernel['id']}", headers={"X-XSRFToken": token})
 
     def output(self, cell: int) -> Locator:
         """Return the output of this cell."""

@@ -18,6 +18,14 @@ from playwright.sync_api import Page
 HERE = Path(__file__).resolve().parent
 ON_PAGE = """(() => [...new Set(Bokeh.documents[0].roots().flatMap((root) => [...root.references()]))])()"""
 # the models on the page now; `all_models` also has those that left it in the last 30 seconds
+DATA_FIGURE = f"""(event) => {ON_PAGE}.find((m) => m.type === "Figure"
+    && m.renderers.some((r) => r.data_source?.name === "inducing")
+    && (!event || m.subscribed_events.has(event)))"""
+AT = f"""([x, y]) => {{
+  const view = Bokeh.index.find_one(({DATA_FIGURE})(""))
+  const box = view.el.getBoundingClientRect()
+  return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)]
+}}"""  # the place of a point of that figure in the window
 PATIENCE = 45_000  # milliseconds; a page takes ten seconds on two busy cores
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from types import SimpleNamespace
 
+import panel as pn
+import param
 import pytest
 
 import gpexplorer as gpx
@@ -72,6 +76,52 @@ class SimpleNamespaceWithClose:
 
     def close(self) -> None:
         self.closed.append(self.name)
+
+
+def test_a_page_whose_browser_is_silent_is_closed(monkeypatch: pytest.MonkeyPatch):
+    relay = pytest.importorskip("gpexplorer.ui.notebook.relay")
+    monkeypatch.setattr(relay, "SILENCE", 0.2)
+
+    async def silent(seconds: float) -> bool:
+        closed: list[int] = []
+        connection = relay.Connection(lambda fields, parts: None)
+        connection._socket = SimpleNamespace(close=lambda: closed.append(1), close_code=None)
+        connection._look()
+        await asyncio.sleep(0.12)
+        connection.heard = time.monotonic()  # it said that it is there
+        await asyncio.sleep(0.12)
+        assert closed == []
+        await asyncio.sleep(seconds)
+        return bool(closed)
+
+    assert asyncio.run(silent(0.4))
+
+
+def test_the_parameters_of_a_player_and_the_settings_of_a_method_drive_other_objects():
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like").open()
+    run.finish(steps=3)
+    player, seen = run.widget("convergence"), []
+
+    class Report(param.Parameterized):
+        player = param.Parameter()
+
+        @param.depends("player.at", watch=True)
+        def note(self) -> None:
+            seen.append(self.player.at)
+
+    report = Report(player=player)
+    shown = pn.panel(pn.bind(lambda at, record: f"{at}: {record.index}", player.param.at, player.param.record))
+    rx = player.param.at.rx() + 100
+    assert shown._pane.object == "3: 3"
+    player.at = 2  # in the same cell, before any frame was taken
+    until(lambda: player.update(0.2) and player.record.index == 2)
+
+    assert seen[-1] == report.player.at == 2
+    assert shown._pane.object == "2: 2"
+    assert rx.rx.value == 102
+    size = pn.bind(lambda m: 2 * m, run.method.param.num_inducing)
+    assert size() == 8
+    player.close()
 
 
 def test_files_of_a_page_come_with_their_fonts_and_never_from_elsewhere():

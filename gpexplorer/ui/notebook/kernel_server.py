@@ -12,6 +12,7 @@ import re
 import secrets
 import signal
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import panel as pn
 from bokeh.embed.bundle import extension_dirs
 from bokeh.util.paths import bokehjs_path
+from bokeh.util.warnings import BokehUserWarning
 from panel.io.server import get_server
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -67,6 +69,8 @@ class KernelServer:
         handler = signal.getsignal(signal.SIGINT)
         send_patches_together()
         notice_closed_pages()
+        # The browser renames a table's style sheets when it sends them back. A cell would print the warning.
+        warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
         server = get_server(
             {"view": self._build},
             port=0,

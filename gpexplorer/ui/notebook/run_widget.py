@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from .shown_in_cells import mimebundle
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIGURE_HEIGHT = 300  # pixels
 CELL_HEIGHT = FIGURE_HEIGHT + 120  # pixels: the buttons and a message above the pictures
+OPENING_WAIT = 3.0  # seconds that a new player waits at most for its first record
 SHOWN = ("fit", "convergence")  # pictures where none is named
 
 
@@ -115,6 +117,7 @@ class RunWidget(pn.viewable.Viewer):
         self._following = False
         self._player.open(OpenRequest(run.spec))
         self._player.show(self._views)
+        self._wait_for_record()
         self.param.watch(self._show_other, ["at", "playing"])
 
     def close(self) -> None:
@@ -143,6 +146,12 @@ class RunWidget(pn.viewable.Viewer):
         with together():
             self._show(frame)
         return True
+
+    def _wait_for_record(self) -> None:
+        """Wait until the thread has opened the run: before that, it would ignore a position that is set."""
+        end = time.monotonic() + OPENING_WAIT
+        while self.record is None and time.monotonic() < end:
+            self.update(0.1)
 
     def _drain(self) -> None:
         if self._pulse.free and self.update():

@@ -252,7 +252,7 @@ class Player(BackgroundWorker):
             self._notify(self._failed, pause=True)
             return False
         self._failed = ""
-        self._opening, self._last, self._warned = self._opening + 1, 0, False
+        self._opening, self._last, self._warned = self._opening + 1, self._open_run.last, False
         with self._changed:
             if not self._requests.visible and self._open_run.summary:
                 self._requests.visible = frozenset(view.key for view in self._open_run.summary.views[:1])

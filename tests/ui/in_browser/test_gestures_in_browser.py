@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pages import ON_PAGE, Seen, until
+from pages import AT, DATA_FIGURE, ON_PAGE, Seen, until
 
 pytestmark = pytest.mark.ui
-
-DATA_FIGURE = f"""(event) => {ON_PAGE}.find((m) => m.type === "Figure"
-    && m.renderers.some((r) => r.data_source?.name === "inducing")
-    && (!event || m.subscribed_events.has(event)))"""
-AT = f"""([x, y]) => {{
-  const view = Bokeh.index.find_one(({DATA_FIGURE})(""))
-  const box = view.el.getBoundingClientRect()
-  return [box.left + view.frame.x_scale.compute(x), box.top + view.frame.y_scale.compute(y)]
-}}"""
 
 
 def listens(seen: Seen, event: str) -> bool:

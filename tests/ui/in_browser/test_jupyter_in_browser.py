@@ -7,14 +7,15 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Frame
+from playwright.sync_api import Browser, Frame, Page
 
 from lab import Lab, Notebook
-from pages import ON_PAGE, until
+from pages import AT, DATA_FIGURE, ON_PAGE, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]
 
 EXPLORER = "import gpexplorer as gpx\ngpx.Explorer(gpx.Spec('cholqr', {'num_inducing': 6}, data='snelson-like'))"
+DARK = "rgb(20, 24, 29)"
 ALIVE = """import threading, json
 print(json.dumps([thread.name for thread in threading.enumerate() if thread.name == "gpexplorer-player"]))"""
 PIXELS = """() => [...document.querySelectorAll("*")].length && (function* all(root) {
@@ -50,6 +51,44 @@ def inducing(frame: Frame) -> list[float]:
     )
 
 
+class CommMessages:
+    """Counts what the kernel sends to pages in cells: changes of a page, and pictures that it asks the browser for."""
+
+    def __init__(self, page: Page) -> None:
+        self.changes = self.pictures = 0
+        page.on("websocket", lambda socket: socket.on("framereceived", self._count))
+
+    def _count(self, payload: str | bytes) -> None:
+        content = payload if isinstance(payload, str) else payload.decode("latin1")
+        self.changes += content.count("PATCH-DOC")
+        self.pictures += content.count('attr\\":\\"beat')
+
+
+def drag_a_point(book: Notebook, frame: Frame) -> None:
+    """Drag the first inducing point in the picture of the data, and take that back."""
+    before, at = inducing(frame), step(frame)
+    frame.get_by_role("button", name="Move points").first.click()
+    until(lambda: frame.evaluate(f"(event) => Bokeh.index.find_one(({DATA_FIGURE})(event))?.frame != null", "panstart"))
+    points = f"({DATA_FIGURE})('').renderers.find((r) => r.data_source?.name === 'inducing').data_source"
+    x, y = frame.evaluate(AT, [before[0], frame.evaluate(f"() => {points}.get_column('y')[0]")])
+    corner = book.output(0).locator("iframe").first.bounding_box()
+    assert corner is not None
+    x, y, mouse = x + corner["x"], y + corner["y"], book.page.mouse
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + 60 if before[0] < 3 else x - 60, y, steps=8)
+    until(lambda: frame.locator(".split b").count() == 4)  # the terms of the bound
+    mouse.up()
+    until(lambda: len(set(before) - set(inducing(frame))) == 1)
+    frame.get_by_role("button", name="Take back the last click").first.click()
+    until(lambda: step(frame) == at and inducing(frame) == before)
+
+
+def background(frame: Frame) -> str:
+    """The colour behind the page in a cell."""
+    return str(frame.evaluate("() => getComputedStyle(document.body).backgroundColor"))
+
+
 def alive(book: Notebook, cell: int) -> int:
     """The number of player threads in the kernel."""
     return len(json.loads(book.text(cell)))
@@ -57,16 +96,26 @@ def alive(book: Notebook, cell: int) -> int:
 
 def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab, browser: Browser) -> None:
     lab.write("two.ipynb", EXPLORER, EXPLORER.replace("6", "9"), ALIVE)
-    book = Notebook(browser.new_page(viewport={"width": 1400, "height": 1000}), lab, "two.ipynb")
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    messages = CommMessages(page)
+    book = Notebook(page, lab, "two.ipynb")
     book.run(0)
     first = book.frame(0)
-    assert first.locator("html").evaluate("e => getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
+    assert background(first) == DARK
+    first.get_by_label("Inducing points m, slider").wait_for()
     before = first.evaluate(PIXELS)
+    messages.changes = messages.pictures = 0
     first.get_by_role("button", name="Play or pause").first.click()
-    until(lambda: step(first) > 3)
+    until(lambda: step(first) > 3 and messages.pictures > 3)
     assert first.evaluate(PIXELS) != before
+    assert messages.changes <= 2 * messages.pictures  # one message per picture, not one per change
     first.get_by_label("Inducing points m, slider").press("ArrowRight")
     until(lambda: len(inducing(first)) == 7)
+    first.get_by_role("button", name="Play or pause").first.click()
+    page.wait_for_timeout(1500)  # the step under way is shown
+    drag_a_point(book, first)
+    book.set_theme("JupyterLab Light")
+    until(lambda: background(first) not in (DARK, ""))
     book.run(1)
     second = book.frame(1)
     assert step(second) == 0
@@ -77,6 +126,10 @@ def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab,
     assert book.complaints == []
     assert book.elsewhere == []
     assert (lab.folder / "two.ipynb").stat().st_size < 200_000
+    assert "Warning" not in (book.output(0).text_content() or "")
+    [kernel] = lab.kernels()
+    book.shut_down()
+    until(lambda: not kernel.is_running(), 20)  # and all of its threads with it
     book.page.close()
 
 
