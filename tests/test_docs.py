@@ -18,6 +18,7 @@ from gpexplorer.__main__ import app
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+PAGES_WITH_PYTHON = {"own-data.md", "cluster.md", "in-a-notebook.md", "which-method.md"}
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 COSTS = [{"key": "sgpr", "memory": 2.5e9, "flops": 1e9, "largest array": "factor L"}]
 LISTED = {  # what the command line would print, so that no process is started here
@@ -125,7 +126,7 @@ def test_commands_on_the_pages_exist(expanded: dict[str, str]):
     assert {"recommend", "predict", "sweep", "reproduce", "run"} <= named <= set(get_command(app).commands)
 
 
-@pytest.mark.parametrize("name", ["own-data.md", "cluster.md", "which-method.md"])
+@pytest.mark.parametrize("name", sorted(PAGES_WITH_PYTHON))
 def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     written = (DOCS / name).read_text("utf-8")
@@ -145,4 +146,4 @@ def test_only_the_tested_pages_contain_python_of_their_own():
     reports = {"upstream.md"}  # its blocks show defects of other projects
     with_python = {page.name for page in PAGES if "```python" in page.read_text("utf-8")}
 
-    assert with_python - reports == {"own-data.md", "cluster.md", "which-method.md"}
+    assert with_python - reports == PAGES_WITH_PYTHON
