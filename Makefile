@@ -17,6 +17,7 @@ app: .venv/.app ## install and serve the explorer at http://localhost:5006/explo
 	$(BIN)/python -m gpexplorer serve --port $(PORT)
 
 lab: .venv/.lab ## open JupyterLab on the notebooks folder
+	$(BIN)/jupyter trust notebooks/*.ipynb
 	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/first_swap.ipynb
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
