@@ -17,12 +17,13 @@ def co2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """The run with the lowest objective of each method, scored on 2009 to 2015."""
     kept = frame.loc[frame.groupby("method", sort=False)["lowered"].idxmin()].set_index("method")
     values, published = kept["MSE over test variance"].to_dict(), kept["paper"].to_dict()
-    starts = frame.groupby("method")["MSE over test variance"].agg(["min", "max"])
+    starts = frame.groupby("method")["MSE over test variance"]
+    least, most = starts.min().to_dict(), starts.max().to_dict()
     verdicts = [
         number(
             f"{name}: standardised test MSE", published[name], [value],
-            why=f"seven years beyond all training rows the start decides: from {starts['min'][name]:.2g} to "
-            f"{starts['max'][name]:.2g} over the starts, in units of the variance of the test targets",
+            why=f"seven years beyond all training rows the start decides: from {least[name]:.2g} to "
+            f"{most[name]:.2g} over the starts, in units of the variance of the test targets",
         )
         for name, value in values.items()
     ]  # fmt: skip
