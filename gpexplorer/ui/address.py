@@ -15,6 +15,7 @@ from ..runs.link import Link
 from ..runs.setting_checks import quoted
 from ..views.base import registry as views
 from .inputs.presets import PRESETS
+from .stories import STORIES
 
 HIDE = {"controls": "the controls", "panels": "the panels below"}  # what ?hide= accepts -> its name on the page
 LONGEST_VALUE = 40  # characters of ?ask= and ?hide= that are read
@@ -31,11 +32,17 @@ class PageRequest(NamedTuple):
         Key of the preset that the page begins with; empty for none.
     hide
         Keys of `HIDE`: the parts of the page to leave out.
+    story
+        Key of the story that is told; empty for none. It leaves out all parts of `HIDE`.
+    part
+        Its part, counted from 0.
     """
 
     link: Link
     question: str = ""
     hide: frozenset[str] = frozenset()
+    story: str = ""
+    part: int = 0
 
 
 def read_query(query: str, start: Spec) -> PageRequest:
@@ -64,10 +71,17 @@ def read_query(query: str, start: Spec) -> PageRequest:
     for part in hide:
         if part not in HIDE:
             corrected.append(f"{quoted(part)} cannot be left out; {' and '.join(HIDE)} can.")
-    preset = links.read(PRESETS[question].link, start, views) if question else Link(start)
+    story, part = _pop(values, "story"), _pop(values, "part")
+    if story and story not in STORIES:
+        corrected.append(f"There is no story {quoted(story)}{closest(story, STORIES)}")
+        story = ""
+    number = _part(part, story)
+    opened = STORIES[story].parts[number].link if story else PRESETS[question].link if question else ""
+    preset = links.read(opened, start, views) if opened else Link(start)
     link = links.read(urlencode(values, doseq=True), preset.spec, views) if values else preset
-    link = Link(link.spec, link.view or preset.view, link.at, (*corrected, *link.corrected))
-    return PageRequest(link, question, frozenset(hide) & set(HIDE))
+    link = Link(link.spec, link.view or preset.view, link.at or preset.at, (*corrected, *link.corrected))
+    left_out = set(HIDE) if story else frozenset(hide) & set(HIDE)
+    return PageRequest(link, "" if story else question, frozenset(left_out), story, number)
 
 
 def session_request(start: Spec) -> PageRequest:
@@ -90,6 +104,13 @@ def full_address(query: str) -> str:
         return query
     port = f":{location.port}" if location.port else ""
     return f"{location.protocol}//{location.hostname}{port}{location.pathname}{query}"
+
+
+def _part(number: str, story: str) -> int:
+    """The part of a story that an address names, counted from 0; the first or last one for a number beyond them."""
+    if not (story and number.isascii() and number.isdigit()):
+        return 0
+    return min(max(int(number) - 1, 0), len(STORIES[story].parts) - 1)
 
 
 def _pop(values: dict[str, list[str]], name: str) -> str:

@@ -13,6 +13,8 @@ import panel as pn
 
 from ..errors import SettingError
 from ..runs import Spec, Store
+from ..runs import link as links
+from ..views.base import registry as views
 from ..views.picture import Picture
 from .address import PageRequest, read_query
 from .browser.batch import together
@@ -38,6 +40,8 @@ from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
+from .stories import STORIES, Part
+from .stories.story_panel import StoryPanel
 from .styles import TEXT
 from .text import record, sentence, text
 
@@ -45,6 +49,7 @@ CELL_HEIGHT = 860  # pixels of the page in a notebook cell
 PERIOD = 60  # milliseconds between two looks for a new frame
 FIRST_PICTURE_WAIT = 0.5  # seconds that building a page waits at most for its first picture
 STATIC_PICTURE_WAIT = 3.0  # seconds that a cell waits at most for the run of its static picture
+STORY = "story:"  # begins the value of a story in the list of questions
 START = {"method": "cholqr", "settings": {"num_inducing": 10}, "kernel": "se", "budget": {"steps": 300}}
 
 
@@ -99,8 +104,10 @@ class Explorer(pn.viewable.Viewer):
         self.title = pn.pane.HTML("", margin=(4, 12, 2, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
         self.sources = DataSource(spec, self.session.change_rows, self.status.fail, self._wait)
         self.choices = Controls(spec, self._controls_changed)
-        questions = {"—": ""} | {preset.question: key for key, preset in PRESETS.items()}
+        questions = {"—": {"—": ""}, "Questions": {preset.question: key for key, preset in PRESETS.items()}}
+        questions["Stories"] = {story.title: f"{STORY}{key}" for key, story in STORIES.items()}
         self.presets = Field("Begin with a question", "", self._choose_preset, questions, heading=True)
+        self.story = StoryPanel(self._show_part, on_leave=self._end_story)
         self.recommendation = RecommendPanel(self.session)
         self._finalizer = weakref.finalize(self, self.session.player.close)
         self._name_run(None)
@@ -119,7 +126,8 @@ class Explorer(pn.viewable.Viewer):
     def top(self) -> list[Any]:
         """The parts that are looked at first: question, transport, status, the pictures on top, and messages."""
         return [
-            self.title, self.transport, self.status, self.recommendation, self.pictures.top, self.status.alert,
+            self.story, self.title, self.transport, self.status, self.recommendation, self.pictures.top,
+            self.status.alert,
         ]  # fmt: skip
 
     @property
@@ -131,6 +139,10 @@ class Explorer(pn.viewable.Viewer):
         """Show what an address asks for besides its spec: step, picture, question, and what had to be corrected."""
         link, remarks = request.link, list(request.link.corrected)
         self.session.question = request.question
+        self.story.leave()
+        if request.story:
+            self.story.open(request.story, request.part)
+            self.title.visible = False
         if link.at and not self._wait_message:
             remarks.append(self.session.replay(link.at))
         self.pictures.first = link.view
@@ -208,10 +220,22 @@ class Explorer(pn.viewable.Viewer):
         self.sources.adopt(spec)
 
     def _choose_preset(self) -> None:
-        if self.presets.value:
-            request = read_query(f"ask={self.presets.value}", Spec(**START))
+        chosen = str(self.presets.value)
+        if chosen:
+            name = chosen.removeprefix(STORY)
+            request = read_query(f"{'story' if chosen.startswith(STORY) else 'ask'}={name}", Spec(**START))
             self.session.choose(request.link.spec)
-            self.adopt(request)
+            self.adopt(request._replace(hide=frozenset()))
+
+    def _show_part(self, part: Part) -> None:
+        """Open the run of a part of a story, and its picture, at its step."""
+        link = links.read(part.link, Spec(**START), views)
+        self.pictures.first = link.view
+        self.session.choose(link.spec, link.at)
+
+    def _end_story(self) -> None:
+        """Show everything that a story leaves out."""
+        self.title.visible = self.below.visible = True
 
     def _controls_changed(self) -> None:
         try:

@@ -1,0 +1,56 @@
+"""One story across the families: the same rows and kernel, answered in six ways."""
+
+from __future__ import annotations
+
+from .story import Part, Story
+
+ROWS = "v=1&data=sin-product&data.n=300&kernel=se&"
+
+SIX_WAYS = Story(
+    "One surface, six ways",
+    (
+        Part(
+            "The exact answer",
+            "Maximum likelihood with the exact GP on 270 rows: every other part of this story has to be held against "
+            "it. Its test error is .373.",
+            f"{ROWS}method=ml&at=13&view=fit",
+        ),
+        Part(
+            "Without the matrix",
+            "Greedy blocks solve the same system without storing its matrix.",
+            f"{ROWS}method=gbcd&at=15&view=gbcd-gradient",
+            "Will the test error be close to .373, or equal to it?",
+            "Equal, to four digits: it is the same model, solved in another way.",
+        ),
+        Part(
+            "Sixteen rows",
+            "Swaps choose sixteen of the 270 rows to stand for all of them.",
+            f"{ROWS}method=cholqr&set.num_inducing=16&at=150&view=landscape",
+            "How much worse must the test error be?",
+            "Not at all: it is .361. But see the trap at the end of this story.",
+        ),
+        Part(
+            "Eigenfunctions",
+            "GP-GRIEF describes the kernel by its eigenfunctions on a grid.",
+            f"{ROWS}method=grief&at=52&view=grief-spectrum",
+            "Is its answer nearer to the exact one than that of sixteen rows?",
+            "Yes: .373, because the functions that it leaves out are tiny.",
+        ),
+        Part(
+            "Learned features",
+            "SCGD learns the features of the kernel by a network. It has no idea that the surface is smooth.",
+            f"{ROWS}method=scgd&at=99&view=stochastic-estimate",
+            "Can a network win on 270 rows?",
+            "Hardly: .380, after a hundred passes. Networks pay where rows are many.",
+        ),
+        Part(
+            "A trap: better than exact?",
+            "Consensus ADMM has a test error of .362, the sixteen rows have .361, and the exact model .373. So the "
+            "approximations are better than what they approximate, it seems.",
+            f"{ROWS}method=gpcv-admm&at=17&view=fit",
+            "Are they?",
+            "Nobody can tell from 30 test rows: the difference is smaller than its own standard error. Compare on more "
+            "rows, or on several splits, before you call one of them better.",
+        ),
+    ),
+)

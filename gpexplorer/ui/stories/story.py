@@ -1,0 +1,44 @@
+"""What a story is: short parts, each of which moves the page and says in a sentence or two what to see there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """One part of a story.
+
+    Attributes
+    ----------
+    title : str
+        Its heading.
+    text : str
+        A sentence or two on what to do or to look for.
+    link : str
+        The query of the address that opens its run, with the step and the picture to see.
+    predict : str
+        A question to answer before looking; empty where there is none.
+    answer : str
+        Its answer, which is shown on request.
+    """
+
+    title: str
+    text: str
+    link: str
+    predict: str = ""
+    answer: str = ""
+
+
+class Story(NamedTuple):
+    """Several parts in their order.
+
+    Attributes
+    ----------
+    title : str
+        What it is about.
+    parts : tuple of Part
+        Five to eight.
+    """
+
+    title: str
+    parts: tuple[Part, ...]

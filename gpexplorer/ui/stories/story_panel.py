@@ -1,0 +1,91 @@
+"""The panel of a story: the part that is open, its question and answer, and buttons to the parts around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from ..styles import TEXT
+from ..text import named, text
+from . import STORIES
+from .story import Part
+
+STYLE = ".dots { letter-spacing: 3px; opacity: .75 } .answer { border-left: 3px solid #0072b2; padding-left: 10px }"
+
+
+class StoryPanel(pn.viewable.Viewer):
+    """A story, one part at a time; it takes no place while no story is open.
+
+    Parameters
+    ----------
+    move
+        Called with a part after a person went to it; opens its run.
+    on_leave
+        Called after the story was closed.
+    """
+
+    def __init__(self, move: Callable[[Part], None], on_leave: Callable[[], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._move, self._on_leave, self.story, self.number = move, on_leave, "", 0
+        self.said = pn.pane.HTML("", margin=(4, 12, 0, 12), sizing_mode="stretch_width", stylesheets=[TEXT, STYLE])
+        button: dict[str, Any] = {"size": "small", "variant": "outlined", "margin": (4, 4)}
+        self.back = pmui.Button(**named("Back", "the part before."), **button, on_click=lambda _: self.go(-1))
+        self.next = pmui.Button(
+            **named("Next", "the next part."), **{**button, "variant": "contained"}, on_click=lambda _: self.go(1)
+        )
+        self.show_answer = pmui.Button(label="Show the answer", **button, on_click=lambda _: self._show(answered=True))
+        self.end = pmui.Button(
+            label="Leave the story", **{**button, "variant": "text"}, on_click=lambda _: self.leave()
+        )
+        row = pmui.FlexBox(self.back, self.next, self.show_answer, self.end, align_items="center", margin=(0, 8))
+        self._layout = pn.Column(self.said, row, sizing_mode="stretch_width", visible=False)
+
+    @property
+    def part(self) -> Part | None:
+        """The part that is open; None outside a story."""
+        return STORIES[self.story].parts[self.number] if self.story else None
+
+    def open(self, story: str, number: int = 0) -> None:
+        """Show a part of a story, counted from 0, without moving the page."""
+        self.story, self.number = story, min(max(number, 0), len(STORIES[story].parts) - 1)
+        self._show(answered=False)
+
+    def go(self, by: int) -> None:
+        """Go so many parts on, and move the page there."""
+        if not self.story:
+            return
+        before = self.number
+        self.open(self.story, self.number + by)
+        if self.number != before and self.part is not None:
+            self._move(self.part)
+
+    def leave(self) -> None:
+        """Close the story; the page stays where it is."""
+        self.story, self._layout.visible = "", False
+        self._on_leave()
+
+    def _show(self, answered: bool) -> None:
+        part = self.part
+        if part is None:
+            return
+        count = len(STORIES[self.story].parts)
+        dots = "●" * (self.number + 1) + "○" * (count - self.number - 1)
+        lines = [
+            f"<p>{text(STORIES[self.story].title)}, {self.number + 1} of {count} "
+            f"<span class='dots' aria-hidden='true'>{dots}</span></p>",
+            f"<h1>{text(part.title)}</h1><p>{text(part.text)}</p>",
+        ]
+        if part.predict:
+            lines.append(f"<p><b>Predict first:</b> {text(part.predict)}</p>")
+        if part.answer and answered:
+            lines.append(f"<p class='answer'>{text(part.answer)}</p>")
+        self.said.object = "".join(lines)
+        self.back.disabled, self.next.disabled = self.number == 0, self.number == count - 1
+        self.show_answer.visible = bool(part.answer) and not answered
+        self._layout.visible = True
+
+    def __panel__(self) -> Any:
+        return self._layout

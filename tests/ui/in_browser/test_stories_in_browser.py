@@ -1,0 +1,33 @@
+"""A story is opened by its address and walked to its end; the page follows, and the story can be left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gpexplorer.ui.stories import STORIES
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
+    parts = STORIES["six-ways"].parts
+    seen = open_page(query="?story=six-ways&part=2")
+    until(lambda: seen.step == 15)
+    assert seen.page.get_by_label("Method", exact=True).count() == 0  # the controls are left out
+    said = seen.page.get_by_text(parts[1].answer)
+    assert said.count() == 0
+    seen.press("Show the answer")
+    until(lambda: said.count() == 1)
+
+    for number, part in enumerate(parts[2:], 3):
+        seen.press("Next")
+        until(lambda part=part: seen.page.get_by_role("heading", name=part.title).count() == 1)
+        assert seen.page.get_by_text(f"{number} of {len(parts)}").count() == 1
+    until(lambda: seen.step == 17)
+    assert f"{seen.number('SMSE'):.3f}" == "0.362"
+
+    seen.press("Leave the story")
+    until(lambda: seen.page.get_by_text("Race: several methods on these rows").is_visible())

@@ -1,0 +1,204 @@
+"""Stories: every number in their texts is computed again, and the panel moves the page from part to part."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+
+import gpexplorer as gpx
+from gpexplorer.runs import Spec
+from gpexplorer.runs import link as links
+from gpexplorer.ui.address import read_query
+from gpexplorer.ui.explorer import START, Explorer
+from gpexplorer.ui.stories import STORIES
+from gpexplorer.views.base import registry as views
+
+INPLACE = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+
+
+@cache
+def at_part(story: str, number: int) -> tuple[gpx.Run, int]:
+    """The run of a part, counted from 1, and its last step."""
+    link = links.read(STORIES[story].parts[number - 1].link, Spec(**START), views)
+    assert link.corrected == ()
+    run = link.spec.open()
+    while run.done < link.at and run.advance() is not None:
+        pass
+    assert run.done == link.at, f"{story} {number}: the run ends at step {run.done}, the part is at {link.at}"
+    return run, link.at
+
+
+def smse(story: str, number: int, step: int | None = None) -> float:
+    run, at = at_part(story, number)
+    return run.scores(at if step is None else step)["smse"]
+
+
+def objective(story: str, number: int) -> float:
+    run, at = at_part(story, number)
+    return float(run.trace[at].step.info.objective)
+
+
+def within(value: float, said: float, relative: float = 0.03) -> bool:
+    return abs(value - said) <= relative * abs(said)
+
+
+def test_parts_are_short_and_have_a_question_with_an_answer_and_each_story_a_trap():
+    first = [read_query(story.parts[0].link, Spec(**START)).link.spec.method for story in STORIES.values()]
+    families = {"inducing", "exact", "eigenfunctions", "cross_validation", "minibatches"}
+    assert {gpx.methods[method].family for method in first} == families
+    for story in STORIES.values():
+        assert 5 <= len(story.parts) <= 8
+        assert sum(bool(part.predict) for part in story.parts) >= 3
+        assert sum("trap" in part.title for part in story.parts) == 1
+        for part in story.parts:
+            assert bool(part.predict) == bool(part.answer)
+            assert len(re.findall(r"[.?!](?: |$)", part.text)) <= 4
+            assert not links.read(part.link, Spec(**START), views).corrected
+
+
+class TestSwaps:
+    def test_the_error_falls_by_swaps_and_learning(self):
+        assert within(smse("swaps", 1), 0.85)
+        assert within(smse("swaps", 2), 0.21)
+
+    def test_the_objective_never_rises(self):
+        run, _ = at_part("swaps", 4)
+        values = np.array([float(record.step.info.objective) for record in run.trace][1:])
+        assert (np.diff(values) <= 1e-9 * np.abs(values[1:])).all()
+
+    def test_no_point_stands_in_the_gap_and_the_band_is_wide_there(self):
+        run, at = at_part("swaps", 3)
+        train = run.problem.train
+        x = (train.X[run.trace[at].step.state.inducing, 0] * train.scale.x_sd[0] + train.scale.x_mean[0]).numpy()
+        assert not ((x > 2.65) & (x < 3.45)).any()
+        sd = run.posterior(of="f")(np.array([[2.4], [3.0], [3.7]])).var.sqrt()
+        assert sd[1] > 1.5 * max(sd[0], sd[2])
+
+    def test_ten_and_twenty_points_end_as_said(self):
+        assert within(objective("swaps", 4), -43)
+        assert within(objective("swaps", 5), -72)
+        assert within(smse("swaps", 4), 0.21)
+        assert within(smse("swaps", 5), 0.14)
+        assert at_part("swaps", 4)[0].advance() is None  # converged
+
+    def test_fitc_has_the_lower_objective_and_error_and_the_worse_band(self):
+        run, at = at_part("swaps", 6)
+        swaps, end = at_part("swaps", 4)
+        assert within(objective("swaps", 6), -54)
+        assert smse("swaps", 6) < smse("swaps", 4)
+        assert run.scores(at)["coverage95"] == pytest.approx(0.8)
+        assert swaps.scores(end)["coverage95"] == pytest.approx(0.9)
+
+
+class TestBlocks:
+    def test_objectives_are_as_said(self):
+        said = {2: -141, 3: -207, 4: -237.9}
+        for number, value in said.items():
+            assert within(objective("blocks", number), value, 0.005), number
+
+    def test_entries_of_the_trap(self):
+        blocks = read_query(STORIES["blocks"].parts[3].link, Spec(**START)).link.spec.open()
+        while blocks.advance() is not None:
+            pass
+        cg, at = at_part("blocks", 5)
+        n2 = len(cg.problem.train) ** 2
+        assert blocks.done == 21
+        assert blocks.trace[-1].cost.entries / n2 == pytest.approx(1.75, abs=0.01)
+        assert cg.trace[at].cost.entries / n2 == pytest.approx(1.0, abs=0.01)
+
+
+class TestEigenfunctions:
+    def test_errors_are_as_said(self):
+        for number, said in {1: 1.0, 2: 0.47, 3: 0.22, 4: 0.43}.items():
+            assert within(smse("eigenfunctions", number), said), number
+
+    def test_the_objective_rises_when_the_model_changes(self):
+        run, at = at_part("eigenfunctions", 5)
+        assert float(run.trace[20].step.info.objective) < 0 < 100 < float(run.trace[at].step.info.objective)
+
+
+class TestFolds:
+    def test_errors_are_as_said(self):
+        assert within(smse("folds", 1, 0), 0.48)
+        for number, said in {1: 0.10, 3: 0.47, 4: 0.10, 5: 0.35, 6: 0.10}.items():
+            assert within(smse("folds", number), said), number
+
+    def test_two_folds_end_near_023(self):
+        run = read_query(STORIES["folds"].parts[1].link, Spec(**START)).link.spec.open()
+        while run.advance() is not None:
+            pass
+        assert within(run.scores(len(run.trace) - 1)["smse"], 0.23)
+
+
+class TestMinibatches:
+    def test_likelihoods_are_as_said(self):
+        said = {1: -949, 2: -1036, 3: -737, 4: -834, 5: -1396}
+        for number, value in said.items():
+            assert within(objective("minibatches", number), value, 0.01), number
+
+
+class TestSixWays:
+    def test_errors_are_as_said(self):
+        said = {1: 0.373, 3: 0.361, 4: 0.373, 5: 0.380, 6: 0.362}
+        for number, value in said.items():
+            assert within(smse("six-ways", number), value, 0.005), number
+        assert smse("six-ways", 2) == pytest.approx(smse("six-ways", 1), abs=5e-4)
+
+    def test_the_differences_are_within_their_standard_errors(self):
+        exact, *others = (at_part("six-ways", number)[0] for number in (1, 3, 6))
+        test = exact.split.test
+        first = (exact.posterior(of="f")(test.X).mean - test.y).square()
+        for other in others:
+            difference = (other.posterior(of="f")(test.X).mean - test.y).square() - first
+            assert abs(float(difference.mean())) < float(difference.std()) / len(difference) ** 0.5
+        assert len(test) == 30
+
+
+def test_an_address_opens_a_part_and_leaves_out_the_rest():
+    request = read_query("story=swaps&part=3", Spec(**START))
+    assert (request.story, request.part, request.link.at) == ("swaps", 2, 60)
+    assert request.hide == {"controls", "panels"}
+    assert read_query("story=swaps&part=99", Spec(**START)).part == 5
+    assert read_query("story=swaps&part=<b>", Spec(**START)).part == 0
+    wrong = read_query("story=swap", Spec(**START))
+    assert wrong.story == ""
+    assert "did you mean 'swaps'?" in wrong.link.corrected[0]
+
+
+@INPLACE
+def test_the_panel_goes_from_part_to_part_and_shows_an_answer_on_request():
+    explorer = Explorer()
+    try:
+        explorer.adopt(read_query("story=blocks", Spec(**START)))
+        story = explorer.story
+        assert not explorer.title.visible
+        assert not explorer.below.visible
+        assert (story.back.disabled, story.next.disabled, story.show_answer.visible) == (True, False, False)
+        story.go(1)
+        assert explorer.session.spec.method == "bcd-gradient"
+        assert "Only at -141" not in story.said.object
+        story._show(answered=True)
+        assert "Only at -141" in story.said.object
+        story.go(-5)
+        assert story.number == 0
+        story.leave()
+        assert explorer.title.visible
+        assert explorer.below.visible
+    finally:
+        explorer.close()
+
+
+@INPLACE
+def test_a_story_is_chosen_among_the_questions():
+    explorer = Explorer()
+    try:
+        explorer.presets.value = "story:six-ways"
+        explorer._choose_preset()
+        assert explorer.session.spec.method == "ml"
+        assert "One surface, six ways, 1 of 6" in explorer.story.said.object
+        assert explorer.below.visible
+    finally:
+        explorer.close()
