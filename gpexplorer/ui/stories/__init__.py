@@ -5,13 +5,13 @@ The tests take every part's steps and check what its texts claim.
 
 from __future__ import annotations
 
-from .across_families import SIX_WAYS
-from .of_cross_validation import FOLDS
-from .of_eigenfunctions import EIGENFUNCTIONS
-from .of_exact import BLOCKS
-from .of_inducing import SWAPPING
-from .of_minibatches import MINIBATCHES
+from .block_story import BLOCKS
+from .eigenfunction_story import EIGENFUNCTIONS
+from .fold_story import FOLDS
+from .minibatch_story import MINIBATCHES
+from .six_ways_story import SIX_WAYS
 from .story import Part, Story
+from .swap_story import SWAPPING
 
 __all__ = ["STORIES", "Part", "Story"]
 
