@@ -11,7 +11,7 @@ import pytest
 from gpexplorer import Spec
 from gpexplorer.runs import Run
 from gpexplorer.runs import link as links
-from gpexplorer.ui.address import read_query
+from gpexplorer.ui.address import PageRequest, read_query
 from gpexplorer.ui.inputs.controls import by_family
 from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
@@ -54,7 +54,7 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     assert "rough" in said
     assert "'all' cannot be left out; controls and panels can." in said
     assert "seed" in said
-    assert read_query("", START) == (links.Link(START), "", frozenset())
+    assert read_query("", START) == PageRequest(links.Link(START))
     assert "<script>" not in question(START, 3, "<script>")
 
 
