@@ -15,6 +15,7 @@ from gpexplorer.ui.address import PageRequest, read_query
 from gpexplorer.ui.inputs.controls import by_family
 from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
+from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
 
 START = Spec("cholqr", {"num_inducing": 10})
@@ -30,6 +31,7 @@ def test_a_question_opens_a_run_that_steps_and_shows_its_picture(key: str):
     assert run.outcome.reason == "budget"
     assert asking.link.view in {view.key for view in for_run(run)}
     assert PRESETS[key].question in question(asking.link.spec, 10, asking.question)
+    assert max(map(len, PRESETS[key][:2])) <= MAX_LENGTH  # the page would cut a longer text
 
 
 def test_what_an_address_says_beside_its_question_wins():
@@ -177,3 +179,51 @@ class TestTheSentenceOfEveryPresetIsTrue:
 
         assert distance(biased) > 250
         assert distance(running) < 0.5 * distance(biased)
+
+    @staticmethod
+    def distance(run: Run, step: int) -> float:
+        """How far the estimate lies above the exact value, in nat."""
+        row = run.table().iloc[step]
+        return float(row["estimate"] - row["objective"])
+
+    def test_running_average(self):
+        spec = self.spec("running-average")
+        averaged, alone = (
+            self.finished(spec, 25),
+            self.finished(replace(spec, method="bsgd", settings={"batch_size": 16}), 25),
+        )
+
+        assert self.distance(alone, 25) > 3 * self.distance(averaged, 25) > 0
+
+    def test_saddle_point(self):
+        spec = self.spec("saddle-point")
+        slow = replace(spec, settings=spec.settings | {"rate": spec.settings["rate"] / 10})
+        average = replace(spec, method="scgd", settings={"batch_size": 16})
+        gaps = [self.finished(one, 8).table()["gap"].iloc[8] for one in (spec, average, slow)]
+
+        assert gaps[0] > 3 * gaps[1]
+        assert gaps[2] < gaps[0]
+
+    def test_consensus(self):
+        def apart(run: Run) -> list[float]:
+            """How far the folds lie apart after each step, by the entry of theta that differs most."""
+            thetas = [record.step.info.thetas.numpy() for record in run.trace]
+            return [float(np.ptp(folds, axis=0).max()) for folds in thetas if len(folds) == 4]
+
+        spec = self.spec("consensus")
+        together = apart(self.finished(spec, 20))
+        naive = apart(self.finished(replace(spec, method="gpcv-admm-naive", settings={}), 30))
+
+        assert len(together) == 20
+        assert max(together) < 1
+        assert naive[-1] > 2
+
+    def test_mixed(self):
+        run = self.finished(self.spec("mixed"), 101)
+        table = run.table()
+
+        assert table["rhat"].first_valid_index() == 81
+        assert table["rhat"].iloc[81] == pytest.approx(1.29, abs=0.005)
+        assert table["rhat"].iloc[101] < 1.01
+        assert table["ess"].iloc[101] > 10 * table["ess"].iloc[81]
+        assert run.scores(at=81)["smse"] == pytest.approx(run.scores(at=101)["smse"], rel=0.01)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+import torch
 
 import gpexplorer as gpx
 from gpexplorer.runs import Spec
@@ -14,6 +16,7 @@ from gpexplorer.runs import link as links
 from gpexplorer.ui.address import read_query
 from gpexplorer.ui.explorer import START, Explorer
 from gpexplorer.ui.stories import STORIES
+from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views.base import registry as views
 
 INPLACE = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
@@ -41,6 +44,13 @@ def objective(story: str, number: int) -> float:
     return float(run.trace[at].step.info.objective)
 
 
+def ended(story: str, number: int, seed: int = 0) -> gpx.Run:
+    """The run of a part with this seed, taken to its end."""
+    run = replace(links.read(STORIES[story].parts[number - 1].link, Spec(**START), views).spec, seed=seed).open()
+    run.finish(steps=300)
+    return run
+
+
 def within(value: float, said: float, relative: float = 0.03) -> bool:
     return abs(value - said) <= relative * abs(said)
 
@@ -55,6 +65,7 @@ def test_parts_are_short_and_have_a_question_with_an_answer_and_each_story_a_tra
         assert sum("trap" in part.title for part in story.parts) == 1
         for part in story.parts:
             assert bool(part.predict) == bool(part.answer)
+            assert max(map(len, (part.text, part.predict, part.answer))) <= MAX_LENGTH  # the page would cut it
             assert len(re.findall(r"[.?!](?: |$)", part.text)) <= 4
             assert not links.read(part.link, Spec(**START), views).corrected
 
@@ -115,8 +126,17 @@ class TestEigenfunctions:
         for number, said in {1: 1.0, 2: 0.47, 3: 0.22, 4: 0.43}.items():
             assert within(smse("eigenfunctions", number), said), number
 
+    def test_random_functions_are_moved_by_learning(self):
+        kept, random = ended("eigenfunctions", 3), ended("eigenfunctions", 4)
+        before = [at_part("eigenfunctions", number)[0].trace[-1].step.state.theta for number in (3, 4)]
+        assert torch.allclose(*before, atol=1e-3)  # the same hyperparameters at the step that is shown
+        assert within(random.scores()["smse"], 0.24)
+        assert within(kept.scores()["smse"], 0.22)
+
     def test_the_objective_rises_when_the_model_changes(self):
         run, at = at_part("eigenfunctions", 5)
+        assert float(run.trace[at].step.info.objective) - float(run.trace[20].step.info.objective) > 200
+        assert run.spec.settings["subset"] >= len(run.problem.train) == 360
         assert float(run.trace[20].step.info.objective) < 0 < 100 < float(run.trace[at].step.info.objective)
 
 
@@ -126,11 +146,17 @@ class TestFolds:
         for number, said in {1: 0.10, 3: 0.47, 4: 0.10, 5: 0.35, 6: 0.10}.items():
             assert within(smse("folds", number), said), number
 
-    def test_two_folds_end_near_023(self):
-        run = read_query(STORIES["folds"].parts[1].link, Spec(**START)).link.spec.open()
-        while run.advance() is not None:
-            pass
-        assert within(run.scores(len(run.trace) - 1)["smse"], 0.23)
+    def test_four_folds_depend_on_the_draw(self):
+        run, other = ended("folds", 2), ended("folds", 2, seed=1)
+        assert len(run.trace[-1].step.state.folds) == 4
+        assert run.trace[-1].step.state.shared  # one vector of hyperparameters
+        assert within(run.scores()["smse"], 0.23)
+        assert within(other.scores()["smse"], 0.10)
+
+    def test_the_mean_of_four_answers_depends_on_the_draw(self):
+        assert len(at_part("folds", 5)[0].trace[-1].step.info.thetas) == 4
+        for number in (2, 5):
+            assert within(ended("folds", number, seed=2).scores()["smse"], 0.10)
 
 
 class TestMinibatches:
@@ -180,6 +206,7 @@ def test_the_panel_goes_from_part_to_part_and_shows_an_answer_on_request():
         story.go(1)
         assert explorer.session.spec.method == "bcd-gradient"
         assert "Only at -141" not in story.said.object
+        assert "href='?story=blocks&amp;part=2'" in story.said.object
         story._show(answered=True)
         assert "Only at -141" in story.said.object
         story.go(-5)

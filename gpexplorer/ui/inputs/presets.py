@@ -100,6 +100,33 @@ PRESETS = {
         "apart, because its estimate is biased. Choose SCGD, and the line comes close to the dots.",
         "v=1&method=bsgd&data=hypercube&data.d=2&data.n=1000&set.batch_size=16&view=stochastic-estimate",
     ),
+    "running-average": Preset(
+        "Can sixteen rows at a time estimate a log determinant?",
+        "Not one minibatch alone, but SCGD averages the matrix over many of them. The line comes near the dots, and "
+        "then follows them with a delay. Choose BSGD with a batch size of 16: after 25 epochs the distance is more "
+        "than three times as large.",
+        "v=1&method=scgd&data=hypercube&data.d=2&data.n=400&set.batch_size=16&view=stochastic-estimate",
+    ),
+    "saddle-point": Preset(
+        "Does an unbiased gradient keep the learned matrix close to the exact one?",
+        "Not by itself: MINIMAX follows the moving features with a delay. After eight epochs its relative distance is "
+        "more than three times that of SCGD with as many rows. Divide the rate by ten, and it becomes smaller.",
+        "v=1&method=minimax&data=hypercube&data.d=2&data.n=400&set.batch_size=16&view=stochastic-gap",
+    ),
+    "consensus": Preset(
+        "What do folds do when each may have its own hyperparameters?",
+        "Consensus ADMM keeps the paths of the four folds within one log unit of each other. Choose “GPCV-ADMM, naive "
+        "averaging”: without consensus they end more than two log units apart.",
+        "v=1&method=gpcv-admm&data=snelson-like&kernel=se&set.copies=true&view=admm-paths",
+    ),
+    "mixed": Preset(
+        "When have the chains run long enough?",
+        "Play to step 101. At step 81, with the first samples, R-hat is 1.29; twenty steps later it is below 1.01, "
+        "and there are ten times as many effective samples. The test error does not change meanwhile, so it cannot "
+        "tell you.",
+        "v=1&method=grief-mcmc&data=sin-product&data.n=300&kernel=se-ard&set.num_eigenfunctions=15"
+        "&set.basis=eigenvalues&view=grief-chains",
+    ),
 }
 
 BY_FAMILY = {

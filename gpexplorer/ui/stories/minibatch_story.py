@@ -30,8 +30,9 @@ MINIBATCHES = Story(
             "No: -737 after as many passes. It steps more surely, and far less often.",
         ),
         Part(
-            "Without an inverse",
-            "MINIMAX replaces the inverse in each step by a matrix that is learned along with everything else.",
+            "A matrix that is learned",
+            "MINIMAX does not average the matrices of minibatches: it learns the matrix in the likelihood along with "
+            "everything else.",
             f"{ROWS}method=minimax&set.batch_size=16&at=12&view=stochastic-estimate",
             "What does that cost in progress?",
             "Something: -834 after twelve passes, where SCGD with as many rows has -1036.",

@@ -13,7 +13,10 @@ from ..text import named, text
 from . import STORIES
 from .story import Part
 
-STYLE = ".dots { letter-spacing: 3px; opacity: .75 } .answer { border-left: 3px solid #0072b2; padding-left: 10px }"
+STYLE = """
+.dots { letter-spacing: 3px; opacity: .75; } a { color: inherit; }
+.answer { border-left: 3px solid #0072b2; padding-left: 10px; }
+"""
 
 
 class StoryPanel(pn.viewable.Viewer):
@@ -75,7 +78,8 @@ class StoryPanel(pn.viewable.Viewer):
         dots = "●" * (self.number + 1) + "○" * (count - self.number - 1)
         lines = [
             f"<p>{text(STORIES[self.story].title)}, {self.number + 1} of {count} "
-            f"<span class='dots' aria-hidden='true'>{dots}</span></p>",
+            f"<span class='dots' aria-hidden='true'>{dots}</span> "
+            f"<a href='?story={self.story}&amp;part={self.number + 1}'>Link to this part</a></p>",
             f"<h1>{text(part.title)}</h1><p>{text(part.text)}</p>",
         ]
         if part.predict:

@@ -37,7 +37,7 @@ SWAPPING = Story(
         ),
         Part(
             "Ten or twenty?",
-            "The run is at its end: every swap was tried, and none lowers the objective any more. With ten points the "
+            "The run is at its end: a whole epoch of swaps no longer lowers the objective. With ten points the "
             "objective ends near -43 nat.",
             f"{SWAPS}at=225&view=convergence",
             "What will twenty points bring: nothing, a little, or much?",
