@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
-from ...features.basis_choices import Choice
+from ...features.basis_choices import Choice, Leading
 from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.randomness import generator, random_rows
 from ...objectives import noise_variance
@@ -42,6 +42,7 @@ from .posteriors import refitted_posterior, regression_posterior
 
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
 SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
+SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
 ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
@@ -235,6 +236,43 @@ def with_share_kept(message: str, kept: float, count: int) -> str:
     )
 
 
+def axis_shares(problem: Problem, theta: Tensor, choice: Leading) -> list[float]:
+    """Return the share of each input's own kernel that its grid points represent, on the first 500 rows.
+
+    A row between two grid points that are many lengthscales apart is correlated with neither. The share of an
+    equispaced axis is about 1.8 lengthscales per spacing where lengthscales are short. O(500 d mbar^2).
+    """
+    grid, shares = choice.grid, [1.0] * len(choice.grid.axes)
+    with torch.no_grad():
+        for term in range(len(grid.terms(theta))):
+            kernels, pairs = grid.axis_kernels(theta, term), grid.axis_eigen(theta, term)
+            for i, (k, U, (values, vectors)) in enumerate(zip(kernels, grid.axes, pairs, strict=True)):
+                x = problem.train.X[:500, i]
+                represented = (k(x, U) @ vectors).square() / values  # [500, mbar]
+                prior = torch.stack([k(z[None], z[None]).sum() for z in x])
+                shares[i] = min(shares[i], float(represented.sum() / prior.sum()))
+    return shares
+
+
+def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choice) -> str:
+    """Add to the message of an outcome which inputs have a lengthscale far below the spacing of their grid points."""
+    if not isinstance(choice, Leading):
+        return message
+    shares = axis_shares(problem, theta, choice)
+    coarse = [i for i, share in enumerate(shares) if share < SMALL_AXIS_SHARE]
+    if not coarse:
+        return message
+    worst = min(coarse, key=lambda i: shares[i])
+    names = problem.train.names
+    name = repr(names[worst]) if worst < len(names) else f"number {worst + 1}"
+    more = f" {len(coarse) - 1} more inputs are affected." if len(coarse) > 1 else ""
+    return (
+        f"{message} The {len(choice.grid.axes[worst])} grid points of input {name} are too far apart for its "
+        f"lengthscale: they represent {100.0 * shares[worst]:.2g} % of the variance along it at the training rows, and "
+        f"the rest counts as noise.{more} Raise grid_points, or points_per_input for this input only."
+    )
+
+
 def _rounds(
     learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
@@ -273,7 +311,8 @@ def _rounds(
 
 def _outcome(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
     kept = share_kept(problem, state.theta, choice)
-    return Outcome(reason, with_share_kept(message, kept, len(choice)))
+    message = with_share_kept(message, kept, len(choice))
+    return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
 
 
 def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> Phase:

@@ -11,6 +11,7 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
+from gpexplorer.methods.eigenfunctions.learning import axis_shares
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
@@ -154,6 +155,41 @@ def test_functions_that_represent_almost_nothing_are_reported_with_a_way_out():
         assert run.outcome is not None
         assert "40 basis functions represent only" in run.outcome.message
         assert "Raise num_eigenfunctions" in run.outcome.message
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("key", ["grief", "ski", "grief-mcmc"])
+def test_an_input_whose_lengthscale_is_far_below_the_spacing_of_its_grid_is_named(key: str, shift: float):
+    """The second input has a grid point every 0.34; the first has a lengthscale that its points do represent."""
+    task, _ = draw(n=120, d=2, lengthscale=1.0, noise_sd=0.1)
+    theta = torch.tensor([0.0, 0.0, math.log(0.03), -2.0], dtype=torch.float64)
+    train = Dataset(task.train.X + shift, task.train.y, names=("age", "height"))
+    task = Problem(train, task.kernel, theta)
+    messages = []
+    for more in ({}, {"points_per_input": "8, 120", "num_eigenfunctions": 300}):
+        run = finished(key, task, learn=False, **more)
+        assert run.outcome is not None
+        messages.append(run.outcome.message)
+
+    assert "The 8 grid points of input 'height' are too far apart" in messages[0]
+    assert "points_per_input" in messages[0]
+    assert "too far apart" not in messages[1]
+
+
+def test_the_share_of_an_axis_is_that_of_the_dense_projection():
+    task = problem(5.0)
+    choice = registry["grief"](num_eigenfunctions=9, grid_points=6).choose(task, task.theta)  # type: ignore[attr-defined]
+    theta = task.theta.clone()
+    theta[2] = -2.0
+
+    shares = axis_shares(task, theta, choice)
+
+    for i, share in enumerate(shares):
+        k = lambda x, z, i=i: torch.exp(-0.5 * ((x[:, None] - z) / theta[1 + i].exp()).square())  # noqa: E731
+        x, U = task.train.X[:, i], choice.grid.axes[i]
+        projected = (k(x, U) @ torch.linalg.solve(k(U, U), k(U, x))).diagonal()
+        assert share == pytest.approx(float(projected.mean()), rel=1e-8)
+    assert shares[1] < 0.9 < shares[0]
 
 
 def test_scores_and_pictures_reuse_the_orthogonal_basis(monkeypatch: pytest.MonkeyPatch):

@@ -28,7 +28,7 @@ from ...base import Steps
 from .. import settings
 from ..grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from ..learning import State as BasisState
-from ..learning import initial_hyperparameters, needs_refit, share_kept, with_share_kept
+from ..learning import initial_hyperparameters, needs_refit, share_kept, with_coarse_axes, with_share_kept
 from ..orthogonal_basis import OrthogonalBasis
 from ..posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from .chains import Info as ChainInfo
@@ -154,7 +154,8 @@ class GriefMCMC(GridMethod):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
         message = f"All {self.samples} steps of draws are done. Raise samples to continue."
-        return Outcome("budget", with_share_kept(message, kept, len(choice)))
+        message = with_share_kept(message, kept, len(choice))
+        return Outcome("budget", with_coarse_axes(message, problem, state.theta, choice))
 
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
         """Learn theta on the subset as type II does, with a trial of what the basis functions can represent."""
