@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,3 +35,16 @@ def predicted(Phi: Tensor, at: Tensor, y: Tensor, s2: float, weights: Tensor) ->
     """Mean and covariance of f at rows `at` of the basis."""
     A, cross = covariance(Phi, weights, s2), (at * weights) @ Phi.T
     return cross @ torch.linalg.solve(A, y), (at * weights) @ at.T - cross @ torch.linalg.solve(A, cross.T)
+
+
+def draw(n: int, d: int, lengthscale: float, noise_sd: float, seed: int = 0) -> tuple[Problem, Dataset]:
+    """Training rows and 400 test rows of a draw from the SE-ARD process itself, with the problem at its defaults."""
+    source = torch.Generator().manual_seed(seed)
+    X = 2.0 * torch.rand(n + 400, d, generator=source, dtype=torch.float64) - 1.0
+    kernel = kernels.make("se-ard", d)
+    theta = torch.tensor([0.0, *([math.log(lengthscale)] * d), 0.0], dtype=torch.float64)
+    K = kernel(theta, X, X) + 1e-8 * torch.eye(len(X), dtype=torch.float64)
+    f = torch.linalg.cholesky(K) @ torch.randn(len(X), generator=source, dtype=torch.float64)
+    y = f + noise_sd * torch.randn(len(X), generator=source, dtype=torch.float64)
+    train, test = Dataset(X[:n], y[:n]), Dataset(X[n:], y[n:])
+    return Problem(train, kernel, kernel.start(train)), test

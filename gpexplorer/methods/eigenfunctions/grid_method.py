@@ -15,7 +15,7 @@ from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
-from ...problem import Problem
+from ...problem import Dataset, Problem
 from ..base import Method
 from . import settings
 from .evidence import regress
@@ -41,7 +41,7 @@ def basis_setting() -> Any:
         doc="Which eigenfunctions are used. eigenvalues takes the largest, without y, as the paper does. evidence "
         "takes those of many candidates that make the training rows most likely: it finds products of many inputs, "
         "and costs a few evaluations of the likelihood per choice. Use it with ten times as many rows as functions or "
-        "more; with fewer its bands are too narrow.",
+        "more. With few rows, grief corrects the noise by cross-validation; the bands of grief-mcmc are too narrow.",
     )  # fmt: skip
 
 
@@ -164,8 +164,7 @@ class GridMethod(Method):
         """
         if self.basis == "eigenvalues":
             return self.choose(problem, theta, spacing)
-        sample = random_rows(len(problem.train), ROWS, generator(self.seed, "choice"))
-        rows = problem.train if len(problem.train) <= ROWS else problem.train.rows(sample.to(problem.train.y.device))
+        rows = self.choice_rows(problem)
         spacings = (spacing,) if spacing in SPACINGS else self.spacings()
         choices = [
             choose_by_evidence(
@@ -175,6 +174,13 @@ class GridMethod(Method):
             for each in spacings
         ]  # fmt: skip
         return choices[0] if len(choices) == 1 else min(choices, key=lambda it: self._objective(problem, it, theta))
+
+    def choice_rows(self, problem: Problem) -> Dataset:
+        """Return the rows on which functions are chosen by evidence: all, or `evidence_choice.ROWS` random ones."""
+        if len(problem.train) <= ROWS:
+            return problem.train
+        sample = random_rows(len(problem.train), ROWS, generator(self.seed, "choice"))
+        return problem.train.rows(sample.to(problem.train.y.device))
 
     def origin(self, state: Any) -> tuple[Tensor, str]:
         """Return the theta [P] at which the functions of a state were chosen, and the spacing of their grid."""

@@ -33,6 +33,8 @@ from ...problem import Channel, Cost, Outcome, Problem, Step
 from ..base import Steps
 from ..langevin import Density
 from . import settings
+from .evidence import regress
+from .evidence_choice import FEW_ROWS, FOLDS, held_out_noise
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
 from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
 from .learning import Info as BasisInfo
@@ -74,7 +76,8 @@ class Grief(GridMethod):
     and it chooses the functions again at the theta that it learned. If an input has rows far from all others, an
     equispaced grid may have no point near the rows; `spacing="by likelihood"` sees that. `basis="evidence"`
     predicts better on rows set aside where there are many more rows than functions (10 times as many or more). With
-    fewer, its bands are too narrow, because the noise is learned on the rows for which the functions were chosen.
+    fewer than 20 times as many, a last step replaces the learned noise by that of a cross-validation, since functions
+    chosen for the same rows make it too small.
 
     References
     ----------
@@ -114,16 +117,49 @@ class Grief(GridMethod):
             state = initial_state(problem, self.spacing)
             yield Step(state, BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        if state.phase != "weights":
+        if state.phase == "noise" and self.weights == "kernel":
+            return self._noise_outcome(state)
+        if state.phase not in ("noise", "weights"):
             chooser = self.chooser(problem)
             state, outcome = yield from learn_hyperparameters(self, problem, state, chooser, self.spacings())
+            if self.cross_validates(problem):
+                state = self._with_held_out_noise(problem, state)
+                yield Step(state, BasisInfo("noise", state.objective))
+                outcome = self._noise_outcome(state)
             if self.weights == "kernel":
                 return outcome
+        if state.phase != "weights":
             basis, z, _ = self.optimised_weights(problem, state)
             objective = -float(likelihood(likelihood_terms(basis), z[None]).value)
             state = state._replace(step=state.step + 1, phase="weights", objective=objective)
             yield Step(state, BasisInfo("weights", state.objective))
         return Outcome("converged", f"The weights are optimised. The NLML is {state.objective:.6g}.")
+
+    def cross_validates(self, problem: Problem) -> bool:
+        """Whether the noise is measured on rows that had no part in the choice of functions."""
+        few = FOLDS <= len(problem.train) < FEW_ROWS * self.num_eigenfunctions
+        return bool(self.learn) and self.basis == "evidence" and few
+
+    def _with_held_out_noise(self, problem: Problem, state: BasisState) -> BasisState:
+        """The state with the noise of `held_out_noise` in place of the learned one, and the NLML there."""
+        choice, theta = self.eigenfunctions(problem, state), state.theta.clone()
+        s2 = held_out_noise(
+            self.functions, choice.grid, theta, self.choice_rows(problem), self.num_eigenfunctions, self.candidates,
+            self.seed,
+        )  # fmt: skip
+        theta[-1] = 0.5 * math.log(s2)
+        value = regress(choice, theta, problem.train, self.map).value
+        return state._replace(step=state.step + 1, phase="noise", position=0, theta=theta, objective=value)
+
+    def _noise_outcome(self, state: BasisState) -> Outcome:
+        s2 = noise_variance(state.theta)
+        message = (
+            f"The hyperparameters are learned. The noise variance {s2:.3g} is that under which rows are most likely "
+            "that had no part in the choice of functions."
+        )
+        if state.round + 1 >= self.max_rounds:
+            return Outcome("budget", f"{message} All {self.max_rounds} rounds are done. Raise max_rounds to continue.")
+        return Outcome("converged", message)
 
     def optimised_weights(self, problem: Problem, state: BasisState) -> tuple[OrthogonalBasis, Tensor, Leading]:
         """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from gpexplorer import kernels
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
 from gpexplorer.methods.eigenfunctions.learning import axis_shares
@@ -19,7 +18,7 @@ from gpexplorer.posteriors import DiagonalAndDirection
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, nlpd, smse
-from oracles_grief import nlml, problem
+from oracles_grief import draw, nlml, problem
 
 SMALL: dict[str, dict[str, Any]] = {
     "grief": {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3},
@@ -30,19 +29,6 @@ SMALL: dict[str, dict[str, Any]] = {
         "samples": 12, "thin": 3,
     },
 }  # fmt: skip
-
-
-def draw(n: int, d: int, lengthscale: float, noise_sd: float, seed: int = 0) -> tuple[Problem, Dataset]:
-    """Training rows and 400 test rows of a draw from the SE-ARD process itself, with the problem at its defaults."""
-    source = torch.Generator().manual_seed(seed)
-    X = 2.0 * torch.rand(n + 400, d, generator=source, dtype=torch.float64) - 1.0
-    kernel = kernels.make("se-ard", d)
-    theta = torch.tensor([0.0, *([math.log(lengthscale)] * d), 0.0], dtype=torch.float64)
-    K = kernel(theta, X, X) + 1e-8 * torch.eye(len(X), dtype=torch.float64)
-    f = torch.linalg.cholesky(K) @ torch.randn(len(X), generator=source, dtype=torch.float64)
-    y = f + noise_sd * torch.randn(len(X), generator=source, dtype=torch.float64)
-    train, test = Dataset(X[:n], y[:n]), Dataset(X[n:], y[n:])
-    return Problem(train, kernel, kernel.start(train)), test
 
 
 def finished(key: str, task: Problem, **settings: Any) -> Run:

@@ -10,13 +10,14 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.methods.base import Steps
 from gpexplorer.methods.eigenfunctions.evidence_choice import choose_by_evidence, forward_selection, gains
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.problem import Dataset, Problem
+from gpexplorer.problem import Dataset, Outcome, Problem, Step
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, smse
-from oracles_grief import nlml, predicted, problem
+from oracles_grief import draw, nlml, predicted, problem
 
 CHOICE = {"num_eigenfunctions": 12, "grid_points": 6, "basis": "evidence", "candidates": 80}
 
@@ -156,3 +157,48 @@ def test_learning_with_a_choice_by_evidence_lowers_the_nlml_and_resumes_from_any
         assert (after.step, after.phase, after.round, after.position) == steps[k + 1][:4]
         assert after.objective == pytest.approx(steps[k + 1].objective, rel=1e-9)
         assert torch.equal(after.functions, steps[k + 1].functions)
+
+
+def test_bands_cover_data_of_the_model_when_functions_are_chosen_for_few_rows():
+    """The noise that was learned on the rows of the choice covered .87 on the mean of these draws."""
+    settings = {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3}
+    learned, corrected = [], []
+    for seed in range(6):
+        task, test = draw(n=300, d=4, lengthscale=0.8, noise_sd=0.1, seed=seed)
+        run = Run(Grief(**settings, basis="evidence"), task)
+        run.finish()
+        assert run.trace[-1].step.state.phase == "noise"
+        mean, var = run.posterior(of="y")(test.X)
+        corrected.append(coverage(test.y, mean, var, 0.95))
+        mean, var = run.posterior(len(run.trace) - 2, of="y")(test.X)
+        learned.append(coverage(test.y, mean, var, 0.95))
+
+    assert sum(learned) / 6 < 0.89
+    assert 0.92 <= sum(corrected) / 6 <= 0.97
+    assert min(corrected) >= 0.90
+
+
+@pytest.mark.parametrize("weights", ["kernel", "posterior"])
+def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
+    task = problem(3.0, d=3)
+    method = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=2, weights=weights)
+    steps, outcome = collected(method.steps(task))
+    before = [step.info.phase for step in steps].index("noise") - 1
+
+    for k in (before, before + 1):
+        resumed, again = collected(method.steps(task, steps[k].state))
+        last = (resumed or steps[k:])[-1].state
+        assert again == outcome
+        assert torch.equal(last.theta, steps[-1].state.theta)
+        assert (last.phase, last.step) == (steps[-1].state.phase, steps[-1].state.step)
+        assert last.objective == pytest.approx(steps[-1].state.objective, rel=1e-12)
+
+
+def collected(steps: Steps) -> tuple[list[Step], Outcome]:
+    """The steps of a method, and its outcome."""
+    kept = []
+    while True:
+        try:
+            kept.append(next(steps))
+        except StopIteration as end:
+            return kept, end.value
