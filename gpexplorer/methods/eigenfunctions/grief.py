@@ -36,7 +36,15 @@ from . import settings
 from .evidence import regress
 from .evidence_choice import FEW_ROWS, FOLDS, held_out_noise
 from .grid_method import GridMethod, basis_setting, candidates_setting, spacing_setting
-from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
+from .learning import (
+    CHANNELS,
+    evaluation_cost,
+    initial_state,
+    learn_hyperparameters,
+    outcome_at,
+    state_noise,
+    state_posterior,
+)
 from .learning import Info as BasisInfo
 from .learning import State as BasisState
 from .orthogonal_basis import (
@@ -118,14 +126,14 @@ class Grief(GridMethod):
             yield Step(state, BasisInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
         if state.phase == "noise" and self.weights == "kernel":
-            return self._noise_outcome(state)
+            return self._noise_outcome(problem, state)
         if state.phase not in ("noise", "weights"):
             chooser = self.chooser(problem)
             state, outcome = yield from learn_hyperparameters(self, problem, state, chooser, self.spacings())
             if self.cross_validates(problem):
                 state = self._with_held_out_noise(problem, state)
                 yield Step(state, BasisInfo("noise", state.objective))
-                outcome = self._noise_outcome(state)
+                outcome = self._noise_outcome(problem, state)
             if self.weights == "kernel":
                 return outcome
         if state.phase != "weights":
@@ -151,15 +159,17 @@ class Grief(GridMethod):
         value = regress(choice, theta, problem.train, self.map).value
         return state._replace(step=state.step + 1, phase="noise", position=0, theta=theta, objective=value)
 
-    def _noise_outcome(self, state: BasisState) -> Outcome:
+    def _noise_outcome(self, problem: Problem, state: BasisState) -> Outcome:
         s2 = noise_variance(state.theta)
         message = (
             f"The hyperparameters are learned. The noise variance {s2:.3g} is that under which rows are most likely "
             "that had no part in the choice of functions."
         )
+        choice, reason = self.eigenfunctions(problem, state), "converged"
         if state.round + 1 >= self.max_rounds:
-            return Outcome("budget", f"{message} All {self.max_rounds} rounds are done. Raise max_rounds to continue.")
-        return Outcome("converged", message)
+            reason = "budget"
+            message = f"{message} All {self.max_rounds} rounds are done. Raise max_rounds to continue."
+        return outcome_at(reason, message, problem, state, choice)
 
     def optimised_weights(self, problem: Problem, state: BasisState) -> tuple[OrthogonalBasis, Tensor, Leading]:
         """Return the orthogonal basis, the optimised z = (log w, log s2) [r + 1], and the eigenfunctions."""

@@ -289,10 +289,10 @@ def _rounds(
         state = yield from _round(learner, problem, state, choice)
         if not learner.learn:
             message = "The weights are computed. The hyperparameters keep their initial values."
-            return state, _outcome("converged", message, problem, state, choice)
+            return state, outcome_at("converged", message, problem, state, choice)
         if state.round + 1 >= learner.max_rounds:
             message = f"All {learner.max_rounds} rounds are done. Raise max_rounds to continue."
-            return state, _outcome("budget", message, problem, state, choice)
+            return state, outcome_at("budget", message, problem, state, choice)
         choices = {
             spacing: chooser.selected(state.theta, spacing, choice if spacing == state.spacing else None)
             for spacing in (spacings if state.functions is None else (state.spacing,))
@@ -305,11 +305,12 @@ def _rounds(
             state = state._replace(**chooser.fields(choices[spacing]))
         elif not incomplete:
             message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
-            return state, _outcome("converged", message, problem, state, choice)
+            return state, outcome_at("converged", message, problem, state, choice)
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 
 
-def _outcome(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
+def outcome_at(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
+    """Return an outcome whose message also says where the functions do not represent the kernel."""
     kept = share_kept(problem, state.theta, choice)
     message = with_share_kept(message, kept, len(choice))
     return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
