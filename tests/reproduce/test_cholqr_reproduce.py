@@ -32,7 +32,7 @@ def test_all_five_figures_exist_with_units_in_both_versions() -> None:
 
 def test_figure_1_ranks_candidates_by_both_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cholqr_fig1, "snelson", wiggles)
-    frame = pd.DataFrame(cholqr_fig1.work({"seed": 0, "tries": 8}))
+    frame = pd.DataFrame(cholqr_fig1.work({"seed": 0, "tries": 10}))  # one of the three moments of the figure
     assert frame["rank of approx"].corr(frame["rank of exact"]) > 0.9
     assert len(cholqr_fig1.plot(frame)) == 2
 

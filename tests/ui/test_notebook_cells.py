@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import panel as pn
@@ -94,7 +95,8 @@ def test_a_page_whose_browser_is_silent_is_closed(monkeypatch: pytest.MonkeyPatc
         await asyncio.sleep(seconds)
         return bool(closed)
 
-    assert asyncio.run(silent(0.4))
+    with ThreadPoolExecutor(1) as elsewhere:  # a browser test before may have left a loop running in this thread
+        assert elsewhere.submit(lambda: asyncio.run(silent(0.4))).result()
 
 
 def test_the_parameters_of_a_player_and_the_settings_of_a_method_drive_other_objects():
