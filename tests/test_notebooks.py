@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client import KernelManager
 
 from notebook_pictures import PICTURE, executed
 from stand_in_files import FILES
@@ -15,18 +17,29 @@ pytestmark = pytest.mark.long
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
+    """One kernel for all notebooks, since its imports take as long as many a notebook."""
+    folder = str(tmp_path_factory.mktemp("jupyter"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+            patch.setenv(name, folder)
+        if FILES.is_dir():
+            patch.setenv("GPEXPLORER_DATA_DIR", str(FILES.resolve()))
+        patch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+        manager = KernelManager(kernel_name="python3")
+        manager.start_kernel(cwd=folder)
+        yield manager
+        manager.shutdown_kernel(now=True)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:zmq", "ignore:There is no current event loop:DeprecationWarning"
 )
-def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
-        monkeypatch.setenv(name, str(tmp_path))
-    if FILES.is_dir():
-        monkeypatch.setenv("GPEXPLORER_DATA_DIR", str(FILES.resolve()))
-    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
-    book = executed(path, tmp_path)
+def test_notebook_runs(path: Path, tmp_path: Path, kernel: KernelManager) -> None:
+    book = executed(path, tmp_path, kernel=kernel)
     code = [cell for cell in book.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     assert not [out for cell in code for out in cell.outputs if out.output_type == "error"]

@@ -18,16 +18,34 @@ from nbclient import NotebookClient
 PICTURE = "image/svg+xml"
 
 
-def executed(path: Path, folder: Path, timeout: int = 200) -> Any:
-    """Run a notebook in this folder and return it with all its outputs."""
+def executed(path: Path, folder: Path, timeout: int = 200, kernel: Any = None) -> Any:
+    """Run a notebook in this folder and return it with all its outputs.
+
+    Parameters
+    ----------
+    path
+        The notebook.
+    folder
+        Where its files go.
+    timeout
+        Seconds that a cell may take.
+    kernel
+        The manager of a kernel that runs already, which spares the seconds of its imports. What another notebook has
+        named there is deleted first.
+    """
     book = nbformat.read(path, as_version=4)
-    NotebookClient(
-        book,
-        timeout=timeout,
-        record_timing=False,
-        store_widget_state=False,
+    if kernel is not None:
+        book.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -sf\nimport os\nos.chdir({str(folder)!r})\ndel os"))
+    client = NotebookClient(
+        book, kernel, timeout=timeout, record_timing=False, store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
-    ).execute()
+    )  # fmt: skip
+    try:
+        client.execute()
+    finally:
+        if kernel is not None:
+            client.kc.stop_channels()
+            del book.cells[0]
     return book
 
 

@@ -163,7 +163,7 @@ def test_bands_cover_data_of_the_model_when_functions_are_chosen_for_few_rows():
     """The noise that was learned on the rows of the choice covered .87 on the mean of these draws."""
     settings = {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3}
     learned, corrected = [], []
-    for seed in range(6):
+    for seed in range(4):
         task, test = draw(n=300, d=4, lengthscale=0.8, noise_sd=0.1, seed=seed)
         run = Run(Grief(**settings, basis="evidence"), task)
         run.finish()
