@@ -15,6 +15,7 @@ import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood
 from gpexplorer.methods.minibatches.model import Model
+from gpexplorer.methods.minibatches.studies import gradient_spread as gradient_spread_module
 from gpexplorer.methods.minibatches.studies.gradient_spread import gradient_spread
 from gpexplorer.methods.minibatches.studies.gradient_study import likelihood_course
 from gpexplorer.runs import Run
@@ -163,6 +164,38 @@ def test_the_microscope_finds_bias_only_where_it_is():
     assert all_rows.bias < 1e-6
     assert all_rows.sd < 1e-6
     assert gradient_spread(method("bsgd", batch_size=32), at, theta, 100).sd < seen["bsgd"].sd
+
+
+def test_the_interval_of_a_bias_is_that_of_all_pairs_and_holds_the_truth_as_often_as_it_says():
+    E = torch.randn(7, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.4
+    value, error = gradient_spread_module._squared_mean(E)
+
+    def of_pairs(rows):
+        pairs = [float(a @ b) for i, a in enumerate(rows) for j, b in enumerate(rows) if i != j]
+        return sum(pairs) / len(pairs)
+
+    left_out = np.array([of_pairs([row for k, row in enumerate(E) if k != out]) for out in range(7)])
+    assert value == pytest.approx(of_pairs(list(E)))
+    assert error == pytest.approx(np.sqrt(6 / 7 * np.square(left_out - left_out.mean()).sum()))
+
+    draws = torch.randn(300, 30, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 0.3
+    inside = [abs(value - 4 * 0.09) <= 2.0 * error for value, error in map(gradient_spread_module._squared_mean, draws)]
+    assert 0.88 < np.mean(inside) < 0.99
+
+
+def test_the_picture_of_biases_has_bars_and_says_where_it_cannot_tell():
+    run = played("scgd")
+    shown = view(run, "stochastic-gradients")
+    shown.draws = 3
+    layers = shown.data(run, 1)
+    assert "3 minibatches per point; too few to tell BSGD from SCGD at" in layers["minimax"].attrs["title"]
+    for key in ("scgd", "bsgd", "minimax"):
+        bars = layers[f"{key} bars"]
+        assert ((bars["y0"] <= layers[key]["y"]) & (layers[key]["y"] <= bars["y1"])).all()
+    shown.show = "spread"
+    layers = shown.data(run, 1)
+    assert layers["minimax"].attrs["title"] == "3 minibatches per point"
+    assert all(layers[f"{key} bars"].empty for key in ("scgd", "bsgd", "minimax"))
 
 
 @pytest.mark.parametrize("channel", ["rmse", "snlp", "objective"])

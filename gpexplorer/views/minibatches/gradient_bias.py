@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import holoviews as hv
@@ -35,12 +36,13 @@ class Gradients(View):
     key: ClassVar[str] = "stochastic-gradients"
     title: ClassVar[str] = "Minibatch gradients, by batch size"
     help: ClassVar[str] = (
-        "Averaging gradients removes their spread, which decreases with the batch size, but not their bias."
+        "Averaging gradients removes their spread, which decreases with the batch size, but not their bias. "
+        "The bars say how well so many minibatches tell it."
     )
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 40
 
-    draws = param.Integer(12, bounds=(2, 500), softbounds=(5, 50), doc="Number of minibatches per point.")
+    draws = param.Integer(30, bounds=(3, 500), softbounds=(5, 100), doc="Number of minibatches per point.")
     show = param.Selector(
         default="bias",
         objects=["bias", "spread"],
@@ -55,17 +57,23 @@ class Gradients(View):
         """Return one line per method."""
         theta, n = run.trace[at].step.state.theta, len(run.problem.train)
         sizes = [size for size in SIZES if size < n] or [max(n // 2, 1)]
-        layers = {}
-        for key in METHODS:
+        layers, intervals = {}, {}
+        for shift, key in enumerate(METHODS):
             spreads = [
                 gradient_spread(same_features(run.method, key, size), run.problem, theta, self.draws) for size in sizes
             ]
             values = [spread.bias if self.show == "bias" else spread.sd for spread in spreads]
             layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
+            intervals[key] = [spread.interval for spread in spreads]
+            shown = intervals[key] if self.show == "bias" else []
+            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes][: len(shown)]  # beside each other
+            low, high = [ends[0] for ends in shown], [ends[1] for ends in shown]
+            layers[f"{key} bars"] = pd.DataFrame({"x0": x, "y0": low, "x1": x, "y1": high}, dtype=float)
+        title = f"{self.draws} minibatches per point"
         layers["minimax"].attrs |= {
             "xlabel": "rows per minibatch",
             "ylabel": f"{self.show} / |exact gradient|",
-            "title": f"{self.draws} minibatches per point",
+            "title": title + (f"; {untold(sizes, intervals)}" if self.show == "bias" else ""),
         }
         return layers
 
@@ -75,9 +83,24 @@ class Gradients(View):
             layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, **DASHES[key])
             for key, colour in METHODS.items()
         ]
+        lines += [
+            layer(hv.Segments(layers[f"{key} bars"], ["x0", "y0", "x1", "y1"]), f"{key} bars", color=colour)
+            for key, colour in METHODS.items()
+        ]
         return hv.Overlay(lines).opts(
             legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["minimax"])
         )
+
+
+def untold(sizes: Sequence[int], intervals: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Say at which numbers of rows the intervals of BSGD and SCGD overlap, so that nobody can tell which is less."""
+    pairs = zip(sizes, intervals["bsgd"], intervals["scgd"], strict=True)
+    overlapping = [
+        str(size) for size, (low, high), (other_low, other_high) in pairs if low < other_high and other_low < high
+    ]
+    if not overlapping:
+        return "enough to tell BSGD from SCGD"
+    return f"too few to tell BSGD from SCGD at {', '.join(overlapping)} rows"
 
 
 def same_features(method: Minibatches, key: str, batch_size: int) -> Any:

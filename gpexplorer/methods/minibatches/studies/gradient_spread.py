@@ -36,6 +36,7 @@ class GradientSpread(NamedTuple):
     bias: float  # |mean - exact|, corrected for the sampling error of the mean
     sd: float  # root mean squared distance of a minibatch gradient from the mean
     along: Tensor  # [draws] component along the exact gradient; 1 for a minibatch gradient that is exact
+    interval: tuple[float, float]  # of the bias, two standard errors of its square to either side
 
 
 def gradient_spread(
@@ -52,7 +53,8 @@ def gradient_spread(
 
     Notes
     -----
-    Cost: two passes over the rows, and `draws` minibatches.
+    Cost: two passes over the rows, and `draws` minibatches. The squared bias is a U-statistic of the gradients' errors
+    e_i, the mean of e_i'e_j over all pairs i != j, which is unbiased; the jackknife gives its standard error.
     """
     model = Model(method, problem, method.validation)
     exact = exact_likelihood(model, theta)
@@ -65,6 +67,21 @@ def gradient_spread(
         learner.gradient(order[: learner.rows.size], 0)
         gradients.append(learner.parameters.g[len(state.w) : len(state.w) + model.size].clone())
     G, size = torch.stack(gradients), float(target.norm())  # [draws, p]
-    mean, variance = G.mean(0), float((G - G.mean(0)).square().sum(1).sum()) / max(draws - 1, 1)
-    squared_bias = float((mean - target).square().sum()) - variance / draws
-    return GradientSpread(math.sqrt(max(squared_bias, 0.0)) / size, math.sqrt(variance) / size, (G @ target) / size**2)
+    variance = float((G - G.mean(0)).square().sum()) / max(draws - 1, 1)
+    squared, error = _squared_mean(G - target)
+    low, high = (math.sqrt(max(squared + sign * 2.0 * error, 0.0)) / size for sign in (-1.0, 1.0))
+    along = (G @ target) / size**2
+    return GradientSpread(math.sqrt(max(squared, 0.0)) / size, math.sqrt(variance) / size, along, (low, high))
+
+
+def _squared_mean(E: Float[Tensor, "k p"]) -> tuple[float, float]:
+    """The squared norm of the expected row of E without bias, and its standard error; infinite for two rows."""
+    k = len(E)
+    products = E @ E.T
+    products.fill_diagonal_(0.0)
+    of_row, total = products.sum(1), float(products.sum())
+    if k < 3:
+        return total / (k * (k - 1)), math.inf
+    left_out = (total - 2.0 * of_row) / ((k - 1) * (k - 2))  # [k], the statistic without each row
+    error = math.sqrt((k - 1) / k * float((left_out - left_out.mean()).square().sum()))
+    return total / (k * (k - 1)), error
