@@ -175,7 +175,7 @@ class Explorer(pn.viewable.Viewer):
             self._drain(wait=FIRST_PICTURE_WAIT)
 
     def pause(self) -> None:
-        """Stop computing after the step under way, because nobody is looking."""
+        """Stop computing after the step under way once no browser shows the page."""
         self.session.pause()
         self.below.pause()
         self.recommendation.pause()

@@ -56,7 +56,7 @@ class PageParts(Protocol):
         """Begin to follow the run."""
 
     def pause(self) -> None:
-        """Stop computing, because nobody is looking."""
+        """Stop computing once no browser shows the page."""
 
 
 def load_resources() -> None:

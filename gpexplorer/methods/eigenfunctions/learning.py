@@ -47,7 +47,7 @@ ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
 CHANNELS: tuple[Channel, ...] = (
-    channel("objective", "NLML, of the subset at first", "nat"),
+    channel("objective", "NLML, while learning that of the subset", "nat"),
     channel("evidence", "NLML on the subset", "nat"),
     channel("fit", "data fit", "nat"),
     channel("kept", "share of the prior variance kept"),

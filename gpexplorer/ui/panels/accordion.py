@@ -22,7 +22,7 @@ class Panel(Protocol):
         """Draw the figures for the theme "light" or "dark"."""
 
     def pause(self) -> None:
-        """Stop all work, because nobody is looking; a person can continue it."""
+        """Stop all work once no browser shows the page. A person can continue it."""
 
     def close(self) -> None:
         """Stop all work, because the session has ended."""

@@ -152,7 +152,7 @@ class ComparePanel(pn.viewable.Viewer):
         self._theme = theme
 
     def pause(self) -> None:
-        """Stop the current sweep after its step, and the two runs in step, because nobody is looking."""
+        """Stop the current sweep after its step, and the two runs in step once no browser shows the page."""
         self.sweeps.close()
         self.pair.pause()
 

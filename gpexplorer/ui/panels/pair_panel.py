@@ -124,7 +124,7 @@ class PairPanel(pn.viewable.Viewer):
             live.set_theme(theme)
 
     def pause(self) -> None:
-        """Stop playing, and end the thread where it still takes steps, because nobody is looking."""
+        """Stop playing, and end the thread where it still takes steps once no browser shows the page."""
         if self._worker is not None and not self._worker.is_ready:
             self.close()
         self._set_playing(False)

@@ -226,7 +226,7 @@ class RacePanel(pn.viewable.Viewer):
             live.set_theme(theme)
 
     def pause(self) -> None:
-        """Pause the race, because nobody is looking."""
+        """Pause the race once no browser shows the page."""
         if self._worker is not None:
             self._worker.pause()
             self._show_playing()

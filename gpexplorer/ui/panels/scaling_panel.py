@@ -117,7 +117,7 @@ class ScalingPanel(pn.viewable.Viewer):
         self.chart.set_theme(theme)
 
     def pause(self) -> None:
-        """Stop measuring after the current size, because nobody is looking."""
+        """Stop measuring after the current size once no browser shows the page."""
         self.close()
         self.go.param.update(label="Measure", icon="straighten")
 

@@ -47,10 +47,23 @@ class Paths(View):
     order: ClassVar[int] = 40
     hero: ClassVar[bool] = True
 
-    first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), doc="Hyperparameter along x; 0 is the first.")
-    second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), doc="Along y; -1 is the last, the noise.")
+    first = param.Integer(
+        1,
+        bounds=(0, None),
+        softbounds=(0, 10),
+        label="Across",
+        doc="Number of the hyperparameter along x; 0 is the first.",
+    )
+    second = param.Integer(
+        -1, bounds=(-1, None), softbounds=(-1, 10), label="Upward",
+        doc="Number of the hyperparameter along y; -1 is the last, the noise.",
+    )  # fmt: skip
     side = param.Integer(
-        9, bounds=(2, 60), softbounds=(5, 25), doc="Points per side of the slice; each costs one kernel matrix."
+        9,
+        bounds=(2, 60),
+        softbounds=(5, 25),
+        label="Squares per side",
+        doc="Points per side of the slice; each costs one kernel matrix.",
     )
 
     def applies(self, run: Run) -> bool:
