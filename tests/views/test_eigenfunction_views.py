@@ -12,9 +12,11 @@ import torch
 import gpexplorer as gpx
 from gpexplorer import views
 from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.eigenfunctions import step_time
+from gpexplorer.views.eigenfunctions.chain_traces import diagnosed
 from gpexplorer.views.eigenfunctions.covariance_matrix import errors
 
 SETTINGS = {
@@ -101,7 +103,10 @@ def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():
 
     assert len(layers) == 3
     np.testing.assert_allclose(layers["chain2"]["y"], state.watched[1, :, 2])
-    assert layers["chain1"].attrs["title"] == "sampling"
+    draws = state.watched[:, :, 2].numpy()
+    said = f"R-hat {rhat(draws):.3f}; {draws.size:,} draws, worth {bulk_ess(draws):,.0f} independent ones"
+    assert layers["chain1"].attrs["title"] == f"sampling: {said}"
+    assert diagnosed(draws[:, :3]) == ""
     np.testing.assert_allclose(weights["mean"]["y"] * np.log(10), state.moments.weight)
     low, high = weights["prior"].loc[0, ["lower", "upper"]]
     assert low < 0 < high

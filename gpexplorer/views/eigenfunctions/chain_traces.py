@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import holoviews as hv
@@ -10,6 +11,7 @@ import pandas as pd
 import param
 
 from ...methods.capabilities import SamplesWeights
+from ...methods.chain_diagnostics import bulk_ess, rhat
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import CYCLE, ROLES
@@ -51,6 +53,8 @@ class Chains(View):
         first.attrs |= {"xlabel": "draw", "ylabel": self.watched}
         titles = {"warm-up": "warming up", "sample": "sampling"}
         first.attrs["title"] = titles.get(state.phase, "no draws yet: hyperparameters are learned")
+        if state.phase == "sample" and column < draws.shape[2]:
+            first.attrs["title"] += diagnosed(draws[:, :, column])
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
@@ -60,6 +64,14 @@ class Chains(View):
             for k, (name, frame) in enumerate(layers.items())
         ]
         return hv.Overlay(lines).opts(show_legend=False, responsive=True, show_grid=True, **labels(layers["chain1"]))
+
+
+def diagnosed(draws: np.ndarray) -> str:
+    """R-hat and the effective sample size of these draws [chains, draws]; empty while there are too few of them."""
+    r_hat, size = rhat(draws), bulk_ess(draws)
+    if not (math.isfinite(r_hat) and math.isfinite(size)):
+        return ""
+    return f": R-hat {r_hat:.3f}; {draws.size:,} draws, worth {size:,.0f} independent ones"
 
 
 class Weights(View):
