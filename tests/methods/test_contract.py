@@ -149,7 +149,8 @@ def test_an_abandoned_generator_leaves_no_thread_and_no_reference(method: str, s
 
     generator.close()
     del generator
-    gc.collect()
+    if left() is not None:  # a collection takes a second where much is loaded
+        gc.collect()
 
     assert left() is None
     assert not [thread for thread in threading.enumerate() if thread not in before and thread.is_alive()]
