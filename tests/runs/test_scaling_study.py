@@ -36,6 +36,12 @@ def scaled(values: list[int], measure=cubic, axis: str = "n", spec: Spec = SPEC)
     return result
 
 
+def test_three_sizes_bear_no_slope_and_four_do():
+    x = [100.0, 200.0, 300.0, 400.0]
+    assert power_law.fit(x[:3], x[:3]).refused == "No slope from 3 sizes: measure 4 different ones at least."
+    assert power_law.fit(x, x).refused == ""
+
+
 @pytest.mark.parametrize(("power", "shift"), [(3.0, 0.0), (2.0, 5.0), (0.0, -3.0), (-1.0, 2.0)])
 def test_an_exact_power_law_is_fitted_exactly(power: float, shift: float):
     x = np.geomspace(100, 5000, 6)
