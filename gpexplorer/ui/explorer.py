@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import panel as pn
@@ -19,6 +20,7 @@ from ..views.picture import Picture
 from .address import PageRequest, read_query
 from .browser.batch import together
 from .browser.keys import HELP
+from .browser.repeat import repeat
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
@@ -93,7 +95,8 @@ class Explorer(pn.viewable.Viewer):
         super().__init__(**params)
         load_resources()
         spec = spec or Spec(**START)
-        self._opening, self._callback, self._waiting, self._failed = 0, None, "", False
+        self._opening, self._waiting, self._failed = 0, "", False
+        self._stop: Callable[[], None] | None = None
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
@@ -164,8 +167,8 @@ class Explorer(pn.viewable.Viewer):
 
     def start(self) -> None:
         """Begin to take frames from the player: from now on the page follows the run."""
-        if self._callback is None:
-            self._callback = pn.state.add_periodic_callback(self._drain, period=PERIOD)
+        if self._stop is None:
+            self._stop = repeat(self._drain, PERIOD)
 
     def settle(self) -> None:
         """Wait shortly for the first picture, so that a page is sent with it where its data are quick to read."""
@@ -196,9 +199,9 @@ class Explorer(pn.viewable.Viewer):
             widget.end("This explorer is closed. Run the cell again for a new one.")
 
     def _stop_following(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None and callback.running:
-            callback.stop()
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
 
     def _panels(self) -> PanelAccordion:
         session = self.session
@@ -252,7 +255,7 @@ class Explorer(pn.viewable.Viewer):
     def _drain(self, wait: float = 0.0) -> None:
         """Show the newest frame of the player; all changes of a frame are sent together.
 
-        An error becomes a message: an exception in a periodic callback would end the page's updates for ever.
+        An error becomes a message: otherwise it would stand in the log only.
         """
         if not (wait or self.pulse.free):
             return

@@ -18,9 +18,10 @@ from bokeh.util.warnings import BokehUserWarning
 
 from ..errors import SettingError
 from ..runs import Store
+from .browser.patch_messages import send_patches_together
+from .browser.protocol_repairs import repair_protocol
+from .closed_pages import ClosedPages
 from .connections import UNUSED_LIFETIME
-from .patch_messages import send_patches_together
-from .protocol_repairs import repair_protocol
 from .ready_sessions import ReadySessions
 from .request_guard import LOCAL_NAMES, guard, is_loopback
 from .session_page import app, warm
@@ -68,11 +69,12 @@ def serve(
     repair_protocol()
     send_patches_together()
     torch.set_num_threads(shares.threads_per_turn)
+    closed = ClosedPages(shares.turns, shares.arrivals)
     shared_store = None if store is None else Store(store)
     # The browser renames a table's style sheets when it sends them back, which is harmless.
     warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
     server = pn.serve(
-        {"explorer": lambda: app(shared_store, shares=shares)},
+        {"explorer": lambda: app(shared_store, shares=shares, on_close=closed.add)},
         port=port,
         address=address,
         show=show,
@@ -91,6 +93,7 @@ def serve(
     ready = ReadySessions(server._tornado, "/explorer", shares.limits.ready_pages, shares)
     ready.install()
     server.io_loop.add_callback(ready.keep_filled)
+    server.io_loop.add_callback(closed.keep_freeing)
     print(f"Explorer: http://{allowed[0]}/explorer", flush=True)
     server.start()
     server.io_loop.start()

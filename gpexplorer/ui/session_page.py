@@ -7,6 +7,7 @@ the screen.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from typing import Any
 
 import panel as pn
@@ -22,7 +23,10 @@ from .text import record
 COLLECTION = (20_000, 20, 50)  # thresholds of garbage collection, which took an eighth of the time of a page
 
 
-def app(store: Store | None = None, notice: str = "", shares: Shares | None = None) -> Any:
+def app(
+    store: Store | None = None, notice: str = "", shares: Shares | None = None,
+    on_close: Callable[[], None] | None = None,
+) -> Any:  # fmt: skip
     """Build the page of one session.
 
     Parameters
@@ -33,6 +37,8 @@ def app(store: Store | None = None, notice: str = "", shares: Shares | None = No
         A warning to show on the page.
     shares
         The memory and the cores that all sessions share.
+    on_close
+        Called when the page was closed and its run has ended.
 
     Returns
     -------
@@ -49,7 +55,13 @@ def app(store: Store | None = None, notice: str = "", shares: Shares | None = No
         if notice:
             explorer.status.say(notice)
         arrivals = shares.arrivals if shares is not None else Arrivals()
-        return explorer_page(explorer, explorer.close, "controls" not in request.hide, arrivals=arrivals)
+
+        def end() -> None:
+            explorer.close()
+            if on_close is not None:
+                on_close()
+
+        return explorer_page(explorer, end, "controls" not in request.hide, arrivals=arrivals)
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(
@@ -61,7 +73,7 @@ def warm() -> None:
     """Prepare the server: draw once, so that the first visitor need not wait for imports and caches.
 
     Objects that exist by then stay for ever. They are excluded from garbage collection, which would otherwise walk
-    through all of them while pages are being built.
+    through all of them while pages are being built. From then on `closed_pages.py` decides when memory is freed.
     """
     explorer = Explorer()
     explorer.settle()

@@ -63,11 +63,11 @@ def test_a_word_of_the_legend_hides_its_layers_and_brings_them_back():
     assert mean.visible
 
 
-def follow(explorer: Explorer, key: str, drawn: bool) -> None:
-    """Let the page take frames until this picture is drawn, or shows that it is empty."""
+def follow(explorer: Explorer, key: str) -> None:
+    """Let the page take frames until this picture is drawn."""
     end = time.monotonic() + 30
     card = explorer.pictures.pictures[key]
-    while not card.layers or (card._live is not None) != drawn:
+    while not card.layers or card._live is None:
         assert time.monotonic() < end
         explorer._drain(wait=0.5)
 
@@ -82,11 +82,18 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
     assert "calibration" in cards
     assert not len(cards["calibration"].card)
 
-    follow(explorer, "convergence", drawn=False)
-    assert "There is nothing to draw" in cards["convergence"]._place[0].object
+    follow(explorer, "convergence")
+    assert "There is nothing to draw" in cards["convergence"].legend.caption
+    axes = cards["convergence"]._live
     explorer.session.player.step()
-    follow(explorer, "convergence", drawn=True)
+    while "There is nothing" in cards["convergence"].legend.caption and time.monotonic() < end:
+        explorer._drain(wait=0.5)
+    assert cards["convergence"]._live is axes  # the first step has not drawn the figure anew
+    assert cards["convergence"].legend.caption == axes.caption
     assert not len(cards["calibration"].card)
+
+    cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()}, "light")
+    assert "There is nothing to draw" in cards["fit"]._place[0].object
     explorer.close()
 
 

@@ -81,7 +81,9 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     monkeypatch.setattr(serving, "warm", lambda: order.append("warm"))
     monkeypatch.setattr(DocHandler, "get_session", DocHandler.get_session)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
-    loop = SimpleNamespace(start=lambda: order.append("answers"), add_callback=lambda _: order.append("a stock"))
+    loop = SimpleNamespace(
+        start=lambda: order.append("answers"), add_callback=lambda call: order.append(call.__qualname__)
+    )
     server = SimpleNamespace(start=lambda: None, io_loop=loop, _tornado=None)
     monkeypatch.setattr("panel.serve", lambda *_, start, **__: order.append(f"listens, started: {start}") or server)
     monkeypatch.setattr("builtins.print", lambda text, **_: order.append(text))
@@ -90,7 +92,8 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
 
     # A taken port raises where the server begins to listen, so it is reported before the slow preparation.
     address = "Explorer: http://localhost:5099/explorer"
-    assert order == ["guard of 60", "listens, started: False", "warm", "a stock", address, "answers"]
+    begun = ["ReadySessions.keep_filled", "ClosedPages.keep_freeing"]
+    assert order == ["guard of 60", "listens, started: False", "warm", *begun, address, "answers"]
 
 
 def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(

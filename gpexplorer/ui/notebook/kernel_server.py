@@ -28,8 +28,8 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from ...errors import SettingError
-from ..patch_messages import send_patches_together
-from ..protocol_repairs import notice_closed_pages
+from ..browser.patch_messages import send_patches_together
+from ..browser.protocol_repairs import notice_closed_pages
 
 ADDRESS = "127.0.0.1"
 UNUSED_LIFETIME = 60_000  # milliseconds that a page waits for its connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import panel as pn
@@ -18,6 +18,7 @@ from ...views.drawing.live import Live
 from ...views.picture import Picture
 from ..browser.batch import together
 from ..browser.bokeh_fix import BokehLayoutFix
+from ..browser.repeat import repeat
 from ..page import load_resources
 from ..playback.draw_acknowledgement import Pulse
 from ..playback.open_run import Frame, Layers, OpenRequest, OpenRun, summary_of
@@ -102,7 +103,8 @@ class RunWidget(pn.viewable.Viewer):
             raise SettingError("A run made without a Spec has no player: open it with Spec.open.")
         super().__init__(**params)
         self.widgets: list[Any] = []
-        self._run, self._callback, self._theme = run, None, "light"
+        self._run, self._theme = run, "light"
+        self._stop: Callable[[], None] | None = None
         open_run = GivenRun(run)
         self._player = Player(open_run=open_run)
         self._pulse = Pulse()
@@ -194,9 +196,9 @@ class RunWidget(pn.viewable.Viewer):
                 self._player.pause()
 
     def _stop_following(self) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None and callback.running:
-            callback.stop()
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            stop()
 
     def _leave(self) -> None:
         self._stop_following()
@@ -226,9 +228,9 @@ class RunWidget(pn.viewable.Viewer):
         return mimebundle(self, self._page, "Player", CELL_HEIGHT, Picture(self._run, key).svg())
 
     def __panel__(self) -> Any:
-        if self._callback is None:
+        if self._stop is None:
             self._player.redraw()
-            self._callback = pn.state.add_periodic_callback(self._drain, period=PERIOD)
+            self._stop = repeat(self._drain, PERIOD)
         figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
         return pn.Column(
             BokehLayoutFix(), self._transport, self._said, figures, self._pulse, sizing_mode="stretch_width"

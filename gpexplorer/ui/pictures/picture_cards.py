@@ -30,7 +30,7 @@ from .step_table import Steps
 ON_TOP = 3  # pictures that are always visible
 SMALL = '<span class="hint">{}</span>'
 DRAWING = SMALL.format("Drawing …")
-EMPTY = SMALL.format("There is nothing to draw at this step yet. Take a step.")
+EMPTY = "There is nothing to draw at this step yet. Take a step."
 FILL = {"position": "absolute", "inset": "0"}  # a figure is as large as its place on the card
 
 
@@ -100,8 +100,9 @@ class Picture(pn.viewable.Viewer):
         """Show these layers; an error of the view becomes a sentence on the card."""
         self.build()
         self.layers = layers
-        if not any(len(frame) for frame in layers.values()):
-            self._show_sentence(EMPTY)
+        empty = not any(len(frame) for frame in layers.values())
+        if empty and not (layers and self.view.axes_first):
+            self._show_sentence(SMALL.format(EMPTY))
             return
         labels = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         mode = self.gestures and self.gestures.mode.value
@@ -118,7 +119,7 @@ class Picture(pn.viewable.Viewer):
         except Exception as error:
             self.fail(sentence(error, f"the picture “{self.view.title}” was being drawn"))
         if self._live is not None:
-            self.legend.caption = self._live.caption
+            self.legend.caption = EMPTY if empty else self._live.caption
         self._drawn_for = drawn_for
 
     def fail(self, message: str) -> None:

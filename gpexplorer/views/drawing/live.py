@@ -114,7 +114,8 @@ class Live:
             self._keep_proportions()
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
         for name in ("x_range", "y_range"):
-            setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name))))
+            log = isinstance(getattr(self.figure, name.replace("range", "scale")), LogScale)
+            setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name), log)))
         self._fit(layers, force=True)
         self.set_theme(theme)
 
@@ -280,9 +281,12 @@ def _image(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:
 _READERS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], dict[str, Any]]] = {"Area": _band, "Image": _image}
 
 
-def _ends(axis: Any) -> tuple[float, float]:
+def _ends(axis: Any, log: bool) -> tuple[float, float]:
+    """The ends of an axis; those of an empty one where there is nothing on it."""
     ends = (axis.start, axis.end)
-    return ends if all(isinstance(end, int | float) and np.isfinite(end) for end in ends) else (0.0, 1.0)
+    if all(isinstance(end, int | float) and np.isfinite(end) for end in ends) and (ends[0] > 0 or not log):
+        return ends
+    return (1.0, 10.0) if log else (0.0, 1.0)
 
 
 def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float, float] | None:
