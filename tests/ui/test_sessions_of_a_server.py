@@ -29,6 +29,7 @@ from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, w
 from gpexplorer.ui import connections
 from gpexplorer.ui.browser.patch_messages import LARGE, send_patches_together
 from gpexplorer.ui.browser.protocol_repairs import repair_protocol
+from gpexplorer.ui.browser.repeat import repeat
 from gpexplorer.ui.connections import follow_connection
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.request_guard import RequestGuard
@@ -49,6 +50,8 @@ class Visited:
     def __init__(self, max_sessions: int) -> None:
         self.built = 0
         self.pauses: list[int] = []
+        self.calls: list[Any] = []  # the documents for which what a page repeats was called
+        self.ended: list[None] = []  # one entry for each page that has ended
         RequestGuard().install(max_sessions=max_sessions)
         repair_protocol()
         send_patches_together()
@@ -64,6 +67,8 @@ class Visited:
         self.built += 1
         self.follower = Follower(self.pauses, self.built)
         follow_connection(pn.state.curdoc, self.follower.pause)
+        stop = repeat(lambda: self.calls.append(pn.state.curdoc), 20)
+        pn.state.on_session_destroyed(lambda _: self.ended.append(stop()))
         return pn.pane.HTML(f"page {self.built}")
 
     async def get(self, **headers: str) -> HTTPResponse:
@@ -175,6 +180,26 @@ def test_work_is_paused_and_the_session_ends_once_its_tab_is_closed(
         await soon(lambda: visited.pauses == [1])
         assert visited.sessions == 1
         await soon(lambda: visited.sessions == 0)
+
+    visit(story)
+
+
+def test_what_a_page_repeats_knows_its_document_and_ends_with_the_page(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(connections, "END_AFTER", 0.1)
+
+    async def story(visited: Visited) -> None:
+        socket = await visited.connect(await visited.get())
+        [session] = visited.application.get_sessions("/explorer")
+        document = session.document
+        await soon(lambda: len(visited.calls) > 2)
+        assert set(visited.calls) == {document}
+        socket.close()
+        await soon(lambda: visited.ended == [None])  # stopping what has ended already is no error
+        count = len(visited.calls)
+        await asyncio.sleep(0.1)
+        assert len(visited.calls) == count
 
     visit(story)
 

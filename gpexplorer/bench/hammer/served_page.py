@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -48,7 +49,12 @@ class ServedPage(NamedTuple):
         assert self.pipe.stdin is not None and self.pipe.stdout is not None
         self.pipe.stdin.write("\n")
         self.pipe.stdin.flush()
-        return [int(number) for number in self.pipe.stdout.readline().split()]
+        while not re.fullmatch(r"\d+ \d+\n", line := self.pipe.stdout.readline()):
+            if not line:
+                raise RuntimeError(f"The page's server has ended: {self.log.read_text('utf-8', 'replace')[-2000:]}")
+            with self.log.open("a") as log:  # Panel writes its warnings to stdout
+                log.write(line)
+        return [int(number) for number in line.split()]
 
     def log_lines(self) -> list[str]:
         """The lines of its log."""

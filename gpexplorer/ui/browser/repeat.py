@@ -33,8 +33,10 @@ def repeat(function: Callable[[], None], period: int) -> Callable[[], None]:
         return lambda: callback.stop() if callback.running else None
     added = document.add_periodic_callback(function, period)
 
+    context = document.session_context
+
     def stop() -> None:
-        if added in document.session_callbacks:
+        if not context.destroyed and added in document.session_callbacks:
             document.remove_periodic_callback(added)
 
     return stop
