@@ -40,11 +40,7 @@ def talk(port: int, token: str, messages: list[str], *, host: str = "", origin: 
 
     The list is ["status N"] where the server refuses the websocket, and ends where the server closes it.
     """
-    headers = {
-        "Host": host or f"localhost:{port}", "Upgrade": "websocket", "Connection": "Upgrade",
-        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Protocol": f"bokeh, {token}", **({"Origin": origin} if origin else {}),
-    }  # fmt: skip
+    headers = _upgrade(token) | {"Host": host or f"localhost:{port}"} | ({"Origin": origin} if origin else {})
     head = "GET /explorer/ws HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     with socket.create_connection(("localhost", port), timeout=PATIENCE) as connection:
         connection.sendall(f"{head}\r\n".encode())
@@ -59,6 +55,25 @@ def talk(port: int, token: str, messages: list[str], *, host: str = "", origin: 
                 connection.sendall(b"".join(map(_frame, messages)))
                 answers += _fragments_until(stream, until)
             return answers
+
+
+def compression(port: int, token: str) -> str:
+    """What the server answers to a websocket that offers to be compressed."""
+    connection = http.client.HTTPConnection("localhost", port, timeout=60)
+    try:
+        offer = {"Origin": f"http://localhost:{port}", "Sec-WebSocket-Extensions": "permessage-deflate"}
+        connection.request("GET", "/explorer/ws", headers=_upgrade(token) | offer)
+        return connection.getresponse().headers.get("Sec-WebSocket-Extensions", "")
+    finally:
+        connection.close()
+
+
+def _upgrade(token: str) -> dict[str, str]:
+    """The headers of a request for a websocket."""
+    return {
+        "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Protocol": f"bokeh, {token}",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), "Sec-WebSocket-Version": "13",
+    }  # fmt: skip
 
 
 def fragments(kind: str, content: Any) -> list[str]:

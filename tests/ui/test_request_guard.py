@@ -16,7 +16,7 @@ import pytest
 from gpexplorer.errors import SettingError
 from gpexplorer.ui.server import hosts
 from pages import Served, answers, until
-from raw_clients import fragments, get, talk, token_of
+from raw_clients import compression, fragments, get, talk, token_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUTES = (
@@ -70,6 +70,10 @@ def test_a_websocket_opens_only_for_the_pages_own_name_and_origin(served: Served
     # A name of the attacker that resolves to this machine: Origin and Host agree, as after DNS rebinding.
     assert talk(port, token_of(port), [], host=foreign, origin=f"http://{foreign}") == ["status 421"]
     assert talk(port, token_of(port), [], origin=f"http://{foreign}") == ["status 403"]
+
+
+def test_what_travels_to_a_browser_is_compressed(served: Served):
+    assert "permessage-deflate" in compression(served.port, token_of(served.port))
 
 
 def test_every_answer_has_the_security_headers_and_none_invites_other_sites(served: Served):

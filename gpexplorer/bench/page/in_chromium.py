@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,8 @@ PATIENCE = 60_000  # milliseconds
 WATCHED = 8.0  # seconds for which the messages of a playing run are counted
 WARM_UP = 5  # pages that are opened before memory is compared
 SETTLED = 12.0  # seconds until the sessions of closed pages have ended
+COMPRESSION = 1  # level of deflate with which `serve` sends messages
+FLUSH_MARK = b"\x00\x00\xff\xff"  # ends what deflate flushes; a websocket leaves it out
 SLIDER = "Inducing points m, slider"
 PLAY = "Play or pause"
 
@@ -82,18 +85,20 @@ class Messages:
     frames : int
         Websocket frames. A message of Bokeh's protocol has three, and two more for each large array.
     bytes : int
-        Their sizes together.
+        Their sizes together, compressed as the server does.
     pictures : int
         Frames that belong to a new picture: the server asks for an acknowledgement with each.
     """
 
     def __init__(self, page: Page) -> None:
         self.changes = self.frames = self.bytes = self.pictures = 0
+        self._deflate = zlib.compressobj(COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
         page.on("websocket", lambda socket: socket.on("framereceived", self._count))
 
     def _count(self, payload: str | bytes) -> None:
         self.frames += 1
-        self.bytes += len(payload)
+        packed = self._deflate.compress(payload.encode() if isinstance(payload, str) else payload)
+        self.bytes += len(packed) + len(self._deflate.flush(zlib.Z_SYNC_FLUSH)) - len(FLUSH_MARK)
         if isinstance(payload, str):
             self.changes += "PATCH-DOC" in payload[:200]
             self.pictures += '"attr":"beat"' in payload

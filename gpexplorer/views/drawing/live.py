@@ -32,7 +32,8 @@ from .palette import paint
 MARGIN = 0.06  # part of the data's range that stays free on each side
 SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
-INVISIBLE = 2.0**-16  # part of the column's range; a figure has less than 4000 pixels
+INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figure of 4000 pixels
+READ = 2.0**-16  # the same for columns that are read in a tooltip
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 X_COLUMNS = ("x", "x0", "x1")
@@ -126,7 +127,7 @@ class Live:
             if frame is not None:
                 columns = _never_empty(_READERS.get(source.tags[0], _columns)(frame, source.data))
                 if not self._log:
-                    columns = {name: _short(values) for name, values in columns.items()}
+                    columns = {name: _short(values, name) for name, values in columns.items()}
                 _replace_columns(source, columns)
         title = next((f.attrs["title"] for f in layers.values() if "title" in f.attrs), None)
         if title is not None:
@@ -237,15 +238,16 @@ def _same(values: Any, others: Any) -> bool:
     return bool(np.array_equal(values, others, equal_nan=values.dtype.kind == "f"))
 
 
-def _short(values: Any) -> Any:
+def _short(values: Any, name: str) -> Any:
     """A long column rounded to what can be seen, in float32: a third of the bytes for each frame, once compressed."""
+    part = INVISIBLE if name in (*X_COLUMNS, *Y_COLUMNS) else READ
     if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.size < LONG:
         return values
     finite = np.isfinite(values)
     extent = float(np.ptp(values[finite])) if finite.any() else 0.0
     if not 1e-30 < extent < 1e30:
         return values
-    unit = 2.0 ** np.floor(np.log2(extent * INVISIBLE))
+    unit = 2.0 ** np.floor(np.log2(extent * part))
     rounded = (np.round(values / unit) * unit).astype(np.float32)
     errors = np.abs(rounded[finite] - values[finite])
     return rounded if errors.max() <= unit else values  # far from the origin float32 is too coarse
