@@ -1,12 +1,16 @@
 """A spec and the picture that is shown, as the query of a URL: `v=1&method=cholqr&data=kin40k&seed=3&view=fit`.
 
-Every setting is written, even if it equals its default, so that a default that changes later does not change what an
-old link shows. A link may come from a stranger: its length is bounded, it is never evaluated, it opens no file of this
-machine, and each part that cannot be read is replaced, with a sentence that says so.
+`write` writes every setting, even if it equals its default, so that a default that changes later does not change what
+an old link shows. `write_short` leaves out what the reader would fill in, and marks the link with a digest of that:
+where a default has changed since, `read` says so.
+
+A link may come from a stranger: its length is bounded, it is never evaluated, it opens no file of this machine, and
+each part that cannot be read is replaced, with a sentence that says so.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -82,6 +86,44 @@ def write(spec: Spec, view: str = "", at: int | None = None) -> str:
     return text
 
 
+def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) -> str:
+    """Write a link's query without what it shares with another spec, such as the address of a page.
+
+    Parameters
+    ----------
+    spec, view, at
+        As in `Link`.
+    start : Spec
+        What `read` will be given as its start. Its data must have a name.
+
+    Returns
+    -------
+    str
+        Empty where there is nothing to say.
+
+    Raises
+    ------
+    SettingError
+        As `write` does.
+    """
+    whole = write(spec, view, at)
+    base = _with_method(start, spec.method, [])
+    shared = set(_pairs(base))
+    differing = {name.partition(".")[0] for name, value in _pairs(spec) if (name, value) not in shared}
+    # Rows, split and limits are read as a whole; of the settings each stands for itself.
+    pairs = [
+        (name, value)
+        for name, value in _pairs(spec)
+        if name.partition(".")[0] in differing and (not name.startswith("set.") or (name, value) not in shared)
+    ]
+    pairs = pairs if spec.method == start.method else [("method", spec.method), *(p for p in pairs if p[0] != "method")]
+    pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
+    if not pairs:
+        return ""
+    text = urlencode([("v", str(VERSION)), ("defaults", _digest(base)), *pairs], quote_via=quote, safe="*,:[]")
+    return text if read(text, start).spec == spec else whole
+
+
 def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
     """Read a link's query. This function never raises.
 
@@ -106,14 +148,27 @@ def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
         names = f"is of version {quoted(version)}" if version is not None else "names no version"
         corrected.append(f"The link {names}; it was read as version {VERSION}, which may mean other numbers.")
     view = _view(parts.pop("view", ""), tuple(views), corrected)
-    at = _record_index(parts.pop("at", None), corrected)
+    at, digest = _record_index(parts.pop("at", None), corrected), parts.pop("defaults", None)
     for name in [name for name in parts if name not in FIELDS and name.partition(".")[0] not in NESTS]:
         corrected.append(f"The link's {quoted(name)} is not known and was left out{closest(name, FIELDS)}")
         del parts[name]
     spec = _spec(parts, start, corrected)
+    if digest is not None and digest != _digest(_with_method(start, spec.method, [])):
+        corrected.append("A default has changed since this link was made: what it leaves out may have other values.")
     more = len(corrected) - MOST_CORRECTIONS
     corrected[MOST_CORRECTIONS:] = [f"{more} more parts of the link were put right."] if more > 0 else []
     return Link(spec, view, at, tuple(corrected))
+
+
+def _digest(base: Spec) -> str:
+    """A mark of all values that a link may leave out; letters, so that it is read as text."""
+    digest = hashlib.sha256(write(base).encode()).digest()
+    return "".join(chr(ord("a") + byte % 26) for byte in digest[:6])
+
+
+def _with_method(start: Spec, method: object, corrected: list[str]) -> Spec:
+    """The spec that fills in what a link with this method leaves out."""
+    return start if method == start.method else _changed(start, {"method": method, "settings": {}}, corrected)
 
 
 def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
@@ -198,9 +253,7 @@ def _record_index(index: Any, corrected: list[str]) -> int | None:
 
 def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
     """The spec `start`, changed one field at a time, so that one bad value does not affect the others."""
-    spec = start
-    if "method" in parts and parts["method"] != start.method:
-        spec = _changed(spec, {"method": parts["method"], "settings": {}}, corrected)
+    spec = _with_method(start, parts.get("method", start.method), corrected)
     same_method = spec.method == parts.get("method", start.method)
     for name, value in _entries(parts, "set").items() if same_method else ():
         spec = _changed(spec, {"settings": {**spec.settings, name: value}}, corrected)

@@ -76,12 +76,45 @@ def read_query(query: str, start: Spec) -> PageRequest:
         corrected.append(f"There is no story {quoted(story)}{closest(story, STORIES)}")
         story = ""
     number = _part(part, story)
-    opened = STORIES[story].parts[number].link if story else PRESETS[question].link if question else ""
-    preset = links.read(opened, start, views) if opened else Link(start)
+    preset = _preset(question, story, number, start)
     link = links.read(urlencode(values, doseq=True), preset.spec, views) if values else preset
-    link = Link(link.spec, link.view or preset.view, link.at or preset.at, (*corrected, *link.corrected))
+    at = preset.at if link.at is None else link.at
+    link = Link(link.spec, link.view or preset.view, at, (*corrected, *link.corrected))
     left_out = set(HIDE) if story else frozenset(hide) & set(HIDE)
     return PageRequest(link, "" if story else question, frozenset(left_out), story, number)
+
+
+def write_query(request: PageRequest, start: Spec) -> str:
+    """Write the query from which `read_query` reads this request, without what it would fill in.
+
+    Parameters
+    ----------
+    request
+        What to ask for.
+    start
+        What `read_query` will be given as its start.
+
+    Returns
+    -------
+    str
+        With its question mark; empty for a page as it is opened without a query.
+
+    Raises
+    ------
+    SettingError
+        Where a link cannot name the rows.
+    """
+    link, preset = request.link, _preset(request.question, request.story, request.part, start)
+    begun: dict[str, str] = {"story": request.story, "part": str(request.part + 1)} if request.story else {}
+    if request.question:
+        begun["ask"] = request.question
+    if request.hide and not request.story:
+        begun["hide"] = ",".join(sorted(request.hide))
+    view = link.view if link.view != preset.view else ""
+    at = link.at if (link.at or 0) != (preset.at or 0) else None
+    parts = [urlencode(begun, safe=","), links.write_short(link.spec, preset.spec, view, at)]
+    query = "&".join(filter(None, parts))
+    return query and f"?{query}"
 
 
 def session_request(start: Spec) -> PageRequest:
@@ -104,6 +137,12 @@ def full_address(query: str) -> str:
         return query
     port = f":{location.port}" if location.port else ""
     return f"{location.protocol}//{location.hostname}{port}{location.pathname}{query}"
+
+
+def _preset(question: str, story: str, part: int, start: Spec) -> Link:
+    """What a question or a part of a story opens; `start` where there is neither."""
+    opened = STORIES[story].parts[part].link if story else PRESETS[question].link if question else ""
+    return links.read(opened, start, views) if opened else Link(start)
 
 
 def _part(number: str, story: str) -> int:

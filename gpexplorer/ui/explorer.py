@@ -12,12 +12,13 @@ from typing import Any
 
 import panel as pn
 
-from ..errors import SettingError
+from ..errors import GPExplorerError, SettingError
 from ..runs import Spec, Store
 from ..runs import link as links
 from ..views.base import registry as views
 from ..views.picture import Picture
-from .address import PageRequest, read_query
+from .address import PageRequest, read_query, write_query
+from .browser.address_bar import AddressBar
 from .browser.batch import together
 from .browser.keys import HELP
 from .browser.repeat import repeat
@@ -97,6 +98,9 @@ class Explorer(pn.viewable.Viewer):
         spec = spec or Spec(**START)
         self._opening, self._waiting, self._failed = 0, "", False
         self._stop: Callable[[], None] | None = None
+        self._address: AddressBar | None = None
+        self._addressed: tuple[Any, ...] | None = None  # what the address names; None where it may be put right
+        self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
@@ -150,8 +154,14 @@ class Explorer(pn.viewable.Viewer):
             remarks.append(self.session.replay(link.at))
         self.pictures.first = link.view
         self.below.visible = "panels" not in request.hide
+        self._hidden = request.hide
         if any(remarks):
             self.status.say(" ".join(filter(None, remarks)))
+
+    def follow_address(self) -> AddressBar:
+        """Return the component that keeps the address of the page up to date, for a page that has an address."""
+        self._address = AddressBar(self._go_back)
+        return self._address
 
     def key(self, pressed: str) -> None:
         """Carry out the command of this key."""
@@ -240,6 +250,26 @@ class Explorer(pn.viewable.Viewer):
         """Show everything that a story leaves out."""
         self.title.visible = self.below.visible = True
 
+    def _go_back(self, query: str) -> None:
+        """Open what an address of the browser's history asks for."""
+        request = read_query(query, Spec(**START))
+        self._addressed = None
+        self.session.choose(request.link.spec)
+        self.adopt(request)
+
+    def _write_address(self, address: AddressBar) -> None:
+        """Write into the address what is open: the rows of a file, or a step made by hand, cannot be named by it."""
+        screen, story = self.session.screen, self.story.story
+        link = links.Link(screen.spec, screen.view, 0 if screen.by_hand else screen.step)
+        request = PageRequest(link, "" if story else self.session.question, self._hidden, story, self.story.number)
+        try:
+            query = write_query(request, Spec(**START))
+        except GPExplorerError:
+            query = ""
+        addressed = (screen.key, request.question, story, request.part)
+        address.show_query(query, is_new=self._addressed not in (None, addressed))
+        self._addressed = addressed
+
     def _controls_changed(self) -> None:
         try:
             spec = self.choices.apply_to(self.session.spec)
@@ -290,6 +320,8 @@ class Explorer(pn.viewable.Viewer):
         self.status.update(frame, time.monotonic() - working_since if working_since else 0.0)
         self.session.show_view(self.pictures.chosen)
         self.status.busy(frame.busy or self._waiting)
+        if self._address is not None and not (frame.playing or frame.busy or frame.failed):
+            self._write_address(self._address)
 
     def _name_run(self, run: RunSummary | None) -> None:
         session = self.session

@@ -6,7 +6,7 @@ The tabs and the controls are added after the first picture is on the screen.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import panel as pn
@@ -76,6 +76,7 @@ def explorer_page(
     dark: bool = False,
     welcome: bool = True,
     arrivals: Arrivals | None = None,
+    listeners: Sequence[Any] = (),
 ) -> pmui.Page:
     """Put the parts of an explorer on a page of the present session.
 
@@ -93,6 +94,8 @@ def explorer_page(
         Whether the tour starts by itself in a browser that has not seen it.
     arrivals
         The pages of a server that are on their way; what can wait waits for them.
+    listeners
+        Further invisible components.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def explorer_page(
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
-    listeners = [explorer.pulse, Keys(explorer.key), tour]
+    listeners = [explorer.pulse, Keys(explorer.key), tour, *listeners]
     side = pn.Column(sizing_mode="stretch_width")
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(

@@ -61,7 +61,8 @@ def app(
             if on_close is not None:
                 on_close()
 
-        return explorer_page(explorer, end, "controls" not in request.hide, arrivals=arrivals)
+        show_controls = "controls" not in request.hide
+        return explorer_page(explorer, end, show_controls, arrivals=arrivals, listeners=[explorer.follow_address()])
     except Exception as error:
         number = record(error, "the page was being built")
         return pn.pane.HTML(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -155,3 +156,31 @@ def test_a_link_too_long_is_refused():
 def test_text_that_looks_like_a_number_stays_text():
     assert [json.loads(link._text(value)) for value in ("12", "true", "null")] == ["12", "true", "null"]
     assert link._text("se-ard") == "se-ard"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        START,
+        Spec("cholqr", {"num_inducing": 12, "num_pivots": 8}, budget={"steps": 7}, seed=3),
+        Spec("grief", data={"name": "hypercube", "n": 90, "d": 2}, kernel={"name": "se-ard", "theta": [0.1] * 4}),
+        Spec("scgd", {"width": 8}, "sin-product", split={"folds": 5, "fold": 2}, dtype="float32"),
+    ],
+)
+def test_a_short_link_leaves_out_what_its_reader_fills_in(spec: Spec):
+    text = link.write_short(spec, START, view="fit", at=4)
+
+    assert link.read(text, START) == link.Link(spec, "fit", 4)
+    assert len(text) < 0.6 * len(link.write(spec, view="fit", at=4))
+    assert link.write_short(START, START) == ""
+
+
+def test_a_short_link_says_that_a_default_has_changed_since_it_was_made():
+    text = link.write_short(replace(START, seed=5), START)
+    later = replace(START, kernel="matern32-ard")
+
+    result = link.read(text, later)
+
+    assert result.spec.seed == 5
+    assert len(result.corrected) == 1
+    assert "A default has changed since this link was made" in result.corrected[0]

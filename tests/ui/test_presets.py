@@ -11,7 +11,7 @@ import pytest
 from gpexplorer import Spec
 from gpexplorer.runs import Run
 from gpexplorer.runs import link as links
-from gpexplorer.ui.address import PageRequest, read_query
+from gpexplorer.ui.address import PageRequest, read_query, write_query
 from gpexplorer.ui.inputs.controls import by_family
 from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
@@ -41,6 +41,29 @@ def test_what_an_address_says_beside_its_question_wins():
     assert asking.link.spec.settings["num_pivots"] == 64
     assert asking.link.spec.kernel == "matern12-ard"
     assert (asking.link.view, asking.link.at, asking.link.corrected) == ("landscape", 3, ())
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "ask=rough", "v=1&ask=rough&seed=7&at=3&view=fit", "v=1&hide=controls&method=pcg&at=2", "story=swaps&part=3"],
+)
+def test_an_address_is_written_as_it_is_read_and_in_few_words(query: str):
+    request = read_query(query, START)
+
+    text = write_query(request, START)
+
+    assert read_query(text, START) == request
+    assert len(text) <= len(query) + len("?v=1&defaults=abcdef")
+    assert text == (f"?{query}" if "v=1" not in query and query else text if query else "")
+
+
+def test_the_first_step_of_a_question_that_begins_later_can_be_named():
+    begun = read_query("story=swaps&part=3", START)
+    assert begun.link.at
+
+    text = write_query(begun._replace(link=replace(begun.link, at=0)), START)
+
+    assert read_query(text, START).link.at == 0
 
 
 def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():

@@ -19,6 +19,7 @@ from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
 from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
+from ..browser.copy_button import CopyButton
 from ..inputs.file_upload import FileUpload
 from ..playback.locked_change import change
 from ..session import Screen, Session
@@ -53,8 +54,10 @@ class SharePanel(pn.viewable.Viewer):
         self._pictures = pictures
         self.link = pmui.TextInput(
             label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
-            description="The link opens the same data, method, settings, seed, picture and step.",
+            description="The link writes every setting, so it opens the same in later versions. The address of this "
+            "page is shorter: it leaves out what is at its default.",
         )  # fmt: skip
+        self.copy_link, self.copy_code = (CopyButton(what, margin=(8, 12)) for what in ("the link", "the program"))
         self.hide = pmui.CheckBoxGroup(
             label="Hide for a lecture", options={title: key for key, title in HIDE.items()}, inline=True,
             margin=(0, 10),
@@ -91,7 +94,14 @@ class SharePanel(pn.viewable.Viewer):
         made = [_download(name, make) for name, make in files.items()]
         self.downloads = pmui.FlexBox(self.page, *made, self.spec_file, align_items="center")
         self._layout = pn.Column(
-            self.link, self.hide, self.note, self.downloads, self.error, self.code, sizing_mode="stretch_width"
+            pn.Row(self.link, self.copy_link, sizing_mode="stretch_width"),
+            self.hide,
+            self.note,
+            self.downloads,
+            self.error,
+            self.copy_code,
+            self.code,
+            sizing_mode="stretch_width",
         )
 
     def update(self) -> None:
@@ -103,13 +113,13 @@ class SharePanel(pn.viewable.Viewer):
             self.note.value = self._notes.of(screen.key)
         self._screen = screen
         if screen.by_hand:
-            self.link.value, self.code.object = (
-                "",
-                ("A click or a drag led to this step, which no program can repeat. Press Undo first."),
-            )
+            self.link.value = self.copy_link.copied = self.copy_code.copied = ""
+            self.code.object = "A click or a drag led to this step, which no program can repeat. Press Undo first."
             return
         self._write_link()
-        self.code.object = f'<div style="{CODE}">{text(programs.program(screen.spec, screen.step), 4000)}</div>'
+        program = programs.program(screen.spec, screen.step)
+        self.copy_code.copied = program
+        self.code.object = f'<div style="{CODE}">{text(program, 4000)}</div>'
 
     def _open_spec(self, event: Any) -> None:
         """Open the spec of an uploaded file; it is checked first, and its data must be known by name."""
@@ -134,9 +144,10 @@ class SharePanel(pn.viewable.Viewer):
         screen = self._session.screen
         hidden = "&hide=" + ",".join(self.hide.value) if self.hide.value else ""
         try:
-            self.link.value = full_address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
+            address = full_address("?" + links.write(screen.spec, screen.view, screen.step) + hidden)
+            self.link.value = self.copy_link.copied = address
         except GPExplorerError as error:
-            self.link.value = str(error)
+            self.link.value, self.copy_link.copied = str(error), ""
 
     def set_theme(self, theme: str) -> None:
         """Do nothing: the panel has no figures."""

@@ -184,7 +184,8 @@ class Pictures:
     tabs
         The layout of the others, and of the table of steps.
     first
-        Key of the picture that takes the place of the hero with the next run; empty for the hero of the family.
+        Key of the picture that takes the place of the hero with the next run; empty for the hero of the family, and
+        None for the same picture as before.
     pictures
         Key -> picture, in the order of the page.
     theme
@@ -195,7 +196,8 @@ class Pictures:
         self._session = session
         self._opening, self.theme = -1, "light"
         self._kind: tuple[Any, ...] = ()
-        self.first, self._asked, self._tab = "", "", ""
+        self.first: str | None = None
+        self._asked, self._tab = "", ""
         self._hurried = False
         self.pictures: dict[str, Picture] = {}
         self.steps = Steps()
@@ -268,8 +270,8 @@ class Pictures:
 
     def _adopt(self, run: RunSummary) -> None:
         """Keep the layout where the same views apply to the new run; make a new one otherwise."""
-        if self.first:
-            self.first, self._asked, self._tab = "", self.first, ""
+        if self.first is not None:
+            self.first, self._asked, self._tab = None, self.first, ""
         views = arranged(run.views, self._asked)
         kind = (run.inputs, *(view.key for view in views))
         if kind == self._kind:

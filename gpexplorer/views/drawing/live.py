@@ -114,9 +114,10 @@ class Live:
         if any(frame.attrs.get("map") for frame in layers.values()):
             self._keep_proportions()
         self._mappers = list(self.figure.select({"type": LinearColorMapper}))
+        is_empty = not any(len(frame) for frame in layers.values())
         for name in ("x_range", "y_range"):
             log = isinstance(getattr(self.figure, name.replace("range", "scale")), LogScale)
-            setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name), log)))
+            setattr(self.figure, name, Range1d(*_ends(getattr(self.figure, name), log, is_empty)))
         self._fit(layers, force=True)
         self.set_theme(theme)
 
@@ -283,12 +284,12 @@ def _image(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:
 _READERS: dict[str, Callable[[pd.DataFrame, dict[str, Any]], dict[str, Any]]] = {"Area": _band, "Image": _image}
 
 
-def _ends(axis: Any, log: bool) -> tuple[float, float]:
+def _ends(axis: Any, log: bool, is_empty: bool) -> tuple[float, float]:
     """The ends of an axis; those of an empty one where there is nothing on it."""
     ends = (axis.start, axis.end)
-    if all(isinstance(end, int | float) and np.isfinite(end) for end in ends) and (ends[0] > 0 or not log):
-        return ends
-    return (1.0, 10.0) if log else (0.0, 1.0)
+    if is_empty or not all(isinstance(end, int | float) and np.isfinite(end) for end in ends):
+        return (1.0, 10.0) if log else (0.0, 1.0)
+    return ends
 
 
 def _extent(layers: Layers, columns: tuple[str, ...], log: bool) -> tuple[float, float] | None:

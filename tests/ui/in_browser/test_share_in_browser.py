@@ -30,7 +30,11 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     check_pictures(seen, tmp_path)
     field = seen.page.get_by_label("Link to this screen")
     until(lambda: "seed=4" in field.input_value() and "at=9" in field.input_value())
-    code = seen.page.get_by_text("import gpexplorer as gpx").inner_text()
+    check_address(seen)
+    program = seen.page.get_by_text("import gpexplorer as gpx")
+    until(lambda: "finish(steps=9)" in program.inner_text())
+    code = program.inner_text()
+    check_copies(seen, {"Copy the link": field.input_value, "Copy the program": lambda: code})
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(done.stdout) == pytest.approx(seen.number("SMSE"), rel=1e-3)
 
@@ -38,6 +42,30 @@ def test_a_link_opens_its_screen_and_its_program_prints_the_number(open_page: Ca
     until(lambda: again.step == 9)
     assert again.number("SMSE") == seen.number("SMSE")
     assert again.number("objective") == seen.number("objective")
+
+
+def check_copies(seen: Seen, texts: dict[str, Callable[[], str]]) -> None:
+    """Each of these buttons puts its text on the clipboard."""
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    seen.page.bring_to_front()
+    for name, text in texts.items():
+        seen.page.get_by_role("button", name=name).click()
+        until(lambda text=text: seen.page.evaluate("navigator.clipboard.readText()").split() == text().split(), 10)
+
+
+def address(seen: Seen) -> str:
+    """The query in the address bar now; `page.url` is brought up to date by other calls only."""
+    return str(seen.page.evaluate("location.search"))
+
+
+def check_address(seen: Seen) -> None:
+    """The address follows the run and its step, in few words; a page that is loaded again comes back to both."""
+    until(lambda: address(seen).endswith("&data=sin-product&seed=4&set.num_inducing=7&view=terms&at=9"))
+    assert "?v=1&defaults=" in address(seen)
+    seen.press("One step")
+    until(lambda: address(seen).endswith("&at=10"))
+    seen.press("Step back")
+    until(lambda: address(seen).endswith("&at=9"))
 
 
 def check_pictures(seen: Seen, folder: Path) -> None:
@@ -82,6 +110,14 @@ def test_a_question_is_chosen_and_a_lecture_hides_the_controls(open_page: Callab
     until(lambda: other.page.locator(".hero h2").inner_text() == "Calibration")
     other.page.get_by_role("button", name="Play or pause").first.click()
     until(lambda: other.step > 3)
+    other.pause()
+    until(lambda: "?ask=honest-bands&" in address(other) and address(other).endswith(f"&at={other.step}"))
+    other.page.go_back()
+    until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 0)
+    until(lambda: len(other.inducing()) == 10)
+    assert address(other) == ""
+    other.page.go_forward()
+    until(lambda: other.page.get_by_text("It uses 15 of the 180 rows").count() == 1)
 
 
 def test_a_spec_saved_here_is_opened_again_and_a_bad_one_gets_a_sentence(open_page: Callable[..., Seen]):
