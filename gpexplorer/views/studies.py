@@ -114,9 +114,14 @@ class Compare:
         return save_page(self._opened, path, keys, by=by)
 
     def _repr_html_(self) -> str:
-        """The table, and the objectives."""
-        html = self.table().to_html(float_format="{:.4g}".format)
-        return html + _image(self.curves()) if "objective" in comparison.channels(self.runs) else html
+        """The table, and the objectives; a sentence where there is nothing to draw yet."""
+        if not self.runs:
+            return "<p>There are no runs to compare. Give some, such as Compare({'small': run, 'large': other}).</p>"
+        html = _table(self.table())
+        if not any(len(run.steps) for run in self.runs.values()):
+            return f"{html}<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"
+        drawn = "objective" in comparison.channels(self.runs)
+        return html + _image(self.curves(), "Objective of each run") if drawn else html
 
 
 def race_html(race: Race) -> str:
@@ -128,15 +133,19 @@ def race_html(race: Race) -> str:
         The race, at any turn.
     """
     board = race.board()
+    if not len(board):
+        lanes_table = {"method": {name: lane.spec.method for name, lane in race.lanes.items()}}
+        lanes_table["state"] = {name: lane.sentence or "has not begun" for name, lane in race.lanes.items()}
+        return f"{_table(pd.DataFrame(lanes_table))}<p>No lane has a score yet: race.finish(seconds=10) runs them.</p>"
     newest = board.groupby("lane").tail(1).set_index("lane").sort_values("smse")
     newest["memory"] /= 1e6
     newest = newest.rename(columns={"memory": "MB"})
     newest["state"] = [race.lanes[name].sentence or "runs" for name in newest.index]
-    html = newest.to_html(float_format="{:.4g}".format)
+    html = _table(newest.rename_axis(None))
     for metric in ("smse", "snlp"):
         lanes = Lanes(list(race.lanes), metric)
         if board[metric].notna().any():
-            html += _image(_svg(lanes.plot, lanes.data(board)))
+            html += _image(_svg(lanes.plot, lanes.data(board)), f"{metric.upper()} of each lane over seconds")
     return html
 
 
@@ -149,18 +158,30 @@ def scaling_html(study: Scaling) -> str:
         The study, after any number of sizes.
     """
     table = study.table()
-    html = table.to_html(float_format="{:.4g}".format, index=False)
+    if not len(table):
+        sizes = ", ".join(f"{value:,}" for value in study.values)
+        return (
+            f"<p>No size has been measured yet. {study.axis.name} is to be {sizes}: list(study) measures all of them, "
+            "study.advance() the next one.</p>"
+        )
+    html = _table(table, index=False)
     measured = table["seconds"].astype(float).map(math.isfinite) if len(table) else pd.Series(dtype=bool)
     if measured.sum() < 2:
         return html
     fitted = study.slope()
     layers = scaling_chart.data(table, fitted)
-    return f"{html}<p>{fitted.sentence}</p>" + _image(_svg(lambda f: scaling_chart.plot(f, study.axis.name), layers))
+    chart = _svg(lambda frames: scaling_chart.plot(frames, study.axis.name), layers)
+    return f"{html}<p>{fitted.sentence}</p>" + _image(chart, f"Seconds over {study.axis.name}")
 
 
 def _svg(plot: Callable[[Any], hv.Overlay | hv.Element], layers: Layers) -> str:
     return figure_svg(Live(Drawing(plot), layers).figure)
 
 
-def _image(svg: str) -> str:
-    return f'<img alt="" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"/>'
+def _table(frame: pd.DataFrame, index: bool = True) -> str:
+    """A table with four digits, and a dash where there is no number."""
+    return frame.to_html(float_format="{:.4g}".format, na_rep="–", index=index)
+
+
+def _image(svg: str, title: str) -> str:
+    return f'<img alt="{title}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"/>'

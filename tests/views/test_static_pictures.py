@@ -96,10 +96,24 @@ def test_cells_show_comparisons_races_and_scaling_studies(run: Run):
     compared = gpx.Compare([run, other])
     race = gpx.Race({"<i>": SPEC, "random": other.spec}, turn_seconds=0.01)
     race.finish(0.02)
-    study = gpx.Scaling(SPEC, "n", [50, 100])
 
     assert list(compared.table().index.sort_values()) == ["1 cholqr", "2 random"]
     assert "svg+xml" in compared._repr_html_()
     assert race._repr_html_().count("svg+xml") == 2
     assert "<i>" not in race._repr_html_()
-    assert "<table" in study._repr_html_()
+
+
+def test_cells_say_how_a_study_that_has_not_begun_is_run():
+    race = gpx.Race({"<i>": SPEC, "random": gpx.Spec("random", data="snelson-like", kernel="se", seed=1)})
+    study = gpx.Scaling(SPEC, "n", [50, 1000])
+
+    assert "race.finish(seconds=10)" in race._repr_html_()
+    assert "&lt;i&gt;" in race._repr_html_()
+    assert "has not begun" in race._repr_html_()
+    assert "50, 1,000" in study._repr_html_()
+    assert "list(study)" in study._repr_html_()
+    assert "no runs to compare" in gpx.Compare({})._repr_html_()
+    waiting = gpx.Compare([SPEC.open()])._repr_html_()
+    assert "run.finish(steps=10)" in waiting
+    assert "NaN" not in waiting
+    assert "svg+xml" not in waiting

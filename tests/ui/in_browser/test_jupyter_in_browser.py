@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Frame, Page
 
-from lab import Lab, Notebook
+from gpexplorer.bench.page.lab import Lab, Notebook
 from pages import AT, DATA_FIGURE, ON_PAGE, until
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(240)]

@@ -1,19 +1,23 @@
-"""A JupyterLab server with a folder of its own, and a notebook open in it, for browser tests."""
+"""A JupyterLab server with a folder of its own, and a notebook open in it in a browser."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import psutil
-from playwright.sync_api import Frame, Locator, Page
 
-from pages import answers, until
+if TYPE_CHECKING:
+    from playwright.sync_api import Frame, Locator, Page
 
 SETTINGS = {
     "apputils-extension/notification": '{"fetchNews": "false"}',
@@ -34,20 +38,22 @@ class Lab:
             file.write_text(content)
         lab = {f"JUPYTERLAB_{name.upper()}_DIR": str(folder / ".jupyter" / name) for name in ("settings", "workspaces")}
         env = {**os.environ, **homes, **lab, "IPYTHONDIR": str(folder / ".jupyter" / "ipython"), "OMP_NUM_THREADS": "1"}
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), env.get("PYTHONPATH")]))
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), env.get("PYTHONPATH")]))
         options = ["--no-browser", f"--port={port}", "--ServerApp.token=", "--ServerApp.password=", "--allow-root"]
         with (folder / ".jupyter" / "log").open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "jupyter", "lab", *options, f"--ServerApp.root_dir={folder}"],
                 stdout=log, stderr=log, env=env, cwd=folder,
             )  # fmt: skip
-        until(lambda: answers(f"{self.url}/api"), 90)
+        _until(lambda: _answers(f"{self.url}/api"), 90)
 
     def write(self, name: str, *sources: str) -> None:
         """Write a notebook with these cells of code."""
         kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        cells = [nbformat.v4.new_code_cell(source) for source in sources]
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), self.folder / name)
+        empty: dict[str, object] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+        cells = [{**empty, "id": f"cell{number}", "source": source} for number, source in enumerate(sources)]
+        book = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+        (self.folder / name).write_text(json.dumps(book), "utf-8")
 
     def kernels(self) -> list[psutil.Process]:
         """Return the processes of the kernels that run now."""
@@ -68,7 +74,9 @@ class Notebook:
     """An open notebook, with the errors that its page logged and its requests to other hosts."""
 
     def __init__(self, page: Page, lab: Lab, name: str) -> None:
-        self.page, self.complaints, self.elsewhere = page, [], []
+        self.page = page
+        self.complaints: list[str] = []
+        self.elsewhere: list[str] = []
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         own = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
@@ -87,7 +95,7 @@ class Notebook:
             count = (prompt.text_content() or "").strip("[]: ")
             return count.isdigit() and count != before
 
-        until(done, 90)
+        _until(done, 90)
 
     def set_theme(self, name: str) -> None:
         """Choose this theme in the menu of settings."""
@@ -118,3 +126,27 @@ class Notebook:
         assert frame is not None
         frame.locator("canvas").first.wait_for(timeout=60_000)
         return frame
+
+
+def _answers(url: str) -> bool:
+    """Whether a page is served at this address."""
+    try:
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _until(holds: Callable[[], object], seconds: float) -> None:
+    """Wait until this function returns something true.
+
+    Raises
+    ------
+    TimeoutError
+        If it does not in time.
+    """
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"JupyterLab did not answer within {seconds:g} s.")
+        time.sleep(0.05)
