@@ -24,6 +24,7 @@ from .. import data, kernels
 from ..data.sets.generators import GENERATORS
 from ..linalg.randomness import generator
 from ..methods.base import registry
+from ..methods.exact.settings import rows_per_block
 from ..methods.exact.system import System
 from ..methods.fixed_subset import learn_on_subset
 from ..problem import Problem
@@ -209,7 +210,7 @@ def _row(solver: str, run: Run, floor: float, memory: float) -> str:
     """One line of the table; `memory` is the most bytes held besides the data and the records of the run."""
     last, n = run.trace[-1], len(run.problem.train)
     per_step = 1e3 * last.seconds / max(run.done, 1)
-    share = f"{floor / per_step:.2f}" if getattr(run.method, "block", 0) == BLOCK else "-"
+    share = f"{floor / per_step:.2f}" if rows_per_block(getattr(run.method, "block", 1), n) == BLOCK else "-"
     note = "" if run.outcome and run.outcome.reason == "converged" else "  (did not converge in time)"
     return (
         f"{solver:<18}{last.seconds:>8.2f}{run.done:>8}{per_step:>12.1f}{share:>9}{last.cost.entries / n**2:>7.2f}"

@@ -88,9 +88,9 @@ def fitting_setting(method: Method, problem: Problem) -> str:
         return type(method)(**(settings | {name: value})).cost(problem).memory
 
     for name in SIZES:
-        if name not in settings or not isinstance(settings[name], int) or settings[name] < 2:
+        if name not in settings or not isinstance(settings[name], int) or settings[name] == 1:
             continue
-        total, least, most = need(name, settings[name]), 1, settings[name]
+        total, least, most = need(name, settings[name]), 1, settings[name] or len(problem.train)  # 0 follows the rows
         if total <= free or need(name, least) > free:
             return ""
         while most - least > 1:

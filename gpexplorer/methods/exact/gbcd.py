@@ -102,12 +102,12 @@ class GBCD(Solver):
         "first rows of a block are always chosen among all rows, as in the paper's Algorithm 2.",
     )
     coarse = param.Integer(
-        500,
-        bounds=(0, None),
-        softbounds=(0, 2000),
+        -1,
+        bounds=(-1, None),
+        softbounds=(-1, 2000),
         doc="Number of coarse rows, which are solved for together with every block, at n numbers each. They reduce the "
-        "smooth part of the gradient. They are drawn by the variance that the previous ones leave. 0 is the "
-        "published method.",
+        "smooth part of the gradient. They are drawn by the variance that the previous ones leave. -1 takes as many as "
+        "a block has, 0 is the published method.",
     )
     conjugate = settings.conjugate(2)
     mixed = settings.mixed()
@@ -136,7 +136,7 @@ class GBCD(Solver):
 
     def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
         """Steps of Adam on the likelihood of all rows, from this state on."""
-        sizes = BlockSizes(self.block, self.chunk, self.coarse, self.pool, self.seed)
+        sizes = self._sizes(len(problem.train))
         learner = Learner(self.full_steps, self.probes, self.rate, self.cache * settings.GIGABYTE, sizes)
         position = Position(state.position, state.theta, state.alpha, state.probes, state.moments)
         for number, after in enumerate(learn_on_all_rows(problem, learner, position), state.step + 1):
@@ -154,12 +154,13 @@ class GBCD(Solver):
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Algorithm 1 from this alpha on. Only the gradient is carried; it is exact when a run is resumed."""
         current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
-        coarse = system.once("coarse rows", lambda: CoarseRows(system, min(self.coarse, system.n // 2), self.seed))
-        workspace = coarse.W.new_empty(min(self.block, system.n - len(coarse.rows)), system.n)  # [b, n]
+        sizes = self._sizes(system.n)
+        coarse = system.once("coarse rows", lambda: CoarseRows(system, sizes.coarse, self.seed))
+        workspace = coarse.W.new_empty(min(sizes.block, system.n - len(coarse.rows)), system.n)  # [b, n]
 
         def next_iteration() -> Iteration:
             block = Block(system, current.gradient, coarse, workspace)
-            gains = torch.cat([*fill_block(system, block, self.chunk, self.pool, self.seed, iteration)])  # line 3
+            gains = torch.cat([*fill_block(system, block, sizes.chunk, self.pool, self.seed, iteration)])  # line 3
             minimiser = block.minimiser()
             rows = torch.cat([coarse.rows, block.rows])
             after = Point(  # line 4
@@ -177,13 +178,20 @@ class GBCD(Solver):
         """Decrease of f [b] that each row of the last block promised alone, in the order in which the rows joined."""
         return info.gains
 
+    def _sizes(self, n: int) -> BlockSizes:
+        """Sizes of blocks for n rows. Where the block follows n, it is still chosen in ten parts or more."""
+        block = settings.rows_per_block(self.block, n)
+        chunk = self.chunk if self.block else min(self.chunk, max(1, block // 10))
+        return BlockSizes(block, chunk, min(block if self.coarse < 0 else self.coarse, n // 2), self.pool, self.seed)
+
     def cost(self, problem: Problem) -> Cost:
         """Cost of one iteration: n b kernel entries, the greedy choice, the factor of the block, and the update."""
         n = len(problem.train)
-        m = min(self.coarse, n // 2)
-        b = min(self.block, n - m)
-        chunks = -(-b // self.chunk)
-        candidates = min(n, self.pool * self.chunk) if self.pool else n
+        sizes = self._sizes(n)
+        m = sizes.coarse
+        b = min(sizes.block, n - m)
+        chunks = -(-b // sizes.chunk)
+        candidates = min(n, self.pool * sizes.chunk) if self.pool else n
         evaluated = (chunks - 1) * candidates  # the first chunk uses the gradient as it is
         flops = evaluated * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
         flops += chunks * (2.0 * m * b + 1.0 * b * b) + 1.0 * m * m

@@ -9,14 +9,23 @@ import param
 GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 
+LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
+
+
 def block() -> Any:
     """Number of rows in a block."""
     return param.Integer(
-        500,
-        bounds=(1, None),
-        softbounds=(10, 1000),
-        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops.",
+        0,
+        bounds=(0, None),
+        softbounds=(0, 1000),
+        doc="Number of rows per block. Each iteration solves for them together, at block^3 / 3 flops. 0 takes an "
+        f"eighth of all rows, but at least {LEAST_BLOCK} and at most {MOST_BLOCK}.",
     )
+
+
+def rows_per_block(block: int, n: int) -> int:
+    """Return the number of rows of a block for this setting and so many rows."""
+    return min(block or max(LEAST_BLOCK, min(MOST_BLOCK, n // 8)), n)
 
 
 def conjugate(steps: int) -> Any:

@@ -13,7 +13,7 @@ BLOCKS = Story(
             "A large linear system",
             "The mean of a full GP solves a system with one equation per row: 540 here. Nothing is solved yet, and "
             "the prediction is zero. The gradient of a row says how wrong its equation is.",
-            f"{ROWS}method=gbcd&set.block=50&at=0&view=gbcd-gradient",
+            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=0&view=gbcd-gradient",
         ),
         Part(
             "The rows with the largest gradients",
@@ -33,7 +33,7 @@ BLOCKS = Story(
             "Greedy blocks",
             "Greedy block coordinate descent adds one row at a time, and lowers the gradients of its neighbours before "
             "it takes the next. So a block is large in gradient and spread out.",
-            f"{ROWS}method=gbcd&set.block=50&at=10&view=gbcd-gradient",
+            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=10&view=gbcd-gradient",
             "How many steps does it need to come within 1 of the least value, -238?",
             "Ten: the objective is -237.9.",
         ),

@@ -18,7 +18,7 @@ SIX_WAYS = Story(
         Part(
             "Without the matrix",
             "Greedy blocks solve the same system without storing its matrix.",
-            f"{ROWS}method=gbcd&at=15&view=gbcd-gradient",
+            f"{ROWS}method=gbcd&set.block=500&set.coarse=500&at=15&view=gbcd-gradient",
             "Will the test error be close to .373, or equal to it?",
             "Equal, to four digits: it is the same model, solved in another way.",
         ),

@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import gpexplorer as gpx
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.exact.block import Block, CoarseRows
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior
+from gpexplorer.methods.exact.settings import rows_per_block
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs.counting import Counted, Counter
@@ -204,3 +206,33 @@ def test_a_mean_takes_kernel_entries_only_of_rows_with_a_nonzero_coefficient():
         )  # the mean, the variance that 10 rows explain, the prior variance
         expected = task.kernel(at.theta, task.train.X[:7], task.train.X) @ at.alpha
         torch.testing.assert_close(mean, expected)
+
+
+@pytest.mark.parametrize(("n", "rows"), [(8, 8), (60, 10), (900, 112), (4000, 500), (100_000, 500)])
+def test_the_default_block_follows_the_number_of_rows(n: int, rows: int):
+    assert rows_per_block(0, n) == rows
+    assert rows_per_block(500, n) == min(500, n)
+
+
+@pytest.mark.parametrize("key", ["gbcd", "bcd-cyclic", "bcd-gradient", "alternating-projections", "sdd"])
+def test_a_few_hundred_rows_are_solved_in_steps_that_can_be_watched(key: str):
+    rows = {"name": "hypercube", "n": 450, "d": 2}
+
+    run = gpx.Spec(key, {"learn": False}, data=rows).open()
+    for _ in range(7):
+        run.advance()
+
+    f = run.table()["objective"].to_numpy()
+    assert run.outcome is None
+    assert f[6] < f[2] < f[1] < f[0]
+    assert run.trace[1].cost.entries < 0.3 * len(run.problem.train) ** 2
+
+
+def test_a_spec_with_a_size_of_blocks_keeps_its_meaning():
+    spec = gpx.Spec.from_json(gpx.Spec("gbcd", {"block": 500, "coarse": 500, "learn": False}, "sin-product").to_json())
+
+    run = spec.open()
+    run.finish()
+
+    assert run.outcome.reason == "converged"
+    assert run.done <= 2

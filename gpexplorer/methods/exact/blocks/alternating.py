@@ -77,12 +77,12 @@ class AlternatingProjections(Solver):
     def _partition(self, system: System) -> tuple[Tensor, ...]:
         """All rows in random order, cut into blocks."""
         order = torch.randperm(system.n, generator=generator(self.seed, "partition")).to(system.y.device)
-        return tuple(order.split(self.block))
+        return tuple(order.split(settings.rows_per_block(self.block, system.n)))
 
     def cost(self, problem: Problem) -> Cost:
         """Cost of an iteration whose block was solved for before."""
         n, s = len(problem.train), problem.train.y.element_size()
-        b = min(self.block, n)
+        b = settings.rows_per_block(self.block, n)
         kept = min(self.factors * settings.GIGABYTE, 1.0 * s * n * b)
         factor = b**3 / 3.0 * (1.0 - kept / (s * n * b))
         total = iteration_cost(

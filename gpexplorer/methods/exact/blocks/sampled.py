@@ -68,7 +68,7 @@ class SampledBlocks(Solver):
 
     def iterations(self, system: System, state: State) -> Iterator[Iteration]:
         """One random block per iteration; the columns of `points` are x and v, those of `gradients` belong to them."""
-        b = min(self.block, system.n)
+        b = settings.rows_per_block(self.block, system.n)
         beta, gamma, a = self._momentum(system, b)
         points = torch.stack([state.alpha, *(state.memory or (state.alpha,))], 1)  # [n, 2]
         gradients, zero = system.gradient(points), torch.zeros_like(state.alpha)
@@ -124,7 +124,7 @@ class SampledBlocks(Solver):
     def cost(self, problem: Problem) -> Cost:
         """Cost of one block and its sketch."""
         n = len(problem.train)
-        b = min(self.block, n)
+        b = settings.rows_per_block(self.block, n)
         inverse = b**3 / 3.0 if not 0 < self.rank < b else 2.0 * b * b * (self.rank + 12.0) + 4.0 * b * self.rank**2
         total = iteration_cost(
             problem, self.cache, entries=1.0 * n * b, flops=inverse + 2.0 * n * b + 12.0 * n, columns=b + 6

@@ -96,7 +96,7 @@ class StochasticDual(Solver):
 
     def _step_size(self, system: System) -> tuple[int, float]:
         """Number of rows in a minibatch, and beta n / b, the step size in their coordinates."""
-        b = min(self.block, system.n)
+        b = settings.rows_per_block(self.block, system.n)
         random = generator(self.seed, "pace")
         rows = torch.randperm(system.n, generator=random)[:b].to(system.y.device)
         start = torch.randn(b, generator=random, dtype=torch.float64).to(system.y)
@@ -107,5 +107,5 @@ class StochasticDual(Solver):
     def cost(self, problem: Problem) -> Cost:
         """Cost of one minibatch: its kernel columns, and three updated products."""
         n = len(problem.train)
-        b = min(self.block, n)
+        b = settings.rows_per_block(self.block, n)
         return iteration_cost(problem, self.cache, entries=1.0 * n * b, flops=2.0 * n * b + 40.0 * n, columns=b + 8)

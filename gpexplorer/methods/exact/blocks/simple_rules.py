@@ -44,7 +44,7 @@ class CyclicDescent(Solver):
 
     def iterations(self, system: System, state: State) -> Iterator[Iteration]:
         """One block per iteration; after the last block follows the first."""
-        alpha, g, b = state.alpha.clone(), system.gradient(state.alpha), min(self.block, system.n)
+        alpha, g, b = state.alpha.clone(), system.gradient(state.alpha), settings.rows_per_block(self.block, system.n)
         blocks_per_round = -(-system.n // b)
         position = state.position
         while True:
@@ -82,7 +82,7 @@ class GradientDescent(Solver):
         """One block per iteration (eq 4)."""
         alpha, g = state.alpha.clone(), system.gradient(state.alpha)
         while True:
-            rows = g.abs().topk(min(self.block, system.n)).indices
+            rows = g.abs().topk(settings.rows_per_block(self.block, system.n)).indices
             step, g = solve_block(system, rows, g)
             alpha[rows] += step
             yield Iteration(alpha, g, active=rows)
@@ -138,5 +138,5 @@ class SMO(Solver):
 def _block_cost(problem: Problem, cache: float, block: int) -> Cost:
     """Cost of one block: n b kernel entries, its factor, and the update of the gradient."""
     n = len(problem.train)
-    b = min(block, n)
+    b = settings.rows_per_block(block, n)
     return iteration_cost(problem, cache, entries=1.0 * n * b, flops=b**3 / 3.0 + 2.0 * n * b, columns=b)
