@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from gpexplorer import Spec
 from gpexplorer.bench import hammer
 from gpexplorer.bench.__main__ import app
 from gpexplorer.bench.hammer import fuzz, hard_data, hostile_inputs, kills
 from gpexplorer.bench.hammer.measurement import Measurement
 from gpexplorer.bench.hammer.readers import READERS
+from gpexplorer.bench.trust.cells import reported_and_dense
+from gpexplorer.bench.trust.report import TOLERANCE
 from gpexplorer.errors import SettingError
 
 
@@ -49,6 +52,17 @@ def test_a_sample_of_methods_and_hard_data_ends_with_sentences(tmp_path: Path) -
 )
 def test_learning_keeps_the_noise_where_the_objective_can_be_computed(rows: str, method: str) -> None:
     assert hard_data.run_cell(method, hard_data.hard_sets()[rows]) == "answered"
+
+
+def test_the_objective_of_a_subset_is_right_at_every_step_without_noise() -> None:
+    run = Spec("subset-of-data").open(data=hard_data.hard_sets()["no noise"])
+    errors = []
+    while run.advance() is not None:
+        if found := reported_and_dense(run):
+            errors.append(abs(found["objective"] / found["dense"] - 1.0))
+
+    assert len(errors) > 20
+    assert max(errors) < TOLERANCE["float64"]  # it was 3e-4 where a limit of time happened to stop the run
 
 
 def test_a_wrong_objective_and_an_infinite_answer_are_failures(monkeypatch: pytest.MonkeyPatch) -> None:

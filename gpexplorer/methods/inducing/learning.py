@@ -16,6 +16,8 @@ from ...problem import Dataset, Kernel
 from .distinct_rows import least_learned_noise
 from .reporting import UNKNOWN_TERMS
 
+Objective = Callable[[Tensor], tuple[Terms, Tensor, float]]
+
 
 class LearningSettings(Protocol):
     """The settings of a method that the continuous phase reads."""
@@ -75,20 +77,40 @@ def learn_hyperparameters(
     About 6 n m^2 flops per evaluation. A theta at which K_mm has no Cholesky factor counts as infinitely bad, and so
     does a noise variance that the floating-point type does not resolve, unless it is the one at the beginning.
     """
-    allowed = noise_variance(begin)
 
     def terms_at(theta: Tensor) -> tuple[Terms, Tensor, float]:
-        s2 = noise_variance(theta)
-        if s2 < allowed and s2 < least_learned_noise(kernel, theta, train):
-            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
         model, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
         return model.terms, gradient, model.jitter
 
-    return minimise(terms_at, begin, objective, settings, done)
+    return minimise(resolved(terms_at, kernel, train, begin), begin, objective, settings, done)
+
+
+def resolved(terms_at: Objective, kernel: Kernel, train: Dataset, begin: Tensor) -> Objective:
+    """Return an objective that has no value where the noise variance is smaller than the floating-point type resolves.
+
+    Parameters
+    ----------
+    terms_at : callable
+        The objective, as `minimise` takes it.
+    kernel : Kernel
+    train : Dataset
+        Its rows.
+    begin : Tensor [p]
+        Hyperparameters at the beginning; a noise variance as small as theirs has a value all the same.
+    """
+    allowed = noise_variance(begin)
+
+    def terms_where_resolved(theta: Tensor) -> tuple[Terms, Tensor, float]:
+        s2 = noise_variance(theta)
+        if s2 < allowed and s2 < least_learned_noise(kernel, theta, train):
+            raise NotPositiveDefinite("K_hat + s2 I", len(train), 0.0)
+        return terms_at(theta)
+
+    return terms_where_resolved
 
 
 def minimise(
-    terms_at: Callable[[Tensor], tuple[Terms, Tensor, float]],
+    terms_at: Objective,
     begin: Tensor,
     objective: str,
     settings: LearningSettings,

@@ -26,7 +26,7 @@ from ..base import Method, Steps
 from . import settings
 from .distinct_rows import random_order
 from .initial_sets import start, start_rows
-from .learning import minimise
+from .learning import minimise, resolved
 from .reporting import EVALUATION_CALLS, JITTER_CHANNEL, TERM_CHANNELS, converged_message, entry_flops, halves
 from .selection.loop import START, initial_state, subset_posterior
 from .selection.loop import Info as SelectionInfo
@@ -122,7 +122,8 @@ class SubsetOfData(Method):
         def objective(theta: Tensor) -> tuple[Terms, Tensor, float]:
             return evidence_terms(problem.kernel, theta, subset)
 
-        for position, theta, terms, jitter in minimise(objective, state.theta_begin, "vfe", self, state.position):
+        guarded = resolved(objective, problem.kernel, subset, state.theta_begin)
+        for position, theta, terms, jitter in minimise(guarded, state.theta_begin, "vfe", self, state.position):
             state = state._replace(step=state.step + 1, position=position, phase="learn", theta=theta, terms=terms)
             yield Step(state, _report("learn", terms, jitter))
         return state
