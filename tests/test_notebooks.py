@@ -48,10 +48,13 @@ def test_notebook_runs(path: Path, tmp_path: Path, kernel: KernelManager) -> Non
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_saved_notebook_has_small_static_pictures_and_one_import_of_the_package(path: Path) -> None:
-    code = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    cells = nbformat.read(path, as_version=4).cells
+    code = [cell for cell in cells if cell.cell_type == "code"]
     kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {"text": ""})}
 
     assert kinds == {PICTURE}
     assert path.stat().st_size < 400_000
     assert "import gpexplorer as gpx" in code[0].source
+    assert "attachment:idea.png" in cells[0].source or code[0].outputs, "the idea comes as a picture first"
+    assert sum(book.stat().st_size for book in NOTEBOOKS) < 2_000_000
     assert "holoviews" not in "".join(cell.source for cell in code)

@@ -56,7 +56,7 @@ def test_the_grid_shows_what_goes_out_and_the_best_candidates(run: Run) -> None:
     landscape = run.method.swap_landscape(run.problem, state)
     layers = grid(run).data(run, 5)
     shown = layers["captions"]
-    assert shown["text"].iloc[0] == f"row {landscape.removed} is removed"
+    assert shown["text"].iloc[0] == f"row {landscape.removed}\nis removed"
     exact = landscape.exact.nan_to_num(nan=-torch.inf)
     best = exact.topk(len(shown) - 1).values.tolist()  # alike molecules tie
     assert exact[shown["row"].tolist()[1:]].tolist() == pytest.approx(best)

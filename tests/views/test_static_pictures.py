@@ -6,12 +6,13 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from bokeh.plotting import figure as new_figure
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
 from gpexplorer.runs import Run
 from gpexplorer.views import for_run
-from gpexplorer.views.drawing.static_svg import BOTTOM, LEFT, RIGHT, TOP
+from gpexplorer.views.drawing.static_svg import BOTTOM, LEFT, RIGHT, TOP, figure_svg
 
 SPEC = gpx.Spec("cholqr", {"num_inducing": 5}, data="snelson-like", kernel="se", seed=1)
 
@@ -62,6 +63,19 @@ def test_logarithmic_axes_below_one_have_ticks():
     svg = gpx.Compare([run]).curves("largest", log=True)
 
     assert {">0.2<", ">0.5<", ">2<"} <= {f">{part.text}<" for part in ElementTree.fromstring(svg).iter()}
+
+
+def test_words_stand_in_lines_around_their_place_and_a_picture_without_axes_has_no_ticks():
+    figure = new_figure(x_range=(0, 1), y_range=(0, 1))
+    figure.axis.visible = False
+    figure.text(x=[0.25], y=[0.5], text=["one\n<b>"])
+
+    words = [part for part in ElementTree.fromstring(figure_svg(figure, 600, 300)).iter() if part.text]
+
+    assert [part.text for part in words] == ["one", "<b>"]
+    assert {float(part.get("x", 0)) for part in words} == {LEFT + (600 - LEFT - RIGHT) / 4}
+    middle = TOP + (300 - TOP - BOTTOM) / 2
+    assert float(words[0].get("y", 0)) < middle < float(words[1].get("y", 0))
 
 
 def test_a_map_with_a_grid_of_values_is_drawn():

@@ -23,6 +23,7 @@ WIDTH, HEIGHT = 720, 320  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 64, 14, 50, 46  # pixels around the frame
 MOST_MARKS = 1200  # of a layer with more points, evenly spaced ones are drawn
 LETTER = 6.4  # pixels of the width of a letter, about
+LINE = 13  # pixels from one line of words to the next
 TEXT_COLOUR, LINE_COLOUR, GRID_COLOUR = "#22303c", "#c4ccd4", "#e8ecf0"
 SHAPES: dict[str, Callable[[float], str]] = {
     "circle": lambda r: f"M{-r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0",
@@ -90,7 +91,9 @@ class _Canvas:
         return TOP + self.height * (1.0 - share)
 
     def axes(self) -> str:
-        """Grid, ticks and labels of both axes."""
+        """Grid, ticks and labels of both axes; nothing for a picture without axes."""
+        if not any(axis.visible for axis in (*self.figure.xaxis, *self.figure.yaxis)):
+            return ""
         parts = [f'<g stroke="{GRID_COLOUR}">']
         bottom, right = TOP + self.height, LEFT + self.width
         across = [(t, float(self.x(t))) for t in _ticks(self.ends[0], self.log[0], 8)]
@@ -270,12 +273,19 @@ def _spans(canvas: _Canvas, renderer: Any) -> str:
 
 
 def _words(canvas: _Canvas, renderer: Any) -> str:
+    """Words around their places, one line below another."""
     x, y, said = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")), _values(renderer, "text")
-    return "".join(
-        f'<text x="{a:.1f}" y="{b:.1f}" fill="{TEXT_COLOUR}">{escape(str(text))}</text>'
-        for a, b, text in zip(x, y, said, strict=True)
-        if math.isfinite(a) and math.isfinite(b)
-    )
+    parts = []
+    for a, b, text in zip(x, y, said, strict=True):
+        if math.isfinite(a) and math.isfinite(b):
+            lines = str(text).split("\n")
+            top = b + 4 - LINE * (len(lines) - 1) / 2
+            parts += [
+                f'<text x="{a:.1f}" y="{top + LINE * k:.1f}" fill="{TEXT_COLOUR}" text-anchor="middle">'
+                f"{escape(line)}</text>"
+                for k, line in enumerate(lines)
+            ]
+    return "".join(parts)
 
 
 def _image(canvas: _Canvas, renderer: Any) -> str:
