@@ -142,6 +142,13 @@ def test_the_parameters_of_a_player_and_the_settings_of_a_method_drive_other_obj
     player.close()
 
 
+def test_hvplot_draws_the_table_of_a_run_where_it_is_installed():
+    pytest.importorskip("hvplot.pandas")
+    run = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like").open()
+    run.finish(steps=3)
+    assert len(run.table().hvplot.line(y="objective")) == len(run.trace)
+
+
 def test_files_of_a_page_come_with_their_fonts_and_never_from_elsewhere():
     icons = file("static/extensions/panel-material-ui/material-icons.css?v=1")
 

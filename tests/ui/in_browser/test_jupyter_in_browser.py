@@ -84,6 +84,29 @@ def drag_a_point(book: Notebook, frame: Frame) -> None:
     until(lambda: step(frame) == at and inducing(frame) == before)
 
 
+def use_keys_and_panels(page: Page, frame: Frame) -> None:
+    """An arrow key steps, a run is kept, methods race, and the link and the pictures leave the cell."""
+    before = step(frame)
+    frame.locator("h1").first.click()
+    page.keyboard.press("ArrowRight")
+    until(lambda: step(frame) == before + 1)
+    frame.get_by_text("Compare: runs you keep").click()
+    frame.get_by_role("button", name="Keep this run").click()
+    until(lambda: frame.locator(".tabulator-row").count() == 1)
+    frame.get_by_text("Race: several methods").click()
+    field = frame.get_by_role("textbox", name="Seconds per method")
+    field.fill("0.5")
+    field.press("Enter")
+    frame.get_by_role("button", name="Race", exact=True).last.click()
+    frame.get_by_text("Winner by SMSE:").wait_for()
+    frame.get_by_text("Link, code and files").click()
+    link = frame.get_by_label("Link to this screen")
+    until(lambda: "set.num_inducing=7" in link.input_value())
+    with page.expect_download() as pictures:
+        frame.get_by_role("button", name="pictures.html").click()
+    assert pictures.value.path().stat().st_size > 100_000
+
+
 def background(frame: Frame) -> str:
     """The colour behind the page in a cell."""
     return str(frame.evaluate("() => getComputedStyle(document.body).backgroundColor"))
@@ -116,6 +139,7 @@ def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab,
     drag_a_point(book, first)
     book.set_theme("JupyterLab Light")
     until(lambda: background(first) not in (DARK, ""))
+    use_keys_and_panels(page, first)
     book.run(1)
     second = book.frame(1)
     assert step(second) == 0
