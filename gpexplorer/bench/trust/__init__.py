@@ -1,8 +1,10 @@
 """Can the numbers be trusted? Every method at its defaults on public sets and on hard synthetic ones.
 
-A cell is one method on one set, for one seed and precision, with at most `--seconds` of the method's own work. Its
-SMSE, NLPD and coverage on test rows stand beside those of a constant, ridge regression, nearest neighbours and a dense
-GP that is fitted to at most 500 of the rows. NLPD is that of targets scaled to unit variance, so that sets compare.
+A cell is one method on one set, for one seed and precision, with at most `--seconds` of processor time for the method's
+own work. Other programs on the machine therefore change no result; use one thread (OMP_NUM_THREADS=1), because the time
+of all threads is added. SMSE, NLPD and coverage on test rows stand beside those of a constant, ridge regression,
+nearest neighbours and a dense GP that is fitted to at most 500 of the rows. NLPD is that of targets scaled to unit
+variance, so that sets compare.
 
 A result, over all seeds, is red for these reasons:
 
@@ -36,7 +38,7 @@ from .report import TOLERANCE, markdown
 def command(
     methods: Annotated[str, typer.Option(help="Keys of methods, joined by commas; all without it.")] = "",
     sets: Annotated[str, typer.Option(help="Names of sets, joined by commas; all on this machine without it.")] = "",
-    seconds: Annotated[float, typer.Option(help="Seconds of work per method and set.", min=0.01)] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Seconds of processor time per method and set.", min=0.01)] = 10.0,
     seeds: Annotated[int, typer.Option(help="Splits and draws per set.", min=1)] = 3,
     rows: Annotated[int, typer.Option(help="Training rows, at most.", min=10)] = 1000,
     dtypes: Annotated[str, typer.Option(help="Precisions, joined by commas.")] = "float64,float32",
