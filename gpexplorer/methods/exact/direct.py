@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+import param
 import torch
 
 from ...linalg.cholesky import cholesky
@@ -36,6 +37,10 @@ class CholeskyGP(Solver):
     title: ClassVar[str] = "Cholesky"
     paper: ClassVar[str] = "Rasmussen and Williams (2006). Gaussian processes for machine learning, alg. 2.1."
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS_NOT_MONOTONE
+
+    max_iterations = param.Integer(
+        2000, bounds=(1, None), precedence=-1, doc="Without effect, since one iteration solves the system."
+    )
 
     def iterations(self, system: System, state: State) -> Iterator[Iteration]:
         """One iteration, which solves the system; none if it is solved already."""

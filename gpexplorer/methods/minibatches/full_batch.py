@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import param
 from torch import Tensor
 
 from ...problem import Cost, Problem
@@ -32,7 +33,9 @@ class FullBatch(Minibatches):
     key: ClassVar[str] = "full-batch"
     title: ClassVar[str] = "Full batch"
 
-    minibatches = settings.minibatches(1)
+    minibatches = param.Integer(
+        1, bounds=(1, None), precedence=-1, doc="Without effect, since a minibatch of all rows is an epoch."
+    )
     rate = settings.rate(1e-2)
 
     def learner(self, model: Model, state: State) -> Learner:

@@ -92,6 +92,9 @@ class SVGP(Minibatches):
         default="held-out", objects=["held-out", "none"], precedence=-1, doc="Without effect: -ELBO chooses the noise."
     )
     folds = param.Integer(5, bounds=(1, None), precedence=-1, doc="Without effect, since there is no refit.")
+    samples = param.Integer(
+        0, bounds=(0, None), precedence=-1, doc="0, since the weights of an inducing-point model are not sampled."
+    )
     num_inducing = param.Integer(
         256, bounds=(1, None), softbounds=(16, 1000), doc="Inducing inputs m; all rows if there are fewer."
     )
