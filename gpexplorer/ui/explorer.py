@@ -102,7 +102,7 @@ class Explorer(pn.viewable.Viewer):
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None where it may be put right
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
-        self.status, self.pulse = Status(), Pulse(self._follow)
+        self.status, self.pulse = Status(), Pulse()
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)
@@ -281,11 +281,6 @@ class Explorer(pn.viewable.Viewer):
     def _wait(self, what: str) -> None:
         self._waiting = what
         self.status.busy(what)
-
-    def _follow(self) -> None:
-        """Show the next frame at once where it is there when the browser has drawn the last one."""
-        if self._stop is not None:
-            self._drain()
 
     def _drain(self, wait: float = 0.0) -> None:
         """Show the newest frame of the player; all changes of a frame are sent together.

@@ -41,22 +41,6 @@ def test_the_position_and_the_record_of_a_player_can_be_watched_and_set():
     assert run.advance() is not None  # the run belongs to the caller
 
 
-def test_the_next_frame_is_shown_as_soon_as_the_browser_has_drawn_the_last_one():
-    player = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like").open().widget("convergence")
-    pulse = player._pulse
-
-    def acknowledge() -> None:
-        pulse.send()
-        pulse._handle_msg(pulse.beat)
-
-    player.playing = True
-    acknowledge()
-    assert player.last == 0  # no page shows it
-    player._stop = lambda: None
-    until(lambda: acknowledge() or player.last > 2, 20)  # nothing else takes its frames
-    player.close()
-
-
 def test_a_run_without_a_spec_has_no_player():
     run = gpx.Spec("random", {"num_inducing": 3}, data="snelson-like").open()
     with pytest.raises(SettingError, match="no picture"):

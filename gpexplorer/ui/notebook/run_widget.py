@@ -107,7 +107,7 @@ class RunWidget(pn.viewable.Viewer):
         self._stop: Callable[[], None] | None = None
         open_run = GivenRun(run)
         self._player = Player(open_run=open_run)
-        self._pulse = Pulse(self._follow)
+        self._pulse = Pulse()
         self._finalizer = weakref.finalize(self, self._player.close)
         if not len(run.trace):
             run.advance()
@@ -154,11 +154,6 @@ class RunWidget(pn.viewable.Viewer):
         end = time.monotonic() + OPENING_WAIT
         while self.record is None and time.monotonic() < end:
             self.update(0.1)
-
-    def _follow(self) -> None:
-        """Show the next frame at once where it is there when the browser has drawn the last one."""
-        if self._stop is not None:
-            self._drain()
 
     def _drain(self) -> None:
         if self._pulse.free and self.update():

@@ -6,7 +6,6 @@ Without this, a browser that draws three frames per second is sent ten, and a cl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import param
@@ -19,13 +18,6 @@ class Pulse(JSComponent):
     """An invisible component that asks the browser when it has drawn a frame, and hears the answer.
 
     `Explorer` calls `send` after the changes of a frame and sends no further frame before `free` is true.
-
-    Parameters
-    ----------
-    when_drawn : callable, optional
-        Called as soon as the browser has drawn the last frame: a frame that waits then need not wait for the next look.
-    **params
-        Parameters of `panel.custom.JSComponent`.
     """
 
     beat = param.Integer(0, doc="Number of frames sent; the browser answers with it when it has drawn.")
@@ -37,9 +29,8 @@ class Pulse(JSComponent):
     }
     """
 
-    def __init__(self, when_drawn: Callable[[], object] = lambda: None, **params: Any) -> None:
+    def __init__(self, **params: Any) -> None:
         super().__init__(**params)
-        self._when_drawn = when_drawn
         self._acknowledged, self._sent_at = 0, 0.0
 
     @property
@@ -55,5 +46,3 @@ class Pulse(JSComponent):
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, int | float) and not isinstance(msg, bool) and msg <= self.beat:
             self._acknowledged = max(self._acknowledged, int(msg))
-            if self._acknowledged == self.beat:
-                self._when_drawn()
