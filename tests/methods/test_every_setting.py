@@ -22,8 +22,8 @@ from gpexplorer.runs.trace import tensors
 from steps_of import SMALL
 
 ROWS = {"name": "hypercube", "n": 34, "d": 2, "noise": 0.3, "seed": 4}
-STEPS = 30
-SMALLER = SMALL | {"search": 0, "restarts": 0, "cg_tolerance": 3e-4, "max_iterations": 9, "trial": 2, "epochs": 3}
+STEPS = 24
+SMALLER = SMALL | {"search": 0, "restarts": 0, "cg_tolerance": 3e-4, "max_iterations": 6, "trial": 2, "epochs": 3}
 SAVES_TIME_ONLY = {"factors"}  # memory against time: the predicted cost tells
 CHAINS = {"warm_up": 1, "samples": 2, "per_step": 2}
 FOLLOWS = {"theta_method": "z follows"}
