@@ -12,7 +12,7 @@ import pytest
 
 from gpexplorer import Spec, Store
 from gpexplorer.errors import SettingError
-from gpexplorer.runs.studies import comparison, power_law
+from gpexplorer.runs.studies import comparison, power_law, sweep
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.views.runs import comparison_charts as pictures
 from gpexplorer.views.runs import scaling_chart as scaling_pictures
@@ -43,7 +43,7 @@ def test_the_table_is_ordered_by_a_metric_and_says_what_differs(runs: dict[str, 
 
     assert table.index.tolist() == ["slow", "fast", "beaten"]
     assert table["smse"].tolist() == [0.1, 0.4, 0.5]
-    assert table.loc["beaten", "differs"] == "learn=false, num_inducing=20"
+    assert table.loc["beaten", "differs"] == "learn=off, num_inducing=20"
     assert comparison.table(runs, by="snlp", top=1).index.tolist() == ["beaten"]
     assert comparison.table(runs, by="seconds").index.tolist() == ["fast", "beaten", "slow"]
     assert len(comparison.table({})) == 0
@@ -153,3 +153,21 @@ def test_scaling_is_drawn_from_the_first_size_to_the_last(count: int):
     assert len(layers["measured"]) == count
     assert len(layers["fitted"]) == (40 if count == 6 else 0)
     assert layers["n²"]["y"].tolist() == pytest.approx((n**2).tolist())
+
+
+def test_what_differs_is_told_without_quotes_and_braces():
+    specs = {
+        "a": Spec("cholqr", data={"name": "hypercube", "n": 100, "d": 2}, kernel="se"),
+        "b": Spec(
+            "cholqr", data="snelson-like", kernel={"name": "se", "theta": [0.5, 0.0, -2.0]}, budget={"seconds": 5}
+        ),
+    }
+
+    said = comparison.what_differs(specs)
+
+    assert said["a"] == "data=hypercube (d 2, n 100), kernel=se, budget=none"
+    assert said["b"] == "data=snelson-like, kernel=se (theta [0.5 0 -2]), budget=(seconds 5)"
+    assert list(sweep.grid(specs["a"], {"split": [0, {"test": 0.2, "seed": 1}]})) == [
+        "split=0",
+        "split=(test 0.2, seed 1)",
+    ]

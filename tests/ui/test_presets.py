@@ -124,6 +124,7 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert (np.diff(objective) <= 1e-9 * np.abs(objective[1:])).all()
         assert objective[-1] < objective[0] - 100
         assert np.diff(points).max() < 3 * np.diff(points).mean()  # evenly spread
+        assert 0.9 < run.table()["correlation"].min() < 0.99  # line and dots differ, but not by much
 
     def test_all_rows(self):
         spec = self.spec("all-rows")

@@ -66,12 +66,12 @@ class SVGP(Minibatches):
     title: ClassVar[str] = "SVGP (GPyTorch)"
     paper: ClassVar[str] = "Hensman, Fusi and Lawrence (2013). Gaussian processes for big data. UAI."
     channels: ClassVar[tuple[Channel, ...]] = (
-        channel("objective", "-ELBO, an upper bound of the NLML", "nat"),
-        channel("estimate", "-ELBO as the minibatches see it", "nat"),
+        channel("objective", "negative ELBO, an upper bound of the NLML", "nat"),
+        channel("estimate", "negative ELBO as the minibatches see it", "nat"),
         *CHANNELS[2:],
     )
 
-    objective_name: ClassVar[str] = "-ELBO"
+    objective_name: ClassVar[str] = "negative ELBO"
     refits: ClassVar[bool] = False
 
     kernel: Any = param.Selector(
@@ -84,12 +84,17 @@ class SVGP(Minibatches):
     )
     batch_size = settings.batch_size(128)
     rate = settings.rate(1e-2)
-    validation = param.Number(0.0, bounds=(0.0, 0.5), doc="Fraction of the rows set aside; 0 chooses theta by -ELBO.")
+    validation = param.Number(
+        0.0, bounds=(0.0, 0.5), doc="Fraction of the rows set aside; 0 chooses theta by the ELBO."
+    )
     patience = param.Integer(
         0, bounds=(0, None), softbounds=(0, 50), doc="Stop after this many evaluations without improvement; 0 uses all."
     )
     refit: Any = param.Selector(
-        default="held-out", objects=["held-out", "none"], precedence=-1, doc="Without effect: -ELBO chooses the noise."
+        default="held-out",
+        objects=["held-out", "none"],
+        precedence=-1,
+        doc="Without effect: the ELBO chooses the noise.",
     )
     folds = param.Integer(5, bounds=(1, None), precedence=-1, doc="Without effect, since there is no refit.")
     samples = param.Integer(

@@ -19,6 +19,7 @@ from ..setting_checks import quoted
 from ..spec import Spec
 from ..store import Store, reading_error
 from ..trace import Trace
+from .value_words import in_words
 
 SCORES = ("smse", "snlp", "rmse", "nlpd")
 SPENT = ("seconds", "memory", "entries")
@@ -292,7 +293,7 @@ def _differing(specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _listed(row: pd.Series[Any]) -> str:
-    return ", ".join(f"{name}={_text(value)}" for name, value in row.items() if _text(value) != "NaN")
+    return ", ".join(f"{name}={in_words(value)}" for name, value in row.items() if _text(value) != "NaN")
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -21,6 +20,7 @@ from ..spec import A_SPEC, Spec, named_specs
 from ..store import Store
 from .cluster import cancel, connected, first_done, result
 from .comparison import Finished
+from .value_words import in_words
 
 MOST = 200  # runs in one sweep, unless the caller allows more
 COUNT = 4  # values that are proposed for one name
@@ -79,7 +79,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dic
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
-        specs[", ".join(f"{name}={_text(value)}" for name, value in chosen.items())] = _with(spec, chosen)
+        specs[", ".join(f"{name}={in_words(value)}" for name, value in chosen.items())] = _with(spec, chosen)
     return specs
 
 
@@ -208,7 +208,3 @@ def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
     settings = {name: value for name, value in chosen.items() if name not in names}
     changed = {name: value for name, value in chosen.items() if name in names}
     return replace(spec, **{"settings": {**spec.settings, **settings}, **changed})
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -33,8 +33,9 @@ PRESETS = {
     "stand-for": Preset(
         "Which ten rows can represent all the others?",
         "Each step removes one triangle and tries another row in its place. The objective decreases with every "
-        "accepted swap. Do the triangles end evenly spread?",
-        "v=1&method=cholqr&data=snelson-like&kernel=se&set.num_inducing=10&view=landscape",
+        "accepted swap. Do the triangles end evenly spread? The line guesses what each row would gain from eight rows "
+        "only, and the dots are exact: where do they differ?",
+        "v=1&method=cholqr&data=snelson-like&kernel=se&set.num_inducing=10&set.num_pivots=8&view=landscape",
     ),
     "all-rows": Preset(
         "What is lost when every row is an inducing point?",

@@ -59,7 +59,7 @@ class Curves(View):
         else:
             curve = CURVES[self.curve]
             frame, label = series(run, at, curve.field, log=curve.log), curve.label
-        frame.attrs |= {"xlabel": "step", "ylabel": label, "title": f"{len(frame)} steps"}
+        frame.attrs |= {"xlabel": "step", "ylabel": label, "title": f"{len(frame)} step{'s' * (len(frame) != 1)}"}
         return {"curve": frame}
 
     def plot(self, layers: Layers) -> hv.Overlay:

@@ -35,7 +35,11 @@ class Estimate(View):
             values = table[column].to_numpy(float)
             finite = np.isfinite(values)
             layers[name] = pd.DataFrame({"x": epochs[finite], "y": values[finite]})
-        title = f"{len(layers['exact'])} exact values" if len(layers["estimate"]) else "no minibatches yet: press Play"
+        title = (
+            f"{len(layers['exact'])} exact value{'s' * (len(layers['exact']) != 1)}"
+            if len(layers["estimate"])
+            else "no minibatches yet: press Play"
+        )
         layers["exact"].attrs |= {"xlabel": "epochs", "ylabel": "NLML [nat]", "title": title}
         return layers
 
