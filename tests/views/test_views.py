@@ -58,6 +58,21 @@ def test_every_view_draws_its_start_and_follows_without_redrawing(d: int, theme:
         assert figure.yaxis[0].axis_label
 
 
+def test_the_line_and_the_dots_of_one_layer_move_together() -> None:
+    run = gpx.Spec("gpcv-admm", {"max_iterations": 6}, {"name": "hypercube", "n": 40, "d": 2}).open()
+    run.finish()
+    curves = view(run, "admm-curves")
+    live = Live(curves, curves.data(run, 2))
+
+    live.update(curves.data(run, run.done))
+
+    shown = [source.data["x"] for source in live.figure.select({"type": ColumnDataSource}) if source.name == "curve"]
+    assert len(shown) == 2
+    assert (
+        len(shown[0]) == len(shown[1]) == len(curves.data(run, run.done)["curve"]) > len(curves.data(run, 2)["curve"])
+    )
+
+
 def test_only_columns_that_changed_are_sent_and_long_ones_are_rounded_where_nobody_sees_it() -> None:
     run = played()
     fit = view(run, "fit")

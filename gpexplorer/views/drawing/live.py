@@ -104,8 +104,8 @@ class Live:
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
         self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))
         brush(self.figure, layers)
-        self._sources = {s.name: s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers}
-        for source in self._sources.values():
+        self._sources = [s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers]
+        for source in self._sources:
             source.data = _never_empty(source.data)
         for axis in self.figure.axis:
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
@@ -123,8 +123,8 @@ class Live:
 
     def update(self, layers: Layers) -> None:
         """Show other numbers; a layer that is missing keeps the numbers it has."""
-        for name, source in self._sources.items():
-            frame = layers.get(name)
+        for source in self._sources:  # a layer that is drawn as a line and as dots has two
+            frame = layers.get(source.name)
             if frame is not None:
                 columns = _never_empty(_READERS.get(source.tags[0], _columns)(frame, source.data))
                 if not self._log:
