@@ -94,6 +94,7 @@ class Spec(SpecDisplay):
             "dtype": _checked_dtype(self.dtype),
             "budget": _checked_budget(self.budget),
         }
+        _refuse_half_characters(checked)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -231,6 +232,15 @@ def _checked_budget(budget: Any) -> dict[str, Any]:
     if "seconds" in budget:
         budget["seconds"] = float(number("The budget's seconds", budget["seconds"], whole=False, low=0, above=True))
     return budget
+
+
+def _refuse_half_characters(values: Mapping[str, Any]) -> None:
+    """Refuse texts that no file and no link can hold, such as "\\ud800"; JSON can write them."""
+    try:
+        json.dumps(values, ensure_ascii=False, default=_as_json).encode()
+    except UnicodeEncodeError as error:
+        half = quoted(error.object[error.start : error.end])
+        raise SettingError(f"A text of the spec has half of a character, {half}; write the whole one.") from None
 
 
 def _canonical(value: Any) -> str:

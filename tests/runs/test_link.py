@@ -184,3 +184,12 @@ def test_a_short_link_says_that_a_default_has_changed_since_it_was_made():
     assert result.spec.seed == 5
     assert len(result.corrected) == 1
     assert "A default has changed since this link was made" in result.corrected[0]
+
+
+@pytest.mark.parametrize("query", ['v=1&split={"%5Cud800":1}', 'v=1&data={"name":"hypercube","%5Cudfff":2}'])
+def test_half_a_character_in_a_link_gets_a_sentence(query: str):
+    result = link.read(query, START)
+
+    assert result.spec == START
+    assert len(result.corrected) == 1
+    assert link.read(link.write(result.spec), START).spec == START

@@ -86,7 +86,7 @@ class Minibatches(Method):
     kernel: Any = param.Selector(
         default="linear",
         objects=["linear", "gaussian"],
-        doc="Kernel of the learned features z: linear is exact; gaussian uses random Fourier features of z.",
+        doc="Kernel on features: of the learned features z. linear is exact, gaussian uses random Fourier features.",
     )
     layers = param.Integer(
         2,

@@ -108,14 +108,14 @@ class Minimax(Minibatches):
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
         softbounds=(1e-3, 1.0),
-        doc="Learning rate a of A, in the affine metric.",
+        doc="Rate of the matrix A: its learning rate a, in the affine metric.",
     )
     rate_ascent = param.Number(
         0.02,
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
         softbounds=(1e-3, 1.0),
-        doc="Learning rate b of B.",
+        doc="Rate of the ascent: learning rate b of B.",
     )
     damping = param.Number(
         2.0,

@@ -77,7 +77,7 @@ class SVGP(Minibatches):
     kernel: Any = param.Selector(
         default="gaussian",
         objects=["linear", "gaussian"],
-        doc="Kernel of the inputs, or of the features if there are layers: gaussian is SE-ARD.",
+        doc="Kernel on features: of the inputs, or of the learned features if there are layers. gaussian is SE-ARD.",
     )
     layers = param.Integer(
         0, bounds=(0, 20), softbounds=(0, 4), doc="Layers of the network; with 0 the features are the inputs."

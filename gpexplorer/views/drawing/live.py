@@ -36,6 +36,8 @@ INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figu
 READ = 2.0**-16  # the same for columns that are read in a tooltip
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
+# Bokeh 3.9 fills a canvas from half a pixel on, so that a light line stays at two edges once the theme is dark.
+EDGE = ".bk-Canvas { clip-path: inset(2px 0 0 2px); }"
 X_COLUMNS = ("x", "x0", "x1")
 Y_COLUMNS = ("y", "lower", "upper", "y0", "y1")
 
@@ -99,6 +101,7 @@ class Live:
         with own_document():
             self.figure = hv.renderer("bokeh").get_plot(view.plot(layers)).state
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
+        self.figure.stylesheets = [EDGE]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
         self.figure.add_tools(_svg_button(self.figure))
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
