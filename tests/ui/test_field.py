@@ -66,5 +66,5 @@ def test_every_setting_of_every_method_has_a_control_that_shows_its_default():
             assert control.value == default, (key, name)
             assert type(control.value) is type(default) or isinstance(default, int | float), (key, name)
             assert control.shown == control.default, (key, name)
-            assert control.hint == method.param[name].doc
+            assert control.hint == f"{method.param[name].doc} In Python: {name}."
         gpx.Spec(key, shown.values)

@@ -14,8 +14,8 @@ import param
 
 from ...methods.base import Method
 from .field import Field
+from .setting_labels import LABELS, MAX_LABEL
 
-MAX_LABEL = 24  # characters
 SLIM = {
     "& .MuiAccordionSummary-root": {"minHeight": "34px !important", "padding": "0 8px"},
     "& .MuiAccordionSummary-content": {"margin": "4px 0 !important"},
@@ -55,7 +55,10 @@ class Settings(pn.viewable.Viewer):
 
     def _field(self, name: str, setting: param.Parameter, value: Any) -> Field:
         doc = setting.doc or ""
-        common: dict[str, Any] = {"hint": doc, "equation": self.method.equations.get(name, "")}
+        common: dict[str, Any] = {
+            "hint": f"{doc} In Python: {name}.".strip(),
+            "equation": self.method.equations.get(name, ""),
+        }
         choices = None
         if isinstance(setting, param.Selector):
             choices = {plain(str(choice)): choice for choice in setting.objects}
@@ -88,10 +91,10 @@ class Settings(pn.viewable.Viewer):
 
 
 def label_of(name: str, doc: str = "") -> str:
-    """Return the label of a setting: the text before the colon of its doc if that is short, else its name in words."""
+    """Return the label of a setting: the text before the colon of its doc if that is short, else that of the table."""
     heading = doc.partition(":")[0]
     is_short = ":" in doc and len(heading) <= MAX_LABEL
-    return heading if is_short else name.removeprefix("num_").replace("_", " ").capitalize()
+    return heading if is_short else LABELS.get(name) or name.removeprefix("num_").replace("_", " ").capitalize()
 
 
 def plain(choice: str) -> str:
