@@ -75,7 +75,7 @@ def test_a_control_is_set_by_keys_reset_and_explained_and_every_button_has_a_nam
     expect(seen.page.locator("math").first).to_be_visible()
     seen.press("About Inducing points m")
     seen.page.get_by_role("button", name="More settings").click()
-    expect(seen.page.get_by_role("spinbutton", name="Pivot refresh")).to_be_visible()
+    expect(seen.page.get_by_role("spinbutton", name="Swaps until new pivots")).to_be_visible()
     nameless = "all => all.filter(one => !one.ariaLabel && !one.innerText.trim()).length"
     until(lambda: seen.page.locator("button").evaluate_all(nameless) == 0)
     seen.page.get_by_role("button", name="More settings").click()

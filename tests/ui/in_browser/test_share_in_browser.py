@@ -64,8 +64,12 @@ def check_address(seen: Seen) -> None:
     assert "?v=1&defaults=" in address(seen)
     seen.press("One step")
     until(lambda: address(seen).endswith("&at=10"))
+    seen.page.reload()
+    seen.page.locator("canvas").first.wait_for()
+    until(lambda: seen.step == 10)
     seen.press("Step back")
     until(lambda: address(seen).endswith("&at=9"))
+    seen.page.get_by_text("Link, code and files").click()
 
 
 def check_pictures(seen: Seen, folder: Path) -> None:
