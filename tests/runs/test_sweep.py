@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from gpexplorer import Spec, data
 from gpexplorer.errors import ClusterError, SettingError
+from gpexplorer.runs.run import Run
 from gpexplorer.runs.studies import cluster, comparison
 from gpexplorer.runs.studies.cluster import connected, mapped
 from gpexplorer.runs.studies.sweep import grid, sweep
@@ -111,18 +114,31 @@ def emptied(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
         yield local.scheduler_address, local
 
 
-def test_a_sweep_without_workers_ends_with_a_sentence_for_each_run_that_is_left(emptied: tuple[str, Any]):
+def test_a_sweep_without_workers_ends_with_a_sentence_for_each_run_that_is_left(
+    emptied: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+):
     address, local = emptied
-    runs = sweep(grid(SPEC, {"seed": [0, 1, 2]}), address)
-    first = next(runs)
-    local.scale(0)
+    turns, gone, finish = itertools.count(), threading.Event(), Run.finish
 
-    rest = list(runs)
+    def first_only(run: Run) -> Any:
+        """Finish the first run, and hold the others until the worker is gone."""
+        if next(turns):
+            gone.wait(30)
+        return finish(run)
+
+    monkeypatch.setattr(Run, "finish", first_only)  # the worker is a thread of this process
+    try:
+        runs = sweep(grid(SPEC, {"seed": [0, 1, 2]}), address)
+        first = next(runs)
+        local.scale(0)
+
+        rest = list(runs)
+    finally:
+        gone.set()
 
     assert first.finished is not None
-    assert len(rest) == 2
-    assert any("no worker for 0.5 s: start workers" in one.sentence for one in rest)
-    assert all(one.finished is not None or "no worker" in one.sentence for one in rest)
+    assert [one.finished for one in rest] == [None, None]
+    assert all("no worker for 0.5 s: start workers" in one.sentence for one in rest)
 
 
 def test_pieces_without_workers_end_with_a_sentence(emptied: tuple[str, Any]):
