@@ -102,7 +102,7 @@ class Explorer(pn.viewable.Viewer):
         self._addressed: tuple[Any, ...] | None = None  # what the address names; None where it may be put right
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
-        self.status, self.pulse = Status(), Pulse()
+        self.status, self.pulse = Status(), Pulse(self._drain)
         read_rows = None if data is None else lambda _: data
         self.session = Session(spec, read_rows, store, shares, report=self.status.report, adopt=self._adopt_spec)
         self.transport = Transport(self.session.player, self.session.open)

@@ -107,7 +107,7 @@ class RunWidget(pn.viewable.Viewer):
         self._stop: Callable[[], None] | None = None
         open_run = GivenRun(run)
         self._player = Player(open_run=open_run)
-        self._pulse = Pulse()
+        self._pulse = Pulse(self._drain)
         self._finalizer = weakref.finalize(self, self._player.close)
         if not len(run.trace):
             run.advance()

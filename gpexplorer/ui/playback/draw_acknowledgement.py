@@ -6,8 +6,10 @@ Without this, a browser that draws three frames per second is sent ten, and a cl
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
+import panel as pn
 import param
 from panel.custom import JSComponent
 
@@ -18,6 +20,11 @@ class Pulse(JSComponent):
     """An invisible component that asks the browser when it has drawn a frame, and hears the answer.
 
     `Explorer` calls `send` after the changes of a frame and sends no further frame before `free` is true.
+
+    Parameters
+    ----------
+    on_drawn
+        Called when the browser has drawn all that was sent, so that a frame that waits leaves at once.
     """
 
     beat = param.Integer(0, doc="Number of frames sent; the browser answers with it when it has drawn.")
@@ -29,8 +36,9 @@ class Pulse(JSComponent):
     }
     """
 
-    def __init__(self, **params: Any) -> None:
+    def __init__(self, on_drawn: Callable[[], object], **params: Any) -> None:
         super().__init__(**params)
+        self._on_drawn = on_drawn
         self._acknowledged, self._sent_at = 0, 0.0
 
     @property
@@ -46,3 +54,5 @@ class Pulse(JSComponent):
     def _handle_msg(self, msg: Any) -> None:
         if isinstance(msg, int | float) and not isinstance(msg, bool) and msg <= self.beat:
             self._acknowledged = max(self._acknowledged, int(msg))
+            if self._acknowledged == self.beat:
+                pn.state.execute(self._on_drawn, schedule=True)  # a message is heard without the document's lock

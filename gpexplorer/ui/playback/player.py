@@ -17,6 +17,7 @@ from ..shared_limits import Shares
 from ..text import sentence
 from .background_worker import BackgroundWorker
 from .open_run import Frame, OpenRequest, OpenRun
+from .pace import Pace
 
 YIELD_SECONDS = 0.001  # pause of the thread after each step, so that the page's thread gets its turn
 
@@ -79,15 +80,15 @@ class Player(BackgroundWorker):
         `time.monotonic()` when the thread began what it does now; 0 while it waits.
     """
 
-    def __init__(self, rate: float = 11.0, open_run: OpenRun | None = None, shares: Shares | None = None) -> None:
+    def __init__(self, rate: float = 12.0, open_run: OpenRun | None = None, shares: Shares | None = None) -> None:
         super().__init__("gpexplorer-player")
         shares = shares or Shares()
-        self._frame_seconds, self._open_run = 1.0 / rate, open_run or OpenRun(shares)
+        self._pace, self._open_run = Pace(1.0 / rate), open_run or OpenRun(shares)
         self._turns = shares.turns
         self._changed, self._requests = threading.Condition(), Requests()
         self._opening, self._notice, self._failed = 0, (0, ""), ""
         self._frame: Frame | None = None
-        self._drawn, self._stepped, self._warned = 0.0, 0.0, False
+        self._warned = False
         self._last = 0
         self.working_since = 0.0
         self.start()
@@ -230,7 +231,7 @@ class Player(BackgroundWorker):
         begin = time.monotonic()
         with self._turns.turn():
             moved = self._take_steps(requests)
-            is_time = time.monotonic() - self._drawn >= self._frame_seconds or not self._requests.playing
+            is_time = self._pace.picture_due(begin) or not self._requests.playing
             drawn = requests.redraw or requests.open is not None or (moved and is_time)
             if drawn:
                 self._draw()
@@ -269,11 +270,12 @@ class Player(BackgroundWorker):
 
     def _take_steps(self, requests: Requests) -> bool:
         """Take the steps that are due; returns whether any were."""
-        due = requests.playing and time.monotonic() - self._stepped >= requests.seconds_per_step
+        now = time.monotonic()
+        due = requests.playing and not self._pace.seconds_to_step(now, requests.seconds_per_step)
         if not (due or requests.steps):
             return False
         if requests.steps or not self._pause_at_budget():
-            self._stepped = time.monotonic()
+            self._pace.step(now, requests.seconds_per_step)
             for _ in range(max(requests.steps, 1)):
                 if not self._open_run.advance():
                     self._notify_outcome()
@@ -311,8 +313,7 @@ class Player(BackgroundWorker):
         self._publish(numbers=run.numbers(at), layers=layers, failures=dict(run.failures), table=run.table(at))
         if unfinished:
             self._request(redraw=True)
-        elapsed = time.monotonic() - begin
-        self._drawn = time.monotonic() + max(0.0, elapsed - self._frame_seconds)
+        self._pace.picture(begin, time.monotonic())
 
     def _notify(self, message: str, pause: bool = False) -> None:
         self._notice = (self._notice[0] + 1, message)
@@ -349,4 +350,4 @@ class Player(BackgroundWorker):
         """Seconds until the next step is due; None while paused."""
         if not self._requests.playing or self._open_run.run is None:
             return None
-        return max(0.0, self._stepped + self._requests.seconds_per_step - time.monotonic())
+        return self._pace.seconds_to_step(time.monotonic(), self._requests.seconds_per_step)

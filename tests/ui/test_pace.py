@@ -1,0 +1,54 @@
+"""Steps and pictures of a playing run are evenly spaced."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpexplorer.ui.playback.pace import Pace
+
+LATE = 0.0004  # seconds by which a thread wakes after the time it waited for
+
+
+def played(pace: Pace, step: float, computing: float, seconds: float) -> tuple[list[float], list[float]]:
+    """Begin times of the steps, and of the pictures, of a run that plays; both take `computing` seconds."""
+    now, steps, pictures = 100.0, [], []
+    while now < 100.0 + seconds:
+        now += pace.seconds_to_step(now, step) + LATE
+        steps.append(now)
+        pace.step(now, step)
+        due = pace.picture_due(now)
+        now += computing
+        if due:
+            pictures.append(now)
+            pace.picture(now, now + computing)
+            now += computing
+    return steps, pictures
+
+
+def test_a_step_each_tenth_of_a_second_gives_as_many_pictures():
+    steps, pictures = played(Pace(1 / 12), 0.1, 0.015, 10.0)
+
+    assert len(steps) == pytest.approx(100, abs=1)
+    assert len(pictures) == len(steps)
+
+
+def test_fast_steps_give_no_more_pictures_than_asked_for():
+    steps, pictures = played(Pace(1 / 12), 0.001, 0.002, 10.0)
+
+    assert len(pictures) == pytest.approx(120, abs=10)
+    assert len(steps) > 2000
+
+
+def test_slow_pictures_leave_half_of_the_time_to_steps():
+    steps, pictures = played(Pace(1 / 12), 0.001, 0.5, 20.0)
+
+    assert len(pictures) == pytest.approx(len(steps) / 2, abs=1)
+
+
+def test_steps_that_take_long_are_not_caught_up():
+    pace = Pace(1 / 12)
+    pace.step(100.0, 0.1)
+
+    assert pace.seconds_to_step(103.0, 0.1) == 0
+    pace.step(103.0, 0.1)
+    assert pace.seconds_to_step(103.0, 0.1) == pytest.approx(0.1)
