@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -37,6 +38,7 @@ from gpexplorer.ui.shared_limits import Shares
 
 PATCHED = (
     (WSHandler, "on_close"),
+    (WSHandler, "open"),
     (BokehTornado, "client_lost"),
     (ServerSession, "_document_patched"),
     (patch_doc, "create"),
@@ -139,6 +141,17 @@ def test_a_session_too_many_is_refused_and_a_known_one_may_connect(visit: Callab
         socket.close()
 
     visit(story, max_sessions=2)
+
+
+def test_the_parts_of_a_message_do_not_wait_for_each_other(visit: Callable[..., None]):
+    async def story(visited: Visited) -> None:
+        opened = await visited.connect(await visited.get())
+        [connection] = visited.application._clients
+        used = connection._socket.ws_connection.stream.socket
+        assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        opened.close()
+
+    visit(story)
 
 
 @pytest.mark.parametrize(

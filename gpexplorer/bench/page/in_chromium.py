@@ -76,7 +76,7 @@ class Repeats(NamedTuple):
 
 
 class Messages:
-    """Counts what the server sends to a page over its websocket.
+    """What a server sent to a page over its websocket.
 
     Attributes
     ----------
@@ -90,9 +90,12 @@ class Messages:
         Frames that belong to a new picture: the server asks for an acknowledgement with each.
     """
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self) -> None:
         self.changes = self.frames = self.bytes = self.pictures = 0
         self._deflate = zlib.compressobj(COMPRESSION, zlib.DEFLATED, -zlib.MAX_WBITS)
+
+    def count(self, page: Page) -> None:
+        """Count the messages of this page from now on."""
         page.on("websocket", lambda socket: socket.on("framereceived", self._count))
 
     def _count(self, payload: str | bytes) -> None:
@@ -123,7 +126,8 @@ def measured(served: ServedPage, browser: Browser, repeats: Repeats, report: Rep
         Receives lines of progress.
     """
     rows = []
-    page, seconds, messages = opened(browser, served)
+    messages = Messages()
+    page, seconds = opened(browser, served, messages.count)
     rows.append(time_row("first picture of a page", [seconds], 4.0))
     play(page)
     report("counting messages")
@@ -139,17 +143,19 @@ def measured(served: ServedPage, browser: Browser, repeats: Repeats, report: Rep
     return rows
 
 
-def opened(browser: Browser, served: ServedPage) -> tuple[Page, float, Messages]:
-    """A page with its first picture, the seconds that it took, and the count of its messages."""
+def opened(
+    browser: Browser, served: ServedPage, watch: Callable[[Page], object] = lambda page: None
+) -> tuple[Page, float]:
+    """A page with its first picture, and the seconds that it took; `watch` receives it before it is loaded."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
-    messages = Messages(page)
+    watch(page)
     page.add_init_script("localStorage.setItem('gpexplorer-tour', 'seen')")
     begin = time.perf_counter()
     page.goto(f"http://{served.address}/explorer")
     page.locator("canvas").first.wait_for(timeout=PATIENCE)
     seconds = time.perf_counter() - begin
     page.get_by_label(SLIDER).wait_for(timeout=PATIENCE)
-    return page, seconds, messages
+    return page, seconds
 
 
 def play(page: Page) -> None:
@@ -205,7 +211,7 @@ def memory(browser: Browser, served: ServedPage, sessions: int) -> Measurement:
     """Open pages, play and close them; compare the server's memory after some with that after all."""
     sizes = []
     for number in range(sessions):
-        page, _, _ = opened(browser, served)
+        page, _ = opened(browser, served)
         play(page)
         page.close()
         if number + 1 in (WARM_UP, sessions):

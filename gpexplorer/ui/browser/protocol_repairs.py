@@ -13,6 +13,7 @@ from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.ws import WSHandler
 
 log = logging.getLogger("gpexplorer.ui")
+BOKEHS_OPEN = WSHandler.open
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
 
 
@@ -43,13 +44,20 @@ def repair_protocol() -> None:
     logging.getLogger("bokeh.server.views.ws").addFilter(_is_news)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
-    notice_closed_pages()
+    repair_connections()
 
 
-def notice_closed_pages() -> None:
-    """Tell each session once that its page was closed, in whichever way Bokeh learns it first."""
+def repair_connections() -> None:
+    """Tell each session once that its page was closed, in whichever way Bokeh learns it first; send without delay."""
     WSHandler.on_close = _on_close  # type: ignore[method-assign]
     BokehTornado.client_lost = _client_lost  # type: ignore[method-assign]
+    WSHandler.open = _open  # type: ignore[method-assign]
+
+
+def _open(handler: WSHandler) -> None:
+    """Open a connection. TCP would hold a message's later fragments back until the first is acknowledged, for 40 ms."""
+    handler.set_nodelay(True)
+    BOKEHS_OPEN(handler)
 
 
 def _on_close(handler: WSHandler) -> None:

@@ -29,7 +29,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from ...errors import SettingError
 from ..browser.patch_messages import send_patches_together
-from ..browser.protocol_repairs import notice_closed_pages
+from ..browser.protocol_repairs import repair_connections
 
 ADDRESS = "127.0.0.1"
 UNUSED_LIFETIME = 60_000  # milliseconds that a page waits for its connection
@@ -68,7 +68,7 @@ class KernelServer:
         main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGINT)
         send_patches_together()
-        notice_closed_pages()
+        repair_connections()
         # The browser renames a table's style sheets when it sends them back. A cell would print the warning.
         warnings.filterwarnings("ignore", "reference already known", BokehUserWarning)
         server = get_server(
@@ -116,9 +116,12 @@ class KernelServer:
     async def connect(self, token: str, receive: Callable[[str | bytes | None], None]) -> WebSocketClientConnection:
         """Open the websocket of a page; `receive` is called with each fragment, and with None when it is closed."""
         request = HTTPRequest(f"ws://{self._root}view/ws", headers={"Origin": self._origin}, request_timeout=60)
-        return await websocket_connect(
+        socket = await websocket_connect(
             request, on_message_callback=receive, subprotocols=["bokeh", token], max_message_size=LARGEST_MESSAGE
         )
+        if socket.protocol is not None:
+            socket.protocol.set_nodelay(True)  # a message's later fragments do not wait until the first is acknowledged
+        return socket
 
     def _build(self) -> Any:
         arguments = pn.state.session_args

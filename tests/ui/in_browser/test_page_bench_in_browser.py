@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from gpexplorer.bench.page.in_chromium import (
+    Messages,
     answers_while_playing,
     changes_while_playing,
     end_of_closed_run,
@@ -25,7 +26,8 @@ MOST_BYTES = 30_000  # 16 to 18 kB were measured, and 54 kB when every layer was
 
 def test_a_picture_is_one_message_and_a_changed_setting_is_drawn_while_a_run_plays(served: Served, browser: Browser):
     server = SimpleNamespace(address=f"localhost:{served.port}", computing=lambda: served.count()["playing"])
-    page, seconds, messages = opened(browser, server)
+    messages = Messages()
+    page, seconds = opened(browser, server, messages.count)
     play(page)
     while messages.pictures < SETTLED:
         page.wait_for_timeout(200)
