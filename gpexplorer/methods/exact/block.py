@@ -18,7 +18,6 @@ brackets take.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -27,7 +26,6 @@ from torch import Tensor
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import kernel_rows
 from ...linalg.preconditioners import drawn_root
-from ...linalg.randomness import generator
 from ...linalg.tall_products import times_vector
 from ...problem import take
 from .system import System, updated_gradient
@@ -173,17 +171,39 @@ class Block:
             return torch.where(self._is_negligible(), g, self.gradient(self.minimiser(), candidates))
         return g if self.coarse_step_is_negligible else self.gradient(self.minimiser(), candidates)
 
-    def joint_minimiser(self, G: Tensor) -> JointMinimiser:
-        """The minimiser over the block and the coarse rows for gradients G [n, k], with the factor of this block.
+    def joint_step(self, g_B: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The minimiser over the block and the coarse rows for many gradients, with the factor of this block.
 
-        (m + b)^2 k flops.
+        Parameters
+        ----------
+        g_B : Tensor [b, k]
+            Gradients at the rows of the block, in the precision of its columns.
+        h : Tensor [m, k], optional
+            L_C^-1 g_C; zero if omitted, as it is after a step that solves for the coarse rows.
+
+        Returns
+        -------
+        t : Tensor [b, k]
+            Steps at the rows of the block.
+        v : Tensor [m, k]
+            Coefficients of the columns of W, negated, in the precision of the data: t_C = -L_C^-T v.
+
+        Notes
+        -----
+        2 b (b + m) k flops, and twice the part with m if h is given.
         """
-        q, dtype, C = len(self.rows), self.A.dtype, self.coarse
+        q, dtype = len(self.rows), self.A.dtype
         W_B, L = self.W[:q], self.L[:q, :q]
+        right = -g_B if h is None else torch.addmm(g_B, W_B, h.to(dtype), beta=-1.0)
+        t = torch.linalg.solve_triangular(L.T, torch.linalg.solve_triangular(L, right, upper=False), upper=True)
+        v = (W_B.T @ t).to(self.coarse.L.dtype)
+        return t, v if h is None else v.add_(h)
+
+    def joint_minimiser(self, G: Tensor) -> JointMinimiser:
+        """The minimiser over the block and the coarse rows for gradients G [n, k]. (m + b)^2 k flops."""
+        C = self.coarse
         h = torch.linalg.solve_triangular(C.L, G[C.rows], upper=False)  # [m, k]
-        u = torch.linalg.solve_triangular(L, W_B @ h.to(dtype) - G[self.rows].to(dtype), upper=False)
-        t = torch.linalg.solve_triangular(L.T, u, upper=True)  # [b, k]
-        v = h + (W_B.T @ t).to(h.dtype)
+        t, v = self.joint_step(G[self.rows].to(self.A.dtype), h)
         t_C = torch.linalg.solve_triangular(C.L.T, v, upper=True).neg_()
         return JointMinimiser(torch.cat([C.rows, self.rows]), torch.cat([t_C, t.to(t_C.dtype)]), v, t)
 
@@ -194,44 +214,3 @@ class Block:
             G.addmm_(A.T, t).addmm_(W, v, alpha=-1.0)
         else:
             G += (A.T @ t).addmm_(W, v.to(A.dtype), alpha=-1.0)
-
-
-def fill_block(system: System, block: Block, chunk: int, pool: int, seed: int, number: int) -> Iterator[Tensor]:
-    """Algorithm 2: fill a block, and yield the decrease of f that each new row promises alone.
-
-    Parameters
-    ----------
-    system : System
-        The linear system.
-    block : Block
-        An empty block, made for the gradient that the choice is for.
-    chunk, pool : int
-        Settings of `GBCD`.
-    seed, number : int
-        Seed of the draws of candidates, and the number of the block.
-
-    Notes
-    -----
-    n b (b + 2 m) / chunk flops.
-    """
-    b, taken = len(block.A), torch.zeros_like(block.g, dtype=torch.bool)  # [n]
-    taken[block.coarse.rows] = True
-    while len(block.rows) < b:  # line 2
-        count = min(chunk, b - len(block.rows))
-        size = pool * count if len(block.rows) else 0  # O of lines 1 and 6: at first all rows, then a random subset
-        candidates = _candidates(taken, count, size, (seed, "pool", number, len(block.rows)))
-        e = block.gradient_for_choice(candidates)  # lines 1 and 6
-        gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
-        best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
-        new = best.indices if candidates is None else candidates[best.indices]  # line 3
-        taken[new] = True
-        block.join(new)  # lines 4 and 5
-        yield best.values
-
-
-def _candidates(taken: Tensor, count: int, size: int, place: tuple[int, str, int, int]) -> Tensor | None:
-    """`size` random candidates for `count` new rows; None means all rows, also where too few of them are free."""
-    if not size or size >= len(taken):
-        return None
-    drawn = torch.randperm(len(taken), generator=generator(*place))[:size].to(taken.device)
-    return drawn if int((~taken[drawn]).sum()) >= count else None

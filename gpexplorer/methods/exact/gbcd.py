@@ -35,9 +35,9 @@ from torch import Tensor
 from ...linalg.deferred_reads import repeat_if_rare
 from ...problem import Cost, Problem, Step
 from . import settings
-from .block import Block, CoarseRows, fill_block
+from .block import Block, CoarseRows
+from .block_choice import BlockSizes, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
-from .joint.joint_descent import BlockSizes
 from .joint.likelihood import Learner, Position, learn_on_all_rows
 from .reliability import Point
 from .solver import Solver
@@ -160,7 +160,7 @@ class GBCD(Solver):
 
         def next_iteration() -> Iteration:
             block = Block(system, current.gradient, coarse, workspace)
-            gains = torch.cat([*fill_block(system, block, sizes.chunk, self.pool, self.seed, iteration)])  # line 3
+            gains = torch.cat([*fill_block(system, block, sizes, iteration)])  # line 3
             minimiser = block.minimiser()
             rows = torch.cat([coarse.rows, block.rows])
             after = Point(  # line 4

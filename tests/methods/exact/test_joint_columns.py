@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from gpexplorer import kernels
-from gpexplorer.methods.exact.joint.joint_descent import BlockSizes, solve_together
+from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
+from gpexplorer.methods.exact.joint.joint_descent import solve_together
 from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit, variance_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.problem import Dataset, Problem
@@ -112,3 +114,55 @@ def test_kernel_entries_do_not_depend_on_the_number_of_columns_and_finished_colu
     assert float(loose.result()[1].norm(dim=0).max()) <= 0.5 * math.sqrt(120 * s2)
     assert float(loose.result()[1][:, :-2].norm(dim=0).min()) > 1e-6  # the last two are zero from the beginning
     torch.testing.assert_close(A @ tight.result()[0], K, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["origin", "far away"])
+def test_steps_along_the_coarse_rows_are_kept_and_read_where_the_next_block_needs_them(name: str):
+    problem, Z, A = task(name)
+    K, system = problem.kernel(problem.theta, problem.train.X, Z), System(problem, problem.theta, 0.0)
+    columns, weights = Columns(K.clone(), target_limit(120, 1.0, 0.0)), torch.linspace(-1.0, 2.0, len(Z)).double()
+    coarse = CoarseRows(system, 30, 0)
+
+    for number in range(3):
+        block = Block(system, columns.combined_gradient(weights), coarse, coarse.W.new_empty(20, 120))
+        for _ in fill_block(system, block, SIZES, number):
+            pass
+        columns.move(block)
+        rows = torch.cat([coarse.rows, block.rows])
+    estimates = [columns.share_within_limits(torch.arange(120)) for columns.limit in (no_limit, high_limit)]
+    combined = columns.combined_gradient(weights)
+
+    assert float(columns.G[rows].abs().max()) > 1e-3  # nothing is written out so far
+    V, G, values = columns.result()
+    torch.testing.assert_close(G, A @ V - K, rtol=0, atol=1e-9)
+    torch.testing.assert_close(combined, G @ weights, rtol=0, atol=1e-9)
+    assert float(G[rows].abs().max()) < 1e-9  # the rows of the last block and the coarse rows are solved
+    torch.testing.assert_close(values, (V * (G - K)).sum(0), rtol=1e-9, atol=1e-12)
+    assert estimates == [2 / len(Z), 1.0]  # two points are so far away that they need no step
+
+
+def no_limit(columns: Tensor, values: Tensor) -> Tensor:
+    return torch.zeros_like(values)
+
+
+def high_limit(columns: Tensor, values: Tensor) -> Tensor:
+    return torch.full_like(values, 1e3)
+
+
+def test_a_shortlist_of_most_rows_gives_the_block_of_all_rows_and_a_short_one_is_nearly_as_good():
+    problem, _, A = task("origin")
+    system, g = System(problem, problem.theta, 0.0), -problem.train.y
+    coarse, decrease, chosen = CoarseRows(system, 30, 0), [], []
+
+    for shortlist in (0, 5, 2):
+        block = Block(system, g, coarse, coarse.W.new_empty(20, 120))
+        gains = torch.cat([*fill_block(system, block, BlockSizes(20, 4, 30, shortlist=shortlist), 0)])
+        step = torch.zeros(120, dtype=torch.float64).index_add_(
+            0, torch.cat([coarse.rows, block.rows]), block.step(block.minimiser())
+        )
+        decrease.append(-float(0.5 * step @ A @ step + g @ step))
+        chosen.append(block.rows.tolist())
+        assert len(gains) == len(set(chosen[-1]) - set(coarse.rows.tolist())) == 20
+
+    assert chosen[0] == chosen[1] != chosen[2]
+    assert 0.95 * decrease[0] < decrease[2]

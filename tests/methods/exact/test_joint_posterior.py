@@ -17,10 +17,10 @@ from gpexplorer.errors import PosteriorError
 from gpexplorer.linalg.blocks import row_blocks
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
+from gpexplorer.methods.exact.block_choice import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
 from gpexplorer.methods.exact.joint.at_points import Wanted, posterior_at
-from gpexplorer.methods.exact.joint.joint_descent import BlockSizes
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
 from gpexplorer.methods.exact.system import System

@@ -21,8 +21,9 @@ from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....posteriors.prior_paths import FEATURES, prior_paths
 from ....problem import Problem
+from ..block_choice import BlockSizes
 from ..system import System
-from .joint_descent import BlockSizes, solve_together
+from .joint_descent import solve_together
 from .right_hand_sides import Columns, Limit, variance_limit
 
 CONJUGATE = 2  # previous steps that a step for targets and samples is combined with

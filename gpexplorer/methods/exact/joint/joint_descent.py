@@ -17,28 +17,20 @@ section 3; the choice of blocks by combinations is our own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ..block import Block, CoarseRows, fill_block
+from ..block import Block, CoarseRows
+from ..block_choice import BlockSizes, fill_block
 from ..system import System
-from .right_hand_sides import Columns
+from .right_hand_sides import COMPACT, Columns
 
-LARGEST_BLOCK = 2000  # rows, and as many coarse rows
-BLOCK_MEMORY = 0.48e9  # bytes: 2000 rows each for 30 000 rows in float32
-
-
-class BlockSizes(NamedTuple):
-    """How blocks are chosen; the fields are those of the settings of GBCD."""
-
-    block: int = 500
-    chunk: int = 50
-    coarse: int = 500
-    pool: int = 0
-    seed: int = 0
+SMALLEST_BLOCK, LARGEST_BLOCK = 500, 1000  # rows, beside three times as many coarse rows
+SHORTLIST = 4  # candidates per row of a block
+SAMPLED_ROWS = 1000  # from which the norms of gradients are estimated
+BLOCK_MEMORY = 0.48e9  # bytes: 1000 and 3000 rows of 30 000 numbers in float32
 
 
 def sizes_for(n: int, seed: int = 0, number_bytes: int = 8) -> BlockSizes:
@@ -55,14 +47,15 @@ def sizes_for(n: int, seed: int = 0, number_bytes: int = 8) -> BlockSizes:
 
     Notes
     -----
-    Kernel rows cost the same whatever the number of right-hand sides, but every coarse row and every row of a block
-    costs 2 n flops for each of them. Large blocks with many coarse rows need far fewer of both: on kin40k at n = 6000,
-    365 targets, samples and points need 15.1 n^2 entries with 500 rows per block and 1000 coarse rows, 11.7 n^2 with
-    1000 and 1000, and 4.5 n^2, in a third of the time, with 2000 and 2000.
+    Kernel entries cost the same whatever the number of right-hand sides, and every row of a block costs 2 n flops for
+    each of them. A coarse row costs little (see `right_hand_sides`) and reduces the number of passes, so that three
+    quarters of the memory are for coarse rows. On kin40k at n = 30000, 300 variances take 4.04 n^2 entries and 62
+    seconds of a processor with 1000 rows per block and 3000 coarse rows, and 4.97 n^2 and 71 with 2000 and 2000.
     """
-    coarse = min(LARGEST_BLOCK, n // 4, int(BLOCK_MEMORY / (2 * number_bytes * n)))
-    block = max(coarse, BlockSizes().block)
-    return BlockSizes(block, block // 10, coarse, 0, seed)
+    rows = int(BLOCK_MEMORY / (number_bytes * n))  # of blocks and coarse rows together
+    block = max(min(LARGEST_BLOCK, rows // 4, n // 12), min(SMALLEST_BLOCK, n // 2))
+    coarse = min(3 * LARGEST_BLOCK, n // 3, max(rows - block, 0))
+    return BlockSizes(block, max(block // 10, 1), coarse, 0, seed, SHORTLIST)
 
 
 def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes, passes: float) -> Iterator[int]:
@@ -86,30 +79,43 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
 
     Notes
     -----
-    Per block of b rows and m coarse rows, n b kernel entries whatever the number k of columns, and 2 n (b + m) k flops.
+    Per block of b rows and m coarse rows, n b kernel entries whatever the number k of columns, and 2 (n + 2 m + b) b k
+    flops; 2 n m k more whenever norms are computed, which is after half a pass or where they seem to be within limits.
+    Columns that are combined with previous steps take 2 n (b + m) k flops per block.
     """
     coarse = system.once("coarse rows", lambda: CoarseRows(system, min(sizes.coarse, system.n // 2), sizes.seed))
     b = min(sizes.block, system.n - len(coarse.rows))
     workspace = coarse.W.new_empty(b, system.n)  # [b, n]
+    sample = torch.randperm(system.n, generator=generator(sizes.seed, "norms"))[:SAMPLED_ROWS].to(coarse.rows.device)
+    due = max(system.n // (2 * b), 1)  # blocks after which norms are computed in any case
     number, left = 0, [group for group in groups if not group.drop_finished()]
     while left and number * b < passes * system.n:
         gradient = _gradient_for_choice(groups[0], left, number, sizes.seed)
         block = Block(system, gradient, coarse, workspace)
-        for _ in fill_block(system, block, sizes.chunk, sizes.pool, sizes.seed, number):
+        for _ in fill_block(system, block, sizes, number):
             pass
         for group in left:
             group.move(block)
-        left = [group for group in left if not group.drop_finished()]
         number += 1
+        waiting = number % due != 0 and number * b < passes * system.n
+        left = [group for group in left if not _is_finished(group, sample, waiting)]
         yield number
+
+
+def _is_finished(group: Columns, sample: Tensor, waiting: bool) -> bool:
+    """Whether all columns are finished; their norms are computed if that seems worth it or cannot wait."""
+    if waiting and not group.conjugate and group.share_within_limits(sample) <= 1.0 - COMPACT:
+        return False
+    return group.drop_finished()
 
 
 def _gradient_for_choice(first: Columns, left: Sequence[Columns], number: int, seed: int) -> Tensor:
     """The gradient [n] for which block `number` is chosen."""
-    if number % 2 == 0 and len(first.active) and int(first.active[0]) == 0:
+    if number % 2 == 0 and first.conjugate and len(first.active) and int(first.active[0]) == 0:
         return first.G[:, 0].clone()
-    draw, total = generator(seed, "combination", number), torch.zeros_like(left[0].G[:, 0])
+    draw = generator(seed, "combination", number)
+    total = torch.zeros(len(left[0].G), dtype=left[0].dtype, device=left[0].G.device)
     for group in left:
         weights = torch.randn(len(group.active), generator=draw, dtype=torch.float64).to(total)
-        total += group.G @ (weights / group.limits)
+        total += group.combined_gradient(weights / group.limits)
     return total

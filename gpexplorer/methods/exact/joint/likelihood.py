@@ -25,8 +25,9 @@ from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
 from ....objectives import noise_derivative, noise_variance
 from ....problem import Problem
+from ..block_choice import BlockSizes
 from ..system import System
-from .joint_descent import BlockSizes, solve_together
+from .joint_descent import solve_together
 from .right_hand_sides import Columns
 
 PASSES = 2.0  # over the rows, per step

@@ -26,8 +26,9 @@ from ....linalg.randomness import generator
 from ....posteriors import RowsPosterior
 from ....posteriors.exact import joined_rows
 from ....problem import Dataset, Problem, take
+from ..block_choice import BlockSizes
 from ..system import System
-from .joint_descent import BlockSizes, sizes_for, solve_together
+from .joint_descent import sizes_for, solve_together
 from .right_hand_sides import Columns, Limit, target_limit, variance_limit
 
 SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides that are solved for together
@@ -121,7 +122,7 @@ class JointSolver:
     def explained(self, B: Float[Tensor, "n t"]) -> Float[Tensor, " t"]:
         """Lower bounds of b'A^-1 b for the columns of B, within tolerance times the noise variance."""
         prior = torch.full_like(B[0], -torch.inf)  # no variance besides the noise
-        return -self.columns(B.clone, variance_limit(prior, self.system.s2, self.tolerance)).result()[2]
+        return -self.columns(B.clone, variance_limit(prior, self.system.s2, self.tolerance)).values_of_all()
 
     def _system(self, mixed: bool) -> System:
         """A, made at the first use; its cache and coarse rows are kept."""
@@ -131,7 +132,8 @@ class JointSolver:
 
     def _descent(self, R: Float[Tensor, "n t"], limit: Limit, mixed: bool) -> Columns:
         """The solutions after the descent, finished or not."""
-        system, columns = self._system(mixed), Columns(R, limit)
+        system = self._system(mixed)
+        columns = Columns(R, limit, dtype=system.columns.theta.dtype)
         sizes = self.sizes or sizes_for(system.n, self.seed, system.columns.theta.element_size())
         for _ in solve_together(system, [columns], sizes, PASSES):
             pass
@@ -158,13 +160,14 @@ class JointPosterior(RowsPosterior):
 
     @property
     def row_numbers(self) -> int:
-        return -(-4 * len(self.S) * BLOCK_BYTES // int(SOLUTION_BYTES))  # so that a block fits into SOLUTION_BYTES
+        per_row = 2.5 if self.solver.mixed else 4.0  # numbers per right-hand side: itself, its solution and gradient
+        return -int(-per_row * len(self.S) * BLOCK_BYTES // SOLUTION_BYTES)  # so that a block fits into SOLUTION_BYTES
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
         prior = self.kernel.diag(self.theta, X)  # [b]
         if not prior.requires_grad and not (isinstance(X, Tensor) and X.requires_grad):
             columns = self.solver.columns(lambda: self.kernel(self.theta, self.S, X), self._limit(prior))
-            return self.block_mean(X), prior + columns.result()[2]
+            return self.block_mean(X), prior + columns.values_of_all()
         K = self.kernel(self.theta, self.S, X)  # [n, b]
         V, _, values = self.solver.columns(K.detach().clone, self._limit(prior.detach())).result()
         var = prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v

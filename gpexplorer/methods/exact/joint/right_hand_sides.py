@@ -10,6 +10,14 @@ variance at x* is k(x*, x*) + 2 min f for r = k(X, x*), and since no eigenvalue 
 so that |g|^2 = tolerance s2 (variance + s2) bounds the relative error of a predictive variance of y. For targets or a
 sample in place of r, v is the exact solution for targets that differ from r by g: |g| = tolerance s sqrt(n) changes
 each target by `tolerance` noise standard deviations, in the root mean square.
+
+A step along the coarse rows changes the whole gradient by W v, which takes as many operations as a block of as many
+rows. Only the few rows of the next block are read before the norms are needed, so that the sum u of all v is kept, and
+
+    g = g0 - W u,   L_C^-1 g_C = 0 after each block         (W and L_C of `block`; the coarse rows are solved exactly)
+
+is written out when norms are computed. That halves the operations of a block. Columns that are combined with previous
+steps need the whole change of the gradient, and do without this.
 """
 
 from __future__ import annotations
@@ -20,7 +28,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..block import Block
+from ....linalg.tall_products import times_vector
+from ..block import Block, CoarseRows
 
 Limit = Callable[[Tensor, Tensor], Tensor]  # (columns [k], values 2 f [k]) -> largest |g| [k]
 
@@ -54,29 +63,40 @@ class Columns:
         Number of previous steps that each step is combined with, 2 n k numbers each.
     start : tuple of Tensor [n, k], optional
         Solutions from which to continue, and A times them.
+    dtype : torch.dtype, optional
+        Precision in which solutions and gradients are kept; that of R if omitted.
 
     Attributes
     ----------
     V, G : Tensor [n, a]
-        Solutions and gradients of the columns that are not finished.
+        Solutions and gradients of the columns that are not finished, without the steps of `write_out`.
     active : Tensor [a]
         Their numbers.
     values : Tensor [a]
         2 f of each of them.
     """
 
-    def __init__(self, R: Tensor, limit: Limit, conjugate: int = 0, start: tuple[Tensor, Tensor] | None = None) -> None:
-        self.limit, self.conjugate = limit, conjugate
+    def __init__(
+        self,
+        R: Tensor,
+        limit: Limit,
+        conjugate: int = 0,
+        start: tuple[Tensor, Tensor] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.limit, self.conjugate, self.dtype = limit, conjugate, R.dtype
         self.active = torch.arange(R.shape[1], device=R.device)
         if start is None:
-            self.V, self.values = torch.zeros_like(R), R.new_zeros(R.shape[1])
-            self.G = R.neg_()
+            self.G, self.values = R.neg_().to(dtype or R.dtype), R.new_zeros(R.shape[1])
+            self.V = torch.zeros_like(self.G)
         else:
             V, AV = start
             self.V, self.values = V.clone(), (V * (AV - 2.0 * R)).sum(0)
             self.G = R.neg_().add_(AV)
         self._V, self._G, self._values = self.V, self.G, self.values  # of all columns
         self._steps: list[tuple[Tensor, Tensor]] = []  # previous steps p and A p
+        self._coarse: CoarseRows | None = None  # of the steps that are not written out
+        self._u = R.new_zeros(0)  # [m, a] their sum
 
     @property
     def limits(self) -> Tensor:
@@ -85,8 +105,34 @@ class Columns:
 
     @property
     def norms(self) -> Tensor:
-        """Gradient norm [a] of each unfinished column."""
-        return self.G.norm(dim=0)
+        """Gradient norm [a] of each unfinished column, in the precision of the right-hand sides."""
+        self.write_out()
+        return torch.linalg.vector_norm(self.G, dim=0, dtype=self.dtype)
+
+    def combined_gradient(self, weights: Tensor) -> Tensor:
+        """The gradients [n] of the unfinished columns, added up with weights [a]. 2 n (a + m) flops."""
+        total = self.G @ weights.to(self.G.dtype)
+        if self._coarse is None:
+            return total.to(self.dtype)
+        W = self._coarse.W
+        return (total - times_vector(W, (self._u @ weights).to(W.dtype)).to(total.dtype)).to(self.dtype)
+
+    def share_within_limits(self, rows: Tensor) -> float:
+        """Estimated share of the unfinished columns whose gradients are within their limits, from some rows [r]."""
+        part = self.G[rows]
+        if self._coarse is not None:
+            part = part - (self._coarse.W[rows] @ self._u.to(self._coarse.W.dtype)).to(part.dtype)
+        norms = torch.linalg.vector_norm(part, dim=0, dtype=self.dtype) * (len(self.G) / len(rows)) ** 0.5
+        return float((norms <= self.limits).double().mean())
+
+    def write_out(self) -> None:
+        """Add the steps along the coarse rows to solutions and gradients. 2 n m a + m^2 a flops."""
+        if self._coarse is None:
+            return
+        C, self._coarse = self._coarse, None
+        add_matrix_product(self.G, C.W, self._u.to(C.W.dtype), -1.0)
+        t_C = torch.linalg.solve_triangular(C.L.T, self._u, upper=True).neg_()
+        self.V.index_add_(0, C.rows, t_C.to(self.V.dtype))
 
     def drop_finished(self) -> bool:
         """Leave out the columns whose gradients are within their limits; return whether none is left."""
@@ -102,13 +148,11 @@ class Columns:
 
     def move(self, block: Block) -> None:
         """Solve for the rows of a block, and combine this step with the previous ones."""
+        if not self.conjugate:
+            self._move_without_coarse_part(block)
+            return
         minimiser = block.joint_minimiser(self.G)
         rows, step = minimiser.rows, minimiser.step
-        if not self.conjugate:
-            self.values += (self.G[rows] * step).sum(0)  # at the minimiser, 2 f decreases by -g'step
-            self.V.index_add_(0, rows, step)
-            block.add_change(minimiser, self.G)
-            return
         whole, change = torch.zeros_like(self.V).index_add_(0, rows, step), torch.zeros_like(self.G)
         block.add_change(minimiser, change)
         P, AP = [whole, *(p for p, _ in self._steps)], [change, *(Ap for _, Ap in self._steps)]
@@ -122,17 +166,48 @@ class Columns:
         self.G += Ap
         self._steps = [(p, Ap), *self._steps][: self.conjugate]
 
+    def _move_without_coarse_part(self, block: Block) -> None:
+        """Solve for the rows of a block and the coarse rows, and keep the step along the latter for later."""
+        C, A, W_B = block.coarse, block.A[: len(block.rows)], block.W[: len(block.rows)]
+        g_B, h = self.G[block.rows].to(A.dtype), None  # [b, a]
+        if self._coarse is None:
+            self._coarse, self._u = C, C.L.new_zeros(len(C.rows), self.G.shape[1], dtype=self.dtype)
+            h = torch.linalg.solve_triangular(C.L, self.G[C.rows].to(C.L.dtype), upper=False)  # [m, a]
+        else:
+            g_B.sub_(W_B @ self._u.to(W_B.dtype))
+        t, v = block.joint_step(g_B, h)
+        self.values += (g_B.to(self.dtype) * t.to(self.dtype)).sum(0)  # at the minimiser, 2 f decreases by -g'step
+        if h is not None:
+            self.values -= (h * v).sum(0)  # where the coarse rows are solved already, g_C is 0
+        self._u += v
+        self.V.index_add_(0, block.rows, t.to(self.V.dtype))
+        add_matrix_product(self.G, A.T, t, 1.0)
+
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """Solutions [n, k], gradients [n, k] and values 2 f [k] of all columns, finished or not."""
         self._store()
-        return self._V, self._G, self._values
+        return self._V.to(self.dtype), self._G.to(self.dtype), self._values
+
+    def values_of_all(self) -> Tensor:
+        """Values 2 f [k] of all columns, finished or not."""
+        self._store()
+        return self._values
 
     def _store(self) -> None:
         """Copy the unfinished columns into the arrays of all columns."""
+        self.write_out()
         if self.V is self._V:
             return
         self._V[:, self.active], self._G[:, self.active] = self.V, self.G
         self._values[self.active] = self.values
+
+
+def add_matrix_product(out: Tensor, A: Tensor, B: Tensor, factor: float) -> None:
+    """Add factor A B to `out`, which may have a higher precision than A and B."""
+    if A.dtype == out.dtype:
+        out.addmm_(A, B, alpha=factor)
+    else:
+        out.add_(A @ B, alpha=factor)
 
 
 def _best_coefficients(P: list[Tensor], AP: list[Tensor], G: Tensor) -> Tensor:
