@@ -43,7 +43,7 @@ from .playback.status import Status
 from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
-from .stories import STORIES, Part
+from .stories import STORIES
 from .stories.story_panel import StoryPanel
 from .styles import TEXT
 from .text import record, sentence, text
@@ -240,9 +240,9 @@ class Explorer(pn.viewable.Viewer):
             self.session.choose(request.link.spec)
             self.adopt(request._replace(hide=frozenset()))
 
-    def _show_part(self, part: Part) -> None:
-        """Open the run of a part of a story, and its picture, at its step."""
-        link = links.read(part.link, Spec(**START), views)
+    def _show_part(self, query: str) -> None:
+        """Open the run of a part of a story, or that of its answer, and its picture, at its step."""
+        link = links.read(query, Spec(**START), views)
         self.pictures.first = link.view
         self.session.choose(link.spec, link.at)
 

@@ -17,10 +17,11 @@ BLOCKS = Story(
         ),
         Part(
             "The rows with the largest gradients",
-            "The obvious choice takes the fifty rows with the largest gradients. Forty steps have been taken this way.",
-            f"{ROWS}method=bcd-gradient&set.block=50&at=40&view=gbcd-gradient",
+            "The obvious choice takes the fifty rows with the largest gradients. These are the first three blocks.",
+            f"{ROWS}method=bcd-gradient&set.block=50&at=3&view=gbcd-gradient",
             "The objective begins at 0, and its least value is -238. How far is it after forty such blocks?",
             "Only at -141. Rows with large gradients are neighbours, and neighbours say the same thing.",
+            f"{ROWS}method=bcd-gradient&set.block=50&at=40&view=gbcd-gradient",
         ),
         Part(
             "One block after the other",
@@ -33,9 +34,10 @@ BLOCKS = Story(
             "Greedy blocks",
             "Greedy block coordinate descent adds one row at a time, and lowers the gradients of its neighbours before "
             "it takes the next. So a block is large in gradient and spread out.",
-            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=10&view=gbcd-gradient",
+            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=1&view=gbcd-gradient",
             "How many steps does it need to come within 1 of the least value, -238?",
             "Ten: the objective is -237.9.",
+            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=10&view=gbcd-gradient",
         ),
         Part(
             "A trap: count steps, or count work?",
@@ -45,6 +47,7 @@ BLOCKS = Story(
             "Which of the two computed more kernel entries?",
             "Greedy blocks: 1.75 times the matrix against 1.0. They pay where the matrix does not fit into memory, "
             "because then conjugate gradients compute all of it again in every step.",
+            f"{ROWS}method=gbcd&set.block=50&set.coarse=500&at=21&view=gbcd-gradient",
         ),
     ),
 )

@@ -14,9 +14,10 @@ FOLDS = Story(
             "Leave one out",
             "Each of the 90 training rows is predicted from the other 89, and the hyperparameters lower the sum of the "
             "squared errors. For an exact GP this costs little more than one fit.",
-            f"{ROWS}method=loo&at=13&view=fit",
-            "The test error was .48 at the start. Where does it end?",
+            f"{ROWS}method=loo&at=0&view=fit",
+            "The test error is .48 at the start. Where does it end?",
             "Near .10.",
+            f"{ROWS}method=loo&at=13&view=fit",
         ),
         Part(
             "Four folds, one answer",
@@ -25,22 +26,24 @@ FOLDS = Story(
             f"{ROWS}method=gpcv-admm&at=3&view=admm-residuals",
             "Which row falls into which fold is drawn at random. Can that matter?",
             "Yes, with so few rows: the test error ends near .23 here, and near .10 with seed 1, which draws other "
-            "folds from the same rows.",
+            "folds from the same rows. The page now shows seed 1.",
+            f"{ROWS}method=gpcv-admm&seed=1&at=12&view=admm-residuals",
         ),
         Part(
             "A penalty that is too small",
-            "The penalty rho says how strongly a split pulls at the hyperparameters. Here it is .001, and thirty steps "
-            "were taken.",
+            "The penalty rho says how strongly a split pulls at the hyperparameters. Here it is .001.",
+            f"{HOLD_OUT}set.rho=0.001&at=1&view=admm-residuals",
+            "The test error is .48. What will thirty steps change?",
+            "Almost nothing: the test error is .47.",
             f"{HOLD_OUT}set.rho=0.001&at=30&view=admm-residuals",
-            "What have thirty steps changed?",
-            "Almost nothing: the test error is .47, as at the start.",
         ),
         Part(
             "A penalty that holds",
-            "The same method with rho = 20. Both residuals fall together.",
-            f"{HOLD_OUT}set.rho=20&at=30&view=admm-residuals",
+            "The same method with rho = 20.",
+            f"{HOLD_OUT}set.rho=20&at=1&view=admm-residuals",
             "And now?",
-            "The test error is .10 after thirty steps.",
+            "The test error is .10 after thirty steps, and both residuals fall together.",
+            f"{HOLD_OUT}set.rho=20&at=30&view=admm-residuals",
         ),
         Part(
             "A trap: why not just average?",
@@ -49,15 +52,17 @@ FOLDS = Story(
             f"{ROWS}method=gpcv-admm-naive&at=21&view=fit",
             "Is the mean of four good answers a good answer?",
             "Not always: the test error is .35, and one answer for all four folds reached .23. But with seed 2 both "
-            "end near .10, so that one draw of the folds proves little.",
+            "end near .10, so that one draw of the folds proves little. The page now shows the mean with seed 2.",
+            f"{ROWS}method=gpcv-admm-naive&seed=2&at=17&view=fit",
         ),
         Part(
             "Maximum likelihood",
             "The likelihood of all rows needs no folds at all.",
-            f"{ROWS}method=ml&at=14&view=fit",
+            f"{ROWS}method=ml&at=0&view=fit",
             "Does cross-validation have to win, because it looks at errors on rows it has not seen?",
             "No. The test error is .10 here too. Cross-validation pays where the model is wrong, and these rows come "
             "close to what a GP assumes.",
+            f"{ROWS}method=ml&at=14&view=fit",
         ),
     ),
 )

@@ -20,6 +20,8 @@ class Part(NamedTuple):
         A question to answer before looking; empty where there is none.
     answer : str
         Its answer, which is shown on request.
+    shown : str
+        The query of the address that opens what the answer speaks of; empty where the page shows it already.
     """
 
     title: str
@@ -27,6 +29,7 @@ class Part(NamedTuple):
     link: str
     predict: str = ""
     answer: str = ""
+    shown: str = ""
 
 
 class Story(NamedTuple):

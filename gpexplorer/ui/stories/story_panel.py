@@ -25,12 +25,12 @@ class StoryPanel(pn.viewable.Viewer):
     Parameters
     ----------
     move
-        Called with a part after a person went to it; opens its run.
+        Called with the link of a part after a person went to it, or with that of its answer; opens its run.
     on_leave
         Called after the story was closed.
     """
 
-    def __init__(self, move: Callable[[Part], None], on_leave: Callable[[], None], **params: Any) -> None:
+    def __init__(self, move: Callable[[str], None], on_leave: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
         self._move, self._on_leave, self.story, self.number = move, on_leave, "", 0
         self.said = pn.pane.HTML("", margin=(4, 12, 0, 12), sizing_mode="stretch_width", stylesheets=[TEXT, STYLE])
@@ -39,7 +39,7 @@ class StoryPanel(pn.viewable.Viewer):
         self.next = pmui.Button(
             **named("Next", "the next part."), **{**button, "variant": "contained"}, on_click=lambda _: self.go(1)
         )
-        self.show_answer = pmui.Button(label="Show the answer", **button, on_click=lambda _: self._show(answered=True))
+        self.show_answer = pmui.Button(label="Show the answer", **button, on_click=lambda _: self.answer())
         self.end = pmui.Button(
             label="Leave the story", **{**button, "variant": "text"}, on_click=lambda _: self.leave()
         )
@@ -63,7 +63,13 @@ class StoryPanel(pn.viewable.Viewer):
         before = self.number
         self.open(self.story, self.number + by)
         if self.number != before and self.part is not None:
-            self._move(self.part)
+            self._move(self.part.link)
+
+    def answer(self) -> None:
+        """Show the answer to the part's question, and move the page to what it speaks of."""
+        self._show(answered=True)
+        if self.part is not None and self.part.shown:
+            self._move(self.part.shown)
 
     def leave(self) -> None:
         """Close the story; the page stays where it is."""

@@ -6,6 +6,7 @@ from .story import Part, Story
 
 DATA = "v=1&data=snelson-like&kernel=se&"
 SWAPS = f"{DATA}method=cholqr&set.num_inducing=10&"
+TWENTY = f"{DATA}method=cholqr&set.num_inducing=20&at=237&view=terms"
 
 SWAPPING = Story(
     "Ten rows that stand for 180",
@@ -18,6 +19,7 @@ SWAPPING = Story(
             "The next steps replace one triangle each. Will the test error (SMSE, in the line of numbers) fall little "
             "by little, or all at once?",
             "It falls from .85 to about .21 within twenty steps, most of it when the hyperparameters are learned.",
+            f"{SWAPS}at=30&view=landscape",
         ),
         Part(
             "One swap",
@@ -25,7 +27,8 @@ SWAPPING = Story(
             "is a cheap estimate for every row, the dots are exact.",
             f"{SWAPS}at=30&view=landscape",
             "Can a swap ever raise the objective?",
-            "No. A swap that would not lower the objective is not made, so the convergence picture never rises.",
+            "No. A swap that would not lower the objective is not made, so the line of the convergence never rises.",
+            f"{SWAPS}at=120&view=landscape",
         ),
         Part(
             "The gap",
@@ -43,12 +46,13 @@ SWAPPING = Story(
             "What will twenty points bring: nothing, a little, or much?",
             "Much: the objective ends near -72 nat and the test error falls from .21 to .14. Converged does not mean "
             "enough; it means the best for this number of points.",
+            TWENTY,
         ),
         Part(
             "Twenty points",
             "Here are twenty. The objective is a bound on the exact model's: more points can bring it closer, and "
             "never below.",
-            f"{DATA}method=cholqr&set.num_inducing=20&at=237&view=terms",
+            TWENTY,
         ),
         Part(
             "A trap: the lowest objective",
@@ -57,7 +61,8 @@ SWAPPING = Story(
             f"{DATA}method=fitc&set.num_inducing=10&at=57&view=calibration",
             "Would you trust its bands more?",
             "No. Of the test rows 80 % lie within its 95 % band, and 90 % within that of the swaps. FITC's objective "
-            "is not a bound of the exact model's, so that the two numbers cannot be compared.",
+            "is not a bound of the exact model's, so that the two numbers cannot be compared. The page now shows the swaps.",
+            f"{SWAPS}at=225&view=calibration",
         ),
     ),
 )
