@@ -7,63 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
+from looks import BOXES, faults
 from pages import Seen, until
 
 pytestmark = pytest.mark.ui
 
 SIZES = ((2560, 1440), (1920, 1080), (1440, 900), (1024, 768), (700, 900), (390, 844))
-BOXES = """() => {
-  const cards = [], parts = []
-  const skipped = "[role=tooltip], .MuiTooltip-popper, .MuiBackdrop-root, [aria-hidden=true], style, .katex-html"
-  const whole = "button, input, select, .MuiFormControl-root, .bk-Figure, [role=tab]"
-  const walk = (root, path) => {
-    for (const one of root.children) {
-      const style = getComputedStyle(one)
-      if (one.matches(skipped) || style.display === "none" || style.visibility === "hidden" || style.opacity === "0")
-        continue
-      const box = one.getBoundingClientRect()
-      const words = [...one.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
-      const control = one.matches(whole)
-      const name = one.tagName.toLowerCase() + " " + (one.ariaLabel || one.innerText || one.className || "")
-      const entry = { name: String(name).slice(0, 50), left: box.left, right: box.right, top: box.top,
-                      bottom: box.bottom, path: [...path, parts.length],
-                      cut: words && style.overflowX !== "visible" && one.scrollWidth > one.clientWidth + 1 }
-      const seen = box.width > 2 && box.height > 2 && style.position !== "fixed"
-      if (one.classList.contains("picture") && seen) cards.push(entry)
-      const inside = seen && (words || control) ? entry.path : path
-      if (seen && (words || control)) parts.push(entry)
-      if (!control && !one.matches("svg, .katex")) {
-        if (one.shadowRoot) walk(one.shadowRoot, inside)
-        walk(one, inside)
-      }
-    }
-  }
-  walk(document.querySelector("body"), [])
-  return { cards, parts, width: window.innerWidth }
-}"""
-
-
-def overlap(one: dict, other: dict, tolerance: float = 2.0) -> bool:
-    """Whether two boxes intersect by more than a rounding, and neither is a part of the other."""
-    if one["path"][: len(other["path"])] == other["path"] or other["path"][: len(one["path"])] == one["path"]:
-        return False
-    wide = min(one["right"], other["right"]) - max(one["left"], other["left"])
-    high = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
-    return wide > tolerance and high > tolerance
-
-
-def faults(boxes: dict) -> list[str]:
-    """What intersects, and what reaches beyond the window."""
-    found = [
-        f"{one['name']} over {other['name']}"
-        for listed in (boxes["cards"], boxes["parts"])
-        for k, one in enumerate(listed)
-        for other in listed[:k]
-        if overlap(one, other)
-    ]
-    beyond = [part["name"] for part in boxes["parts"] if part["right"] > boxes["width"] + 1 or part["left"] < -1]
-    cut = [part["name"] for part in boxes["parts"] if part["cut"]]
-    return found + [f"{name} beyond the window" for name in beyond] + [f"{name} is cut" for name in cut]
 
 
 @pytest.mark.parametrize(("method", "sizes"), [("cholqr", SIZES), ("gpcv-admm", SIZES[2::3])])

@@ -7,9 +7,25 @@ from collections.abc import Callable
 import pytest
 
 from gpexplorer.ui.stories import STORIES
+from looks import BOXES, CONTRASTS, faint, faults
 from pages import Seen, until
 
 pytestmark = pytest.mark.ui
+
+
+def look_at(seen: Seen) -> None:
+    """Nothing overlaps, nothing is cut, and all words can be read in both themes."""
+    for width, height, theme in ((1440, 900, "light"), (390, 844, "dark"), (1440, 900, "dark")):
+        seen.page.set_viewport_size({"width": width, "height": height})
+        if (seen.page.locator(".mui-dark").count() > 0) != (theme == "dark"):
+            seen.press("Toggle theme")
+        wrong: list = []
+        for _ in range(20):
+            seen.page.wait_for_timeout(300)  # colours change over time, and figures are drawn again at their new size
+            wrong = faults(seen.page.evaluate(BOXES)) + faint(seen.page.evaluate(CONTRASTS))
+            if not wrong:
+                break
+        assert wrong == [], f"{theme}, {width} x {height}"
 
 
 def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
@@ -22,6 +38,7 @@ def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
     seen.press("Show the answer")
     until(lambda: said.count() == 1)
     until(lambda: seen.step == 15)  # the page has moved to what the answer speaks of
+    look_at(seen)
 
     for number, part in enumerate(parts[2:], 3):
         seen.press("Next")

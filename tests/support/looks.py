@@ -1,0 +1,113 @@
+"""What can be wrong with the looks of a page in a browser: parts that overlap or are cut, and words that are too faint."""
+
+from __future__ import annotations
+
+READABLE = 4.5  # contrast of words that WCAG 2.2 asks for (AA)
+
+BOXES = """() => {
+  const cards = [], parts = []
+  const skipped = "[role=tooltip], .MuiTooltip-popper, .MuiBackdrop-root, [aria-hidden=true], style, .katex-html"
+  const whole = "button, input, select, .MuiFormControl-root, .bk-Figure, [role=tab]"
+  const walk = (root, path) => {
+    for (const one of root.children) {
+      const style = getComputedStyle(one)
+      if (one.matches(skipped) || style.display === "none" || style.visibility === "hidden" || style.opacity === "0")
+        continue
+      const box = one.getBoundingClientRect()
+      const words = [...one.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
+      const control = one.matches(whole)
+      const name = one.tagName.toLowerCase() + " " + (one.ariaLabel || one.innerText || one.className || "")
+      const entry = { name: String(name).slice(0, 50), left: box.left, right: box.right, top: box.top,
+                      bottom: box.bottom, path: [...path, parts.length],
+                      cut: words && style.overflowX !== "visible" && one.scrollWidth > one.clientWidth + 1 }
+      const seen = box.width > 2 && box.height > 2 && style.position !== "fixed"
+      if (one.classList.contains("picture") && seen) cards.push(entry)
+      const inside = seen && (words || control) ? entry.path : path
+      if (seen && (words || control)) parts.push(entry)
+      if (!control && !one.matches("svg, .katex")) {
+        if (one.shadowRoot) walk(one.shadowRoot, inside)
+        walk(one, inside)
+      }
+    }
+  }
+  walk(document.querySelector("body"), [])
+  return { cards, parts, width: window.innerWidth }
+}"""
+CONTRASTS = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true })
+  const rgba = (colour) => {  // any CSS colour, as the browser paints it
+    canvas.clearRect(0, 0, 1, 1)
+    canvas.fillStyle = colour
+    canvas.fillRect(0, 0, 1, 1)
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data
+    return [r, g, b, a / 255]
+  }
+  const over = (top, below) => [0, 1, 2].map((k) => top[3] * top[k] + (1 - top[3]) * below[k])
+  const light = (colour) => {
+    const [r, g, b] = colour.map((v) => (v /= 255, v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const parent = (one) => one.assignedSlot ?? one.parentElement ?? one.getRootNode().host ?? null
+  const paper = (one) => {
+    const layers = []
+    for (let at = one; at; at = parent(at)) layers.push(rgba(getComputedStyle(at).backgroundColor))
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255])
+  }
+  const opacity = (one) => {
+    let all = 1
+    for (let at = one; at; at = parent(at)) all *= Number(getComputedStyle(at).opacity)
+    return all
+  }
+  const found = []
+  const walk = (root) => {
+    for (const one of root.children) {
+      const style = getComputedStyle(one)
+      if (style.display === "none" || style.visibility === "hidden") continue
+      const box = one.getBoundingClientRect()
+      const own = [...one.childNodes].filter((node) => node.nodeType === 3)
+      const words = own.map((node) => node.textContent.trim()).join(" ").trim()
+      const typed = one.matches("input[type=text], select") ? one.value || "value" : ""
+      const disabled = one.closest("[disabled], [aria-disabled=true], .Mui-disabled, :disabled")
+      const skipped = disabled || one.closest("[aria-hidden=true]") || style.position === "fixed"
+      if ((words || typed) && box.width > 2 && box.height > 2 && !skipped && !one.matches("style, script, option")) {
+        const below = paper(one)
+        const [r, g, b, a] = rgba(style.color)
+        const ink = over([r, g, b, a * opacity(one)], below)
+        const [low, high] = [light(ink), light(below)].sort((p, q) => p - q)
+        found.push([(words || typed).slice(0, 40), (high + 0.05) / (low + 0.05)])
+      }
+      if (one.shadowRoot) walk(one.shadowRoot)
+      walk(one)
+    }
+  }
+  walk(document.body)
+  return found
+}"""
+
+
+def overlap(one: dict, other: dict, tolerance: float = 2.0) -> bool:
+    """Whether two boxes intersect by more than a rounding, and neither is a part of the other."""
+    if one["path"][: len(other["path"])] == other["path"] or other["path"][: len(one["path"])] == one["path"]:
+        return False
+    wide = min(one["right"], other["right"]) - max(one["left"], other["left"])
+    high = min(one["bottom"], other["bottom"]) - max(one["top"], other["top"])
+    return wide > tolerance and high > tolerance
+
+
+def faults(boxes: dict) -> list[str]:
+    """What intersects, and what reaches beyond the window."""
+    found = [
+        f"{one['name']} over {other['name']}"
+        for listed in (boxes["cards"], boxes["parts"])
+        for k, one in enumerate(listed)
+        for other in listed[:k]
+        if overlap(one, other)
+    ]
+    beyond = [part["name"] for part in boxes["parts"] if part["right"] > boxes["width"] + 1 or part["left"] < -1]
+    cut = [part["name"] for part in boxes["parts"] if part["cut"]]
+    return found + [f"{name} beyond the window" for name in beyond] + [f"{name} is cut" for name in cut]
+
+
+def faint(measured: list[list]) -> list[list]:
+    """The words that CONTRASTS found with too little contrast."""
+    return [entry for entry in measured if entry[1] < READABLE]
