@@ -1,4 +1,4 @@
-"""What can be wrong with the looks of a page in a browser: parts that overlap or are cut, and words that are too faint."""
+"""What can be wrong with the looks of a page in a browser: parts that overlap or are cut, and words too faint."""
 
 from __future__ import annotations
 
