@@ -43,6 +43,7 @@ from .posteriors import refitted_posterior, regression_posterior
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
 SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
 SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
+LEAST_GAIN = 0.005  # nat; a smaller one is none
 ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
@@ -304,7 +305,8 @@ def _rounds(
             state = state._replace(chosen=state.theta, spacing=spacing)
             state = state._replace(**chooser.fields(choices[spacing]))
         elif not incomplete:
-            message = f"Choosing new basis functions would lower the NLML by only {max(gain, 0.0):.2g} nat."
+            lower = f"would lower the NLML by only {gain:.2g} nat" if gain > LEAST_GAIN else "would not lower the NLML"
+            message = f"Choosing new basis functions {lower}."
             return state, outcome_at("converged", message, problem, state, choice)
         state = state._replace(round=state.round + 1, position=0, theta_begin=state.theta)
 

@@ -48,7 +48,7 @@ from .system import Iteration, System
 
 
 class GBCD(Solver):
-    """Greedy block coordinate descent: the exact GP, solved by blocks of rows that promise the largest decrease.
+    """The exact GP, solved by blocks of rows that promise the largest decrease.
 
     Parameters
     ----------

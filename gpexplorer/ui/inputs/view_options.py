@@ -13,6 +13,7 @@ LETTER_WIDTH, PADDING = 7.2, 44  # pixels
 LABEL_LETTER_WIDTH = 6.5  # pixels, of the label above a selector
 MIN_WIDTH, MAX_WIDTH = 92, 250  # pixels of a selector
 FONT = {".MuiSelect-select": {"fontSize": "0.8125rem"}}
+LABEL_FONT = ".MuiFormControlLabel-root .MuiFormControlLabel-label { font-size: 0.8125rem; }"
 
 
 def options(current: Callable[[], Any], inputs: int, on_change: Callable[[], None]) -> pmui.FlexBox | None:
@@ -44,7 +45,7 @@ def _widget(current: Callable[[], Any], name: str, setting: param.Parameter, on_
     common = {"label": setting.label, "value": getattr(current(), name), "description": setting.doc, "margin": (4, 5)}
     low, high = getattr(setting, "bounds", None) or (None, None)
     if isinstance(setting, param.Boolean):
-        widget = pmui.Checkbox(**common)
+        widget = pmui.Checkbox(size="small", stylesheets=[LABEL_FONT], **{**common, "margin": (0, 5)})
     elif isinstance(setting, param.Selector):
         names = setting.get_range()
         width = max(_width_for(names), PADDING + round(LABEL_LETTER_WIDTH * len(str(setting.label))))

@@ -46,7 +46,7 @@ class Gradient(View):
         frame = self._placed(run, sample, size)
         layers = {"rows": frame, "active": frame[active]}
         largest = step.info.largest  # nan before the first iteration on alpha
-        title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no iteration on alpha yet"
+        title = f"largest of all rows: {largest:.2g}" if math.isfinite(largest) else "no block solved yet"
         layers["rows"].attrs["title"] = title
         return layers
 
