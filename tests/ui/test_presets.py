@@ -17,6 +17,7 @@ from gpexplorer.ui.inputs.presets import PRESETS, question
 from gpexplorer.ui.panels.race_panel import _lane, entrants
 from gpexplorer.ui.text import MAX_LENGTH
 from gpexplorer.views import for_run
+from oracles import exact_nlml
 
 START = Spec("cholqr", {"num_inducing": 10})
 
@@ -100,6 +101,11 @@ def test_every_method_stands_under_its_family():
     assert groups["Inducing points"]["CholQR swaps"] == "cholqr"
 
 
+def test_each_preset_is_run_by_a_test():
+    names = {f"test_{key.replace('-', '_')}" for key in PRESETS}
+    assert names <= set(dir(TestTheSentenceOfEveryPresetIsTrue))
+
+
 class TestTheSentenceOfEveryPresetIsTrue:
     """Each test runs a preset as the page would, and compares what its sentence says with the numbers."""
 
@@ -135,6 +141,20 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert last["objective"] == pytest.approx(exact.table()["objective"].min(), abs=0.01)
         assert abs(last["trace"]) < 0.01
         assert "No row is left" in bound.outcome.message
+
+    def test_how_many(self):
+        spec = self.spec("how-many")
+        run = self.finished(replace(spec, data=spec.data | {"n": 120}), steps=1000)  # 500 rows take half a minute
+        table = run.table()
+        distance = table["gap"].dropna()
+
+        assert distance.iloc[0] > 100
+        assert distance.iloc[-1] <= spec.settings["gap"] == 3
+        assert len(run.trace[-1].step.state.inducing) > spec.settings["num_inducing"]
+        for k in distance.index:
+            theta = run.trace[int(k)].step.state.theta
+            exact = float(exact_nlml(run.problem.kernel, theta, run.problem.train.X, run.problem.train.y))
+            assert table["exact_least"][k] - 1e-6 <= exact <= table["objective"][k] + 1e-6
 
     def test_rough(self):
         spec = self.spec("rough")

@@ -253,6 +253,16 @@ def test_terms_add_up_and_paths_are_theta() -> None:
     assert paths["noise"]["y"].iloc[-1] == pytest.approx(float(run.trace[-1].step.state.theta[-1].exp()))
 
 
+def test_a_picture_that_leaves_out_lengthscales_says_so() -> None:
+    run = gpx.Spec("cholqr", data={"name": "hypercube", "n": 40, "d": 12}, kernel="se-ard").open()
+    run.finish(steps=1)
+    layers = view(run, "hyperparameters").data(run, 1)
+    count = len(run.problem.kernel.names)
+    assert count > len(layers) == 10
+    assert list(layers)[-1] == "noise"
+    assert f"10 of {count} shown" in next(iter(layers.values())).attrs["ylabel"]
+
+
 def test_the_landscape_shows_the_rank_correlation() -> None:
     run = played(2, steps=3)
     layers = view(run, "landscape").data(run, 3)
