@@ -61,7 +61,8 @@ SWAPPING = Story(
             f"{DATA}method=fitc&set.num_inducing=10&at=57&view=calibration",
             "Would you trust its bands more?",
             "No. Of the test rows 80 % lie within its 95 % band, and 90 % within that of the swaps. FITC's objective "
-            "is not a bound of the exact model's, so that the two numbers cannot be compared. The page now shows the swaps.",
+            "is not a bound of the exact model's, so that the two numbers cannot be compared. The page now shows the "
+            "swaps.",
             f"{SWAPS}at=225&view=calibration",
         ),
     ),
