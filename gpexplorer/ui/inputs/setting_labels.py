@@ -92,6 +92,7 @@ LABELS = {
     "samples": "Samples",
     "schedule": "Schedule of the rate",
     "search": "Learning rates tried",
+    "shortlist": "Shortlist per row",
     "spacing": "Spacing of the grid",
     "starts": "Initial values tried",
     "subset": "Rows learned on",

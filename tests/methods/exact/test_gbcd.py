@@ -101,7 +101,7 @@ def test_with_chunk_1_and_all_rows_as_candidates_the_choice_is_the_published_one
         rows.append(int(gain.argmax()))
         gains.append(float(gain.max()))
 
-    first = next(islice(method("gbcd", chunk=1).steps(task), 1, None))
+    first = next(islice(method("gbcd", chunk=1, shortlist=0).steps(task), 1, None))
 
     assert first.info.active.tolist() == rows
     assert first.info.gains.tolist() == pytest.approx(gains, rel=1e-9)

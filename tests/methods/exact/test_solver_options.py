@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import gpexplorer as gpx
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior
 from gpexplorer.methods.exact.settings import rows_per_block
 from gpexplorer.methods.exact.system import System
@@ -226,6 +227,27 @@ def test_a_few_hundred_rows_are_solved_in_steps_that_can_be_watched(key: str):
     assert run.outcome is None
     assert f[6] < f[2] < f[1] < f[0]
     assert run.trace[1].cost.entries < 0.3 * len(run.problem.train) ** 2
+
+
+@pytest.mark.parametrize(
+    ("n", "coarse"), [(900, 112), (3999, 499), (4000, 1000), (6000, 1500), (33_000, 1500), (60_000, 833), (200_000, 500)]
+)
+def test_more_coarse_rows_are_the_default_where_they_pay_and_fit(n: int, coarse: int):
+    assert GBCD()._sizes(n).coarse == coarse
+    assert GBCD(coarse=-1)._sizes(n).coarse == rows_per_block(0, n)
+    assert GBCD(coarse=70)._sizes(n).coarse == 70
+
+
+def test_a_shortlist_solves_the_same_system_with_hardly_more_blocks():
+    task = wavy(1000.0, n=200)
+    ends = []
+    for shortlist in (0, 4):
+        method = GBCD(learn=False, block=12, coarse=12, chunk=2, shortlist=shortlist, tolerance=1e-8)
+        *_, last = method.steps(task)
+        ends.append(last.state)
+
+    torch.testing.assert_close(ends[0].alpha, ends[1].alpha, rtol=0, atol=1e-6)
+    assert ends[0].step != ends[1].step <= 1.3 * ends[0].step
 
 
 def test_a_spec_with_a_size_of_blocks_keeps_its_meaning():
