@@ -47,7 +47,6 @@ from .state import State as SolverState
 from .subspace import combine_steps
 from .system import Iteration, System
 
-
 MANY_ROWS, MANY_COARSE_ROWS = 4000, 1500  # from so many rows on, more coarse rows than rows of a block save entries
 COARSE_BYTES = 0.4e9  # of them in float64: 1500 up to 33 000 rows
 
@@ -125,9 +124,9 @@ class GBCD(Solver):
         bounds=(-2, None),
         softbounds=(-2, 2000),
         doc="Number of coarse rows, which are solved for together with every block, at n numbers each. They reduce the "
-        "smooth part of the gradient. They are drawn by the variance that the previous ones leave. -2 takes a quarter of "
-        "the rows, at most 1500 and 0.4 GB, from 4000 rows on, and as many as a block has where that is more or the rows "
-        "are fewer; -1 always takes as many as a block has; 0 is the published method.",
+        "smooth part of the gradient. They are drawn by the variance that the previous ones leave. -2 takes as many as "
+        "a block has, and from 4000 rows on a quarter of the rows, at most 1500 and 0.4 GB, if that is more; -1 always "
+        "takes as many as a block has; 0 is the published method.",
     )
     conjugate = settings.conjugate(2)
     mixed = settings.mixed()
