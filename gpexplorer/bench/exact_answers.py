@@ -3,9 +3,9 @@
 gbcd sends targets, samples and points through the same kernel rows, until the targets have the residual of a run for
 the mean alone and the error of every variance is certainly within the tolerance. Preconditioned CG does the same for
 the same limits, with products of the whole matrix. GPyTorch uses its own settings: CG to a residual of 0.01 with a
-pivoted Cholesky preconditioner, and LOVE for variances and samples. The last line is what a run of gbcd gives with
-bands="exact" once it has the mean. Errors are those against LAPACK, where it runs:
-of the mean in noise standard deviations, and of the variance relative to that of y.
+pivoted Cholesky preconditioner, and LOVE for variances and samples. The last lines are what a run of gbcd gives with
+bands="exact" once it has the mean, and what one Cholesky factor gives where it takes at most 1 GB. Errors are those
+against LAPACK, where it runs: of the mean in noise standard deviations, and of the variance relative to that of y.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..methods.exact.joint.at_points import Wanted, posterior_at
 from ..methods.exact.joint.joint_descent import sizes_for
 from ..methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
 from ..methods.exact.joint.right_hand_sides import Limit, variance_limit
-from ..methods.exact.posteriors import Bands, exact_posterior
+from ..methods.exact.posteriors import FACTOR_BYTES, Bands, exact_posterior
 from ..methods.exact.state import State
 from ..methods.exact.system import System
 from ..objectives import noise_variance
@@ -92,6 +92,8 @@ def report(problem: Problem, Z: Tensor, work: Work, lapack: bool, gpytorch: bool
     if gpytorch:
         solvers["GPyTorch, CG and LOVE"] = lambda: _by_gpytorch(problem, Z, work)
     solvers["gbcd, exact bands"] = lambda: _by_bands(counted, Z, work, last.step.state)
+    if 8 * n**2 <= FACTOR_BYTES:
+        solvers["cholesky, one factor"] = lambda: _by_factor(counted, Z, work)
     for name, solve in solvers.items():
         counter.entries, begun, begun_cpu = 0, time.perf_counter(), time.process_time()
         (mean, var), _, remark = solve()
@@ -167,6 +169,14 @@ def _by_bands(problem: Problem, Z: Tensor, work: Work, state: State) -> Answer:
     by_blocks = isinstance(posterior, JointPosterior)
     remark = "by blocks" if by_blocks else f"a factor of {8e-9 * len(problem.train) ** 2:.2f} GB"
     return found, samples, f"after the mean; {remark}"
+
+
+def _by_factor(problem: Problem, Z: Tensor, work: Work) -> Answer:
+    """Everything from one Cholesky factor: the method `cholesky` with bands="exact", whose posterior takes it over."""
+    method = registry["cholesky"](learn=False, bands="exact", tolerance=work.mean_tolerance)
+    *_, last = method.steps(problem)
+    posterior = method.posterior(problem, last.state)
+    return posterior(Z), posterior.paths(work.samples)(Z), "the mean too"
 
 
 def _by_gpytorch(problem: Problem, Z: Tensor, work: Work) -> Answer:

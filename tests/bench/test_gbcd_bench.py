@@ -65,8 +65,9 @@ def test_the_comparison_of_variances_and_samples_has_a_line_per_solver_and_their
     table = {line[:24].strip(): line[24:].split() for line in lines[2:]}
     assert list(table) == [
         "gbcd, mean alone", "gbcd, all together", "pcg, all together", "GPyTorch, CG and LOVE", "gbcd, exact bands",
+        "cholesky, one factor",
     ]  # fmt: skip
-    for name in ("gbcd, all together", "pcg, all together", "gbcd, exact bands"):
+    for name in ("gbcd, all together", "pcg, all together", "gbcd, exact bands", "cholesky, one factor"):
         assert float(table[name][3]) < 1e-2  # of the mean, in noise standard deviations
         assert float(table[name][4]) <= 0.0102
         assert "times the entries of the mean alone" in " ".join(table[name])

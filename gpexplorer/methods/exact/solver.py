@@ -267,7 +267,7 @@ class Solver(Method):
     def posterior(self, problem: Problem, state: SolverState) -> Posterior:
         """Predictive mean and variance of f at this state; see `exact_posterior`."""
         solved = self._solved(problem, state)
-        rows = 0 if solved and self._has_exact_bands(problem) else self.variance_rows
+        rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
         bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
         return exact_posterior(problem, state, bands)
 
@@ -284,11 +284,11 @@ class Solver(Method):
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
         if state is not None and not self._solved(problem, state):
             return f"estimated from {min(rows, n)} rows: the solver has not converged"
-        return "" if self._has_exact_bands(problem) or n <= rows else f"upper bound from {rows} rows"
+        return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows} rows"
 
-    def _has_exact_bands(self, problem: Problem) -> bool:
-        """Whether the variances of the solution use all rows."""
-        few = self.bands == "auto" and len(problem.train) <= FACTOR_ROWS
+    def _has_exact_bands(self, n: int) -> bool:
+        """Whether the variances of the solution use all n rows."""
+        few = self.bands == "auto" and n <= FACTOR_ROWS
         return few or self.bands == "exact" or not self.variance_rows
 
     def _solved(self, problem: Problem, state: SolverState) -> bool:

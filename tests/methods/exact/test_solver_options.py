@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,29 @@ def test_a_shortlist_solves_the_same_system_with_hardly_more_blocks():
 
     torch.testing.assert_close(ends[0].alpha, ends[1].alpha, rtol=0, atol=1e-6)
     assert ends[0].step != ends[1].step <= 1.3 * ends[0].step
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_posterior_of_cholesky_takes_over_the_factor_of_its_solution(shift: float):
+    task = wavy(shift)
+    A = gram(task) + float((2 * task.theta[-1]).exp()) * torch.eye(80, dtype=torch.float64)
+    some_rows, method = (quick("cholesky", bands=bands, variance_rows=20) for bands in ("rows", "exact"))
+    for each in (some_rows, method):
+        *_, last = each.steps(task)
+        assert last.info.largest <= 1e-9
+        assert (each._solver is None) == (each is some_rows)  # bands of some rows have no use for it
+
+    first, second = (method.posterior(task, last.state) for _ in range(2))
+
+    assert first.solver._L is not None
+    assert method._solver is second.solver._L is None
+    K = task.kernel(task.theta, task.train.X, task.train.X[:9] + 0.01)
+    for posterior in (first, second):
+        exact = task.kernel.diag(task.theta, K.T) - (K * torch.linalg.solve(A, K)).sum(0)
+        torch.testing.assert_close(posterior.var(task.train.X[:9] + 0.01), exact, rtol=1e-8, atol=1e-12)
+    *_, last = method.steps(task)
+    other = replace(task, theta=task.theta + 0.1)
+    assert method.posterior(other, last.state._replace(theta=other.theta)).solver._L is None  # another factor
 
 
 def test_a_spec_with_a_size_of_blocks_keeps_its_meaning():
