@@ -16,6 +16,7 @@ from ..errors import SettingError, closest
 from ..methods.base import Method
 
 LONGEST = 60  # a message repeats at most this many characters of a refused value
+LOWEST, HIGHEST = ("of at least", "above"), ("at most", "below")  # a bound that is allowed itself, and one that is not
 
 
 def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,8 +154,8 @@ def wanted(setting: param.Parameter[Any]) -> str:
         return f"what its {type(setting).__name__.lower()} takes, like {setting.default!r}"
     kind = "a whole number" if isinstance(setting, param.Integer) else "a number"
     kind = "a pair of numbers" if isinstance(setting, param.Range) else kind
-    low, high = setting.bounds or (None, None)
-    spans = [f"{word} {bound:g}" for word, bound in (("of at least", low), ("at most", high)) if bound is not None]
+    bounds = zip(setting.bounds or (None, None), setting.inclusive_bounds, (LOWEST, HIGHEST), strict=True)
+    spans = [f"{words[not inclusive]} {bound:g}" for bound, inclusive, words in bounds if bound is not None]
     return " ".join([kind, " and ".join(spans)]).strip()
 
 

@@ -75,6 +75,15 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(fields: dict[str, Any], m
         toy(**fields)
 
 
+@pytest.mark.parametrize(
+    ("method", "setting", "span"),
+    [("gpcv-admm-holdout", "fraction", "above 0 and below 1"), ("grief", "tolerance", "of at least 0 and at most 1")],
+)
+def test_a_refusal_says_whether_a_bound_is_allowed_itself(method: str, setting: str, span: str):
+    with pytest.raises(SettingError, match=f"{setting} is 1.5; give a number {span}."):
+        Spec(method, settings={setting: 1.5})
+
+
 def test_unknown_methods_and_kernels_are_answered_with_what_was_meant():
     with pytest.raises(SettingError, match=r"Method 'tyo' is not known; did you mean 'toy'\? Choose one of altern"):
         Spec("tyo")

@@ -121,7 +121,8 @@ class GPCV(Method):
         bounds=(0.0, 1.0),
         softbounds=(0.01, 0.5),
         doc="The CG tolerance of a z step is this share of the relative gradient in theta, within a factor of 30 above "
-        "and 1000 below cg_tolerance. 0 keeps cg_tolerance, as before.",
+        "and 1000 below cg_tolerance. 0 keeps cg_tolerance, as before. It has no effect where rank covers all rows, "
+        "because two iterations then solve to rounding.",
     )
     rank: Any = param.Integer(
         300,

@@ -19,7 +19,7 @@ import param
 from torch import Tensor
 from torch.nn import Module
 
-from ...errors import NotPositiveDefinite
+from ...errors import NotPositiveDefinite, SettingError
 from ...features.deep import ACTIVATIONS
 from ...features.pretrained import Pretrained
 from ...features.random_fourier import KINDS
@@ -184,8 +184,10 @@ class Minibatches(Method):
 
     def steps(self, problem: Problem, resume: MinibatchState | None = None) -> Steps:
         model, state = Model(self, problem, self.validation), resume
+        if self.samples and not self.refits:
+            raise SettingError(f"{self.title} has no weights of features that could be sampled; set samples to 0.")
         if self.samples:
-            refuse_few_rows(self.title, len(model.held) if self.refits else 0)
+            refuse_few_rows(self.title, len(model.held))
         if state is None:
             theta = model.start()
             state = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))

@@ -148,10 +148,13 @@ def test_predictions_are_those_of_the_mixture_of_draws_also_from_a_stored_state(
     torch.testing.assert_close(var_y, var + draws[:, -1].exp().mean(), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(("key", "settings"), [("scgd", {"validation": 0.0}), ("svgp", {})])
-def test_sampling_without_rows_set_aside_is_refused_with_a_way_out(key: str, settings: dict):
-    with pytest.raises(SettingError, match="raise validation"):
-        next(registry[key](samples=5, **settings).steps(problem()))
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("scgd", "raise validation"), ("svgp", "has no weights of features that could be sampled; set samples to 0")],
+)
+def test_sampling_that_cannot_be_is_refused_with_a_way_out(key: str, message: str):
+    with pytest.raises(SettingError, match=message):
+        next(registry[key](samples=5, validation=0.0).steps(problem()))
 
 
 def test_r_hat_needs_four_draws_and_sees_chains_that_disagree():
