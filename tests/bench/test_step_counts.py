@@ -27,7 +27,7 @@ MOST = {  # launches and reads of a step with 300 rows, 4 inputs and the setting
     "csi": (3710, 399),
     "fitc": (237, 19),
     "full-batch": (140, 11),
-    "gbcd": (155, 3),
+    "gbcd": (146, 3),
     "gpcv-admm": (1368, 66),
     "gpcv-admm-holdout": (1016, 57),
     "gpcv-admm-naive": (4197, 233),

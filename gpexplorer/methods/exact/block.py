@@ -125,14 +125,18 @@ class Block:
         A, W, W_new = self.system.rows(new, self.A[q:end]), self.W[:q], self.coarse.W[new]  # [c, n], [q, m], [c, m]
         self.W[q:end] = W_new
 
-        side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q] of M
-        border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T  # [c, q] of L
-        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0).addmm_(border, border.T, alpha=-1.0)
+        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0)  # [c, c] of M
+        right = W_new @ self.h.to(dtype) - self.g[new].to(dtype)
+        if q:
+            side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q] of M
+            border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T  # [c, q] of L
+            inner.addmm_(border, border.T, alpha=-1.0)
+            right.sub_(border @ self.u[:q])
+            self.L[q:end, :q] = border
         L = cholesky(inner, BORDER_FLOAT32 if self.system.mixed else BORDER, largest=1e-2).L  # [c, c]
-        self.L[q:end, :q], self.L[q:end, q:end] = border, L
-        right = W_new @ self.h.to(dtype) - self.g[new].to(dtype) - border @ self.u[:q]
+        self.L[q:end, q:end] = L
         self.u[q:end] = torch.linalg.solve_triangular(L, right[:, None], upper=False)[:, 0]
-        self.rows = torch.cat([self.rows, new])
+        self.rows = torch.cat([self.rows, new]) if q else new
 
     @property
     def coarse_step_is_negligible(self) -> bool:
@@ -145,6 +149,8 @@ class Block:
     def minimiser(self) -> Minimiser:
         """The exact minimiser over the rows added so far and the coarse rows (eq 6)."""
         q = len(self.rows)
+        if not q:
+            return Minimiser(v=self.h, t=self.u[:0])
         t = torch.linalg.solve_triangular(self.L[:q, :q].T, self.u[:q, None], upper=True)[:, 0]
         return Minimiser(v=updated_gradient(self.h, self.W[:q], t), t=t)
 

@@ -55,10 +55,11 @@ def fill_block(system: System, block: Block, sizes: BlockSizes, number: int) -> 
     -----
     n b (b + 2 m) / chunk flops; with a shortlist 2 n m + s b^2 (b + 2 m) / chunk.
     """
-    if sizes.shortlist and not sizes.pool and sizes.shortlist * len(block.A) < len(block.g):
+    b = len(block.A)
+    if sizes.shortlist and not sizes.pool and sizes.chunk < b and sizes.shortlist * b < len(block.g):
         yield from _fill_from_shortlist(system, block, sizes)
         return
-    b, taken = len(block.A), torch.zeros_like(block.g, dtype=torch.bool)  # [n]
+    taken = torch.zeros_like(block.g, dtype=torch.bool)  # [n]
     taken[block.coarse.rows] = True
     while len(block.rows) < b:  # line 2
         count = min(sizes.chunk, b - len(block.rows))
