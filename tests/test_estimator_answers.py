@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import kernels as theirs
 from sklearn.model_selection import GridSearchCV
 
-from gpexplorer import Estimator, kernels
+from gpexplorer import Estimator, kernels, load_posterior
 from gpexplorer.errors import DataError, KernelError, PosteriorError, SettingError
 from gpexplorer.estimator.given_kernels import Units, spec_kernel
 from gpexplorer.methods import gpytorch_parts
@@ -180,6 +181,21 @@ def test_texts_are_inputs():
     assert model.predict(["ababab"])[0] > model.predict(["bbbbb"])[0]
     with pytest.raises(DataError, match="6 texts have targets"):
         model.fit(texts, y[:3])
+
+
+def test_smiles_are_inputs_with_samples_and_a_file(tmp_path: Path):
+    chains = ["C" * a + end + "C" * b for a in range(1, 5) for b in range(3) for end in ("O", "N", "C(=O)")]
+    y = np.array([0.8 * len(text) - 2.0 * text.count("O") for text in chains])
+    model = Estimator("cholqr", kernel="molecules", num_inducing=12, budget={"steps": 15}).fit(chains, y)
+
+    mean, cov = model.predict(["CCCCO", "CCCCCCN"], return_cov=True)
+    model.posterior_.save(tmp_path / "model")
+
+    assert mean[1] - mean[0] > 1.0
+    assert np.all(np.linalg.eigvalsh(cov) > 0.0)
+    assert model.score(chains, y) > 0.9
+    assert model.sample_y(["CCCCO"], 3).shape == (1, 3)
+    np.testing.assert_allclose(load_posterior(tmp_path / "model").mean(["CCCCO", "CCCCCCN"]), mean)
 
 
 UNITS = Units(np.array([0.5, 2.0]), 3.0)
