@@ -85,11 +85,13 @@ def drag_a_point(book: Notebook, frame: Frame) -> None:
 
 
 def use_keys_and_panels(page: Page, frame: Frame) -> None:
-    """An arrow key steps, a run is kept, methods race, and the link and the pictures leave the cell."""
+    """An arrow key steps, tabs open, a run is kept, methods race and are measured, link and pictures leave the cell."""
     before = step(frame)
     frame.locator("h1").first.click()
     page.keyboard.press("ArrowRight")
     until(lambda: step(frame) == before + 1)
+    frame.get_by_role("tab", name="Calibration").click()
+    frame.get_by_text("Below the diagonal the predictive intervals").wait_for()
     frame.get_by_text("Compare: runs you keep").click()
     frame.get_by_role("button", name="Keep this run").click()
     until(lambda: frame.locator(".tabulator-row").count() == 1)
@@ -99,6 +101,14 @@ def use_keys_and_panels(page: Page, frame: Frame) -> None:
     field.press("Enter")
     frame.get_by_role("button", name="Race", exact=True).last.click()
     frame.get_by_text("Winner by SMSE:").wait_for()
+    frame.get_by_text("Scaling: what would more rows cost?").click()
+    for label, value in (("From", "50"), ("To", "100"), ("Sizes", "3")):
+        field = frame.get_by_label(label, exact=True)
+        field.press("Control+a")
+        field.press_sequentially(value)
+        field.press("Enter")
+    frame.get_by_role("button", name="Measure").click()
+    until(lambda: frame.locator("tr", has_text="100").count() == 1)
     frame.get_by_text("Link, code and files").click()
     link = frame.get_by_label("Link to this screen")
     until(lambda: "set.num_inducing=7" in link.input_value())
