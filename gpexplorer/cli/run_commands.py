@@ -148,6 +148,8 @@ def _finish(opened: Run, command: str, quiet: bool) -> None:
     """Step to the end with progress on stderr. After an interrupt, print the command that continues the run."""
     if opened.done and not quiet:
         typer.echo(f"Going on from step {opened.done}.", err=True)
+    elif note := "" if quiet else _long_step(opened):
+        typer.echo(note, err=True)
     terminal = sys.stderr.isatty() and not quiet
     report = to_nowhere if quiet else on_one_line if terminal else to_stderr
     previous = signal.signal(signal.SIGINT, lambda *_: opened.stop())  # the step in progress ends first and is kept
@@ -160,6 +162,15 @@ def _finish(opened: Run, command: str, quiet: bool) -> None:
         typer.echo(f"\nInterrupted at step {opened.done}; every step is kept. Go on with:\n  {command}", err=True)
         raise typer.Exit(INTERRUPTED)
     typer.echo("\r\033[K" if terminal else "", err=True, nl=False)
+
+
+def _long_step(opened: Run) -> str:
+    """A sentence if a step is expected to take longer than the budget's seconds."""
+    from ..runs.budget import long_step_note
+    from ..runs.studies.machine_speed import machine
+
+    seconds = opened.spec.budget.get("seconds") if opened.spec else None
+    return "" if seconds is None else long_step_note(machine().seconds(opened.method.cost(opened.problem)), seconds)
 
 
 def _print_json(opened: Run, directory: Path) -> None:

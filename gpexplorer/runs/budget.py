@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,6 +94,40 @@ def named_limits(limits: Any) -> dict[str, Any]:
         if name not in LIMITS:
             raise SettingError(f"A budget has no {quoted(name)}{closest(name, LIMITS)}")
     return dict(values)
+
+
+class ScoringTime:
+    """Bounds the time that scores take in a run with a limit in seconds, which counts the steps alone.
+
+    Scores are those of the first record, of the last one, and of scheduled ones as long as scoring has taken no longer
+    than the steps: a method whose variances cost more than its steps would take many times the seconds that were given.
+
+    Parameters
+    ----------
+    budget : Budget
+        The budget of the run.
+    seconds : float
+        The seconds of steps before now.
+    """
+
+    def __init__(self, budget: Budget, seconds: float) -> None:
+        self._limited, self._before = budget.seconds not in (None, math.inf), seconds
+        self._begin = time.perf_counter()
+
+    def allowed(self, seconds: float) -> bool:
+        """Whether the next record may be scored, after this many seconds of steps."""
+        stepping = seconds - self._before
+        return not self._limited or not stepping or time.perf_counter() - self._begin <= 2 * stepping
+
+
+def long_step_note(expected: float, seconds: float | None) -> str:
+    """A sentence if a step is expected to take longer than the limit in seconds; empty otherwise."""
+    if seconds is None or not expected > seconds:
+        return ""
+    return (
+        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. A step is "
+        "not interrupted: choose smaller settings for less."
+    )
 
 
 def scheduled(index: int) -> bool:

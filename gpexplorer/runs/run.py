@@ -21,7 +21,7 @@ from ..methods.capabilities import EstimatesNoise, NotesVariance
 from ..posteriors import InUnits, Of, as_posterior, in_units
 from ..problem import Outcome, Problem, Step
 from . import scores
-from .budget import Budget, Progress, scheduled
+from .budget import Budget, Progress, ScoringTime, scheduled
 from .counting import Counted, Counter, device_time, recording_jitter
 from .description import Description
 from .monotone import MonotoneWatch, Rise
@@ -153,8 +153,7 @@ class Run(RunDisplay):
         Parameters
         ----------
         steps, seconds : int, float, optional
-            Limits on the whole run, counted from its start (record 0 is not a step), so that a resumed run goes on to
-            the same end. Without either, the budget of the spec holds.
+            Limits on the whole run, counted from record 0 also if it is resumed; without them the spec's budget holds.
 
         Returns
         -------
@@ -163,14 +162,15 @@ class Run(RunDisplay):
 
         Notes
         -----
-        The records with index 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored, independently of the clock.
+        Records 0, 1, 2, 5, 10, 20, 50, ... and the last one are scored; with a limit in seconds, see `ScoringTime`.
         """
         budget = self._budget if steps is None and seconds is None else Budget(steps, seconds)
+        scoring = ScoringTime(budget, self._seconds)
         while True:
             if (message := budget.spent(self.done, self._seconds)) and not self._final:
                 self._end(Outcome("budget", message + budget.overrun(self._seconds)))
                 break
-            if self.advance(score=scheduled(len(self.trace))) is None:
+            if self.advance(score=scheduled(len(self.trace)) and scoring.allowed(self._seconds)) is None:
                 break
         if len(self.trace) and self.outcome and self.outcome.reason != "failed":
             self.scores()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import math
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -13,7 +15,8 @@ import torch
 
 from gpexplorer import Spec
 from gpexplorer.problem import Problem
-from gpexplorer.runs.budget import scheduled
+from gpexplorer.runs import Run
+from gpexplorer.runs.budget import long_step_note, scheduled
 from toy_method import N, Toy, toy_run
 
 
@@ -67,6 +70,32 @@ def test_a_budget_of_seconds_counts_the_methods_own_work_and_can_be_raised():
     assert run.trace[-1].seconds == 9.0
     assert run.outcome is not None
     assert "9 s" in run.outcome.message
+
+
+def test_scores_take_no_longer_than_the_steps_of_a_run_that_is_given_seconds(monkeypatch: pytest.MonkeyPatch):
+    scored: list[int] = []
+
+    def slow(run: Run, index: int, split: Any) -> dict[str, float]:
+        scored.append(index)
+        time.sleep(0.1)
+        return {"smse": 1.0}
+
+    monkeypatch.setattr(Run, "_computed_scores", slow)
+    run = Spec("cholqr", data={"name": "hypercube", "n": 60, "d": 2}, settings={"tolerance": 0.0}).open()
+
+    begin = time.perf_counter()
+    run.finish(seconds=0.3)
+    took = time.perf_counter() - begin
+
+    assert (scored[0], scored[-1]) == (0, run.done)
+    assert took < 2 * run.trace[-1].seconds + 0.1 * 3 + 0.5  # the first score, the last one, and one that began in time
+    assert scored[:-1] == sorted(set(scored[:-1]))
+    assert len(scored) < len([k for k in range(run.done) if scheduled(k)])
+
+
+def test_a_step_that_is_expected_to_take_too_long_is_told():
+    assert "one step takes about 50 s, longer than the 0.7 s" in long_step_note(50.0, 0.7)
+    assert long_step_note(0.1, 0.7) == long_step_note(50.0, None) == long_step_note(math.nan, 1.0) == ""
 
 
 def test_the_methods_own_end_is_final():

@@ -16,6 +16,7 @@ from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
 from ...problem import Channel, Cost, Step
 from ...runs import Run, Spec
+from ...runs.budget import long_step_note
 from ...runs.studies import machine_speed
 from ...runs.studies.memory_need import Rows
 from ...views import View
@@ -285,13 +286,8 @@ class OpenRun:
         """Message that says, before the first step, that it takes longer than the seconds of the budget."""
         if self.summary is None or self._pause_seconds is None or self.last > 0:
             return ""
-        expected = self.summary.seconds
-        if expected <= self._pause_seconds:
-            return ""
-        return (
-            f"By its formula, one step takes about {expected:.2g} s, longer than the {self._pause_seconds:g} s "
-            "that you gave. A step is not interrupted; choose smaller settings, or press Play all the same."
-        )
+        note = long_step_note(self.summary.seconds, self._pause_seconds)
+        return note and f"{note} Press Play to take it all the same."
 
     def table(self, at: int) -> pd.DataFrame:
         """Return the newest steps up to a record, newest first."""
