@@ -125,8 +125,8 @@ def long_step_note(expected: float, seconds: float | None) -> str:
     if seconds is None or not expected > seconds:
         return ""
     return (
-        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. A step is "
-        "not interrupted: choose smaller settings for less."
+        f"By its formula, one step takes about {expected:.2g} s, longer than the {seconds:g} s that you gave. A step "
+        "is not interrupted: choose smaller settings for less."
     )
 
 
