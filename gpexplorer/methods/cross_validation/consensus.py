@@ -376,8 +376,9 @@ def outcome_of(scheme: Scheme, state: State) -> Outcome | None:
         message = "C z = y has no finite solution at any initial theta. Choose other initial values, or more noise."
         return Outcome("diverged", message)
     if state.rollbacks >= scheme.max_rollbacks:
+        way_out = "raise rho" if state.theta.dtype == torch.float64 else "use dtype float64, or raise rho"
         message = (
-            f"{state.rollbacks} consecutive steps violated C z = y too much and were taken back; raise rho. {best}"
+            f"{state.rollbacks} consecutive steps violated C z = y too much and were taken back; {way_out}. {best}"
         )
         return Outcome("diverged", message)
     if state.still >= scheme.patience and state.gap <= scheme.tolerance:

@@ -26,6 +26,8 @@ from .solvers import Target, solve
 
 MAX_ITERATIONS = 1000  # of conjugate gradients
 RANK = 300  # rows of the preconditioner
+LARGEST_RESIDUAL = 1e-3  # |A alpha - y| / |y|, from its definition: with a larger one, rounding decides alpha
+EPSILONS = 10.0  # a smaller residual than this many roundings of the right-hand side is not asked for
 
 
 def by_cholesky(problem: Problem, theta: Tensor) -> RowsPosterior:
@@ -92,12 +94,18 @@ class ConjugateGradientSolver:
         """The quadratic forms b'A^-1 b [t]."""
         return (B * self.solve(B)).sum(0)
 
+    def residual(self) -> float:
+        """Return |A alpha - y| / |y|, computed from its definition; the iterations only update it."""
+        y = self.problem.train.y
+        return float((self.systems.times_C(self.alpha[:, None])[:, 0] - y).norm() / y.norm().clamp_min(1e-30))
+
     def flops(self, tests: int) -> float:
         """Predict the flops of `tests` solutions."""
         return 2.0 * len(self.alpha) ** 2 * self.iterations * tests
 
     def _solve(self, B: Tensor) -> tuple[Tensor, int]:
-        target = Target(self.tolerance * B.norm(dim=0), MAX_ITERATIONS)
+        tolerance = max(self.tolerance, EPSILONS * torch.finfo(B.dtype).eps)
+        target = Target(tolerance * B.norm(dim=0), MAX_ITERATIONS)
         X, iterations, _ = solve(self.systems.times_C, B, torch.zeros_like(B), self.systems.C_inverse, target)
         return X, iterations
 
@@ -133,12 +141,16 @@ class CheaperSolver:
 def exact_posterior(problem: Problem, theta: Tensor, refit: str, gigabytes: float, rank: int = RANK) -> Posterior:
     """Return the posterior of f by the algorithm that the setting `refit` names: "auto", "cholesky" or "cg".
 
-    "auto" begins with conjugate gradients and changes to a factor where that needs fewer flops and has room.
+    "auto" begins with conjugate gradients and changes to a factor where that needs fewer flops and has room. Where
+    rounding keeps conjugate gradients from the solution, as in float32 at a high signal-to-noise ratio, a factor is
+    taken for both.
     """
     if refit == "cholesky":
         return by_cholesky(problem, theta)
     n, train = len(problem.train), problem.train
     by_products = ConjugateGradientSolver(problem, theta, gigabytes, rank)
+    if not by_products.residual() <= LARGEST_RESIDUAL:
+        return by_cholesky(problem, theta)
     solver: Solver = by_products
     if refit == "auto" and train.y.element_size() * n * n <= gigabytes * GIGABYTE:
         solver = CheaperSolver(by_products, CholeskySolver(problem.kernel, theta, train.X))

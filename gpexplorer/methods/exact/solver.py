@@ -108,6 +108,10 @@ class Solver(Method):
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Iterations that continue from this state, without end or until the system is solved."""
 
+    def kept_memory(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What is kept of a solver's memory when its iterations start again from a gradient from scratch."""
+        return ()
+
     def steps(self, problem: Problem, resume: SolverState | None = None) -> Steps:
         """Learn theta, one evaluation of the likelihood or its gradient per step; then solve for alpha."""
         state, empty = resume, problem.train.y.new_zeros(0)
@@ -211,7 +215,7 @@ class Solver(Method):
             exact = system.gradient(iteration.alpha)
         if exact is not None:
             drift = float((exact - iteration.gradient).abs().max())
-            iteration = iteration._replace(gradient=exact, memory=())
+            iteration = iteration._replace(gradient=exact, memory=self.kept_memory(iteration.memory))
             after = Point(iteration.alpha, exact)
             check = check_step(system, after, after)
         failed = within and not self._accurate(system, check)

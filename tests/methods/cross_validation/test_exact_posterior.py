@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -175,3 +176,19 @@ def test_without_room_for_a_factor_many_rows_are_predicted_by_products(monkeypat
     got = exact_posterior(task, task.theta, "auto", 1e-6, rank=10)(task.train.X + 0.03)
 
     torch.testing.assert_close(got.var, right.var, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("refit", ["auto", "cg"])
+@pytest.mark.parametrize(("n", "signal", "longer"), [(120, 2.0, 1.5), (60, 2.5, 0.5)])
+def test_in_float32_a_factor_is_taken_where_conjugate_gradients_miss_the_solution(
+    n: int, signal: float, longer: float, refit: str
+):
+    task = problem(n=n)
+    theta = task.theta.clone()
+    theta[0], theta[1:-1], theta[-1] = signal, theta[1:-1] + longer, -3.5
+    single = Problem(replace(task.train, X=task.train.X.float(), y=task.train.y.float()), task.kernel, theta.float())
+
+    mean = exact_posterior(single, single.theta, refit, 2.0)(single.train.X).mean
+
+    dense = exact_posterior(task, theta, "cholesky", 2.0)(task.train.X).mean
+    assert float((mean.double() - dense).norm()) < 0.05 * float(dense.norm())

@@ -13,7 +13,7 @@ from gpexplorer.linalg import preconditioners
 from gpexplorer.linalg.preconditioners import sketched_root
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact.system import System
-from oracles_gbcd import SHIFTS, ended, gram, noise, quick, system, wavy
+from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
 
 
 @pytest.mark.parametrize(("rank", "momentum", "shift"), [(0, True, 0.0), (0, False, 0.0), (30, True, 1000.0)])
@@ -117,10 +117,20 @@ def test_momentum_is_faster_if_the_noise_is_small_and_never_raises_the_objective
     assert ends[True] < ends[False] - 10.0
 
 
-def test_too_large_a_rate_ends_as_diverged():
-    outcome = ended(quick("sdd", rate=50.0, max_iterations=4000), wavy(n=30))
+@pytest.mark.parametrize("copies", [1, 12])
+def test_too_large_a_rate_is_halved_until_the_descent_converges(copies: int):
+    task = wavy(n=60)
+    task.train.X[:copies] = task.train.X[0]  # duplicates make the rows of one minibatch more alike than another's
+    method = quick("sdd", rate=20.0, block=8, tolerance=1e-3)
 
-    assert outcome.reason == "diverged"
+    steps = list(islice(method.steps(task), 1, 1500))
+
+    exact = torch.linalg.solve(system(task), task.train.y)
+    torch.testing.assert_close(steps[-1].state.alpha, exact, rtol=0.0, atol=0.02)
+    assert max(step.info.norm for step in steps) < 3.0 * float(task.train.y.norm())
+    halved = next(k for k, step in enumerate(steps) if float(step.state.memory[2]) == 2.0)
+    continued = next(islice(method.steps(task, resume=steps[halved].state), 9, None))
+    torch.testing.assert_close(continued.state.alpha, steps[halved + 10].state.alpha)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

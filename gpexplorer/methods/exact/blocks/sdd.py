@@ -3,10 +3,12 @@
     draw I,  d_I = beta (n / b) g_I(x + rho v)        g of the dual, so the noise vanishes together with the gradient
     v <- rho v - d,   x <- x + v,   mean <- r x + (1 - r) mean
     beta = rate / ((n / b) lambda_1(A_SS))            S as many random rows: the largest step that a minibatch allows
+    where |A x - y| > 3 |y|:  x, v, mean <- 0,  beta <- beta / 2
 
 Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato and Janz (2024), algorithm 1. In the paper beta is
-given by hand. The gradients of x, v and the mean are updated with the kernel columns of I, which are computed in any
-case.
+given by hand. The rows S may be less alike than those of another minibatch, as where some rows are duplicates, and
+steps are then too long; the last line ends this. The gradients of x, v and the mean are updated with the kernel columns
+of I, which are computed in any case.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import ClassVar
 
 import param
 import torch
+from torch import Tensor
 
 from ....linalg.preconditioners import largest_eigenvalue
 from ....linalg.randomness import generator
@@ -25,6 +28,8 @@ from ..costs import iteration_cost
 from ..solver import Solver
 from ..state import CHANNELS_NOT_MONOTONE, State
 from ..system import Iteration, System, updated_gradient
+
+LARGEST_GROWTH = 3.0  # of the gradient of x, relative to that at x = 0: beyond, the descent diverges
 
 
 class StochasticDual(Solver):
@@ -55,7 +60,8 @@ class StochasticDual(Solver):
         bounds=(0.0, None),
         inclusive_bounds=(False, True),
         softbounds=(0.05, 1.0),
-        doc="Step size as a share of the largest that a minibatch allows. Too large a share diverges.",
+        doc="Step size as a share of the largest that a minibatch allows. Where it diverges, it is halved, and the "
+        "descent begins again.",
     )
     momentum = param.Number(
         0.9,
@@ -76,7 +82,10 @@ class StochasticDual(Solver):
         """One minibatch per iteration; columns of `points` are the mean, x and v, those of `products` A times them."""
         b, step_size = self._step_size(system)
         zero = torch.zeros_like(state.alpha)
-        points = torch.stack([state.alpha, *(state.memory or (zero, zero))], 1)  # [n, 3]
+        x_and_v = state.memory[:2] if len(state.memory) > 1 else (zero, zero)
+        points = torch.stack([state.alpha, *x_and_v], 1)  # [n, 3]
+        halvings = state.memory[-1] if len(state.memory) in (1, 3) else points.new_zeros(())  # of beta
+        largest_norm = LARGEST_GROWTH * float(system.y.norm())
         products, iteration = system.gradient(points).add_(system.y[:, None]), state.position
         r, rho = self.averaging, self.momentum
         lookahead = points.new_tensor([0.0, 1.0, rho])  # weights of x + rho v
@@ -86,13 +95,19 @@ class StochasticDual(Solver):
             order = torch.randperm(system.n, generator=generator(self.seed, "minibatch", iteration))
             rows = order[:b].to(points.device)
             A_I = system.rows_in_workspace(rows)  # [b, n]
-            d = step_size * ((products[rows] @ lookahead) - system.y[rows])
+            d = 0.5 ** float(halvings) * step_size * ((products[rows] @ lookahead) - system.y[rows])
 
             products = (products @ mixture).sub_(torch.outer(updated_gradient(zero, A_I, d), shares))
             points = points @ mixture
             points[rows] -= torch.outer(d, shares)
             iteration += 1
-            yield Iteration(points[:, 0], products[:, 0] - system.y, (points[:, 1], points[:, 2]), rows)
+            if not float((products[:, 1] - system.y).norm()) <= largest_norm:
+                points, products = torch.zeros_like(points), torch.zeros_like(products)
+                halvings = halvings + 1.0
+            yield Iteration(points[:, 0], products[:, 0] - system.y, (points[:, 1], points[:, 2], halvings), rows)
+
+    def kept_memory(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return memory[2:]  # how often beta was halved
 
     def _step_size(self, system: System) -> tuple[int, float]:
         """Number of rows in a minibatch, and beta n / b, the step size in their coordinates."""
