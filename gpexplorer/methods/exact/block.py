@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import kernel_rows
+from ...linalg.matrix_products import product
 from ...linalg.preconditioners import drawn_root
 from ...linalg.tall_products import times_vector
 from ...problem import take
@@ -202,7 +203,7 @@ class Block:
         W_B, L = self.W[:q], self.L[:q, :q]
         right = -g_B if h is None else torch.addmm(g_B, W_B, h.to(dtype), beta=-1.0)
         t = torch.linalg.solve_triangular(L.T, torch.linalg.solve_triangular(L, right, upper=False), upper=True)
-        v = (W_B.T @ t).to(self.coarse.L.dtype)
+        v = product(W_B.T, t).to(self.coarse.L.dtype)
         return t, v if h is None else v.add_(h)
 
     def joint_minimiser(self, G: Tensor) -> JointMinimiser:

@@ -29,6 +29,7 @@ from .right_hand_sides import COMPACT, Columns
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 500, 1000  # rows, beside three times as many coarse rows
 SHORTLIST = 4  # candidates per row of a block
+ESTIMATES = 10  # of the norms per pass
 SAMPLED_ROWS = 1000  # from which the norms of gradients are estimated
 BLOCK_MEMORY = 0.48e9  # bytes: 1000 and 3000 rows of 30 000 numbers in float32
 
@@ -80,14 +81,14 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
     Notes
     -----
     Per block of b rows and m coarse rows, n b kernel entries whatever the number k of columns, and 2 (n + 2 m + b) b k
-    flops; 2 n m k more whenever norms are computed, which is after half a pass or where they seem to be within limits.
+    flops; 2 n m k more whenever norms are computed, which is after a pass or where they seem to be within limits.
     Columns that are combined with previous steps take 2 n (b + m) k flops per block.
     """
     coarse = system.once("coarse rows", lambda: CoarseRows(system, min(sizes.coarse, system.n // 2), sizes.seed))
     b = min(sizes.block, system.n - len(coarse.rows))
     workspace = coarse.W.new_empty(b, system.n)  # [b, n]
     sample = torch.randperm(system.n, generator=generator(sizes.seed, "norms"))[:SAMPLED_ROWS].to(coarse.rows.device)
-    due = max(system.n // (2 * b), 1)  # blocks after which norms are computed in any case
+    due = max(system.n // b, 1)  # blocks after which norms are computed in any case; they are estimated more often
     number, left = 0, [group for group in groups if not group.drop_finished()]
     while left and number * b < passes * system.n:
         gradient = _gradient_for_choice(groups[0], left, number, sizes.seed)
@@ -97,16 +98,17 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
         for group in left:
             group.move(block)
         number += 1
-        waiting = number % due != 0 and number * b < passes * system.n
-        left = [group for group in left if not _is_finished(group, sample, waiting)]
+        in_any_case = number % due == 0 or number * b >= passes * system.n
+        estimated = number % max(due // ESTIMATES, 1) == 0
+        left = [group for group in left if not _is_finished(group, sample, estimated, in_any_case)]
         yield number
 
 
-def _is_finished(group: Columns, sample: Tensor, waiting: bool) -> bool:
-    """Whether all columns are finished; their norms are computed if that seems worth it or cannot wait."""
-    if waiting and not group.conjugate and group.share_within_limits(sample) <= 1.0 - COMPACT:
-        return False
-    return group.drop_finished()
+def _is_finished(group: Columns, sample: Tensor, estimated: bool, in_any_case: bool) -> bool:
+    """Whether all columns are finished; their norms are computed in any case, or if that seems worth it."""
+    if group.conjugate or in_any_case:
+        return group.drop_finished()
+    return estimated and group.share_within_limits(sample) > 1.0 - COMPACT and group.drop_finished()
 
 
 def _gradient_for_choice(first: Columns, left: Sequence[Columns], number: int, seed: int) -> Tensor:

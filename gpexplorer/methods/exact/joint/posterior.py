@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ....errors import PosteriorError
-from ....linalg.blocks import BLOCK_BYTES
+from ....linalg.blocks import BLOCK_BYTES, row_blocks
 from ....linalg.kernel_columns import kernel_rows
 from ....linalg.randomness import generator
 from ....posteriors import RowsPosterior
@@ -101,12 +101,19 @@ class JointSolver:
             If rounding or the conditioning of A prevents it.
         """
         if self.mixed:
-            columns = self._descent(right(), limit, mixed=True)
-            if not len(columns.active) and self._rounding(columns, right(), limit) <= ROUNDING:
+            rows = torch.randperm(self.system.n, generator=generator(self.seed, "rounding"))[:CHECKED_ROWS]
+            R = right()
+            rows = rows.to(R.device)
+            checked = R[rows]
+            columns = Columns(R, limit, dtype=torch.float32)
+            del R  # its memory is needed by the rows of blocks
+            self._descend(columns, mixed=True)
+            if not len(columns.active) and self._rounding(columns, rows, checked) <= ROUNDING:
                 return columns
-        columns = self._descent(right(), limit, mixed=False)
+        columns = Columns(right(), limit)
+        self._descend(columns, mixed=False)
         if len(columns.active):
-            excess, count = float((columns.norms / columns.limits).max()), len(columns.result()[2])
+            excess, count = float((columns.norms / columns.limits).max()), len(columns.stored()[2])
             raise PosteriorError(
                 f"{len(columns.active)} of {count} right-hand sides of K + s2 I [n={self.system.n}] are not "
                 f"solved after {PASSES:g} passes over the rows: a residual is {excess:.2g} times its limit. Raise "
@@ -122,7 +129,7 @@ class JointSolver:
     def explained(self, B: Float[Tensor, "n t"]) -> Float[Tensor, " t"]:
         """Lower bounds of b'A^-1 b for the columns of B, within tolerance times the noise variance."""
         prior = torch.full_like(B[0], -torch.inf)  # no variance besides the noise
-        return -self.columns(B.clone, variance_limit(prior, self.system.s2, self.tolerance)).values_of_all()
+        return -self.columns(B.clone, variance_limit(prior, self.system.s2, self.tolerance)).stored()[2]
 
     def _system(self, mixed: bool) -> System:
         """A, made at the first use; its cache and coarse rows are kept."""
@@ -130,26 +137,24 @@ class JointSolver:
             self._systems[mixed] = System(self.problem, self.theta, self.cache, mixed)
         return self._systems[mixed]
 
-    def _descent(self, R: Float[Tensor, "n t"], limit: Limit, mixed: bool) -> Columns:
-        """The solutions after the descent, finished or not."""
+    def _descend(self, columns: Columns, mixed: bool) -> None:
+        """Solve for all columns, until they are finished or after PASSES."""
         system = self._system(mixed)
-        columns = Columns(R, limit, dtype=system.columns.theta.dtype)
         sizes = self.sizes or sizes_for(system.n, self.seed, system.columns.theta.element_size())
         for _ in solve_together(system, [columns], sizes, PASSES):
             pass
-        return columns
 
-    def _rounding(self, columns: Columns, R: Float[Tensor, "n t"], limit: Limit) -> float:
-        """Largest estimated difference of a gradient from that in float64, relative to its limit.
+    def _rounding(self, columns: Columns, rows: Tensor, R: Float[Tensor, "c t"]) -> float:
+        """Largest estimated difference of a gradient from that in float64, relative to its limit, from some rows.
 
-        256 n kernel entries and 512 n t flops.
+        c n kernel entries and 2 c n t flops.
         """
-        V, G, values = columns.result()
-        rows = torch.randperm(len(V), generator=generator(self.seed, "rounding"))[:CHECKED_ROWS].to(V.device)
-        X = self.problem.train.X
-        exact = kernel_rows(self.problem.kernel, self.theta, take(X, rows), X) @ V - R[rows]
-        change = G[rows] - exact.add_(V[rows], alpha=self.system.s2)  # [c, t]
-        limits = limit(torch.arange(len(values), device=V.device), values)
+        V, G, values = columns.stored()
+        X, s2 = self.problem.train.X, self.system.s2
+        chosen, change = take(X, rows), G[rows].to(R.dtype) + R - s2 * V[rows].to(R.dtype)  # [c, t]
+        for part in row_blocks(len(V), R.element_size() * (len(rows) + V.shape[1])):
+            change -= kernel_rows(self.problem.kernel, self.theta, chosen, X[part]) @ V[part].to(R.dtype)
+        limits = columns.limit(torch.arange(len(values), device=V.device), values)
         return float((change.norm(dim=0) * (len(V) / len(rows)) ** 0.5 / limits).max())
 
 
@@ -167,7 +172,7 @@ class JointPosterior(RowsPosterior):
         prior = self.kernel.diag(self.theta, X)  # [b]
         if not prior.requires_grad and not (isinstance(X, Tensor) and X.requires_grad):
             columns = self.solver.columns(lambda: self.kernel(self.theta, self.S, X), self._limit(prior))
-            return self.block_mean(X), prior + columns.values_of_all()
+            return self.block_mean(X), prior + columns.stored()[2]
         K = self.kernel(self.theta, self.S, X)  # [n, b]
         V, _, values = self.solver.columns(K.detach().clone, self._limit(prior.detach())).result()
         var = prior + values - 2.0 * ((K - K.detach()) * V).sum(0)  # the derivative of 2 f in k is -2 v

@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ....linalg.matrix_products import add_product, product
 from ....linalg.tall_products import times_vector
 from ..block import Block, CoarseRows
 
@@ -121,7 +122,7 @@ class Columns:
         """Estimated share of the unfinished columns whose gradients are within their limits, from some rows [r]."""
         part = self.G[rows]
         if self._coarse is not None:
-            part = part - (self._coarse.W[rows] @ self._u.to(self._coarse.W.dtype)).to(part.dtype)
+            part = part - product(self._coarse.W[rows], self._u.to(self._coarse.W.dtype)).to(part.dtype)
         norms = torch.linalg.vector_norm(part, dim=0, dtype=self.dtype) * (len(self.G) / len(rows)) ** 0.5
         return float((norms <= self.limits).double().mean())
 
@@ -130,7 +131,7 @@ class Columns:
         if self._coarse is None:
             return
         C, self._coarse = self._coarse, None
-        add_matrix_product(self.G, C.W, self._u.to(C.W.dtype), -1.0)
+        add_product(self.G, C.W, self._u.to(C.W.dtype), -1.0)
         t_C = torch.linalg.solve_triangular(C.L.T, self._u, upper=True).neg_()
         self.V.index_add_(0, C.rows, t_C.to(self.V.dtype))
 
@@ -174,24 +175,24 @@ class Columns:
             self._coarse, self._u = C, C.L.new_zeros(len(C.rows), self.G.shape[1], dtype=self.dtype)
             h = torch.linalg.solve_triangular(C.L, self.G[C.rows].to(C.L.dtype), upper=False)  # [m, a]
         else:
-            g_B.sub_(W_B @ self._u.to(W_B.dtype))
+            add_product(g_B, W_B, self._u.to(W_B.dtype), -1.0)
         t, v = block.joint_step(g_B, h)
         self.values += (g_B.to(self.dtype) * t.to(self.dtype)).sum(0)  # at the minimiser, 2 f decreases by -g'step
         if h is not None:
             self.values -= (h * v).sum(0)  # where the coarse rows are solved already, g_C is 0
         self._u += v
         self.V.index_add_(0, block.rows, t.to(self.V.dtype))
-        add_matrix_product(self.G, A.T, t, 1.0)
+        add_product(self.G, A.T, t)
 
     def result(self) -> tuple[Tensor, Tensor, Tensor]:
         """Solutions [n, k], gradients [n, k] and values 2 f [k] of all columns, finished or not."""
         self._store()
         return self._V.to(self.dtype), self._G.to(self.dtype), self._values
 
-    def values_of_all(self) -> Tensor:
-        """Values 2 f [k] of all columns, finished or not."""
+    def stored(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same in the precision in which it is kept, without a copy."""
         self._store()
-        return self._values
+        return self._V, self._G, self._values
 
     def _store(self) -> None:
         """Copy the unfinished columns into the arrays of all columns."""
@@ -200,14 +201,6 @@ class Columns:
             return
         self._V[:, self.active], self._G[:, self.active] = self.V, self.G
         self._values[self.active] = self.values
-
-
-def add_matrix_product(out: Tensor, A: Tensor, B: Tensor, factor: float) -> None:
-    """Add factor A B to `out`, which may have a higher precision than A and B."""
-    if A.dtype == out.dtype:
-        out.addmm_(A, B, alpha=factor)
-    else:
-        out.add_(A @ B, alpha=factor)
 
 
 def _best_coefficients(P: list[Tensor], AP: list[Tensor], G: Tensor) -> Tensor:
