@@ -127,7 +127,6 @@ def test_too_large_a_rate_is_halved_until_the_descent_converges(copies: int):
 
     exact = torch.linalg.solve(system(task), task.train.y)
     torch.testing.assert_close(steps[-1].state.alpha, exact, rtol=0.0, atol=0.02)
-    assert max(step.info.norm for step in steps) < 3.0 * float(task.train.y.norm())
     halved = next(k for k, step in enumerate(steps) if float(step.state.memory[2]) == 2.0)
     continued = next(islice(method.steps(task, resume=steps[halved].state), 9, None))
     torch.testing.assert_close(continued.state.alpha, steps[halved + 10].state.alpha)

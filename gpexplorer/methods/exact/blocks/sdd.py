@@ -3,7 +3,7 @@
     draw I,  d_I = beta (n / b) g_I(x + rho v)        g of the dual, so the noise vanishes together with the gradient
     v <- rho v - d,   x <- x + v,   mean <- r x + (1 - r) mean
     beta = rate / ((n / b) lambda_1(A_SS))            S as many random rows: the largest step that a minibatch allows
-    where |A x - y| > 3 |y|:  x, v, mean <- 0,  beta <- beta / 2
+    where |A x - y| > 3 |y|, looked at every 10 iterations:  x, v, mean <- 0,  beta <- beta / 2
 
 Lin, Padhy, Antoran, Tripp, Terenin, Szepesvari, Hernandez-Lobato and Janz (2024), algorithm 1. In the paper beta is
 given by hand. The rows S may be less alike than those of another minibatch, as where some rows are duplicates, and
@@ -30,6 +30,7 @@ from ..state import CHANNELS_NOT_MONOTONE, State
 from ..system import Iteration, System, updated_gradient
 
 LARGEST_GROWTH = 3.0  # of the gradient of x, relative to that at x = 0: beyond, the descent diverges
+CHECKED = 10  # iterations from one look at this gradient to the next, since the host waits for its norm
 
 
 class StochasticDual(Solver):
@@ -85,7 +86,7 @@ class StochasticDual(Solver):
         x_and_v = state.memory[:2] if len(state.memory) > 1 else (zero, zero)
         points = torch.stack([state.alpha, *x_and_v], 1)  # [n, 3]
         halvings = state.memory[-1] if len(state.memory) in (1, 3) else points.new_zeros(())  # of beta
-        largest_norm = LARGEST_GROWTH * float(system.y.norm())
+        step_size *= 0.5 ** float(halvings)
         products, iteration = system.gradient(points).add_(system.y[:, None]), state.position
         r, rho = self.averaging, self.momentum
         lookahead = points.new_tensor([0.0, 1.0, rho])  # weights of x + rho v
@@ -95,16 +96,20 @@ class StochasticDual(Solver):
             order = torch.randperm(system.n, generator=generator(self.seed, "minibatch", iteration))
             rows = order[:b].to(points.device)
             A_I = system.rows_in_workspace(rows)  # [b, n]
-            d = 0.5 ** float(halvings) * step_size * ((products[rows] @ lookahead) - system.y[rows])
+            d = step_size * ((products[rows] @ lookahead) - system.y[rows])
 
             products = (products @ mixture).sub_(torch.outer(updated_gradient(zero, A_I, d), shares))
             points = points @ mixture
             points[rows] -= torch.outer(d, shares)
             iteration += 1
-            if not float((products[:, 1] - system.y).norm()) <= largest_norm:
+            if iteration % CHECKED == 0 and self._diverges(products[:, 1], system.y):
                 points, products = torch.zeros_like(points), torch.zeros_like(products)
-                halvings = halvings + 1.0
+                halvings, step_size = halvings + 1.0, 0.5 * step_size
             yield Iteration(points[:, 0], products[:, 0] - system.y, (points[:, 1], points[:, 2], halvings), rows)
+
+    @staticmethod
+    def _diverges(A_x: Tensor, y: Tensor) -> bool:
+        return not bool((A_x - y).norm() <= LARGEST_GROWTH * y.norm())
 
     def kept_memory(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return memory[2:]  # how often beta was halved
