@@ -12,6 +12,7 @@ import gpexplorer as gpx
 from gpexplorer.errors import SettingError
 from gpexplorer.runs import Run
 from gpexplorer.views import for_run
+from gpexplorer.views.drawing import static_svg
 from gpexplorer.views.drawing.static_svg import BOTTOM, LEFT, RIGHT, TOP, figure_svg
 
 SPEC = gpx.Spec("cholqr", {"num_inducing": 5}, data="snelson-like", kernel="se", seed=1)
@@ -63,6 +64,11 @@ def test_logarithmic_axes_below_one_have_ticks():
     svg = gpx.Compare([run]).curves("largest", log=True)
 
     assert {">0.2<", ">0.5<", ">2<"} <= {f">{part.text}<" for part in ElementTree.fromstring(svg).iter()}
+
+
+def test_a_short_logarithmic_axis_has_ticks():
+    assert static_svg._ticks(np.log10([0.176, 0.183]), True, 5) == pytest.approx([0.176, 0.178, 0.18, 0.182])
+    assert static_svg._ticks(np.log10([0.5, 30.0]), True, 5) == pytest.approx([0.5, 1, 2, 5, 10, 20])
 
 
 def test_words_stand_in_lines_around_their_place_and_a_picture_without_axes_has_no_ticks():

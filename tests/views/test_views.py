@@ -108,7 +108,8 @@ def test_a_rounded_column_is_that_of_its_own_range_also_far_from_the_origin(offs
 
     live.update({"line": frame})
 
-    [source] = [s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "line"]
+    source, dots = (s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "line")
+    assert np.array_equal(source.data["y"], dots.data["y"], equal_nan=True)  # a lane with one score is a dot
     finite = np.isfinite(values)
     assert np.abs(source.data["y"][finite] - values[finite]).max() <= 4e-5
     assert np.isnan(source.data["y"][7])

@@ -16,6 +16,7 @@ from ...methods.base import Method
 from .field import Field
 from .setting_labels import LABELS, MAX_LABEL
 
+MOST_OPEN = 5  # settings that are shown outside the accordion where a method has no equations
 SLIM = {
     "& .MuiAccordionSummary-root": {"minHeight": "34px !important", "padding": "0 8px"},
     "& .MuiAccordionSummary-content": {"margin": "4px 0 !important"},
@@ -71,11 +72,13 @@ class Settings(pn.viewable.Viewer):
     def _arrange(self) -> pn.Column:
         """Settings with an equation come first; the others are in a closed accordion.
 
+        A method without equations shows the first settings that it declares itself.
         In the accordion, the settings declared by the method itself come before those it shares with its family.
         """
         equations, own = self.method.equations, vars(self.method)
         first = [name for name in self.widgets if name in equations]
-        others = [name for name in self.widgets if name not in equations]
+        first = first or [name for name in self.widgets if name in own][:MOST_OPEN]
+        others = [name for name in self.widgets if name not in first]
         rest = [self.widgets[name] for name in sorted(others, key=lambda name: name not in own)]
         shown: list[Any] = [self.widgets[name] for name in first]
         if rest:

@@ -102,8 +102,8 @@ class _Canvas:
         parts += [f'<path d="M{LEFT} {at:.1f}H{right}"/>' for _, at in upward]
         parts.append(f'</g><path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
         parts.append(f'<g fill="{TEXT_COLOUR}">')
-        parts += [f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{t:.4g}</text>' for t, at in across]
-        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{t:.4g}</text>' for t, at in upward]
+        parts += [f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{_tick_text(t)}</text>' for t, at in across]
+        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_tick_text(t)}</text>' for t, at in upward]
         names = [escape(str(getattr(axis, "axis_label", "") or "")) for axis in (self.figure.xaxis, self.figure.yaxis)]
         middle = TOP + self.height / 2
         parts.append(
@@ -157,12 +157,19 @@ def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     if log and high - low < 2.5:
         powers = range(math.floor(low), math.ceil(high))
         round_numbers = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-        return [number for number in round_numbers if low <= math.log10(number) <= high]
+        found = [number for number in round_numbers if low <= math.log10(number) <= high]
+        return found if len(found) > 1 else _ticks(10.0**ends, False, most)
     step = 10 ** math.floor(math.log10((high - low) / most))
     step = next(step * k for k in (1, 2, 5, 10) if (high - low) / (step * k) <= most)
     step = max(round(step), 1) if log else step
     ticks = step * np.arange(math.ceil(low / step), math.floor(high / step) + 1)
     return [10.0 ** float(tick) if log else float(tick) for tick in np.round(ticks, 12)]
+
+
+def _tick_text(number: float) -> str:
+    """A number beside its tick, as the live axes write it: in full up to ten millions."""
+    text = f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.4g}"
+    return text.replace("-", "−")
 
 
 def _values(renderer: Any, name: str) -> np.ndarray:

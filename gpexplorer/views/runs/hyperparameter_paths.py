@@ -20,7 +20,9 @@ class Hyperparameters(View):
 
     key: ClassVar[str] = "hyperparameters"
     title: ClassVar[str] = "Hyperparameters"
-    help: ClassVar[str] = "A lengthscale that keeps growing belongs to an input that has no influence."
+    help: ClassVar[str] = (
+        "For inputs and target scaled to sd 1. A lengthscale that keeps growing belongs to an input without influence."
+    )
     order: ClassVar[int] = 50
 
     def applies(self, run: Run) -> bool:
@@ -37,7 +39,7 @@ class Hyperparameters(View):
         share = "" if len(shown) == len(names) else f", {len(shown)} of {len(names)} shown"
         layers[names[shown[0]]].attrs |= {
             "xlabel": "step",
-            "ylabel": f"value (inputs and target scaled to sd 1{share})",
+            "ylabel": f"scaled value{share}",
         }
         return layers
 

@@ -36,13 +36,17 @@ class Lanes:
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:
-        """Draw one curve per lane, SMSE on a logarithmic axis."""
+        """Draw one curve per lane with a dot at each score, SMSE on a logarithmic axis."""
         colours = {name: CYCLE[k % len(CYCLE)] for k, name in enumerate(self.names)}
         curves = [
             layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colours[name], line_width=2)
             for name in self.names
         ]
-        return hv.Overlay(curves).opts(
+        dots = [
+            layer(hv.Scatter(layers[name], "x", "y"), name, color=colours[name], size=5, show_legend=False)
+            for name in self.names
+        ]
+        return hv.Overlay(curves + dots).opts(
             logy=self.metric == "smse", legend_position="top", legend_cols=legend_cols(self.names),
             responsive=True, show_grid=True, **labels(layers[self.names[0]]),
         )  # fmt: skip
