@@ -102,8 +102,8 @@ class _Canvas:
         parts += [f'<path d="M{LEFT} {at:.1f}H{right}"/>' for _, at in upward]
         parts.append(f'</g><path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{LINE_COLOUR}"/>')
         parts.append(f'<g fill="{TEXT_COLOUR}">')
-        parts += [f'<text x="{at:.1f}" y="{bottom + 15}" text-anchor="middle">{_tick_text(t)}</text>' for t, at in across]
-        parts += [f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{_tick_text(t)}</text>' for t, at in upward]
+        parts += [_tick(t, at, bottom + 15, "middle") for t, at in across]
+        parts += [_tick(t, LEFT - 6, at + 4, "end") for t, at in upward]
         names = [escape(str(getattr(axis, "axis_label", "") or "")) for axis in (self.figure.xaxis, self.figure.yaxis)]
         middle = TOP + self.height / 2
         parts.append(
@@ -166,10 +166,10 @@ def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     return [10.0 ** float(tick) if log else float(tick) for tick in np.round(ticks, 12)]
 
 
-def _tick_text(number: float) -> str:
+def _tick(number: float, x: float, y: float, anchor: str) -> str:
     """A number beside its tick, as the live axes write it: in full up to ten millions."""
     text = f"{number:,.0f}" if 1000 <= abs(number) < 1e7 else f"{number:.4g}"
-    return text.replace("-", "−")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text.replace("-", "−")}</text>'
 
 
 def _values(renderer: Any, name: str) -> np.ndarray:
