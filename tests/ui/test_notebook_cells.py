@@ -126,8 +126,9 @@ def test_the_parameters_of_a_player_and_the_settings_of_a_method_drive_other_obj
     player.close()
 
 
-def test_hvplot_draws_the_table_of_a_run_where_it_is_installed():
-    pytest.importorskip("hvplot.pandas")
+def test_hvplot_draws_the_table_of_a_run():
+    import hvplot.pandas  # noqa: F401  (it gives data frames their hvplot)
+
     run = gpx.Spec("cholqr", {"num_inducing": 4}, data="snelson-like").open()
     run.finish(steps=3)
     assert len(run.table().hvplot.line(y="objective")) == len(run.trace)

@@ -13,11 +13,11 @@ import param
 from ...methods.capabilities import SamplesWeights
 from ...methods.chain_diagnostics import bulk_ess, rhat
 from ...runs.run import Run
+from ...runs.studies.chain_draws import SAMPLED
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import CYCLE, ROLES
 
-# what is drawn -> column of State.watched
-COLUMNS = {"log likelihood": 0, "log noise variance": 1, "log weight 1": 2, "log weight 2": 3, "log weight 3": 4}
+COLUMNS = {name: column for column, name in enumerate(SAMPLED)}  # what is drawn -> column of State.watched
 MAX_CHAINS, MAX_WEIGHTS = 8, 60  # drawn
 
 
