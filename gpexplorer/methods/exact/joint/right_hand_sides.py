@@ -28,6 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ....linalg.blocks import row_blocks
 from ....linalg.matrix_products import add_product, product
 from ....linalg.tall_products import times_vector
 from ..block import Block, CoarseRows
@@ -108,7 +109,10 @@ class Columns:
     def norms(self) -> Tensor:
         """Gradient norm [a] of each unfinished column, in the precision of the right-hand sides."""
         self.write_out()
-        return torch.linalg.vector_norm(self.G, dim=0, dtype=self.dtype)
+        squares = torch.zeros(self.G.shape[1], dtype=self.dtype, device=self.G.device)
+        for rows in row_blocks(len(self.G), 8 * self.G.shape[1]):
+            squares += torch.linalg.vector_norm(self.G[rows], dim=0, dtype=self.dtype).square_()
+        return squares.sqrt_()
 
     def combined_gradient(self, weights: Tensor) -> Tensor:
         """The gradients [n] of the unfinished columns, added up with weights [a]. 2 n (a + m) flops."""
@@ -143,7 +147,9 @@ class Columns:
             return False
         self._store()
         self.active = self.active[open_]
-        self.V, self.G, self.values = self.V[:, open_], self.G[:, open_], self.values[open_]
+        self.V = self.V[:, open_]  # one after another: each takes the memory that the one before has left
+        self.G = self.G[:, open_]
+        self.values = self.values[open_]
         self._steps = [(p[:, open_], Ap[:, open_]) for p, Ap in self._steps]
         return not left
 
@@ -154,7 +160,8 @@ class Columns:
             return
         minimiser = block.joint_minimiser(self.G)
         rows, step = minimiser.rows, minimiser.step
-        whole, change = torch.zeros_like(self.V).index_add_(0, rows, step), torch.zeros_like(self.G)
+        whole = torch.zeros_like(self.V).index_add_(0, rows, step.to(self.V.dtype))
+        change = torch.zeros_like(self.G)
         block.add_change(minimiser, change)
         P, AP = [whole, *(p for p, _ in self._steps)], [change, *(Ap for _, Ap in self._steps)]
         c = _best_coefficients(P, AP, self.G)  # [h, a]
