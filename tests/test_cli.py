@@ -125,6 +125,28 @@ def test_a_method_that_fails_is_a_sentence_and_exit_code_one(capsys: pytest.Capt
     assert "2 steps" in printed.out
 
 
+def test_a_run_that_diverges_ends_with_exit_code_three(capsys: pytest.CaptureFixture[str]):
+    wild = {"batch_size": 8, "optimiser": "sgd", "rate": 1e4}
+    code = call("run", write(method="scgd", data={"name": "hypercube", "n": 60, "d": 2}, settings=wild))
+
+    assert code == 3
+    assert "diverged: A parameter reached its bound" in capsys.readouterr().out
+
+
+def test_a_sweep_on_a_cluster_without_dask_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    Path("grid.json").write_text(
+        json.dumps(
+            {"spec": {"gpexplorer": 1, "method": "toy", "data": ROWS, "budget": {"steps": 2}}, "over": {"seed": [0, 1]}}
+        )
+    )
+
+    assert call("sweep", "grid.json", "--scheduler", "tcp://localhost:8786") == 2
+    assert "Dask is not installed: pip install gpexplorer[cluster]" in capsys.readouterr().err
+
+
 def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
     name = write("a spec.json", method="cholqr", data="friedman1", settings={"num_inducing": 8, "tolerance": 0.0})
     command = [sys.executable, "-m", "gpexplorer", "run", name, "--out", str(tmp_path / "store"), "--set", "seed=4"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import GPExplorerError
-from .output import AsJson, Quiet, format_duration, on_one_line, print_json, to_nowhere, to_stderr
+from .output import AsJson, Quiet, format_duration, on_one_line, print_json, print_table, to_nowhere, to_stderr
 
 if TYPE_CHECKING:
     from ..runs import Run
@@ -101,9 +101,17 @@ def sweep(
         rows = json.loads(table.reset_index().to_json(orient="records"))  # nan is null
         print_json(rows)
     else:
-        typer.echo(table.to_string())
+        shown = table.drop(columns="differs", errors="ignore").reset_index()  # the names of the runs say it already
+        print_table(list(shown.columns), [[_cell(value) for value in row] for row in shown.to_numpy().tolist()])
     if len(table) < len(specs) or "failed" in set(table["outcome"]):
         raise typer.Exit(FAILED)
+
+
+def _cell(value: object) -> str:
+    """A value in a table for people."""
+    if not isinstance(value, float):
+        return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def progress_line(run: Run) -> str:
