@@ -18,6 +18,7 @@ from ...linalg.randomness import generator, random_rows
 from ...problem import Dataset, Problem
 from ..base import Method
 from . import settings
+from .axis_sizes import FEWEST, sizes_by_lengthscale
 from .evidence import regress
 from .evidence_choice import ROWS, choose_by_evidence
 
@@ -67,8 +68,9 @@ class GridMethod(Method):
         doc="Number of eigenfunctions p. More functions fit better and cost n p^2 flops per pass over the rows.",
     )  # fmt: skip
     grid_points = param.Integer(
-        10, bounds=(2, None), softbounds=(5, 40),
-        doc="Grid points per input. The whole grid has this number to the power d, but it is never formed.",
+        0, bounds=(0, None), softbounds=(0, 40),
+        doc="Grid points per input. The whole grid has this number to the power d, but it is never formed. With 0, "
+        "each input has 10 to 160, as many as its lengthscale needs.",
     )  # fmt: skip
     points_per_input: Any = param.String(
         "", regex=r"^\s*(\d{1,4}\s*(,\s*\d{1,4}\s*)*)?$",
@@ -83,8 +85,15 @@ class GridMethod(Method):
     basis: Any = "eigenvalues"
     candidates: Any = 1
 
-    def grid(self, problem: Problem, spacing: str = SPACINGS[0]) -> Grid:
+    def grid(self, problem: Problem, spacing: str = SPACINGS[0], theta: Tensor | None = None) -> Grid:
         """Lay the grid over the training rows.
+
+        Parameters
+        ----------
+        problem : Problem
+        spacing : {"equispaced", "quantile", "mixed"}
+        theta : tensor [P], optional
+            Where the number of points follows the lengthscales, those of this theta; by default of the problem's.
 
         Raises
         ------
@@ -99,20 +108,24 @@ class GridMethod(Method):
                 "the family inducing."
             )
         kernel, d = unscaled_kernel(problem.kernel), input_count(problem)
-        grid = Grid(kernel, problem.train.X[:, :d], self.sizes(d), spacing)
-        grid.axis_kernels(problem.theta)
-        return grid
+        X, sizes = problem.train.X[:, :d], self.sizes(d)
+        Grid(kernel, X, FEWEST, spacing).axis_kernels(problem.theta)
+        if self.grid_points == 0 and not self.points_per_input.strip():
+            sizes = sizes_by_lengthscale(kernel, X, problem.theta if theta is None else theta, spacing)
+        return Grid(kernel, X, sizes, spacing)
 
     def sizes(self, d: int) -> list[int]:
-        """Return the number of grid points of each of d inputs.
+        """Return the number of grid points of each of d inputs, the fewest where it follows the lengthscales.
 
         Raises
         ------
         SettingError
-            If points_per_input does not have one number for each input, or a number below 2.
+            If points_per_input does not have one number for each input, or a number of points is below 2.
         """
         if not self.points_per_input.strip():
-            return [self.grid_points] * d
+            if self.grid_points == 1:
+                raise SettingError("grid_points is 1; give 2 or more, or 0 to follow the lengthscales.")
+            return [self.grid_points or FEWEST] * d
         sizes = [int(size) for size in self.points_per_input.split(",")]
         if len(sizes) != d or min(sizes) < 2:
             raise SettingError(
@@ -143,7 +156,7 @@ class GridMethod(Method):
         spacings = (spacing,) if spacing in SPACINGS else self.spacings()
         choices = []
         for each in spacings:
-            grid = self.grid(problem, each)
+            grid = self.grid(problem, each, theta)
             choices.append(self.functions(grid, grid.spectrum(theta, self.num_eigenfunctions).axis_indices))
         if len(choices) == 1:
             return choices[0]
@@ -156,7 +169,7 @@ class GridMethod(Method):
         ----------
         problem, theta, spacing : as in `choose`.
         previous : Leading, optional
-            Functions with which a choice by evidence begins. They must be of the same grid.
+            Functions with which a choice by evidence begins, if their grid has as many points per input.
 
         Notes
         -----
@@ -166,12 +179,13 @@ class GridMethod(Method):
             return self.choose(problem, theta, spacing)
         rows = self.choice_rows(problem)
         spacings = (spacing,) if spacing in SPACINGS else self.spacings()
+        grids = [self.grid(problem, each, theta) for each in spacings]
         choices = [
             choose_by_evidence(
-                self.functions, self.grid(problem, each), theta, rows, self.num_eigenfunctions, self.candidates,
-                previous,
+                self.functions, grid, theta, rows, self.num_eigenfunctions, self.candidates,
+                previous if previous is not None and is_same_size(previous.grid, grid) else None,
             )
-            for each in spacings
+            for grid in grids
         ]  # fmt: skip
         return choices[0] if len(choices) == 1 else min(choices, key=lambda it: self._objective(problem, it, theta))
 
@@ -199,7 +213,7 @@ class GridMethod(Method):
         theta, spacing = self.origin(state)
         if state.functions is not None:
             index = state.functions.to(problem.train.y.device).long()
-            return self.functions(self.grid(problem, spacing), index[:count] if count else index)
+            return self.functions(self.grid(problem, spacing, theta), index[:count] if count else index)
         choice = self.choose(problem, theta, spacing)
         if not count:
             return choice
@@ -219,6 +233,11 @@ class GridMethod(Method):
     def is_outside(self, problem: Problem, X: Tensor) -> Tensor:
         """Return a mask [t] of the rows outside the grid, where the prediction is the prior. O(n d + t d)."""
         return self.grid(problem).outside(X)
+
+
+def is_same_size(one: Grid, other: Grid) -> bool:
+    """Whether two grids have as many points on each axis."""
+    return [len(U) for U in one.axes] == [len(U) for U in other.axes]
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from ...linalg.randomness import generator, random_rows
 from ...objectives import noise_variance
 from ...posteriors import Posterior
 from ...problem import Channel, Cost, Kernel, Outcome, Problem, Step, channel
+from .axis_sizes import axis_shares
 from .descents import Best, Descent, Learner, basis_descent, exact_descent, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
 from .posteriors import refitted_posterior, regression_posterior
@@ -237,29 +238,11 @@ def with_share_kept(message: str, kept: float, count: int) -> str:
     )
 
 
-def axis_shares(problem: Problem, theta: Tensor, choice: Leading) -> list[float]:
-    """Return the share of each input's own kernel that its grid points represent, on the first 500 rows.
-
-    A row between two grid points that are many lengthscales apart is correlated with neither. The share of an
-    equispaced axis is about 1.8 lengthscales per spacing where lengthscales are short. O(500 d mbar^2).
-    """
-    grid, shares = choice.grid, [1.0] * len(choice.grid.axes)
-    with torch.no_grad():
-        for term in range(len(grid.terms(theta))):
-            kernels, pairs = grid.axis_kernels(theta, term), grid.axis_eigen(theta, term)
-            for i, (k, U, (values, vectors)) in enumerate(zip(kernels, grid.axes, pairs, strict=True)):
-                x = problem.train.X[:500, i]
-                represented = (k(x, U) @ vectors).square() / values  # [500, mbar]
-                prior = torch.stack([k(z[None], z[None]).sum() for z in x])
-                shares[i] = min(shares[i], float(represented.sum() / prior.sum()))
-    return shares
-
-
 def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choice) -> str:
     """Add to the message of an outcome which inputs have a lengthscale far below the spacing of their grid points."""
     if not isinstance(choice, Leading):
         return message
-    shares = axis_shares(problem, theta, choice)
+    shares = axis_shares(choice.grid, theta, problem.train.X)
     coarse = [i for i, share in enumerate(shares) if share < SMALL_AXIS_SHARE]
     if not coarse:
         return message
@@ -270,7 +253,7 @@ def with_coarse_axes(message: str, problem: Problem, theta: Tensor, choice: Choi
     return (
         f"{message} The {len(choice.grid.axes[worst])} grid points of input {name} are too far apart for its "
         f"lengthscale: they represent {100.0 * shares[worst]:.2g} % of the variance along it at the training rows, and "
-        f"the rest counts as noise.{more} Raise grid_points, or points_per_input for this input only."
+        f"the rest counts as noise.{more} Give it more by grid_points, or by points_per_input for this input only."
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
-from gpexplorer.methods.eigenfunctions.learning import axis_shares
+from gpexplorer.methods.eigenfunctions.axis_sizes import axis_shares
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
@@ -168,7 +169,7 @@ def test_the_share_of_an_axis_is_that_of_the_dense_projection():
     theta = task.theta.clone()
     theta[2] = -2.0
 
-    shares = axis_shares(task, theta, choice)
+    shares = axis_shares(choice.grid, theta, task.train.X)
 
     for i, share in enumerate(shares):
         k = lambda x, z, i=i: torch.exp(-0.5 * ((x[:, None] - z) / theta[1 + i].exp()).square())  # noqa: E731
@@ -221,3 +222,33 @@ def test_the_most_likely_noise_is_the_minimum_of_the_dense_likelihood():
     values = [float(nlml(Phi, task.train.y, math.exp(log_s2 + step))) for step in (-0.02, 0.0, 0.02)]
 
     assert values[1] < min(values[0], values[2])
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("basis", ["eigenvalues", "evidence"])
+def test_the_number_of_grid_points_follows_the_lengthscale(basis: str, shift: float):
+    """A lengthscale of a fiftieth of the range of a single input: ten points represent a fraction of its variance."""
+    task, test = draw(n=200, d=1, lengthscale=0.07, noise_sd=0.1)
+    task = Problem(Dataset(task.train.X + shift, task.train.y), task.kernel, task.theta)
+    runs = [
+        finished("grief", task, grid_points=points, num_eigenfunctions=120, basis=basis, candidates=160)
+        for points in (10, 0)
+    ]
+
+    coarse, fine = (smse(test.y, run.posterior()(test.X + shift).mean) for run in runs)
+
+    assert fine < 0.4 * coarse
+    assert fine < 0.1
+    state, method = runs[1].trace[-1].step.state, runs[1].method
+    sizes = [len(U) for U in method.grid(task, state.spacing, state.chosen).axes]  # type: ignore[attr-defined]
+    assert 40 <= sizes[0] <= 160
+
+
+def test_inputs_with_long_lengthscales_keep_ten_points_and_one_point_is_refused():
+    task, _ = draw(n=60, d=3, lengthscale=1.0, noise_sd=0.1)
+    task.theta[1] = -2.5
+
+    assert [len(U) for U in registry["ski"]().grid(task).axes][1:] == [10, 10]  # type: ignore[attr-defined]
+    assert len(registry["ski"]().grid(task).axes[0]) > 20  # type: ignore[attr-defined]
+    with pytest.raises(SettingError, match="grid_points is 1; give 2 or more, or 0"):
+        registry["grief"](grid_points=1).grid(task)  # type: ignore[attr-defined]
