@@ -109,10 +109,11 @@ class GridMethod(Method):
             )
         kernel, d = unscaled_kernel(problem.kernel), input_count(problem)
         X, sizes = problem.train.X[:, :d], self.sizes(d)
-        Grid(kernel, X, FEWEST, spacing).axis_kernels(problem.theta)
         if self.grid_points == 0 and not self.points_per_input.strip():
             sizes = sizes_by_lengthscale(kernel, X, problem.theta if theta is None else theta, spacing)
-        return Grid(kernel, X, sizes, spacing)
+        grid = Grid(kernel, X, sizes, spacing)
+        grid.axis_kernels(problem.theta)
+        return grid
 
     def sizes(self, d: int) -> list[int]:
         """Return the number of grid points of each of d inputs, the fewest where it follows the lengthscales.
