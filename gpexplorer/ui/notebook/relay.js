@@ -140,6 +140,10 @@ function render({ model, el }) {
   })
   const themes = new MutationObserver(followTheme)
   themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-vscode-theme-kind"] })
+  // JupyterLab lets the focus stay in what belongs to the active cell: after a click on the cell's prompt, Shift+Enter
+  // would still go to the page in the frame. So the frame gives the focus up when something outside it is clicked.
+  const giveUpFocus = () => document.activeElement === frame && frame.blur()
+  document.addEventListener("pointerdown", giveUpFocus, true)
   const beat = setInterval(() => tell({ ask: "beat" }), 20_000)
 
   Object.assign(frame, { title: model.get("title"), allow: "clipboard-write; fullscreen" })
@@ -150,6 +154,7 @@ function render({ model, el }) {
   show()
   return () => {
     clearInterval(beat)
+    document.removeEventListener("pointerdown", giveUpFocus, true)
     themes.disconnect()
     resize.disconnect()
     model.off("msg:custom", receive)

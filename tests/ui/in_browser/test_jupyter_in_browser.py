@@ -122,6 +122,12 @@ def background(frame: Frame) -> str:
     return str(frame.evaluate("() => getComputedStyle(document.body).backgroundColor"))
 
 
+def panels(frame: Frame) -> set[str]:
+    """The colours behind More settings, Compare and the other panels that open."""
+    colours = "(parts) => parts.map((part) => getComputedStyle(part).backgroundColor)"
+    return set(frame.locator(".MuiAccordion-root").evaluate_all(colours))
+
+
 def alive(book: Notebook, cell: int) -> int:
     """The number of player threads in the kernel."""
     return len(json.loads(book.text(cell)))
@@ -149,6 +155,7 @@ def test_two_explorers_play_follow_the_theme_and_end_without_a_network(lab: Lab,
     drag_a_point(book, first)
     book.set_theme("JupyterLab Light")
     until(lambda: background(first) not in (DARK, ""))
+    until(lambda: panels(first) == {"rgb(255, 255, 255)"})
     use_keys_and_panels(page, first)
     book.run(1)
     second = book.frame(1)
@@ -185,4 +192,6 @@ def test_a_player_moves_its_picture_and_its_parameters(lab: Lab, browser: Browse
     assert book.elsewhere == []
     height = "document.documentElement.clientHeight"
     assert frame.evaluate(f"document.body.scrollHeight <= {height} && {height} < 600")  # nothing is cut off
+    frame.get_by_text("Step ").first.click()
+    book.run(0)  # a click on the cell's prompt takes the keys away from the page
     book.page.close()
