@@ -1,0 +1,98 @@
+"""A fitted posterior as a model of BoTorch, so that its acquisition functions and optimisers can be used with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import SettingError
+from ..methods import gpytorch_parts
+from ..posteriors import Posterior
+from ..runs.setting_checks import of_kind
+
+MOST_ROWS = 2000  # of one joint covariance; batches of candidates are taken a few at a time
+
+
+def botorch_model(posterior: Posterior) -> Any:
+    """Wrap a posterior as a BoTorch model with one output. Hyperparameters and weights stay as they are.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Such as `run.posterior()`, `Estimator.posterior_` or `load_posterior(path)`. Its inputs must be numbers.
+
+    Returns
+    -------
+    botorch.models.model.Model
+        Maximises nothing by itself: BoTorch maximises, so give it the posterior of the negated target to minimise.
+
+    Raises
+    ------
+    SettingError
+        If BoTorch is not installed.
+
+    Notes
+    -----
+    Joint covariances of q candidates cost what `posterior.cov` of q rows does. Derivatives with respect to the
+    candidates go through it.
+
+    Examples
+    --------
+    >>> from botorch.acquisition import LogExpectedImprovement                                      # doctest: +SKIP
+    >>> acquisition = LogExpectedImprovement(botorch_model(run.posterior()), best_f=y.max())        # doctest: +SKIP
+    """
+    of_kind("The posterior of a BoTorch model", posterior, Posterior, "a posterior, such as run.posterior()")
+    try:
+        from botorch.models.model import Model
+        from botorch.posteriors.gpytorch import GPyTorchPosterior
+    except ImportError:
+        raise SettingError("BoTorch is not installed: pip install gpexplorer[botorch].") from None
+
+    distributions = gpytorch_parts.package().distributions
+
+    class PosteriorModel(Model):  # type: ignore[misc]
+        """A model whose posterior is given."""
+
+        @property
+        def num_outputs(self) -> int:
+            """One target."""
+            return 1
+
+        @property
+        def batch_shape(self) -> torch.Size:
+            """There is one model, not a batch of them."""
+            return torch.Size([])
+
+        def posterior(
+            self,
+            X: Tensor,
+            output_indices: list[int] | None = None,
+            observation_noise: bool | Tensor = False,
+            posterior_transform: Any = None,
+        ) -> Any:
+            """The joint posterior of candidates X [..., q, d]."""
+            mean, covariance = joint_moments(posterior, X, bool(torch.as_tensor(observation_noise).any()))
+            joint = GPyTorchPosterior(distributions.MultivariateNormal(mean, covariance))
+            return joint if posterior_transform is None else posterior_transform(joint)
+
+    return PosteriorModel()
+
+
+def joint_moments(posterior: Posterior, X: Tensor, noise: bool) -> tuple[Tensor, Tensor]:
+    """Means [..., q] and covariances [..., q, q] of each group of q rows of X [..., q, d]."""
+    q, d = X.shape[-2:]
+    groups = X.reshape(-1, q, d)
+    means, covariances = [], []
+    for some in groups.split(max(MOST_ROWS // q, 1)):
+        rows = some.reshape(-1, d)
+        means.append(posterior.mean(rows).view(len(some), q))
+        if q == 1:
+            covariances.append(posterior.var(rows, noise=noise).view(-1, 1, 1))
+            continue
+        every = posterior.cov(rows, noise=noise).view(len(some), q, len(some), q)
+        own = torch.arange(len(some), device=every.device)
+        covariances.append(every[own, :, own])  # of each group with itself
+    mean, covariance = torch.cat(means), torch.cat(covariances)
+    return mean.view(X.shape[:-1]), covariance.view(*X.shape[:-1], q)
