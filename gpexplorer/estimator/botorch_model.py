@@ -57,7 +57,7 @@ def botorch_model(posterior: Posterior) -> Any:
 
         @property
         def num_outputs(self) -> int:
-            """One target."""
+            """A posterior has one target."""
             return 1
 
         @property
