@@ -32,7 +32,7 @@ def spread_rows(X: Float[Tensor, "n d"], m: int, seed: int) -> Tensor:
     """
     rng = generator(seed, "centres")
     rows = [int(torch.randint(len(X), (1,), generator=rng))]
-    nearest = (X - X[rows[0]]).square().sum(1)  # [n] squared distance from the nearest centre
+    nearest = _squared_distances(X, X[rows[0]])  # [n] squared distance from the nearest centre
     draws = torch.rand(m, generator=rng, dtype=torch.float64).tolist()
     for draw in draws[1:]:
         cumulative = nearest.double().cumsum(0)  # [n]
@@ -40,8 +40,16 @@ def spread_rows(X: Float[Tensor, "n d"], m: int, seed: int) -> Tensor:
             break
         row = int(torch.searchsorted(cumulative, draw * cumulative[-1], right=True).clamp_max(len(X) - 1))
         rows.append(row)
-        nearest = torch.minimum(nearest, (X - X[row]).square().sum(1))
+        nearest = torch.minimum(nearest, _squared_distances(X, X[row]))
     return torch.tensor(rows, dtype=torch.int64, device=X.device)
+
+
+def _squared_distances(X: Float[Tensor, "n d"], z: Float[Tensor, " d"]) -> Float[Tensor, " n"]:
+    """The squared distance of each row from one point, with the temporaries of one block of rows."""
+    r2 = X.new_empty(len(X))
+    for rows in row_blocks(len(X), 2 * X.element_size() * X.shape[1]):
+        torch.sum((X[rows] - z).square_(), 1, out=r2[rows])
+    return r2
 
 
 def lloyd(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> tuple[Float[Tensor, "m d"], float]:

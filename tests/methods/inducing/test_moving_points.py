@@ -11,11 +11,13 @@ import torch
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import kernels, methods
 from gpexplorer.errors import SettingError
+from gpexplorer.methods.inducing.moving import sparse_objectives
 from gpexplorer.methods.inducing.moving.sgpr import gpytorch_gradient
 from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient, sparse_model, total_objective
 from gpexplorer.objectives import nystrom
 from gpexplorer.posteriors import nystrom_posterior
 from gpexplorer.problem import Dataset, Problem
+from gpexplorer.runs.studies.measured_run import high_water
 from oracles import exact_nlml
 from oracles_baselines import fitc_prediction, moving_objective
 
@@ -44,6 +46,45 @@ def test_value_and_gradient_match_the_dense_formula(likelihood: str, key: str, s
     assert total_objective(now.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
     assert torch.allclose(gradient.theta, leaf.grad, rtol=1e-5, atol=1e-6)
     assert torch.allclose(gradient.Z, points.grad, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_columns_that_are_computed_twice_give_the_dense_value_gradient_and_predictions(
+    likelihood: str, shift: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = problem(shift)
+    Z = free_points(task)
+    kept, kept_gradient = sparse_gradient(task.kernel, task.theta, task.train, Z, likelihood)
+    monkeypatch.setattr(sparse_objectives, "KEPT_BYTES", 0)
+    monkeypatch.setattr(sparse_objectives, "BLOCK", 7 * 8 * len(Z))  # a few rows per block, the last one shorter
+
+    streamed, gradient = sparse_gradient(task.kernel, task.theta, task.train, Z, likelihood)
+
+    assert total_objective(streamed.terms, likelihood) == pytest.approx(
+        float(moving_objective(task, task.theta, Z, likelihood)), rel=1e-9
+    )
+    for ours, theirs in zip(gradient, kept_gradient, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    for a, b in zip(
+        *(nystrom_posterior(task.kernel, task.theta, Z, model, likelihood == "fitc")(Z) for model in (streamed, kept)),
+        strict=True,
+    ):
+        assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["fitc", "vfe", "tight-vfe"])
+def test_memory_does_not_grow_with_the_number_of_points(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = torch.rand(100_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    train, kernel = Dataset(X, torch.sin(6.0 * X[:, 0])), kernels.make("se-ard", 2)
+    theta, Z = kernel.start(train), X[:40].clone()
+    sparse_gradient(kernel, theta, Dataset(X[:100], train.y[:100]), Z, likelihood)  # what libraries load on first use
+    monkeypatch.setattr(sparse_objectives, "KEPT_BYTES", 2**20)
+    peak = high_water()
+
+    sparse_gradient(kernel, theta, train, Z, likelihood)
+
+    assert peak() < 45e6  # it took 29 MB for vectors and blocks, and 75 MB where L' and K_mn were kept
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

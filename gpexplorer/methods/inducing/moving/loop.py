@@ -27,7 +27,7 @@ from .. import settings
 from ..distinct_rows import least_learned_noise
 from ..initial_sets import start_inputs
 from ..reporting import EVALUATION_CALLS, converged_message, entry_flops
-from .sparse_objectives import BLOCK, Gradient, objective_name, sparse_model, total_objective
+from .sparse_objectives import BLOCK, Gradient, is_kept, objective_name, sparse_model, total_objective
 from .state import CHANNELS, START, State, initial_state, prior, report
 from .state import Info as MovingInfo
 from .state import State as MovingState
@@ -226,6 +226,10 @@ def moving_cost(problem: Problem, m: int, likelihood: str) -> Cost:
     if likelihood in ROWWISE:  # two more products and one solve
         flops += (4.0 + SOLVE) * n * m * m + ROWWISE[likelihood] * n * m
     block = min(1.0 * s * n * m, BLOCK / 3)
-    memory = {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m, "a block": 5.0 * block}
+    memory = {"vectors of n numbers": 7.0 * s * n, "a block": 5.0 * block}
+    if is_kept(n, m, s):
+        memory |= {"factor L": 1.0 * s * n * m, "K_mn": 1.0 * s * n * m}
+    else:  # its columns are computed twice
+        flops += SOLVE * n * m * m + n * m * entry_flops(problem)
     memory["m x m factors"] = 8.0 * s * m * m
     return Cost(flops, 16.0 * s * n * m, memory, EVALUATION_CALLS + BLOCK_CALLS * 3.0 * s * n * m / BLOCK)

@@ -15,6 +15,9 @@ and M_ii = (C^-1)_ii - beta_i^2, let delta = 0 (PP), 1/s2 (VFE), 1/(s2 + D_i)
     dF/dK_mm = -L_mm^-T S L_mm^-1 / 2,   S = inner L = I - B^-1 - a a' - L' diag(delta) L [m, m]
     dF/dk_ii = delta_i / 2
     dF/ds2   = (sum M_ii - [sum D / s2^2 for VFE, sum delta_i D_i / s2 for the tight VFE]) / 2
+
+All of these are sums over rows. L' is kept between the value and the gradient where it takes at most KEPT_BYTES. Above
+that its columns are computed twice, block by block, so that memory is a few vectors of n numbers for any m.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from ....objectives import (
 from ....problem import Dataset, Kernel
 
 BLOCK = 4 * 2**20  # bytes of the temporaries of a block of rows: they stay in the cache and cause no page faults
+KEPT_BYTES = 2**28  # larger L' are computed twice: no more time with 64 points, 9 to 18 % more with 512
 
 
 class Gradient(NamedTuple):
@@ -49,11 +53,30 @@ class Gradient(NamedTuple):
     Z: Tensor  # [m, d]
 
 
+class _Columns:
+    """L' = L_mm^-1 K_mn [m, n], of which blocks of columns can be taken: from memory, or computed again each time."""
+
+    def __init__(self, kernel: Kernel, theta: Tensor, Z: Tensor, X: Any, L_mm: Tensor) -> None:
+        self.kernel, self.theta, self.Z, self.X, self.L_mm = kernel, theta, Z, X, L_mm
+        self.kept = self._compute(X) if is_kept(len(X), len(Z), L_mm.element_size()) else None
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        return self._compute(self.X[rows]) if self.kept is None else self.kept[:, rows]
+
+    def _compute(self, X: Any) -> Tensor:
+        return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)
+
+
+def is_kept(n: int, m: int, itemsize: int) -> bool:
+    """Return whether L' [m, n] stays in memory between the value and the gradient."""
+    return itemsize * n * m <= KEPT_BYTES
+
+
 class _Factors(NamedTuple):
     """What the value and the gradient share."""
 
     L_mm: Tensor  # [m, m]
-    Lt: Tensor  # [m, n] L'
+    Lt: _Columns  # [m, n] L'
     L_B: Tensor  # [m, m] Cholesky factor of B
     c: Tensor  # [m] L'V^-1 y
     V: Tensor  # [n]
@@ -69,11 +92,11 @@ class _Inner(NamedTuple):
     B_inv: Tensor  # [m, m]
     S: Tensor  # [m, m], completed in place
     a: Tensor  # [m]
-    beta: Tensor  # [n]
+    beta: Tensor  # [n], written in place, block by block
 
 
 class _RowTerms(Protocol):
-    """How an objective treats the rows: it adds dF/dK_mn to the gradient, completes S, returns delta and sum M."""
+    """How an objective treats the rows: add dF/dK_mn to the gradient, complete S and beta, return delta and sum M."""
 
     def __call__(
         self, kernel: Any, theta: Tensor, train: Dataset, Z: Tensor, f: _Factors, inner: _Inner, gradient: Gradient
@@ -122,17 +145,17 @@ def sparse_gradient(
 
     Notes
     -----
-    About 6 n m^2 flops, 10 n m^2 for FITC and the tight VFE, and 3 n m kernel entries, with O(n m) memory.
+    About 6 n m^2 flops, 10 n m^2 for FITC and the tight VFE, and 3 n m kernel entries. Memory is n m numbers, or, where
+    these would take more than KEPT_BYTES, O(n) numbers for n m^2 flops and n m kernel entries more.
     """
     f = _factors(kernel, theta, train, Z, likelihood)
     m, y = len(Z), train.y
     a = torch.cholesky_solve(f.c[:, None], f.L_B)[:, 0]  # [m]
-    beta = (y - f.Lt.T @ a) / f.V  # [n]
     B_inv, eye = torch.cholesky_inverse(f.L_B), torch.eye(m).to(y)
     S = eye - B_inv - torch.outer(a, a)  # [m, m]
 
     gradient = Gradient(torch.zeros_like(theta), torch.zeros_like(Z))
-    delta, sum_M = ROW_TERMS[likelihood](kernel, theta, train, Z, f, _Inner(B_inv, S, a, beta), gradient)
+    delta, sum_M = ROW_TERMS[likelihood](kernel, theta, train, Z, f, _Inner(B_inv, S, a, torch.empty_like(y)), gradient)
 
     G = -0.5 * solve_transposed(f.L_mm, solve_transposed(f.L_mm, S).T)  # [m, m] dF/dK_mm
     add_gradient(gradient, kernel, theta, (Z, Z), G, symmetric=True)
@@ -165,7 +188,7 @@ def _tight_vfe_rows(
 ) -> tuple[Tensor, float]:
     delta = 1.0 / (f.s2 + f.D)  # [n]
     for rows in row_blocks(len(train), 4 * delta.element_size() * len(Z), BLOCK):
-        Lt = f.Lt[:, rows]
+        Lt = _columns_with_beta(f, inner, train.y, rows)
         scaled = Lt * delta[rows]
         inner.S.addmm_(scaled, Lt.T, alpha=-1.0)
         G = (inner.B_inv @ Lt).div_(f.s2).sub_(scaled).addr_(inner.a, inner.beta[rows], alpha=-1.0)  # [m, block]
@@ -190,8 +213,16 @@ def _add_uniform_rows(
     W = solve_transposed(f.L_mm, weights / f.s2)  # [m, m]
     w = solve_transposed(f.L_mm, inner.a[:, None])[:, 0]  # [m]
     for rows in row_blocks(len(train), 3 * W.element_size() * len(Z), BLOCK):
-        G = (W @ f.Lt[:, rows]).addr_(w, inner.beta[rows], alpha=-1.0)  # [m, block]
+        G = W @ _columns_with_beta(f, inner, train.y, rows)  # [m, block]
+        G.addr_(w, inner.beta[rows], alpha=-1.0)
         add_gradient(gradient, kernel, theta, (Z, train.X[rows]), G)
+
+
+def _columns_with_beta(f: _Factors, inner: _Inner, y: Tensor, rows: slice) -> Tensor:
+    """Return L' for a block of rows [m, block], and write beta of these rows."""
+    Lt = f.Lt[rows]
+    inner.beta[rows] = (y[rows] - Lt.T @ inner.a) / f.V[rows]
+    return Lt
 
 
 def _uniform_sum_M(n: int, f: _Factors, inner: _Inner) -> float:
@@ -206,7 +237,7 @@ def _fitc_rows(
     B_inv, S, a, beta = inner
     M = torch.empty_like(train.y)
     for rows in row_blocks(len(train), 4 * M.element_size() * len(Z), BLOCK):
-        Lt, V = f.Lt[:, rows], f.V[rows]
+        Lt, V = _columns_with_beta(f, inner, train.y, rows), f.V[rows]
         G = (B_inv @ Lt).div_(V)  # [m, block]
         M[rows] = 1.0 / V - torch.linalg.vecdot(G, Lt, dim=0) / V - beta[rows].square()
         scaled = Lt * M[rows]
@@ -226,19 +257,28 @@ ROW_TERMS: dict[str, _RowTerms] = {
 
 def _factors(kernel: Kernel, theta: Tensor, train: Dataset, Z: Tensor, likelihood: str) -> _Factors:
     L_mm, jitter = cholesky(kernel(theta, Z, Z), "K_mm", accurate=True)  # [m, m]
-    Lt = torch.linalg.solve_triangular(L_mm, kernel(theta, Z, train.X), upper=False)  # [m, n]
-    s2, prior, eye = noise_variance(theta), kernel.diag(theta, train.X), torch.eye(len(Z)).to(Lt)
-    D = residual_variance(prior, Lt) if likelihood in ("fitc", "tight-vfe") else prior[:0]  # [n]
+    Lt, s2 = _Columns(kernel, theta, Z, train.X, L_mm), noise_variance(theta)
+    prior, y = kernel.diag(theta, train.X), train.y  # [n]
+    eye, has_row_noise = torch.eye(len(Z)).to(L_mm), likelihood == "fitc"
+    V, B, c = torch.full_like(prior, s2), eye.clone(), torch.zeros_like(L_mm[0])
+    D = torch.empty_like(prior) if likelihood in ("fitc", "tight-vfe") else prior[:0]  # [n]
+    block = BLOCK if has_row_noise or Lt.kept is None else KEPT_BYTES
+    for rows in row_blocks(len(prior), prior.element_size() * len(Z), block):
+        columns = Lt[rows]  # [m, block]
+        if len(D):
+            D[rows] = residual_variance(prior[rows], columns)
+        if has_row_noise:
+            V[rows] += D[rows]
+            B.addmm_(columns / V[rows], columns.T)
+        else:
+            B.addmm_(columns, columns.T, alpha=1.0 / s2)
+        c.addmv_(columns, y[rows] / V[rows])
     if likelihood == "fitc":
-        V, E_V, B = s2 + D, float(D.sum()) / s2, eye.clone()
-        for rows in row_blocks(len(D), Lt.element_size() * len(Z), BLOCK):
-            B.addmm_(Lt[:, rows] / V[rows], Lt[:, rows].T)
-    else:
-        V, B = torch.full_like(prior, s2), torch.addmm(eye, Lt, Lt.T, alpha=1.0 / s2)
-        E_V = float(prior.sum()) / s2 - float((B - eye).diagonal().sum())
-    if likelihood == "tight-vfe":
+        E_V = float(D.sum()) / s2
+    elif likelihood == "tight-vfe":
         E_V = log_variance_ratio(D, s2)
-    c = Lt @ (train.y / V)  # [m]
+    else:
+        E_V = float(prior.sum()) / s2 - float((B - eye).diagonal().sum())
     return _Factors(L_mm, Lt, cholesky(B, "I + L'V^-1 L").L, c, V, D, E_V, s2, jitter)
 
 
