@@ -157,6 +157,30 @@ def test_kernel_rows_of_float32_change_nothing_beyond_the_tolerance(name: str):
     assert var.dtype == torch.float64
 
 
+@pytest.mark.parametrize("name", ["origin", "far away"])
+def test_rounding_is_repaired_by_gradients_in_float64_before_everything_is_solved_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    problem, Z = task(name)
+    dense, blocks = both(problem, 1e-4)
+    B = problem.kernel(problem.theta, problem.train.X, Z)
+    monkeypatch.setattr(joint, "PATH_TOLERANCE", 1e-5)
+    monkeypatch.setattr(joint, "LEAST_MIXED", 0.0)
+    monkeypatch.setattr(joint, "ROUNDING", 0.02)
+    found, rounding = [], JointSolver._rounding
+    monkeypatch.setattr(JointSolver, "_rounding", lambda *all_: found.append(rounding(*all_)) or found[-1])
+
+    solution = blocks.solver.solve(B)
+
+    assert found[0] > joint.ROUNDING >= found[-1]
+    assert len(found) in (2, 3)
+    assert list(blocks.solver._systems) == [False, True]
+    assert not blocks.solver.system._built  # of float64, only numbers were used
+    L = dense.solver.L
+    residual = (L @ (L.T @ solution) - B).norm(dim=0)
+    assert float(residual.max()) <= 1.03 * 1e-5 * (120 * dense.noise_variance) ** 0.5  # the limit, and its rounding
+
+
 def test_where_float32_is_too_coarse_everything_is_solved_for_in_float64(monkeypatch: pytest.MonkeyPatch):
     problem, Z = task("origin")
     blocks, again, weak = both(problem, 0.01)[1], both(problem, 0.01)[1], both(task("high signal")[0], 0.01)[1]

@@ -5,8 +5,9 @@
     path      = mean + h(x) - k(x, X) A^-1 (h(X) + e)           h from the prior, e ~ N(0, s2 I), Wilson et al. (2020)
 
 No n x n matrix is formed. All right-hand sides of one call go through the same kernel rows, which are float32 where
-the noise permits it: that halves the time. The gradients are then compared with those in float64 at random rows, and if
-rounding has changed them by more than a small part of the limit, everything is solved for again in float64.
+the noise permits it: that halves the time. The gradients are then compared with those in float64 at random rows. If
+rounding has changed them by more than a small part of the limit, they are computed in float64 and the iteration goes on
+from there; if that does not help, everything is solved for again in float64.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ SOLUTION_BYTES = 0.6e9  # of the solutions and gradients of right-hand sides tha
 PATH_TOLERANCE = 0.01  # noise standard deviations by which the targets of a sample path are changed, at most
 ROUNDING = 0.2  # of the limit of a gradient, by which float32 may change it: v'(change) is far below |v| |change|
 LEAST_MIXED = 100.0 * torch.finfo(torch.float32).eps  # of tolerance s2 / prior variance, for float32 kernel rows
+REFINEMENTS = 2  # by gradients in float64, before everything is solved for in float64
 CHECKED_ROWS = 256  # at which gradients are compared with those in float64
 PASSES = 100.0  # over the rows; many more than are needed unless rounding prevents a solution
 
@@ -108,8 +110,13 @@ class JointSolver:
             columns = Columns(R, limit, dtype=torch.float32)
             del R  # its memory is needed by the rows of blocks
             self._descend(columns, mixed=True)
-            if not len(columns.active) and self._rounding(columns, rows, checked) <= ROUNDING:
-                return columns
+            for refinement in range(1 + REFINEMENTS):
+                if len(columns.active):
+                    break
+                if self._rounding(columns, rows, checked) <= ROUNDING:
+                    return columns
+                if refinement < REFINEMENTS:
+                    columns = self._refined(columns, right(), limit)
         columns = Columns(right(), limit)
         self._descend(columns, mixed=False)
         if len(columns.active):
@@ -143,6 +150,17 @@ class JointSolver:
         sizes = self.sizes or sizes_for(system.n, self.seed, system.columns.theta.element_size())
         for _ in solve_together(system, [columns], sizes, PASSES):
             pass
+
+    def _refined(self, columns: Columns, R: Float[Tensor, "n t"], limit: Limit) -> Columns:
+        """Go on with float32 rows from these solutions, with their gradients in float64: n^2 / 2 kernel entries more.
+
+        Steps are smaller than the solutions were, and rounding with them.
+        """
+        V, system = columns.stored()[0].to(R.dtype), self._system(mixed=True)
+        AV = system.exact.product(V).add_(V, alpha=system.s2)
+        refined = Columns(R, limit, start=(V, AV), dtype=torch.float32)
+        self._descend(refined, mixed=True)
+        return refined
 
     def _rounding(self, columns: Columns, rows: Tensor, R: Float[Tensor, "c t"]) -> float:
         """Largest estimated difference of a gradient from that in float64, relative to its limit, from some rows.

@@ -93,8 +93,8 @@ class Columns:
             self.V = torch.zeros_like(self.G)
         else:
             V, AV = start
-            self.V, self.values = V.clone(), (V * (AV - 2.0 * R)).sum(0)
-            self.G = R.neg_().add_(AV)
+            self.V, self.values = V.to(dtype or V.dtype, copy=True), (V * (AV - 2.0 * R)).sum(0)
+            self.G = R.neg_().add_(AV).to(dtype or R.dtype)
         self._V, self._G, self._values = self.V, self.G, self.values  # of all columns
         self._steps: list[tuple[Tensor, Tensor]] = []  # previous steps p and A p
         self._coarse: CoarseRows | None = None  # of the steps that are not written out
