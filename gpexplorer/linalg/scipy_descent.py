@@ -8,6 +8,7 @@ and the caller, in its own thread, sends back value and gradient. Closing the ge
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
@@ -133,4 +134,5 @@ def evaluations(
             answers.put((yield payload))
     finally:
         answers.put(None)
-        thread.join()
+        if not sys.is_finalizing():  # while Python 3.13 ends, its other threads do not run any more
+            thread.join()

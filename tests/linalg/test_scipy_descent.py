@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
+import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,3 +153,23 @@ def test_a_point_where_the_function_does_not_exist_looks_worse_than_the_best_one
 
     assert [value for value, _ in answers] == [-500.0, 6000.0, 6000.0]
     assert [gradient.tolist() for _, gradient in answers] == [[1.0], [0.0], [0.0]]
+
+
+def test_a_program_that_ends_does_not_wait_for_an_optimiser(monkeypatch: pytest.MonkeyPatch):
+    stuck = threading.Event()
+
+    def optimiser(fun: Callable[[np.ndarray], Any]) -> None:
+        try:
+            fun(np.zeros(1))
+        finally:
+            stuck.wait(60)  # as threads of Python 3.13 do while it ends
+
+    requests = evaluations(optimiser)
+    next(requests)
+    monkeypatch.setattr(sys, "is_finalizing", lambda: True)
+
+    begin = time.monotonic()
+    requests.close()
+
+    assert time.monotonic() - begin < 10
+    stuck.set()
