@@ -114,11 +114,11 @@ def test_a_player_refuses_before_it_reads_and_keeps_the_run_before(four_gigabyte
 def test_rows_without_a_name_are_compared_once_they_are_read(four_gigabytes: Shares):
     from gpexplorer.data import load
 
-    rows = load({"name": "hypercube", "n": 20_000, "d": 1})
+    rows = load({"name": "hypercube", "n": 30_000, "d": 1})  # a factor of 5.8 GB
     player = Player(shares=four_gigabytes)
     player.open(OpenRequest(Spec("cholesky", data={"name": "upload"}, kernel="se"), lambda _: rows))
 
-    assert "cholesky on 18,000 rows" in followed(player, lambda frame: bool(frame.notice[1])).notice[1]
+    assert "cholesky on 27,000 rows" in followed(player, lambda frame: bool(frame.notice[1])).notice[1]
     player.close()
 
 
