@@ -241,8 +241,15 @@ class Explorer(pn.viewable.Viewer):
             self.adopt(request._replace(hide=frozenset()))
 
     def _show_part(self, query: str) -> None:
-        """Open the run of a part of a story, or that of its answer, and its picture, at its step."""
-        link = links.read(query, Spec(**START), views)
+        """Open the run of a part of a story, or that of its answer, and its picture, at its step.
+
+        What lies further on in the run on the screen, in the same picture, is reached by more steps.
+        """
+        link, screen, run = links.read(query, Spec(**START), views), self.session.screen, self.session.player.run
+        goes_on = (link.spec, link.view, False) == (screen.spec, screen.view, screen.by_hand)
+        if run is not None and goes_on and (link.at or 0) > run.done:
+            self.session.player.run_to((link.at or 0) - run.done)
+            return
         self.pictures.first = link.view
         self.session.choose(link.spec, link.at)
 

@@ -63,9 +63,7 @@ def fill_block(system: System, block: Block, sizes: BlockSizes, number: int) -> 
     taken[block.coarse.rows] = True
     while len(block.rows) < b:  # line 2
         count = min(sizes.chunk, b - len(block.rows))
-        size = (
-            sizes.pool * count if len(block.rows) else 0
-        )  # O of lines 1 and 6: at first all rows, then a random subset
+        size = sizes.pool * count if len(block.rows) else 0  # O of lines 1, 6: first all rows, then a random subset
         candidates = _candidates(taken, count, size, (sizes.seed, "pool", number, len(block.rows)))
         e = block.gradient_for_choice(candidates)  # lines 1 and 6
         gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10

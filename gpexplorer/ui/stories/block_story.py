@@ -17,7 +17,7 @@ BLOCKS = Story(
         ),
         Part(
             "The rows with the largest gradients",
-            "The obvious choice takes the fifty rows with the largest gradients. These are the first three blocks.",
+            "The obvious choice takes the fifty rows with the largest gradients. It begins with three such blocks.",
             f"{ROWS}method=bcd-gradient&set.block=50&at=3&view=gbcd-gradient",
             "The objective begins at 0, and its least value is -238. How far is it after forty such blocks?",
             "Only at -141. Rows with large gradients are neighbours, and neighbours say the same thing.",
