@@ -134,6 +134,26 @@ class SpecDisplay:
 class RaceDisplay:
     """The board and the curves that a cell shows of a race."""
 
+    def curves(self, metric: str = "smse") -> Any:
+        """Return one curve per lane over its seconds of work as SVG, which a cell shows and a saved notebook keeps.
+
+        Parameters
+        ----------
+        metric : {"smse", "snlp"}
+            The score.
+
+        Returns
+        -------
+        str
+            The picture.
+
+        Raises
+        ------
+        SettingError
+            If there is no such score.
+        """
+        return _shelf().views.studies.race_svg(self, metric)
+
     def _repr_html_(self) -> str:
         """The newest scores of each lane, and their curves."""
         return str(_shelf().views.studies.race_html(self))

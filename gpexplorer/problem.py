@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from .mixed_rows import Columns, MixedRows
+
 
 @runtime_checkable
 class Kernel(Protocol):
@@ -62,24 +64,41 @@ class RowNoise(NamedTuple):
     common: float | None = None
 
 
+class RowGroups(NamedTuple):
+    """Which rows are held out together where a method or a search holds rows out.
+
+    Attributes
+    ----------
+    number : Tensor [n]
+        Whole numbers. Rows with the same number are held out together; rows with -1 are never held out.
+    are_folds : bool
+        Whether each number is one fold. Otherwise they are groups, and each fold consists of whole groups.
+    """
+
+    number: Tensor
+    are_folds: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Rows of inputs with one target each.
 
     Parameters
     ----------
-    X : Tensor [n, d] or sequence
-        Inputs: numbers, or n objects for kernels on strings and molecules.
+    X : Tensor [n, d], MixedRows or sequence
+        Inputs: numbers, numbers and texts side by side, or n objects for kernels on strings and molecules.
     y : Tensor [n]
         Targets.
     names : tuple of str
-        Names of the input columns.
+        Names of the input columns; of mixed rows, first those of the numbers.
     target : str
         Name of the target.
     scale : Scale, optional
         How to return to the units of the file; None if the numbers are in these units.
     noise : RowNoise, optional
         The noise of each row, if rows differ in it; see `kernels.row_scaled`.
+    groups : RowGroups, optional
+        Which rows are held out together; without them, rows are held out at random.
     """
 
     X: Any
@@ -88,6 +107,7 @@ class Dataset:
     target: str = "y"
     scale: Scale | None = None
     noise: RowNoise | None = None
+    groups: RowGroups | None = None
 
     def __repr__(self) -> str:
         inputs = ", ".join(self.names[:4]) + (", ..." if len(self.names) > 4 else "")
@@ -99,26 +119,45 @@ class Dataset:
     @property
     def d(self) -> int:
         """Number of input columns (1 for a sequence of objects)."""
+        if isinstance(self.X, MixedRows):
+            return self.X.d
         return self.X.shape[1] if isinstance(self.X, Tensor) else 1
+
+    @property
+    def columns(self) -> Columns | None:
+        """The names of the input columns, by what they hold; None for a sequence of objects."""
+        if isinstance(self.X, MixedRows):
+            q = self.X.numbers.shape[1]
+            return Columns(self.names[:q], self.names[q:])
+        return Columns(self.names) if isinstance(self.X, Tensor) else None
 
     def rows(self, index: Tensor | Sequence[int]) -> Dataset:
         """Return the data set made of these rows, in this order."""
         index = torch.as_tensor(index, device=self.y.device)
         noise = self.noise and self.noise._replace(ratio=self.noise.ratio[index])
-        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise)
+        groups = self.groups and self.groups._replace(number=self.groups.number[index])
+        return replace(self, X=take(self.X, index), y=self.y[index], noise=noise, groups=groups)
 
     def to(self, device: str | torch.device, dtype: torch.dtype) -> Dataset:
         """Return the same rows on another device or in another precision; objects are not moved."""
-        X = self.X.to(device, dtype) if isinstance(self.X, Tensor) else self.X
+        X = self.X.to(device, dtype) if isinstance(self.X, Tensor | MixedRows) else self.X
         noise = self.noise and self.noise._replace(ratio=self.noise.ratio.to(device, dtype))
-        return replace(self, X=X, y=self.y.to(device, dtype), noise=noise)
+        groups = self.groups and self.groups._replace(number=self.groups.number.to(device))
+        return replace(self, X=X, y=self.y.to(device, dtype), noise=noise, groups=groups)
 
 
 def take(X: Any, index: Tensor) -> Any:
-    """Return the rows `index` of a tensor, or of a sequence of objects."""
-    if isinstance(X, Tensor):
+    """Return the rows `index` of a tensor, of mixed rows, or of a sequence of objects."""
+    if isinstance(X, Tensor | MixedRows):
         return X[index]
     return [X[i] for i in index.tolist()]
+
+
+def described_rows(X: Any) -> str:
+    """What these inputs are, for a sentence: "columns of numbers", "rows of numbers and texts" or "str objects"."""
+    if isinstance(X, Tensor):
+        return "columns of numbers"
+    return "rows of numbers and texts" if isinstance(X, MixedRows) else f"{type(X[0]).__name__} objects"
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,11 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import gpexplorer
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -50,3 +53,14 @@ def test_no_version_of_bokeh_is_accepted_that_opens_websockets_to_other_sites():
 
     assert "3.8.1" not in bokeh.specifier  # CVE-2026-21883
     assert "3.8.2" in bokeh.specifier
+
+
+def test_the_conda_recipe_has_the_requirements_and_the_version_of_the_package():
+    recipe = yaml.safe_load((ROOT / ".github" / "conda" / "recipe.yaml").read_text("utf-8"))
+    python, *run = recipe["requirements"]["run"]
+    listed = {name: set(bounds.split(",")) for name, _, bounds in (line.partition(" ") for line in run)}
+    needs = [Requirement(text) for text in PROJECT["dependencies"]]
+
+    assert listed == {need.name.replace("torch", "pytorch"): {str(bound) for bound in need.specifier} for need in needs}
+    assert python == f"python {PROJECT['requires-python']}"
+    assert recipe["context"]["version"] == gpexplorer.__version__

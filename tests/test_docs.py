@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,11 +15,13 @@ from typer.main import get_command
 
 import gpexplorer as gpx
 from gpexplorer.__main__ import app
+from gpexplorer.recommendation import held_out_score
+from search_packages import stand_ins
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-PAGES_WITH_PYTHON = {"own-data.md", "cluster.md", "in-a-notebook.md", "which-method.md"}
+PAGES_WITH_PYTHON = {"own-data.md", "cluster.md", "in-a-notebook.md", "which-method.md", "tuning.md"}
 CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 COSTS = [{"key": "sgpr", "memory": 2.5e9, "flops": 1e9, "largest array": "factor L"}]
 LISTED = {  # what the command line would print, so that no process is started here
@@ -130,6 +133,9 @@ def test_commands_on_the_pages_exist(expanded: dict[str, str]):
 @pytest.mark.parametrize("name", sorted(PAGES_WITH_PYTHON))
 def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+    trackers = stand_ins()
+    for package, stand_in in trackers.items():
+        monkeypatch.setitem(sys.modules, package, stand_in)
     written = (DOCS / name).read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", written, flags=re.M | re.S)
     names: dict[str, Any] = {}
@@ -141,6 +147,16 @@ def test_the_python_of_a_page_runs(name: str, tmp_path: Path, monkeypatch: pytes
     if name == "own-data.md":
         assert names["run"].scores()["smse"] < 0.1
         assert abs(names["mean"].numpy() - names["y"][:5]).max() < 0.5
+    if name == "cluster.md":
+        for work, seconds in names["seconds"].items():
+            row = next(line for line in written.splitlines() if line.startswith(f"| {work} |"))
+            shown = [float(cell) for cell in re.findall(r"([\d.]+) s \|", row.removeprefix(f"| {work} |"))]
+            assert seconds == pytest.approx(shown, rel=0.04)
+    if name == "tuning.md":
+        best = held_out_score(names["spec"], names["study"].best_params)
+        assert best == names["study"].best_value
+        assert best < names["study"].reported[0]
+        assert trackers["mlflow"].logged["smse"] == names["run"].scores()["smse"]
 
 
 def test_only_the_tested_pages_contain_python_of_their_own():

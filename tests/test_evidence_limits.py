@@ -96,7 +96,8 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_r
     view.limits = True
     drawn = view.data(run, 4)
     assert drawn["range"].to_numpy().tolist() == [[1.0, table["exact_least"][1], table["objective"][1]]]
-    assert [type(element).__name__ for element in view.plot(drawn)] == ["Area", "Curve", "Scatter", "Curve", "Scatter"]
+    elements = [type(element).__name__ for element in view.plot(drawn)]
+    assert elements == ["Area", "Curve", "Curve", "Scatter", "Curve", "Scatter"]
 
 
 @pytest.mark.parametrize("objective", ["vfe", "tight-vfe"])

@@ -27,6 +27,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
     memory: Annotated[str, typer.Option(help='The most that one model may hold, such as "2 GB".')] = "",
     target: Annotated[str, typer.Option(help="The column to predict; the last one without it.")] = "",
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    groups: Annotated[str, typer.Option(help="A column, such as patient: rows with one value stay together.")] = "",
     missing: Annotated[str, typer.Option(help='"refuse" rows with missing values, or "drop" them.')] = "refuse",
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
@@ -43,7 +44,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
 
     require_writable(out)
     require_writable(model, "--model")
-    options: dict[str, Any] = {"target": target or None, "drop": drop or None, "missing": missing}
+    options: dict[str, Any] = {"target": target or None, "drop": drop or None, "groups": groups or None}
+    options["missing"] = missing
     given = {name: value for name, value in options.items() if value not in (None, "refuse")}
     rows = load(source, **given)
     stopped = threading.Event()

@@ -32,7 +32,7 @@ def run(
         list[str] | None, typer.Option("--set", help="key=value: seed=3, num_inducing=64, budget.seconds=10 ...")
     ] = None,
     scheduler: Annotated[
-        str, typer.Option(help="The address of a Dask scheduler, which receives folds and blocks of rows.")
+        str, typer.Option(help="The address of a Dask scheduler, which receives pieces of each step, such as folds.")
     ] = "",
     model: Annotated[
         Path | None, typer.Option(help="Write what predictions need to this safetensors file, for `predict`.")
@@ -56,7 +56,7 @@ def run(
     command += [word for text in changes for word in ("--set", text)]
     command += ["--scheduler", scheduler] if scheduler else []
     command += ["--model", str(model)] if model is not None else []
-    with closing(opened), working(opened, scheduler):
+    with closing(opened), working(opened, scheduler, to_stderr):
         _finish(opened, shlex.join(command), quiet)
     (_print_json if as_json else _print_result)(opened, out / checked.key())
     codes = {"failed": FAILED, "diverged": DIVERGED}

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
-from ..problem import Dataset
+from ..problem import Dataset, described_rows
 from .quoting import quote
 from .splits import Split, key_of
 
@@ -57,8 +57,7 @@ def edited(split: Split, edits: Any) -> Split:
     train = split.train
     if not isinstance(train.X, Tensor):
         raise DataError(
-            f"{split.name}: rows can be edited only if the inputs are numbers; these are "
-            f"{type(train.X[0]).__name__} objects."
+            f"{split.name}: rows can be edited only if the inputs are numbers; these are {described_rows(train.X)}."
         )
     if valid and train.scale is not None:
         raise DataError(
@@ -87,4 +86,7 @@ def _with_row(train: Dataset, numbers: Sequence[float], name: str) -> Dataset:
             f"{name}: an added row needs {train.d} inputs and a target, but this one has {len(numbers)} numbers."
         )
     new = train.X.new_tensor(numbers)
-    return replace(train, X=torch.cat([train.X, new[None, :-1]]), y=torch.cat([train.y, new[-1:]]))
+    groups = train.groups  # an added row is in none, so that it is never held out
+    if groups is not None:
+        groups = groups._replace(number=torch.cat([groups.number, groups.number.new_tensor([-1])]))
+    return replace(train, X=torch.cat([train.X, new[None, :-1]]), y=torch.cat([train.y, new[-1:]]), groups=groups)

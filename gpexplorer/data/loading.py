@@ -12,11 +12,13 @@ import pandas as pd
 import torch
 
 from ..errors import DataError
+from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from .edits import edited
 from .files.columns import Choice, Numbers, pick
 from .files.layouts import read_set
 from .files.reading import kind_of, read_path
+from .given_folds import groups_of_rows
 from .in_memory import from_arrays, from_frame
 from .mapped import load_mapped
 from .quoting import nearest, quote
@@ -28,7 +30,7 @@ from .sets.poses import named as poses
 from .splits import Given, How, Split, make_split
 
 POSES = "poses"
-CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal")
+CHOICES = ("target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts", "groups")
 
 
 def available() -> pd.DataFrame:
@@ -93,9 +95,11 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
         A fold, {"test": share, "seed": s}, {"folds": k, "fold": i} or {"before": x}.
     **options
         Of a generator: n, d, noise, seed, kernel, theta. Of a table: target, inputs, drop, objects (one text column as
-        input), missing ("refuse", "drop", or "fill" with the median), encode (columns of text that become inputs of 0
-        and 1), dates (columns that become days), decimal ("," where 3,5 is 3.5). Of a Parquet file larger than
-        memory: memory="mapped", dtype ("float64" or "float32"), and progress(done, total), which may raise to cancel.
+        input), texts (columns of text as inputs beside the numbers, for a kernel on named columns), groups (a column
+        that is no input: rows with the same value in it are held out together), missing ("refuse", "drop", or "fill"
+        with the median), encode (columns of text that become inputs of 0 and 1), dates (columns that become days),
+        decimal ("," where 3,5 is 3.5). Of a Parquet file larger than memory: memory="mapped", dtype
+        ("float64" or "float32"), and progress(done, total), which may raise to cancel.
 
     Returns
     -------
@@ -160,11 +164,11 @@ def _choice(name: str, options: Mapping[str, Any]) -> Choice:
     if unknown:
         raise DataError(f"{name} has no option {quote(unknown[0])}. {nearest(unknown[0], CHOICES)}")
     fields = {key: value for key, value in options.items() if value is not None}
-    for key in ("inputs", "drop", "encode", "dates"):
+    for key in ("inputs", "drop", "encode", "dates", "texts"):
         if key in fields:
             single = isinstance(fields[key], str) or not isinstance(fields[key], Iterable)
             fields[key] = (str(fields[key]),) if single else tuple(map(str, fields[key]))
-    fields |= {key: str(fields[key]) for key in ("target", "objects") if key in fields}
+    fields |= {key: str(fields[key]) for key in ("target", "objects", "groups") if key in fields}
     if fields.get("missing", "refuse") not in ("refuse", "drop", "fill"):
         raise DataError(f'{name}: missing={quote(fields["missing"])} is not known: choose "refuse", "drop" or "fill".')
     if fields.get("decimal", ".") not in (".", ","):
@@ -205,9 +209,11 @@ def _exists(path: Path) -> bool:
 
 
 def _split(numbers: Numbers, how: How, given: Given, identity: object, name: str = "data") -> Split:
-    X = list(numbers.X) if isinstance(numbers.X, list) else torch.from_numpy(numbers.X.astype("float64"))
+    X: Any = list(numbers.X) if isinstance(numbers.X, list) else torch.from_numpy(numbers.X.astype("float64"))
+    X = MixedRows(X, numbers.texts) if numbers.texts else X
     y = torch.from_numpy(numbers.y.astype("float64"))
-    data = Dataset(X, y, numbers.names, numbers.target)
+    groups = groups_of_rows(np.array(numbers.groups), len(y)) if numbers.groups else None
+    data = Dataset(X, y, numbers.names, numbers.target, groups=groups)
     return make_split(data, how, given, [_content(numbers), identity], numbers.notes, name)
 
 
@@ -216,4 +222,6 @@ def _content(numbers: Numbers) -> str:
     digest = hashlib.sha256(repr((numbers.names, numbers.target)).encode())
     digest.update(repr(numbers.X).encode() if isinstance(numbers.X, list) else numbers.X.tobytes())
     digest.update(numbers.y.tobytes())
+    for more in (numbers.texts, numbers.groups):
+        digest.update(repr(more).encode() if more else b"")
     return digest.hexdigest()

@@ -117,15 +117,16 @@ def _report(progress: Progress | None, total: int, done: int) -> None:
 def _refuse(path: Path, name: str, how: How, choice: Choice, dtype: str) -> None:
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise DataError(f'{name}: memory="mapped" reads Parquet; save it as .parquet, or load it without.')
+    if choice.groups:
+        raise DataError(f"{name}: groups of rows need the whole file in memory: leave memory out, or leave groups out.")
     if choice.encode or choice.dates or choice.decimal != "." or choice.missing == "fill":
         raise DataError(
             f'{name}: memory="mapped" reads numbers as they are: write levels, days and filled values '
             "into the file, or read it whole."
         )
-    if choice.objects is not None:
-        raise DataError(
-            f'{name}: memory="mapped" needs columns of numbers, but {quote(choice.objects)} contains objects.'
-        )
+    text = choice.texts[0] if choice.texts else choice.objects
+    if text is not None:
+        raise DataError(f'{name}: memory="mapped" needs columns of numbers, but {quote(text)} contains texts.')
     if not isinstance(how, int) and "before" in how:
         raise DataError(
             f'{name}: memory="mapped" divides rows by folds or by a share, not in time: give {{"test": 0.1}}.'

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..errors import DataError
 from ..problem import Dataset
+from .given_folds import drawn_folds, drawn_share
 from .quoting import listing, quote
 from .standardising import fit_scale, scale
 
@@ -152,8 +153,9 @@ def _part(data: Dataset, how: How, given: Given, name: str) -> Parts:
         return _by_time(data, given)
     if given.masks is not None:
         return _from_test(np.array(given.masks[:, _checked_fold(how, given.masks.shape[1], name)]))
-    folds = min(FOLDS, len(data))
-    return _fold(len(data), folds, _checked_fold(how, folds, name), seed=0)
+    units = len(data) if data.groups is None else len(data.groups.number.unique())
+    folds = min(FOLDS, units)
+    return _fold(data, folds, _checked_fold(how, folds, name), seed=0)
 
 
 def _from_test(test: Mask) -> Parts:
@@ -174,8 +176,11 @@ def shuffled(n: int, seed: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
-def _fold(n: int, folds: int, fold: int, seed: int) -> Parts:
-    """Return one fold. The folds divide the rows and differ in size by at most one."""
+def _fold(data: Dataset, folds: int, fold: int, seed: int) -> Parts:
+    """Return one fold. The folds divide the rows and differ in size by at most one, unless they have whole groups."""
+    if data.groups is not None:
+        return _from_test((drawn_folds(data.groups.number, folds, seed) == fold).numpy())
+    n = len(data)
     mask = np.zeros(n, dtype=bool)
     mask[np.array_split(shuffled(n, seed).numpy(), folds)[fold]] = True
     return _from_test(mask)
@@ -198,6 +203,8 @@ def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
             raise DataError(
                 f"{name}: test={share:g} is not a share of the rows; choose a number between 0 and 1, such as 0.25."
             )
+        if data.groups is not None:
+            return _from_test(drawn_share(data.groups.number, share, how.get("seed", 0)).numpy())
         mask = np.zeros(n, dtype=bool)
         mask[shuffled(n, how.get("seed", 0)).numpy()[: max(1, round(share * n))]] = True
         return _from_test(mask)
@@ -205,7 +212,7 @@ def _described(data: Dataset, how: dict[str, Any], name: str) -> Parts:
         folds = how["folds"]
         if isinstance(folds, bool) or not isinstance(folds, int) or not 2 <= folds <= n:
             raise DataError(f"{name}: folds={quote(folds)} is not a whole number between 2 and its {n} rows.")
-        return _fold(n, folds, _checked_fold(how.get("fold", 0), folds, name), how.get("seed", 0))
+        return _fold(data, folds, _checked_fold(how.get("fold", 0), folds, name), how.get("seed", 0))
     if "before" in how and words <= {"before", "until"} and data.d == 1 and isinstance(data.X, Tensor):
         x, before = data.X[:, 0].numpy(), _number(how["before"], name, "before")
         return Parts(x < before, (x >= before) & (x < _number(how.get("until", math.inf), name, "until")))

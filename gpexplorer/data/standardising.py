@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..mixed_rows import MixedRows
 from ..problem import Dataset, Scale
 
 _ROUNDING = 8.0  # units in the last place: a standard deviation below this is rounding, not variation
@@ -64,7 +65,8 @@ def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
     Scale
         A standard deviation is 1 where a column is constant to rounding.
     """
-    columns = train.X if isinstance(train.X, Tensor) else train.y.new_zeros(len(train), 0)
+    numbers = train.X.numbers if isinstance(train.X, MixedRows) else train.X
+    columns = numbers if isinstance(numbers, Tensor) else train.y.new_zeros(len(train), 0)
     target = moments(train.y[:, None])
     y_mean_and_sd = float(target.mean[0]), float(target.sd[0])
     if not inputs:
@@ -74,6 +76,10 @@ def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
 
 
 def scale(data: Dataset, by: Scale) -> Dataset:
-    """Return the same rows in scaled units; inputs that are objects do not change."""
-    X = (data.X - by.x_mean) / by.x_sd if isinstance(data.X, Tensor) else data.X
+    """Return the same rows in scaled units; inputs that are texts or other objects do not change."""
+    X = data.X
+    if isinstance(X, MixedRows):
+        X = X.with_numbers((X.numbers - by.x_mean) / by.x_sd)
+    elif isinstance(X, Tensor):
+        X = (X - by.x_mean) / by.x_sd
     return replace(data, X=X, y=(data.y - by.y_mean) / by.y_sd, scale=by)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
+from ..mixed_rows import MixedRows
 from ..problem import Dataset
 
 
@@ -32,8 +33,8 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     Parameters
     ----------
     X : tensor, array, frame or sequence
-        Inputs [t, d] in the units of the file. A frame must have the training columns. A sequence of objects, for a
-        discrete kernel, is returned as it is.
+        Inputs [t, d] in the units of the file. A frame must have the training columns. Rows of numbers and texts may
+        also be a sequence of rows. A sequence of objects, for a discrete kernel, is returned as it is.
     train : Dataset
         The scaled training rows.
 
@@ -42,6 +43,8 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
     DataError
         If X does not hold rows of d finite numbers.
     """
+    if isinstance(train.X, MixedRows):
+        return _mixed_rows(X, train)
     if not isinstance(train.X, Tensor):
         return X
     X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else X
@@ -56,6 +59,8 @@ def checked_inputs(X: Any, train: Dataset) -> Any:
 
 def scaled_inputs(X: Any, train: Dataset) -> Any:
     """Convert checked inputs to the scaled space, in the precision of the training rows; objects do not change."""
+    if isinstance(X, MixedRows):
+        return X.with_numbers(scaled_inputs(X.numbers, train))
     if not isinstance(X, Tensor):
         return X
     if train.scale is not None:
@@ -77,6 +82,30 @@ def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:
             f"Inputs have no column {missing[0]!r} but {columns}: give every column trained on, or an array."
         )
     return X if missing else X[list(names)]
+
+
+def _mixed_rows(X: Any, train: Dataset) -> MixedRows:
+    """Rows of numbers and texts, from such rows, from a frame with the training columns, or from a sequence of rows."""
+    columns = train.columns
+    assert columns is not None
+    if not isinstance(X, MixedRows):
+        X = _training_columns(X, train.names) if isinstance(X, pd.DataFrame) else pd.DataFrame(list(X))
+        if X.shape[1] != train.d:
+            raise DataError(
+                f"Inputs have {X.shape[1]} columns; the training data need {train.d}: {', '.join(train.names)}."
+            )
+        q = len(columns.numbers)
+        texts = tuple(tuple(map(str, X.iloc[:, k])) for k in range(q, train.d))
+        X = MixedRows(_numbers(X.iloc[:, :q].to_numpy()), texts)
+    if X.d != train.d or len(X.texts) != len(columns.texts):
+        raise DataError(
+            f"Inputs are {X!r}; the training data need {len(columns.numbers)} numbers and {len(columns.texts)} texts."
+        )
+    X = X.to(train.y.device, torch.float64)
+    if not bool(X.numbers.isfinite().all()):
+        rows = int((~X.numbers.isfinite()).any(1).sum())
+        raise DataError(f"Inputs have missing or infinite values in {rows} of {len(X)} rows: leave these out.")
+    return X
 
 
 def _numbers(X: Any) -> Tensor:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..errors import DataError
 from .files.columns import Choice, default_target, parse, pick
-from .files.conversions import LEVEL, inputs_for
+from .files.conversions import LEVEL, as_inputs, inputs_for, text_inputs
 from .files.described_columns import described_column
 from .files.reading import read_bytes
 from .files.size_limits import Limits
@@ -90,16 +90,20 @@ def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     choice = Choice(**fields)
     numbers = pick(read_bytes(request["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
     texts = numbers.X if isinstance(numbers.X, list) else None
-    answer = {"texts": texts, "names": numbers.names, "target": numbers.target, "notes": numbers.notes}
+    answer: dict[str, Any] = {"texts": texts, "beside": numbers.texts, "names": numbers.names, "notes": numbers.notes}
+    answer["target"] = numbers.target
     arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
     return answer, arrays
 
 
 def _inputs(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     """The input columns of a model, for predictions."""
-    names, numeric = request["names"], request["numeric"]
+    names, numeric, texts = request["names"], request["numeric"], request["texts"]
     bases = [name.partition(LEVEL)[0] for name in names]
     raw = read_bytes(request["name"], data, limits, also=(*names, *bases))
+    if texts:
+        numbers = as_inputs(raw.name, raw.table, names[:-texts])
+        return {"texts": None, "beside": [text_inputs(raw.name, raw.table, c) for c in names[-texts:]]}, {"X": numbers}
     X = inputs_for(raw.name, raw.table, names, len(names), numeric)
     return ({"texts": X}, {}) if isinstance(X, list) else ({"texts": None}, {"X": X})
 

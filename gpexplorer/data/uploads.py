@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..mixed_rows import mixed_rows
 from .files.columns import Choice, Numbers
 from .files.described_columns import ColumnNote
 from .files.size_limits import UPLOAD, Limits
@@ -80,11 +81,14 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     answer, arrays = _run_child("read", name, data, choice or Choice(), limits)
     X: Any = answer["texts"] if answer["texts"] is not None else arrays["X"]
     names, notes = tuple(answer["names"]), tuple(answer["notes"])
-    numbers = Numbers(X=X, y=arrays["y"], names=names, target=answer["target"], notes=notes, kept=arrays["kept"])
+    beside = tuple(map(tuple, answer["beside"]))
+    numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside)
     return as_split(numbers, split, display_name(name), choice)
 
 
-def read_inputs(name: str, data: bytes, columns: Sequence[str], numeric: bool = True, limits: Limits = UPLOAD) -> Any:
+def read_inputs(
+    name: str, data: bytes, columns: Sequence[str], numeric: bool = True, texts: int = 0, limits: Limits = UPLOAD
+) -> Any:
     """Read the input columns of a model from an uploaded file, for predictions.
 
     Parameters
@@ -95,10 +99,12 @@ def read_inputs(name: str, data: bytes, columns: Sequence[str], numeric: bool = 
         The columns that the model was trained on; "colour = red" is made from "colour".
     numeric : bool, default True
         Whether they are numbers; otherwise the first one is read as text.
+    texts : int
+        The number of columns, the last ones, that are texts beside the numbers.
 
     Returns
     -------
-    array [t, d] or list of t str
+    array [t, d], list of t str, or MixedRows
         NaN or "" where a cell is missing.
 
     Raises
@@ -106,7 +112,10 @@ def read_inputs(name: str, data: bytes, columns: Sequence[str], numeric: bool = 
     DataError
         If the file cannot be read, a column is missing, or a limit is reached.
     """
-    answer, arrays = _run_child("inputs", name, data, None, limits, {"names": list(columns), "numeric": numeric})
+    wanted = {"names": list(columns), "numeric": numeric, "texts": texts}
+    answer, arrays = _run_child("inputs", name, data, None, limits, wanted)
+    if texts:
+        return mixed_rows(arrays["X"], answer["beside"])
     return arrays["X"] if numeric else answer["texts"]
 
 

@@ -1,8 +1,9 @@
-"""What an estimator reads off a finished run and its posterior."""
+"""How an estimator finishes its run, and what it reads off the run and its posterior."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,31 @@ import torch
 from numpy.typing import NDArray
 
 from ..kernels.row_scaled import log_density_change
+from ..mixed_rows import MixedRows
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..runs import Run
 from ..runs.trace import Record
 
 
-def objective_text(record: Record) -> str:
-    """The objective of one record in words, for a line of progress; nan if the method has none."""
-    value = getattr(record.step.info, "objective", math.nan)
-    return f"objective {value:.6g}"
+def finish(
+    run: Run, budget: Mapping[str, Any], callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0
+) -> None:
+    """Take all steps of a run, one at a time if a callback or a line of progress wants to see them."""
+    if not callbacks and not verbose:
+        run.finish()
+        return
+    steps, seconds = budget.get("steps", math.inf), budget.get("seconds")
+    while True:
+        seen = len(run.trace)
+        outcome = run.finish(steps=int(min(run.done + 1, steps)), seconds=seconds)
+        new = list(run.trace[seen:])
+        for record in new:
+            if verbose and record.index % verbose == 0:
+                value = getattr(record.step.info, "objective", math.nan)
+                print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
+        stopped = any([bool(callback(record)) for record in new for callback in callbacks])
+        if stopped or not new or outcome.reason != "budget":
+            return
 
 
 def last_theta(run: Run) -> NDArray[np.float64]:
@@ -47,6 +64,10 @@ def inducing_points(posterior: InUnits) -> Any:
     scale = posterior.columns.scale
     if not isinstance(inner, InducingPosterior):
         raise AttributeError(f"A {type(inner).__name__} has no inducing points.")
+    if isinstance(inner.Z, MixedRows):
+        of_rows = inner.Z.numbers.double()
+        in_units = of_rows if scale is None else of_rows * scale.x_sd.to(of_rows) + scale.x_mean.to(of_rows)
+        return list(inner.Z.with_numbers(in_units))
     if not isinstance(inner.Z, torch.Tensor):
         return list(inner.Z)
     Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`

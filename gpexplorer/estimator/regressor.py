@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -10,19 +9,21 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import unscaled_kernel
 from ..methods.base import registry
+from ..mixed_rows import MixedRows
 from ..posteriors import InUnits
-from ..problem import Dataset, RowNoise
+from ..problem import Dataset
 from ..runs import Run, Spec
 from ..runs.trace import Record
-from .fitted_values import evidence, inducing_points, last_theta, objective_text
+from . import training_rows
+from .fitted_values import evidence, finish, inducing_points, last_theta
 from .given_kernels import spec_kernel
 from .parameters import mapping_of, seed_of, sized_settings
-from .training_rows import all_for_training, is_texts, kept_rows, rows_of, units_of
+from .training_rows import OfRows, all_for_training, checked_groups, is_texts, kept_rows, rows_of, units_of
 
 NESTED = "settings__"
 Floats = NDArray[np.float64]
@@ -62,6 +63,9 @@ class Estimator(RegressorMixin, BaseEstimator):
         Print every so many steps a line with the objective; 0 prints nothing.
     callbacks : sequence of callables, optional
         Each is called with every `Record` of the run; fitting ends where one returns True.
+    folds : splitter or iterable, optional
+        For methods of cross-validation, such as "gpcv-admm": a splitter of scikit-learn, such as GroupKFold(5), or
+        pairs (training rows, held-out rows). It replaces the random folds of the method.
 
     Attributes
     ----------
@@ -116,6 +120,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         keep_run: bool = False,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Record], Any]] | None = None,
+        folds: Any = None,
     ) -> None:
         self.method = method
         self.kernel = kernel
@@ -129,14 +134,22 @@ class Estimator(RegressorMixin, BaseEstimator):
         self.keep_run = keep_run
         self.verbose = verbose
         self.callbacks = callbacks
+        self.folds = folds
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, noise: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        noise: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit to training rows.
 
         Parameters
         ----------
         X : array or sequence of str
-            Inputs [n, d], n >= 2, or n texts or SMILES for a kernel on them.
+            Inputs [n, d], n >= 2, or n texts or SMILES, or a frame with texts for "se-ard * category[colour]" or so.
         y : array
             Targets [n], or [n, k] for k independent fits.
         sample_weight : array [n], optional
@@ -144,6 +157,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         noise : array [n], optional
             The noise variance of each row, in the units of y squared, which is then known and not learned. A new
             observation is predicted with the mean of them.
+        groups : array [n], optional
+            The group of each row, such as a patient, for methods of cross-validation: each fold has whole groups.
 
         Raises
         ------
@@ -156,13 +171,14 @@ class Estimator(RegressorMixin, BaseEstimator):
         `kernels.row_scaled`); methods that cannot refuse in a sentence. Inputs are standardised without weights.
         """
         X, targets = self._training_rows(X, y)
-        X, targets, row_noise = kept_rows(X, targets, sample_weight, noise)
+        given = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
+        X, targets, of_rows = kept_rows(X, targets, sample_weight, noise, given)
         earlier = self.kernel_ if self.warm_start and hasattr(self, "kernel_") else None
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         starts = earlier if isinstance(earlier, list) else [earlier]
         starts = starts if len(starts) == len(columns) else [None] * len(columns)
         seed = seed_of(self.random_state)
-        runs = [self._fitted(X, column, row_noise, start, seed) for column, start in zip(columns, starts, strict=True)]
+        runs = [self._fitted(X, column, of_rows, start, seed) for column, start in zip(columns, starts, strict=True)]
         self._keep(runs, single=targets.ndim == 1)
         return self
 
@@ -294,13 +310,13 @@ class Estimator(RegressorMixin, BaseEstimator):
 
     def _training_rows(self, X: Any, y: ArrayLike, reset: bool = True) -> tuple[Any, Floats]:
         """Checked inputs, as an array or a list of texts, and targets."""
+        if (mixed := training_rows.frame_with_texts(X)) is not None:
+            check_consistent_length(X, y)
+            self.n_features_in_, self.feature_names_in_ = X.shape[1], np.array(mixed.names, dtype=object)
+            return mixed.rows, np.array(check_array(y, ensure_2d=False, ensure_min_samples=1 + reset), np.float64)
         if is_texts(X):
-            targets = np.asarray(y, np.float64)
-            if len(targets) != len(X) or not np.isfinite(targets).all() or (reset and len(X) < 2):
-                shape = list(targets.shape)
-                raise DataError(f"{len(X)} texts have targets {shape}; give 2 texts or more, and a finite target each.")
             self.n_features_in_ = 1
-            return [str(text) for text in X], targets
+            return training_rows.checked_texts(X, y, 1 + reset)
         X, y = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, multi_output=True, ensure_min_samples=1 + reset, reset=reset
         )
@@ -310,15 +326,17 @@ class Estimator(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if is_texts(X):
             return [str(text) for text in X]
+        if isinstance(self._posteriors[0].columns.X, MixedRows):
+            return X
         return validate_data(self, X, dtype=np.float64, reset=False)
 
-    def _fitted(self, X: Any, y: Floats, noise: RowNoise | None, start: Any, seed: int) -> Run:
+    def _fitted(self, X: Any, y: Floats, of_rows: OfRows, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
-        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), noise)
+        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), of_rows)
         own = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is not that of a kernel
         spec = self._spec(split.train, (not own and start) or self.kernel, seed)
         run = spec.open(data=split)
-        self._finish(run, mapping_of("budget", self.budget))
+        finish(run, mapping_of("budget", self.budget), self.callbacks or (), int(self.verbose))
         run.close()
         if run.error is not None:
             raise run.error
@@ -331,26 +349,9 @@ class Estimator(RegressorMixin, BaseEstimator):
         seed, found = seed_of(self.random_state), []
         for run, start, column in zip(runs, starts, columns, strict=True):
             old_X, old_y = rows_of(run)
-            both = old_X + X if isinstance(old_X, list) else np.vstack([old_X, X])
-            found.append(self._fitted(both, np.append(old_y, column), None, start, seed))
+            both = training_rows.joined_rows(old_X, X)
+            found.append(self._fitted(both, np.append(old_y, column), OfRows(), start, seed))
         self._keep(found, single)
-
-    def _finish(self, run: Run, budget: Mapping[str, Any]) -> None:
-        """Take the steps, one at a time if someone wants to see them."""
-        if not self.callbacks and not self.verbose:
-            run.finish()
-            return
-        steps, seconds = budget.get("steps", math.inf), budget.get("seconds")
-        while True:
-            seen = len(run.trace)
-            outcome = run.finish(steps=int(min(run.done + 1, steps)), seconds=seconds)
-            new = list(run.trace[seen:])
-            for record in new:
-                if self.verbose and record.index % int(self.verbose) == 0:
-                    print(f"step {record.index}, {record.seconds:.1f} s: {objective_text(record)}")
-            stopped = any([bool(callback(record)) for record in new for callback in self.callbacks or ()])
-            if stopped or not new or outcome.reason != "budget":
-                return
 
     def _keep(self, runs: list[Run], single: bool) -> None:
         """Keep what the fit has found."""

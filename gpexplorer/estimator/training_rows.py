@@ -3,40 +3,59 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
 from ..data import Split
+from ..data.given_folds import row_groups
 from ..data.standardising import moments
 from ..data.table_checks import LARGEST
 from ..data.units import targets
 from ..errors import DataError, PosteriorError, SettingError
 from ..kernels.row_scaled import RowScaled
-from ..problem import Dataset, RowNoise
+from ..methods.base import Method, registry
+from ..mixed_rows import MixedRows, mixed_rows
+from ..problem import Dataset, RowGroups, RowNoise
 from ..runs import Run
 from .given_kernels import Units
 
 Floats = NDArray[np.float64]
 
 
-def all_for_training(X: Any, y: Floats, names: tuple[str, ...], noise: RowNoise | None = None) -> Split:
+class OfRows(NamedTuple):
+    """What is known of each row beside its inputs and targets."""
+
+    noise: RowNoise | None = None
+    groups: RowGroups | None = None
+
+
+NOTHING_ELSE = OfRows()
+
+
+def all_for_training(X: Any, y: Floats, names: tuple[str, ...], of_rows: OfRows = NOTHING_ELSE) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
-    texts = isinstance(X, list)
-    if max(0.0 if texts else np.abs(X).max(), np.abs(y).max()) > LARGEST:
+    texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), of_rows
+    numbers = X.numbers.numpy() if mixed else np.zeros(1) if texts else X
+    if max(np.abs(numbers).max(initial=0.0), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
-    rows = "\0".join(X).encode() if texts else np.ascontiguousarray(X).tobytes()
+    rows = "\0".join(X).encode() if texts else np.ascontiguousarray(numbers).tobytes()
+    rows += repr(X.texts).encode() if mixed else b""
     of_noise = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()
-    content = hashlib.sha256(rows + np.ascontiguousarray(y).tobytes() + of_noise).hexdigest()[:16]
+    of_groups = b"" if groups is None else groups.number.numpy().tobytes() + str(groups.are_folds).encode()
+    content = hashlib.sha256(rows + np.ascontiguousarray(y).tobytes() + of_noise + of_groups).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
-    train = Dataset(X if texts else torch.tensor(X), torch.tensor(y), names, noise=noise)
+    train = Dataset(X if texts or mixed else torch.tensor(X), torch.tensor(y), names, noise=noise, groups=groups)
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
 
 
-def kept_rows(X: Any, y: Floats, sample_weight: Any, noise: Any) -> tuple[Any, Floats, RowNoise | None]:
-    """The rows with a weight above 0, and their noise.
+def kept_rows(
+    X: Any, y: Floats, sample_weight: Any, noise: Any, groups: RowGroups | None
+) -> tuple[Any, Floats, OfRows]:
+    """The rows with a weight above 0, with their noise and groups.
 
     Raises
     ------
@@ -44,7 +63,7 @@ def kept_rows(X: Any, y: Floats, sample_weight: Any, noise: Any) -> tuple[Any, F
         If both weights and noise are given, or one has the wrong length, or a number that cannot be.
     """
     if sample_weight is None and noise is None:
-        return X, y, None
+        return X, y, OfRows(None, groups)
     if sample_weight is not None and noise is not None:
         raise SettingError("Give sample_weight or noise, not both: a weight w stands for a noise variance of s2 / w.")
     name, given = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
@@ -60,26 +79,36 @@ def kept_rows(X: Any, y: Floats, sample_weight: Any, noise: Any) -> tuple[Any, F
         )
     if noise is not None:
         common = float(numbers.mean())
-        return X, y, RowNoise(torch.tensor(numbers / common), common)
+        return X, y, OfRows(RowNoise(torch.tensor(numbers / common), common), groups)
     kept = np.flatnonzero(numbers)
     if len(kept) < 2:
         raise SettingError(
             f"sample_weight has {len(kept)} weights above zero; give 2 rows or more a weight above zero."
         )
     X = [X[i] for i in kept] if isinstance(X, list) else X[kept]
+    groups = groups and groups._replace(number=groups.number[torch.from_numpy(kept)])
     if (numbers[kept] == numbers[kept[0]]).all():
-        return X, y[kept], None  # equal weights change nothing but the meaning of the noise
-    return X, y[kept], RowNoise(torch.tensor(1.0 / numbers[kept]))
+        return X, y[kept], OfRows(None, groups)  # equal weights change nothing but the meaning of the noise
+    return X, y[kept], OfRows(RowNoise(torch.tensor(1.0 / numbers[kept])), groups)
 
 
 _NEEDED = {"noise": "positive variance, in the units of y squared,", "sample_weight": "finite number of 0 or more"}
+
+
+def checked_groups(folds: Any, X: Any, y: Floats, groups: Any, method: type[Method] | None) -> RowGroups | None:
+    """How the folds and groups that a caller gave hold rows out; SettingError for a method without folds."""
+    if (folds is not None or groups is not None) and method is not None and not method.uses_groups:
+        able = ", ".join(sorted(key for key, each in registry.items() if each.uses_groups))
+        name = "groups" if folds is None else "folds"
+        raise SettingError(f"Method {method.key!r} has no folds: leave {name} out, or choose one of {able}.")
+    return row_groups(folds, X, y, groups)
 
 
 def units_of(train: Dataset) -> Units:
     """The standard deviations by which rows are scaled."""
     y_sd = float(moments(train.y[:, None]).sd[0])
     if not isinstance(train.X, torch.Tensor):
-        return Units(np.ones(1), y_sd)
+        return Units(np.ones(1), y_sd)  # kernels of other packages read numbers only
     return Units(moments(train.X).sd.numpy(), y_sd)
 
 
@@ -89,12 +118,61 @@ def is_texts(X: Any) -> bool:
     return flat and len(X) > 0 and all(isinstance(text, str) for text in X)
 
 
+def checked_texts(X: Any, y: Any, least: int) -> tuple[list[str], Floats]:
+    """Texts and their targets; DataError unless there are `least` texts or more with a finite target each."""
+    targets = np.asarray(y, np.float64)
+    if len(targets) != len(X) or not np.isfinite(targets).all() or len(X) < least:
+        shape = list(targets.shape)
+        raise DataError(f"{len(X)} texts have targets {shape}; give 2 texts or more, and a finite target each.")
+    return [str(text) for text in X], targets
+
+
+class NamedRows(NamedTuple):
+    """Rows of numbers and texts, and the names of their columns: first those of the numbers."""
+
+    rows: MixedRows
+    names: tuple[str, ...]
+
+
+def frame_with_texts(X: Any) -> NamedRows | None:
+    """A frame with columns of text as rows of numbers and texts; None for anything else.
+
+    Raises
+    ------
+    DataError
+        If a column has a missing or an infinite value.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return None
+    is_number = [pd.api.types.is_numeric_dtype(dtype) for dtype in X.dtypes]
+    if all(is_number):
+        return None
+    numbers = X.loc[:, is_number].to_numpy(np.float64, na_value=np.nan)
+    texts = X.loc[:, [not number for number in is_number]]
+    names = (*map(str, X.columns[is_number]), *map(str, texts.columns))
+    gaps = np.concatenate([~np.isfinite(numbers).all(0), texts.isna().any().to_numpy()])
+    if gaps.any():
+        column = names[int(gaps.argmax())]
+        raise DataError(f"Column {column!r} has a missing or infinite value: leave out its rows, or fill the gaps.")
+    return NamedRows(mixed_rows(numbers, [list(map(str, texts[name])) for name in texts.columns]), names)
+
+
+def joined_rows(first: Any, second: Any) -> Any:
+    """The rows of two arrays, of two lists of texts, or of mixed rows, one after another."""
+    if isinstance(first, MixedRows):
+        return first.joined(second)
+    return first + second if isinstance(first, list) else np.vstack([first, second])
+
+
 def rows_of(run: Run) -> tuple[Any, Floats]:
     """The training rows of a run, in the units of the data; PosteriorError if they have noise of their own."""
     if isinstance(run.problem.kernel, RowScaled):
         raise PosteriorError("A fit with noise per row cannot be repeated with more rows here; call fit with all rows.")
     train = run.problem.train
     y = targets(train.y.double(), train).cpu().numpy()
+    if isinstance(train.X, MixedRows):
+        numbers, scale = train.X.numbers.double(), train.scale
+        return train.X.with_numbers(numbers if scale is None else numbers * scale.x_sd + scale.x_mean), y
     if not isinstance(train.X, torch.Tensor) or train.scale is None:
         return (list(train.X) if not isinstance(train.X, torch.Tensor) else train.X.double().cpu().numpy()), y
     return (train.X.double() * train.scale.x_sd + train.scale.x_mean).cpu().numpy(), y

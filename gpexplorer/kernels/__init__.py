@@ -1,5 +1,7 @@
 """Kernels by key: `kernels.make("se-ard", d=8)`, `kernels.make("se * periodic + linear", d=1)`.
 
+Column names in brackets make a kernel read these columns only: "se-ard[width, height] * category[colour]".
+
 All modules of this package are imported, and each class that has a `key` registers itself, so a new kernel is one new
 file.
 """
@@ -12,8 +14,10 @@ import pkgutil
 from typing import SupportsIndex
 
 from ..errors import KernelError
+from ..mixed_rows import Columns
 from .base import Covariance, registry
 from .composites import Product, Sum, parse
+from .on_columns import OnColumns, check_all_are_read
 
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 
@@ -44,15 +48,19 @@ def available() -> dict[str, str]:
     return {key: registry[key].title for key in sorted(registry)}
 
 
-def make(text: str, d: SupportsIndex = 1) -> Covariance:
+def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Covariance:
     """Make the kernel that a text names.
 
     Parameters
     ----------
     text : str
-        A key, or keys joined by + and * with parentheses, such as "se-ard * (periodic + linear)".
+        A key, or keys joined by + and * with parentheses, such as "se-ard * (periodic + linear)". Column names in
+        brackets may follow a key, such as "se-ard[width, height] * category[colour]"; without them a kernel reads all
+        columns, or all of its kind where there are numbers and texts.
     d : int, default 1
         Number of input columns; 1 for objects such as strings.
+    columns : Columns, optional
+        The names of the input columns. Without them, names in brackets are not checked, and the kernel cannot compute.
 
     Returns
     -------
@@ -62,7 +70,8 @@ def make(text: str, d: SupportsIndex = 1) -> Covariance:
     Raises
     ------
     KernelError
-        If the text cannot be read, or names a kernel that does not exist, or d is not a positive whole number.
+        If the text cannot be read, or names a kernel or a column that does not exist, or d is not a positive whole
+        number.
 
     Examples
     --------
@@ -77,7 +86,7 @@ def make(text: str, d: SupportsIndex = 1) -> Covariance:
     if not hasattr(d, "__index__") or isinstance(d, bool):
         raise KernelError(f"Kernel {text!r}: d is {d!r}; give the number of inputs, such as 8.")
 
-    def atom(key: str) -> Covariance:
+    def atom(key: str, chosen: tuple[str, ...] | None) -> Covariance:
         if key not in registry:
             named = ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
             close = [named, f"{named}-ard"] if named else difflib.get_close_matches(key.lower(), registry, n=3)
@@ -86,6 +95,11 @@ def make(text: str, d: SupportsIndex = 1) -> Covariance:
                 f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(registry))}."
             )
             raise KernelError(f"Kernel {key!r} is not known; {way_out}")
-        return registry[key](int(d))
+        if chosen is None and not (columns and columns.texts):
+            return registry[key](int(d))
+        return OnColumns(registry[key], columns, chosen, int(d))
 
-    return parse(text, atom)
+    kernel = parse(text, atom)
+    if columns and columns.texts:
+        check_all_are_read(kernel, columns)
+    return kernel

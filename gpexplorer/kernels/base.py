@@ -21,12 +21,14 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import cosines
-from ..problem import Dataset
+from ..mixed_rows import Columns
+from ..problem import Dataset, described_rows
 
 INITIAL_NOISE = 0.3  # initial noise, as a share of the standard deviation of the targets
 INPUT_KINDS = ("real", "counts", "strings")
 NEEDED = ("parameter_names", "__call__", "diag", "initial_values")  # what every kernel defines
 
+OneInput = Callable[[Tensor, Tensor], Tensor]  # columns x [n] and z [m] to covariances [n, m]
 registry: dict[str, type[Covariance]] = {}
 operators: dict[str, Callable[[Covariance, Covariance], Covariance]] = {}  # "+" and "*"; `composites` fills it
 
@@ -45,10 +47,12 @@ class Covariance(ABC):
         The name by which `kernels.make` finds the class. A subclass with a key registers itself.
     title, formula : str
         What the page shows; the formula is in KaTeX.
-    inputs : {"real", "counts", "strings"}
-        What the rows of X must be. Counts are not standardised.
+    inputs : {"real", "counts", "strings", "mixed"}
+        What the rows of X must be. Counts are not standardised. Mixed rows are those of a kernel on named columns.
     stationary : bool
         Whether k depends on x and x' only through x - x', which a test then checks.
+    columns : Columns or None
+        The columns of the rows, where the kernel or a part of it was made for named columns.
 
     Notes
     -----
@@ -62,6 +66,7 @@ class Covariance(ABC):
     formula: ClassVar[str] = ""
     inputs: str = "real"
     stationary: bool = False
+    columns: Columns | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Register a class that has a key of its own; refuse one that lacks what the rest of the package needs."""
@@ -125,7 +130,7 @@ class Covariance(ABC):
         """Raise KernelError if the kernel is not defined for these inputs."""
         if not isinstance(X, Tensor):
             raise KernelError(
-                f"Kernel {self.key!r} needs numeric columns, but the inputs are {type(X[0]).__name__} objects; "
+                f"Kernel {self.key!r} needs numeric columns, but the inputs are {described_rows(X)}; "
                 "choose a kernel for them, such as spectrum for strings."
             )
         if X.ndim != 2 or X.shape[1] != self.d:

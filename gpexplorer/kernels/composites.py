@@ -1,4 +1,4 @@
-"""Sums and products of kernels, and the grammar of their names: "se-ard * periodic + linear"."""
+"""Sums and products of kernels, and the grammar of their names: "se-ard * periodic + linear[width]"."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from torch import Tensor
 from ..errors import KernelError
 from ..linalg.blocks import cached_bytes, row_blocks
 from ..problem import Dataset
-from .base import Covariance, operators, target_sd
+from .base import Covariance, OneInput, operators, target_sd
 from .distances import FILL_BYTES
+from .on_columns import names_in
 
 MAX_TERMS = 64  # products over inputs in which a kernel may be expanded
-OneInput = Callable[[Tensor, Tensor], Tensor]
 MAX_DEPTH = 20  # nested parentheses in the text of a kernel
+TOKEN = r"""[A-Za-z0-9_-]+|[+*()]|\[(?:[^]"]|"[^"]*")*\]|\S"""  # a key, a sign, column names in brackets, or a mistake
 
 
 class Composite(Covariance):
@@ -41,6 +42,7 @@ class Composite(Covariance):
         super().__init__(first.d)
         self.parts = (first, second)
         self.inputs = next((part.inputs for part in self.parts if part.inputs != "real"), "real")
+        self.columns = next((part.columns for part in self.parts if part.columns is not None), None)
         self.stationary = all(part.stationary for part in self.parts)
         self.key = self.sign.join(self._text(part) for part in self.parts)
 
@@ -190,15 +192,15 @@ def _factor_products(first: list[OneInput], second: list[OneInput]) -> list[OneI
 operators["+"], operators["*"] = Sum, Product
 
 
-def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:
+def parse(text: str, atom: Callable[[str, tuple[str, ...] | None], Covariance]) -> Covariance:
     """Read a kernel from text, by recursive descent.
 
     Parameters
     ----------
     text : str
-        A sum of products of kernel keys, with or without parentheses.
+        A sum of products of kernel keys, with or without parentheses; column names in brackets may follow a key.
     atom : callable
-        Makes the kernel of one key.
+        Makes the kernel of one key; its second argument is the names in brackets, or None.
 
     Returns
     -------
@@ -210,7 +212,7 @@ def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:
     KernelError
         If the text is not such a sum.
     """
-    tokens, position = re.findall(r"[A-Za-z0-9_-]+|[+*()]|\S", text), 0
+    tokens, position = re.findall(TOKEN, text), 0
 
     def peek() -> str:
         return tokens[position] if position < len(tokens) else ""
@@ -230,7 +232,7 @@ def parse(text: str, atom: Callable[[str], Covariance]) -> Covariance:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", token):
             instead = f"{token!r} was found" if token else "the text ends"
             raise KernelError(f"Kernel {text!r} cannot be read: a kernel key was expected, but {instead}.")
-        return atom(token)
+        return atom(token, names_in(advance()) if peek().startswith("[") else None)
 
     def term(depth: int) -> Covariance:
         value = factor(depth)

@@ -90,7 +90,8 @@ class Molecules(Weighted):
     def _rows(self, table: Table, X: Rows) -> tuple[sparse.csr_array, ...]:
         """The rows X of the table, which are cached for the next call."""
         texts, matrices = self._latest_rows
-        if texts != X or matrices[0].shape[1] != table.matrices[0].shape[1]:
+        widths = [matrix.shape[1] for matrix in table.matrices]  # new molecules may add tokens to some kinds only
+        if texts != X or widths != [matrix.shape[1] for matrix in matrices]:
             rows = [table.row_of[text] for text in X]
             matrices = tuple(matrix[rows] for matrix in table.matrices)
             self._latest_rows = (X, matrices)

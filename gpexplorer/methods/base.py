@@ -41,6 +41,8 @@ class Method(param.ParameterizedABC):
         Words that a spec may give for a setting, and the settings that each stands for.
     row_noise : tuple of str
         Which noise per row the method takes: "relative", of which a common factor is learned, "known", or none.
+    uses_groups : bool
+        Whether the method holds out the folds or groups that are given with the rows (`Dataset.groups`).
     map : callable
         Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
 
@@ -63,6 +65,7 @@ class Method(param.ParameterizedABC):
     added_settings: ClassVar[Mapping[str, Any]] = {}
     shorthands: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
+    uses_groups: ClassVar[bool] = False
 
     map: Callable[..., Iterable[Any]] = map
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from ..errors import PosteriorError, SettingError
 from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
+from ..mixed_rows import MixedRows
 from ..problem import Prediction
 from .sample_paths import Paths
 
@@ -85,6 +86,8 @@ class Posterior(ABC):
 
     def rows(self, X: Any) -> Any:
         """Return the inputs as the posterior computes with them: a tensor on its device, or a sequence of objects."""
+        if isinstance(X, MixedRows):
+            return X.to(self.like.device, self.like.dtype)
         return X.to(self.like) if isinstance(X, Tensor) else X
 
     def asked_for(self: Kind, of: Of, noise_variance: float | None = None) -> Kind:

@@ -23,6 +23,7 @@ from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
 from ..linalg.cholesky import cholesky, cholesky_in_place
 from ..linalg.kernel_columns import fill_rows
+from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
 from ..problem import Dataset, Kernel
 from .base import Posterior
@@ -202,6 +203,8 @@ class RowsPosterior(Posterior):
 
 def joined_rows(first: Any, second: Any) -> Any:
     """The rows of two tensors or sequences, one after another."""
+    if isinstance(first, MixedRows):
+        return first.joined(second)
     return torch.cat([first, second]) if isinstance(first, Tensor) else [*first, *second]
 
 

@@ -19,6 +19,7 @@ from ..features.grid_eigenfunctions import Grid
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import KINDS, RandomFourier
 from ..kernels.row_scaled import RowScaled
+from ..mixed_rows import Columns, MixedRows
 from ..problem import Dataset, Scale
 from .base import Posterior
 from .exact import CholeskySolver, RowsPosterior, UnsolvedPosterior
@@ -150,14 +151,19 @@ class _Reader:
         names, scale = _texts(found, "names"), None
         device = next(iter(self.tensors.values())).device
         numeric, empty = _flag(found, "numeric"), torch.zeros(0, dtype=dtype, device=device)
-        if names and numeric and len(names) != d:
+        q = d - _whole(found, "texts") if "texts" in found else d if numeric else None
+        if q is not None and q < 0:
+            raise PosteriorError(f"it has more columns of text than its {d} columns.")
+        if names and q is not None and len(names) != d:
             raise PosteriorError(f"it names {len(names)} columns and needs {d}.")
         if _flag(found, "scaled"):
-            mean, sd = (self.tensor(name, d if numeric else None) for name in ("x_mean", "x_sd"))
+            mean, sd = (self.tensor(name, q) for name in ("x_mean", "x_sd"))
             if not bool((sd > 0.0).all()):
                 raise PosteriorError("a standard deviation of its inputs is not positive.")
             scale = Scale(mean, sd, _number(found, "y_mean"), _number(found, "y_sd", 0.0))
         X: Any = empty.reshape(0, 1).expand(0, d) if numeric else []
+        if not numeric and q is not None:
+            X = MixedRows(empty.reshape(0, 1).expand(0, q), ((),) * (d - q))
         return Dataset(X, empty, tuple(names), str(found.get("target", "y")), scale)
 
     def inducing(self, found: Description) -> Posterior:
@@ -257,7 +263,8 @@ class _Reader:
         if "map" in text:
             linear = _flag(text, "linear")
             return LearnedKernel(self.learned_map(text, linear), linear), theta
-        return self.named_kernel(text, rows.shape[1] if isinstance(rows, Tensor) else 1, theta), theta
+        d = rows.d if isinstance(rows, MixedRows) else rows.shape[1] if isinstance(rows, Tensor) else 1
+        return self.named_kernel(text, d, theta), theta
 
     def learned_map(self, found: Description, linear: bool) -> Network | Scaled:
         """A learned feature map, whose parameters are in theta."""
@@ -272,14 +279,25 @@ class _Reader:
             raise PosteriorError(f"its kernel has {found['d']} inputs and its rows {d}.")
         if not isinstance(found.get("text"), str):
             raise PosteriorError("its kernel is not named by text.")
-        kernel = kernels.make(found["text"], found["d"])
+        columns = None
+        if "columns" in found:
+            given = _part(found, "columns")
+            columns = Columns(tuple(_texts(given, "numbers")), tuple(_texts(given, "texts")))
+        kernel = kernels.make(found["text"], found["d"], columns)
         kernel = RowScaled(kernel) if "row_scaled" in found and _flag(found, "row_scaled") else kernel
         if len(kernel.names) != len(theta):
             raise PosteriorError(f"kernel {kernel.key} has {len(kernel.names)} hyperparameters and theta {len(theta)}.")
         return kernel
 
     def inputs(self, found: Description, name: str) -> Any:
-        """Inputs: a tensor, or texts."""
+        """Inputs: a tensor, texts, or both."""
+        if (key := f"{name} columns of text") in found:
+            columns = {str(k): column for k, column in enumerate(found[key])} if isinstance(found[key], list) else {}
+            texts = tuple(tuple(_texts(columns, k)) for k in columns)
+            numbers = self.tensor(name, None, None)
+            if not texts or any(len(column) != len(numbers) for column in texts):
+                raise PosteriorError(f"{name} does not have one text per row in each column.")
+            return MixedRows(numbers, texts)
         if name in self.tensors:
             return self.tensor(name, None, None)
         return _texts(found, f"{name} texts")

@@ -25,6 +25,8 @@ from ..features.deep import ACTIVATIONS, Network, Scaled
 from ..features.learned import LearnedFeatures, LearnedKernel
 from ..features.random_fourier import RandomFourier
 from ..kernels.row_scaled import RowScaled
+from ..mixed_rows import MixedRows
+from ..problem import described_rows
 from .weights import CovarianceRoot, PrecisionFactor
 
 FORMAT, VERSION = "gpexplorer posterior", 1
@@ -135,6 +137,8 @@ class _Writer:
         """Describe how inputs are read: names, units, precision."""
         columns, scale = posterior.columns, posterior.columns.scale
         found = {"names": list(columns.names), "target": columns.target, "d": columns.d}
+        if isinstance(columns.X, MixedRows):
+            found["texts"] = len(columns.X.texts)
         found |= {"numeric": isinstance(columns.X, Tensor), "dtype": str(columns.y.dtype).removeprefix("torch.")}
         if scale is not None:
             self.kept({"x_mean": scale.x_mean, "x_sd": scale.x_sd})
@@ -142,23 +146,26 @@ class _Writer:
         return {**found, "scaled": scale is not None}
 
     def rows(self, name: str, X: Any) -> Description:
-        """Keep inputs: a tensor, or texts."""
+        """Keep inputs: a tensor, texts, or both."""
+        if isinstance(X, MixedRows):
+            self.kept({name: X.numbers})
+            return {f"{name} columns of text": [list(column) for column in X.texts]}
         if isinstance(X, Tensor):
             self.kept({name: X})
             return {}
         if not all(isinstance(text, str) for text in X):
-            raise PosteriorError(
-                f"Inputs that are {type(X[0]).__name__} objects cannot be saved, unlike numbers and texts."
-            )
+            raise PosteriorError(f"Inputs that are {described_rows(X)} cannot be saved, unlike numbers and texts.")
         return {f"{name} texts": list(X)}
 
     def kernel(self, posterior: Any) -> Description:
         """Describe a kernel by its text, or by the feature map that it has learned."""
-        kernel, scaled = posterior.kernel, {}
+        kernel, scaled = posterior.kernel, dict[str, Any]()
         if isinstance(kernel, RowScaled):
             kernel, scaled = kernel.base, {"row_scaled": True}
         if isinstance(kernel, LearnedKernel):
             return {"kernel": {"map": _map(kernel.map), "linear": kernel.linear}}
+        if kernel.columns is not None:
+            scaled["columns"] = {name: list(names) for name, names in kernel.columns._asdict().items()}
         return {"kernel": {"text": kernel.key, "d": kernel.d, **scaled}}
 
     def weights(self, weights: Any) -> Description:

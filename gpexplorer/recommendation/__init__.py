@@ -2,12 +2,13 @@
 
 `candidates` lists what the rows, the time and the memory allow; `halving` tries all of them on few rows, and the better
 half on more; `held_out` scores them on training rows that they were not fitted to; `simple_models` run along, so that a
-simple answer is not overlooked; `result` is the answer.
+simple answer is not overlooked; `result` is the answer. `tuning` gives one number to searches of other packages.
 """
 
 from __future__ import annotations
 
 from .halving import Progress, recommend
 from .result import Recommendation
+from .tuning import held_out_score
 
-__all__ = ["Progress", "Recommendation", "recommend"]
+__all__ = ["Progress", "Recommendation", "held_out_score", "recommend"]

@@ -7,11 +7,13 @@ each, fit into it. Both come from the speed of this machine, so that a faster ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..data import Split
+from ..kernels.on_columns import quoted_name
+from ..mixed_rows import MixedRows
 from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
 
@@ -21,6 +23,7 @@ DESCENT_UP_TO = (
 )
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
+MOST_WORDS = 30  # different texts of a column that is compared word by word
 EXACT = "exact"  # the group whose theta, learned on some rows, is where others of the same kernel begin
 
 
@@ -72,7 +75,7 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
     Parameters
     ----------
     split : Split
-        The rows. Their inputs may be numbers or texts, such as SMILES.
+        The rows. Their inputs may be numbers, texts such as SMILES, or both.
     seconds : float
         The share of the time that one candidate may have.
 
@@ -84,6 +87,8 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
     n = len(split.train)
     if isinstance(split.train.X, list):
         return list(_of_objects(split, seconds))
+    if isinstance(split.train.X, MixedRows):
+        return list(_of_mixed_rows(split, seconds))
     return list(_of_numbers(n, split.train.d, seconds))
 
 
@@ -120,11 +125,33 @@ def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:
         yield Candidate(f"{exact}, {key}", EXACT, exact, key, {} if exact == "ml" else {"num_rows": rows})
 
 
+def _of_mixed_rows(split: Split, seconds: float) -> Iterator[Candidate]:
+    """Sums, products and both of a kernel of the numbers and one for each column of text."""
+    rows, columns = rows_for(len(split.train), seconds), split.train.columns
+    assert columns is not None
+    texts_by_name = zip(columns.texts, split.train.X.texts, strict=True)
+    texts = [f"{_key_for(cells)}[{quoted_name(name)}]" for name, cells in texts_by_name]
+    exact = "ml" if rows == len(split.train) else "subset-of-data"
+    for numbers in ("se-ard", "matern32-ard") if columns.numbers else ("",):
+        parts = [numbers, *texts] if numbers else texts
+        for sign in "+*" if len(parts) > 1 else "+":
+            kernel = sign.join(parts)
+            yield Candidate(f"{exact}, {kernel}", EXACT, exact, kernel, {} if exact == "ml" else {"num_rows": rows})
+            yield Candidate(f"cholqr, {kernel}", "inducing points", "cholqr", kernel)
+
+
+def _key_for(cells: Sequence[str]) -> str:
+    """The kernel for a column of text: of molecules, of few different words, or of strings."""
+    if _are_molecules(cells):
+        return "molecules"
+    return "category" if len(set(cells)) <= MOST_WORDS else "spectrum"
+
+
 def _inducing(method: str, kernel: str, points: int) -> Candidate:
     return Candidate(f"{method}, {kernel}, m = {points}", "inducing points", method, kernel, {"num_inducing": points})
 
 
-def _are_molecules(texts: list[str]) -> bool:
+def _are_molecules(texts: Sequence[str]) -> bool:
     """Whether the first texts are SMILES, as RDKit reads them."""
     try:
         from rdkit import Chem, rdBase

@@ -19,6 +19,7 @@ Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification an
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Split
+from ..data.given_folds import fold_pairs, groups_of_rows
 from ..errors import SettingError
 from ..methods.base import registry
 from ..runs.run import Run
@@ -37,7 +39,7 @@ from .candidates import EXACT, Candidate, candidates
 from .held_out import RowScores, first_rows, parts
 from .lanes import Lane, held_out_scores, step_until
 from .result import Recommendation, better_simple_model, sentences, table, why_not
-from .simple_models import for_inputs
+from .simple_models import for_inputs, plain_inputs
 from .what_is_given import NO_ROWS, bytes_of, rows_of
 
 SHARES = (0.12, 0.16, 0.2, 0.2)  # of the time, for the stages that try candidates; the rest is the chosen one's
@@ -81,6 +83,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     seconds: float = 60.0,
     memory: str | float | None = None,
     seed: int = 0,
+    folds: Any = None,
+    groups: Any = None,
     among: Sequence[Candidate] | None = None,
     on_progress: Callable[[Progress], object] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -102,6 +106,11 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         the memory that is free.
     seed : int, default 0
         Seed of the held-out rows and of every method.
+    folds : splitter or iterable, optional
+        A splitter of scikit-learn, such as GroupKFold(5), or pairs (training rows, held-out rows), in place of a random
+        draw. Candidates are compared on all rows that the folds hold out.
+    groups : array [n], optional
+        The group of each row, such as a patient: rows of one group are held out together.
     among : sequence of Candidate, optional
         Other candidates than those that are chosen by the size of the data.
     on_progress : callable, optional
@@ -139,7 +148,11 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     limit = bytes_of(memory)
     seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
     split = rows_of(X, y)
-    search = _Search(split, begin, seconds, seed, on_progress, should_stop, clock)
+    train = split.train
+    if folds is None and groups is not None:
+        split = replace(split, train=replace(train, groups=groups_of_rows(groups, len(train))))
+    given = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
+    search = _Search(split, begin, seconds, parts(split, seed, given), on_progress, should_stop, clock)
     share = seconds * SHARES[-1] / LAST_LANES
     chosen = list(candidates(split, share) if among is None else of_kind("among", among, Sequence, "candidates"))
     if not chosen:
@@ -159,14 +172,13 @@ class _Search:
         split: Split,
         begin: float,
         seconds: float,
-        seed: int,
+        held_out: list[Split],
         on_progress: Callable[[Progress], object] | None,
         should_stop: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
-        self.split, self.begin, self.seconds, self.seed = split, begin, seconds, seed
+        self.split, self.begin, self.seconds, self.parts = split, begin, seconds, held_out
         self.on_progress, self.should_stop, self.clock = on_progress, should_stop, clock
-        self.parts = parts(split, seed)
         self.thetas: dict[str, list[float]] = {}  # by kernel, as an exact GP has learned it
 
     def report(self, sentence: str) -> None:
@@ -186,7 +198,7 @@ class _Search:
             scores: RowScores | None = None
             with suppress(ValueError, FloatingPointError):  # scikit-learn refuses the rows
                 for part in (first_rows(part, most) for part in self.parts):
-                    X, X_new = np.asarray(part.train.X), np.asarray(part.test.X)  # [n, d], or texts [n]
+                    X, X_new = (plain_inputs(rows.X) for rows in (part.train, part.test))  # [n, d], or texts [n]
                     mean, var = model(X, part.train.y.numpy(), X_new)
                     of_part = RowScores.of(part.test.y.numpy(), mean, var)
                     scores = of_part if scores is None else scores.joined(of_part)
@@ -223,7 +235,7 @@ class _Search:
         refitted, note = False, ""
         if self.should_stop():
             run = _first_run(winner)
-        elif small and (len(self.parts) > 1 or left >= winner.seconds_of_a_run):
+        elif len(self.parts) > 1 or (small and left >= winner.seconds_of_a_run):
             run, note = self._on_all_rows(winner)
             refitted = not note
         else:
@@ -250,8 +262,9 @@ class _Search:
 
     def _stages(self) -> list[list[Split]]:
         """The parts of each stage: more rows from stage to stage, or more held-out parts."""
-        if len(self.parts) > 1:
-            return [self.parts[: stage + 1] for stage in range(len(SHARES))]
+        if (count := len(self.parts)) > 1:
+            shown = [max(stage + 1, math.ceil(count * (stage + 1) / len(SHARES))) for stage in range(len(SHARES))]
+            return [self.parts[:most] for most in shown]
         (part,) = self.parts
         sizes = [*ROWS, *[len(part.train)] * (len(SHARES) - len(ROWS))]
         return [[first_rows(part, size)] for size in sizes]
@@ -324,7 +337,7 @@ class _Search:
         """
         theta = winner.learned_theta()
         every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
-        spec = winner.candidate.spec(len(every.train), self.seed, theta)
+        spec = winner.candidate.spec(len(every.train), winner.seed, theta)
         winner.give_up("")
         self.report(f"Fitting {winner.name} to all {len(every.train):,} rows.")
         run = spec.open(data=every)

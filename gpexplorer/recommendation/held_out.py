@@ -12,17 +12,23 @@ targets.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..data import Split
+from ..data.given_folds import Pair, drawn_folds, drawn_share
 from ..data.splits import shuffled
 from ..problem import Dataset
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 FOLDS, FOLDS_BELOW = 3, 1000  # so many parts, with fewer rows than this
 SHARE, MOST, LEAST = 0.1, 2000, 200  # of the rows, when one part is held out
@@ -105,36 +111,58 @@ class RowScores:
         return float(difference.mean()), float(difference.std() / np.sqrt(max(len(difference), 1)))
 
 
-def parts(split: Split, seed: int) -> list[Split]:
+def parts(split: Split, seed: int, given: Sequence[Pair] = ()) -> list[Split]:
     """Divide the training rows into rows to fit and rows to hold out.
 
     Parameters
     ----------
     split : Split
-        Its training rows are divided; its test rows do not occur in the result.
+        Its training rows are divided; its test rows do not occur in the result. Where they have groups, whole groups
+        are held out.
     seed : int
         Seed of the random order.
+    given : sequence of Pair
+        Training rows and held-out rows of each part, in place of a random draw.
 
     Returns
     -------
     list of Split
-        One part, or three parts if there are fewer than 1000 rows. The rows to fit are in a random order, so that the
-        first k of them are a random subset.
+        The given parts. Otherwise one part, or three parts if there are fewer than 1000 rows. The rows to fit are in a
+        random order, so that the first k of them are a random subset.
     """
     n = len(split.train)
     order = shuffled(n, seed)  # [n]
-    if n < FOLDS_BELOW:
-        held = [order[k::FOLDS] for k in range(FOLDS)]
-    else:
-        held = [order[: int(min(max(SHARE * n, LEAST), MOST))]]
+    pairs = [(_mask(n, train), _mask(n, test)) for train, test in given]
+    pairs = pairs or [(~held, held) for held in _drawn_masks(split.train, order, seed)]
     result = []
-    for k, rows in enumerate(held):
-        mask = np.ones(n, dtype=bool)
-        mask[rows.numpy()] = False
-        kept = order[mask[order.numpy()]]
-        key = f"{split.key}/held-out-{seed}-{k}"
+    for k, (fit, held) in enumerate(pairs):
+        key = f"{split.key}/held-out-{seed}-{k}" + (f"-{_content(fit, held)}" if given else "")
+        rows, kept = (order[torch.from_numpy(mask)[order]] for mask in (held, fit))
         result.append(Split(split.train.rows(kept), split.train.rows(rows), split.name, key=key))
     return result
+
+
+def _drawn_masks(train: Dataset, order: Tensor, seed: int) -> list[Mask]:
+    """The rows [n] that each part holds out."""
+    n, few = len(train), len(train) < FOLDS_BELOW
+    count = min(max(SHARE * n, LEAST), MOST)
+    if train.groups is None:
+        held = [order[k::FOLDS] for k in range(FOLDS)] if few else [order[: int(count)]]
+        return [_mask(n, rows.numpy()) for rows in held]
+    number = train.groups.number
+    if not train.groups.are_folds:
+        number = drawn_folds(number, FOLDS, seed) if few else drawn_share(number, count / n, seed).long() - 1
+    return [(number == k).numpy() for k in range(int(number.max()) + 1)]
+
+
+def _mask(n: int, rows: NDArray[np.int64]) -> Mask:
+    mask = np.zeros(n, dtype=bool)
+    mask[rows] = True
+    return mask
+
+
+def _content(*masks: Mask) -> str:
+    return hashlib.sha256(b"".join(np.packbits(mask).tobytes() for mask in masks)).hexdigest()[:16]
 
 
 def first_rows(split: Split, count: int) -> Split:

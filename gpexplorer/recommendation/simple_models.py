@@ -11,6 +11,7 @@ The variance is one number per model, the mean squared error on rows that the mo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,10 @@ from sklearn.linear_model import RidgeCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from ..data import Split
+from ..mixed_rows import MixedRows
 
 Array = NDArray[np.float64]
 Gaussian = tuple[Array, Array]  # mean and variance of y, [t] each
@@ -75,8 +78,18 @@ SIMPLE: dict[str, Callable[[Array, Array, Array], Gaussian]] = {
 
 
 def for_inputs(split: Split) -> dict[str, Callable[[Array, Array, Array], Gaussian]]:
-    """The simple models that can be fitted to these inputs: all for numbers, and the mean alone for texts."""
-    return {"mean": mean} if isinstance(split.train.X, list) else SIMPLE
+    """The simple models that can be fitted to these inputs: all for numbers, and the mean alone for texts.
+
+    Of rows with numbers and texts they read the numbers, which their names say.
+    """
+    if isinstance(split.train.X, MixedRows) and split.train.X.numbers.shape[1]:
+        return {name if name == "mean" else f"{name} (numbers only)": model for name, model in SIMPLE.items()}
+    return SIMPLE if isinstance(split.train.X, Tensor) else {"mean": mean}
+
+
+def plain_inputs(X: Any) -> Array:
+    """The inputs that the simple models read: numbers [n, d], or texts [n]."""
+    return np.asarray(X.numbers if isinstance(X, MixedRows) else X)
 
 
 def _parts(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

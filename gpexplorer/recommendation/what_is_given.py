@@ -7,12 +7,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import psutil
 import torch
 
 from .. import data as data_sets
 from ..data import Split
+from ..data.splits import Given, part
 from ..errors import DataError, SettingError
+from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
 
@@ -41,14 +44,20 @@ def rows_of(X: Any, y: Any) -> Split:
 
 
 def _all_rows(split: Split) -> Split:
-    """All rows of a split as training rows: arrays that a caller hands over are all for learning."""
+    """All rows as training rows, in the order of the arrays: what a caller hands over is all for learning.
+
+    The split must be the first one, split=0, of rows that come without a split of their own.
+    """
     train, test = split.train, split.test
-    if isinstance(train.X, list):
-        X: Any = [*train.X, *test.X]
+    if isinstance(train.X, MixedRows):
+        X: Any = train.X.joined(test.X)
+    elif isinstance(train.X, list):
+        X = [*train.X, *test.X]
     else:
         X = torch.cat([train.X, test.X])
     every = Dataset(X, torch.cat([train.y, test.y]), train.names, train.target)
-    return replace(split, train=every, test=test.rows(NO_ROWS))
+    positions = np.concatenate([np.flatnonzero(mask) for mask in part(every, 0, Given())])
+    return replace(split, train=every.rows(torch.from_numpy(np.argsort(positions))), test=test.rows(NO_ROWS))
 
 
 def bytes_of(memory: str | float | None) -> float:

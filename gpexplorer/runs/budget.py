@@ -96,11 +96,15 @@ def named_limits(limits: Any) -> dict[str, Any]:
     return dict(values)
 
 
+SHARE_OF_SCORES = 0.25  # time of scores, relative to that of the steps, from which on no further score begins
+
+
 class ScoringTime:
     """Bounds the time that scores take in a run with a limit in seconds, which counts the steps alone.
 
-    Scores are those of the first record, of the last one, and of scheduled ones as long as scoring has taken no longer
-    than the steps: a method whose variances cost more than its steps would take many times the seconds that were given.
+    Scores are those of the first record, of the last one, and of scheduled ones as long as scoring has taken no more
+    than `SHARE_OF_SCORES` of the time of the steps: a method whose variances cost more than its steps would take many
+    times the seconds that were given.
 
     Parameters
     ----------
@@ -117,7 +121,9 @@ class ScoringTime:
     def allowed(self, seconds: float) -> bool:
         """Whether the next record may be scored, after this many seconds of steps."""
         stepping = seconds - self._before
-        return not self._limited or not stepping or time.perf_counter() - self._begin <= 2 * stepping
+        return (
+            not self._limited or not stepping or time.perf_counter() - self._begin <= (1.0 + SHARE_OF_SCORES) * stepping
+        )
 
 
 def long_step_note(expected: float, seconds: float | None) -> str:

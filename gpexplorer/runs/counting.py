@@ -8,6 +8,7 @@ largest jitter of every Cholesky factor that is computed inside a step.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -39,6 +40,30 @@ class Counter:
     def __init__(self, entries: int = 0) -> None:
         self.entries = entries
 
+    def add(self, entries: int) -> None:
+        """Count more entries."""
+        self.entries += entries
+
+
+class PieceCounter(Counter):
+    """Counts for the piece of work that its thread does at present; see `counted_piece`.
+
+    A kernel that is sent to another process has this counter there, because the run's own is out of reach.
+    """
+
+    def add(self, entries: int) -> None:
+        """Count more entries of this thread's piece of work."""
+        _piece.entries = getattr(_piece, "entries", 0) + entries
+
+
+_piece = threading.local()
+
+
+def counted_piece(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+    """Do a piece of work that was sent here; return its result and the kernel entries that it computed."""
+    _piece.entries = 0
+    return function(*arguments), _piece.entries
+
 
 class Counted:
     """A kernel that behaves like another one and adds every entry it computes to a counter.
@@ -57,6 +82,10 @@ class Counted:
         self._kernel, self._counter = kernel, counter
         self.key = kernel.key
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A kernel that is sent elsewhere counts for the piece of work that it is sent with."""
+        return Counted, (self._kernel, PieceCounter())
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the entries of theta."""
@@ -64,12 +93,12 @@ class Counted:
 
     def __call__(self, theta: Tensor, X: Any, Z: Any) -> Tensor:
         """Covariance matrix [n, m], which is counted as n m entries."""
-        self._counter.entries += len(X) * len(Z)
+        self._counter.add(len(X) * len(Z))
         return self._kernel(theta, X, Z)
 
     def diag(self, theta: Tensor, X: Any) -> Tensor:
         """Prior variances [n], which are counted as n entries."""
-        self._counter.entries += len(X)
+        self._counter.add(len(X))
         return self._kernel.diag(theta, X)
 
     def start(self, train: Dataset) -> Tensor:
@@ -98,7 +127,7 @@ class Counted:
 
     def _metered(self, work: Callable[..., Any], rows: Sequence[Any]) -> Callable[..., Any]:
         """Count the entries (rows of X, times rows of Z if there is a Z) and return the function that computes them."""
-        self._counter.entries += math.prod(map(len, rows))
+        self._counter.add(math.prod(map(len, rows)))
         return work
 
     def _wrapped(self, value: Any) -> Any:

@@ -23,7 +23,7 @@ from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
 # The entries of an upload, for whoever reads it again.
-FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal")
+FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts")
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)
@@ -116,7 +116,7 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
     named = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
-    kernel = kernels.make(named["name"], split.train.d)
+    kernel = kernels.make(named["name"], split.train.d, split.train.columns)
     scaled, place = split.scaled(inputs=kernel.inputs != "counts"), (spec.device, DTYPES[spec.dtype])
     split = replace(scaled, train=scaled.train.to(*place), test=scaled.test.to(*place))
     theta = kernel.start(split.train) if "theta" not in named else split.train.y.new_tensor(named["theta"])  # [p]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..linalg.randomness import generator, random_rows
+from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
 from ..problem import Problem
 from .monotone import Rise, rise_sentence
@@ -62,6 +63,7 @@ def covariance_rounding(kernel: Any, theta: Tensor, X: Any) -> float:
     """Return the largest error of the covariances [n, n] of float32 rows X, for the computation and for the inputs."""
     computed = kernel(theta, X, X).double()
     if not isinstance(X, Tensor):
+        X = X.to(theta.device, torch.float64) if isinstance(X, MixedRows) else X
         return float((computed - kernel(theta.double(), X, X)).abs().max())
     exact = kernel(theta.double(), X.double(), X.double())
     error = (computed - exact).abs().max()

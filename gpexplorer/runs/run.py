@@ -107,7 +107,7 @@ class Run(RunDisplay):
         self.rises: list[Rise] = [rise for record in self.trace for rise in self._watch.check(record)]
         last = self.trace[-1] if len(self.trace) else None
         self._seconds = last.seconds if last else 0.0
-        self._counter = Counter(last.cost.entries if last else 0)
+        self.counter = Counter(last.cost.entries if last else 0)  # of kernel entries, also of workers
         self._clock, self._journal = clock, store
         self._stop_requested, self._busy = threading.Event(), threading.RLock()
         self._steps: Steps | None = None
@@ -342,7 +342,7 @@ class Run(RunDisplay):
             return None
         self._seconds += device_time(self._clock, self.problem.train.y) - begin
         self.outcome = None
-        record = self.trace.append(Record(len(self.trace), self._seconds, Spent(self._counter.entries), step))
+        record = self.trace.append(Record(len(self.trace), self._seconds, Spent(self.counter.entries), step))
         self.rises += self._watch.check(record)
         self._write(lambda journal: journal.extend(self.trace[len(journal) :]))
         if score:
@@ -351,7 +351,7 @@ class Run(RunDisplay):
 
     def _start_method(self) -> Steps:
         """The method's generator, from the state of the last record if there is one."""
-        counted = replace(self.problem, kernel=Counted(self.problem.kernel, self._counter))
+        counted = replace(self.problem, kernel=Counted(self.problem.kernel, self.counter))
         last_state = self.trace[-1].step.state if len(self.trace) else None
         return recording_jitter(self.method.steps(counted, last_state), self.jitters)
 

@@ -39,7 +39,8 @@ def spec_schema() -> dict[str, Any]:
             "split": {"description": "The number of a split, or how to make one.",
                       "anyOf": [count, {"type": "object"}]},
             "kernel": {
-                "description": f"A kernel, or several joined by + and *: {', '.join(kernels.available())}.",
+                "description": "A kernel, or several joined by + and *; column names in brackets may follow each: "
+                f"{', '.join(kernels.available())}.",
                 "anyOf": [{"type": "string", "minLength": 1}, _named_kernel()],
             },
             "seed": {**count, "description": "The seed of every random choice of the method."},

@@ -111,9 +111,9 @@ class Notes:
 
 
 def _takes_texts(kernel: Any) -> bool:
-    """Whether this kernel is one of strings or molecules."""
+    """Whether this kernel, or a part of it, is one of strings or molecules."""
     try:
-        return kernels.make(kernel if isinstance(kernel, str) else kernel["name"], 1).inputs == "strings"
+        return kernels.make(kernel if isinstance(kernel, str) else kernel["name"], 1).inputs in ("strings", "mixed")
     except GPExplorerError:
         return False
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import holoviews as hv
 import pandas as pd
 
-from ..errors import SettingError
+from ..errors import SettingError, closest
 from ..runs import Run
 from ..runs.studies import comparison
 from ..runs.studies.comparison import Finished
-from ..runs.studies.race import Race
+from ..runs.studies.race import METRICS, Race
 from ..runs.studies.scaling_study import Scaling
 from .base import Layers
 from .drawing.live import Live
@@ -143,10 +143,30 @@ def race_html(race: Race) -> str:
     newest["state"] = [race.lanes[name].sentence or "runs" for name in newest.index]
     html = _table(newest.rename_axis(None))
     for metric in ("smse", "snlp"):
-        lanes = Lanes(list(race.lanes), metric)
         if board[metric].notna().any():
-            html += _image(_svg(lanes.plot, lanes.data(board)), f"{metric.upper()} of each lane over seconds")
+            html += _image(race_svg(race, metric), f"{metric.upper()} of each lane over seconds")
     return html
+
+
+def race_svg(race: Race, metric: str) -> Svg:
+    """Return the curve of one score of each lane over its seconds of work.
+
+    Parameters
+    ----------
+    race
+        The race, after any number of turns.
+    metric
+        "smse" or "snlp".
+
+    Raises
+    ------
+    SettingError
+        If there is no such score.
+    """
+    if metric not in METRICS:
+        raise SettingError(f"A race has no score {metric!r}{closest(metric, list(METRICS))}")
+    lanes = Lanes(list(race.lanes), metric)
+    return Svg(_svg(lanes.plot, lanes.data(race.board())))
 
 
 def scaling_html(study: Scaling) -> str:

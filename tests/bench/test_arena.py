@@ -88,16 +88,16 @@ def test_a_process_that_dies_or_does_not_end_is_a_cell_with_a_sentence(monkeypat
     assert kept_cells.in_own_process(_never_end, 1, seconds=0.1)["failed"] == "It gave no answer within 0.5 s."
 
 
-def test_the_command_continues_where_it_was_stopped(tmp_path, data_dir):
+def test_the_command_continues_where_it_was_stopped(tmp_path):
     out = str(tmp_path / "arena")
-    command = ["arena", "--sets", "concrete", "--seconds", "0.2", "--seeds", "1", "--out", out, "--only", "ridge"]
+    command = ["arena", "--sets", "friedman1", "--seconds", "0.2", "--seeds", "1", "--out", out, "--only", "ridge"]
     first = CliRunner().invoke(app, command)
     assert first.exit_code == 0, first.output
     assert "| ridge | 1 of 1 |" in first.output
     kept = (tmp_path / "arena" / "cells.jsonl").read_text()
     CliRunner().invoke(app, command)
     assert (tmp_path / "arena" / "cells.jsonl").read_text() == kept
-    assert "concrete" in (tmp_path / "arena" / "arena.md").read_text()
+    assert "friedman1" in (tmp_path / "arena" / "arena.md").read_text()
 
 
 def test_a_set_that_is_not_here_is_named():

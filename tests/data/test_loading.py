@@ -137,7 +137,7 @@ def test_generators_are_reproducible_and_do_not_change_the_global_random_state(n
     before = torch.random.get_rng_state()
     one, same = gpx.data.load({"name": name, "n": 60, "seed": 3}), gpx.data.load(name, n=60, seed=3)
     other = gpx.data.load(name, n=60, seed=4)
-    assert torch.equal(one.train.X, same.train.X)
+    assert list(map(str, one.train.X)) == list(map(str, same.train.X))
     assert torch.equal(one.train.y, same.train.y)
     assert not torch.equal(one.train.y, other.train.y)
     assert one.key == same.key != other.key
@@ -146,6 +146,14 @@ def test_generators_are_reproducible_and_do_not_change_the_global_random_state(n
     if truth is not None:
         quiet = gpx.data.load(name, n=60, noise=0.0)
         assert torch.allclose(truth(quiet.train.X), quiet.train.y)
+
+
+def test_the_groups_of_doses_have_the_curves_of_the_formula() -> None:
+    quiet = gpx.data.load("doses", n=60, noise=0.0)
+    assert quiet.train.names == ("dose", "group")
+    for (dose, group), y in zip(quiet.train.X, quiet.train.y.tolist(), strict=True):
+        k = ["control", "low", "middle", "high"].index(group)
+        assert y == pytest.approx((1 + k / 2) * math.sin(dose + 0.4 * k))
 
 
 def test_generator_options_are_checked() -> None:

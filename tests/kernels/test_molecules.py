@@ -146,3 +146,10 @@ def test_counts_keep_their_units_and_the_target_is_scaled(kernel: str) -> None:
 
     numbers = Spec("cholqr", {"num_inducing": 10, "learn": False}, data="counts", kernel="se").open(data=(counts, y))
     assert float(numbers.problem.train.X.mean(0).abs().max()) < 1e-12
+
+
+def test_molecules_that_are_new_in_some_kinds_of_fingerprints_only_are_compared() -> None:
+    kernel, theta = kernels.make("molecules"), torch.zeros(15, dtype=torch.float64)
+    known, isomer = ["CCCC(C)C", "CCO"], ["CCC(C)CC"]  # its atoms are known, and their surroundings are not
+    kernel(theta, known, known)
+    assert torch.equal(kernel(theta, known, isomer), kernels.make("molecules")(theta, known, isomer))

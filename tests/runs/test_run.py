@@ -16,7 +16,7 @@ import torch
 from gpexplorer import Spec
 from gpexplorer.problem import Problem
 from gpexplorer.runs import Run
-from gpexplorer.runs.budget import long_step_note, scheduled
+from gpexplorer.runs.budget import Budget, ScoringTime, long_step_note, scheduled
 from toy_method import N, Toy, toy_run
 
 
@@ -72,7 +72,7 @@ def test_a_budget_of_seconds_counts_the_methods_own_work_and_can_be_raised():
     assert "9 s" in run.outcome.message
 
 
-def test_scores_take_no_longer_than_the_steps_of_a_run_that_is_given_seconds(monkeypatch: pytest.MonkeyPatch):
+def test_scores_take_less_time_than_the_steps_of_a_run_that_is_given_seconds(monkeypatch: pytest.MonkeyPatch):
     scored: list[int] = []
 
     def slow(run: Run, index: int, split: Any) -> dict[str, float]:
@@ -88,9 +88,23 @@ def test_scores_take_no_longer_than_the_steps_of_a_run_that_is_given_seconds(mon
     took = time.perf_counter() - begin
 
     assert (scored[0], scored[-1]) == (0, run.done)
-    assert took < 2 * run.trace[-1].seconds + 0.1 * 3 + 0.5  # the first score, the last one, and one that began in time
+    # Beside the steps: the first score, the last one, one that began in time, and the work between steps.
+    assert took < 1.25 * run.trace[-1].seconds + 0.1 * 3 + 0.5
     assert scored[:-1] == sorted(set(scored[:-1]))
     assert len(scored) < len([k for k in range(run.done) if scheduled(k)])
+
+
+def test_no_score_begins_once_scores_have_taken_a_quarter_of_the_time_of_the_steps(monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr("gpexplorer.runs.budget.time.perf_counter", lambda: now[0])
+    limited, unlimited = ScoringTime(Budget(None, 20.0), 5.0), ScoringTime(Budget(9, None), 0.0)
+
+    assert limited.allowed(5.0)  # before the first step
+    now[0] = 100.0 + 12.0
+    assert limited.allowed(5.0 + 10.0)
+    now[0] = 100.0 + 13.0  # three seconds beside ten of steps
+    assert not limited.allowed(5.0 + 10.0)
+    assert unlimited.allowed(1.0)
 
 
 def test_a_step_that_is_expected_to_take_too_long_is_told():

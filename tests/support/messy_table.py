@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-SMILES = ("CCO", "CC(=O)O", "c1ccccc1", "CC(C)O", "C1CCCCC1", "CCN(CC)CC", "O=C(O)c1ccccc1", "CC#N", "CCCl", "C=CC=C")
+SMILES = ("CCO", "CC(=O)O", "c1ccccc1", "CC(C)O", "C1CCCCC1", "CCN(CC)CC", "c1ccc(C(=O)O)cc1", "CC#N", "CCCl", "C=CC=C")
 
 
 def messy_csv(rows: int = 240, seed: int = 0) -> bytes:
@@ -14,7 +14,7 @@ def messy_csv(rows: int = 240, seed: int = 0) -> bytes:
     colour = rng.choice(["red", "green", "blue"], rows)
     y = 50.0 + np.sin(size) + 0.8 * (colour == "red") + 0.002 * day + 0.05 * rng.normal(size=rows)
     when = np.datetime64("2019-01-01") + day
-    molecules = [SMILES[i % 10][: 2 + i % 3] + SMILES[(i // 10) % 10] + "C" * (i // 100) for i in range(rows)]
+    molecules = ["C" * (i // 10) + SMILES[i % 10] for i in range(rows)]
     lines = ["id;größe;colour;when;unit;smiles;empty;price"]
     for i in range(rows):
         gap = "" if i % 40 == 7 else f"{size[i]:.4f}".replace(".", ",")

@@ -105,7 +105,7 @@ def test_no_path_is_opened_that_a_browser_sends_as_a_data_set(messages: list[str
     assert (chosen, messages) == ([], [])
     assert source.names.value == "hypercube"
     source.names.enter("sin-product")
-    assert chosen == [("sin-product", None)]
+    assert chosen == [("sin-product", None, "")]
 
 
 @pytest.mark.parametrize("what", ["data", "device", "method", "", 5])

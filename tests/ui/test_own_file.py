@@ -69,15 +69,27 @@ def test_sensible_columns_are_ticked_and_the_numbers_are_those_of_the_file(tmp_p
         write(run.spec)
 
 
-def test_molecules_are_the_only_input_and_bring_their_kernel() -> None:
+def test_molecules_bring_their_kernel_alone_and_beside_numbers(tmp_path: Path, monkeypatch: Any) -> None:
     picker = Picker()
     picker.tick("smiles")
-    assert picker.file.columns.inputs == ("smiles",)
+    assert picker.file.columns.inputs == ("größe", "colour", "smiles")
+    data, split = picker.use()
+    kernel = picker.opened[-1][2]
+    assert kernel == "se-ard+molecules[smiles]"
+    assert (data["texts"], data["inputs"]) == (["smiles"], ["größe", "colour"])
+    run = gpx.Spec("cholqr", {"num_inducing": 8}, data=data, kernel=kernel, budget={"steps": 2}).open(data=split)
+    run.finish()
+    monkeypatch.chdir(tmp_path)
+    Path("messy.csv").write_bytes(messy_csv())
+    printed: list[float] = []
+    exec(re.sub(r"\bprint\(", "printed.append(", program(run.spec, 2)), {"printed": printed})
+    assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]
+
+    for name in ("größe", "colour"):
+        picker.tick(name, use=False)
     picker.file._use_columns()
     assert picker.opened[-1][2] == "molecules"
     assert picker.opened[-1][0]["objects"] == "smiles"
-    picker.tick("größe")
-    assert picker.file.columns.inputs == ("größe",)
 
 
 def test_the_target_is_no_input_and_hostile_ticks_change_nothing() -> None:

@@ -132,6 +132,13 @@ class TestTheSentenceOfEveryPresetIsTrue:
         assert np.diff(points).max() < 3 * np.diff(points).mean()  # evenly spread
         assert 0.9 < run.table()["correlation"].min() < 0.99  # line and dots differ, but not by much
 
+    def test_four_groups(self):
+        spec = self.spec("four-groups")
+        product, total = (self.finished(replace(spec, kernel=kernel), 60) for kernel in ("se*category", "se+category"))
+
+        assert spec.kernel == "se*category"
+        assert total.scores()["smse"] > 4 * product.scores()["smse"]
+
     def test_all_rows(self):
         spec = self.spec("all-rows")
         bound, exact = self.finished(spec), self.finished(replace(spec, method="ml", settings={}))

@@ -121,6 +121,9 @@ def test_cells_show_comparisons_races_and_scaling_studies(run: Run):
     assert "svg+xml" in compared._repr_html_()
     assert race._repr_html_().count("svg+xml") == 2
     assert "<i>" not in race._repr_html_()
+    assert len(paths(race.curves("snlp"))) >= 2
+    with pytest.raises(SettingError, match=r"no score 'smsee'.*smse"):
+        race.curves("smsee")
 
 
 def test_cells_say_how_a_study_that_has_not_begun_is_run():

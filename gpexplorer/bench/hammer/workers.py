@@ -31,7 +31,7 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
 
 def _run(address: str, steps: int) -> Measurement:
     """GPCV-ADMM, whose folds are pieces of work, with a kill between two steps."""
-    spec = Spec("gpcv-admm", data=ROWS, budget={"steps": steps})
+    spec = Spec("gpcv-admm", {"copies": True}, data=ROWS, budget={"steps": steps})
     here, there = spec.open(), spec.open()
     here.finish()
     with working(there, address):

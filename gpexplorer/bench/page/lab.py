@@ -71,18 +71,31 @@ class Lab:
 
 
 class Notebook:
-    """An open notebook, with the errors that its page logged and its requests to other hosts."""
+    """An open notebook, with the errors that its page logged and its requests to other hosts.
 
-    def __init__(self, page: Page, lab: Lab, name: str) -> None:
-        self.page = page
+    Parameters
+    ----------
+    page
+        A page without content.
+    lab
+        The server.
+    name
+        The file, in the folder of the server.
+    front_end
+        "doc/tree" for JupyterLab, "notebooks" for Notebook 7, which the same server has if it is installed.
+    """
+
+    def __init__(self, page: Page, lab: Lab, name: str, front_end: str = "doc/tree") -> None:
+        self.page, self._api = page, f"{lab.url}/api"
         self.complaints: list[str] = []
         self.elsewhere: list[str] = []
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         own = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
         page.on("request", lambda r: None if r.url.startswith(own) else self.elsewhere.append(r.url))
-        page.goto(f"{lab.url}/doc/tree/{name}")
-        page.get_by_text("| Idle").first.wait_for(timeout=90_000)
+        page.goto(f"{lab.url}/{front_end}/{name}")
+        ready = page.get_by_text("| Idle") if front_end == "doc/tree" else page.locator("[data-status=idle]")
+        ready.first.wait_for(timeout=90_000)
 
     def run(self, cell: int) -> None:
         """Run this cell, counted from 0, and wait until it is done."""
@@ -97,18 +110,33 @@ class Notebook:
 
         _until(done, 90)
 
+    def run_all(self) -> None:
+        """Run all cells, and return at once."""
+        self._choose("Run", "Run All Cells")
+
     def set_theme(self, name: str) -> None:
         """Choose this theme in the menu of settings."""
-        self.page.locator(".lm-MenuBar-itemLabel", has_text="Settings").click()
-        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Theme$")).click()
-        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{name}$")).click()
+        self._choose("Settings", "Theme", name)
+
+    def _choose(self, menu: str, *entries: str) -> None:
+        self.page.locator(".lm-MenuBar-itemLabel", has_text=re.compile(f"^{menu}$")).click()
+        for entry in entries:
+            self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{entry}$")).click()
+
+    def share_kernel(self, name: str) -> None:
+        """Let the notebook of this name, which is not open yet, use the kernel of this one."""
+        [kernel] = self.page.request.get(f"{self._api}/kernels").json()
+        session = {"path": name, "name": name, "type": "notebook", "kernel": {"id": kernel["id"]}}
+        self.page.request.post(f"{self._api}/sessions", data=session, headers=self._token)
 
     def shut_down(self) -> None:
         """Shut the kernel down, as the menu of kernels does."""
-        token = next(cookie["value"] for cookie in self.page.context.cookies() if cookie["name"] == "_xsrf")
-        address = self.page.url.split("/doc/")[0] + "/api/kernels"
-        for kernel in self.page.request.get(address).json():
-            self.page.request.delete(f"{address}/{kernel['id']}", headers={"X-XSRFToken": token})
+        for kernel in self.page.request.get(f"{self._api}/kernels").json():
+            self.page.request.delete(f"{self._api}/kernels/{kernel['id']}", headers=self._token)
+
+    @property
+    def _token(self) -> dict[str, str]:
+        return {"X-XSRFToken": next(c["value"] for c in self.page.context.cookies() if c["name"] == "_xsrf")}
 
     def output(self, cell: int) -> Locator:
         """Return the output of this cell."""
@@ -121,7 +149,14 @@ class Notebook:
 
     def frame(self, cell: int) -> Frame:
         """Return the page inside this cell once it shows a picture."""
-        handle = self.output(cell).locator("iframe").first.element_handle(timeout=60_000)
+        return self._page_inside(self.output(cell).locator("iframe").first)
+
+    def last_frame(self) -> Frame:
+        """Return the page inside the last cell of code, once that cell has run and shows a picture."""
+        return self._page_inside(self.page.locator(".jp-CodeCell").last.locator("iframe"))
+
+    def _page_inside(self, place: Locator) -> Frame:
+        handle = place.element_handle(timeout=60_000)
         frame = handle.content_frame()
         assert frame is not None
         frame.locator("canvas").first.wait_for(timeout=60_000)

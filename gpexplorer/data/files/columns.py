@@ -2,7 +2,7 @@
 
 A column is a number column if at least half of its nonempty cells are numbers. A cell of text in it is then an error,
 with the column, the row and the value. Otherwise it is a text column, which is left out with a note unless it was
-requested.
+requested: as the only input (`objects`), beside the numbers (`texts`), or as inputs of 0 and 1 (`encode`).
 """
 
 from __future__ import annotations
@@ -52,6 +52,10 @@ class Choice:
         Columns of dates, which become days since 1970-01-01.
     decimal : {".", ","}
         How decimals are written in columns of text.
+    texts : tuple of str
+        Columns that are read as text and are inputs beside the numbers, for a kernel on named columns.
+    groups : str, optional
+        A column of texts or numbers that is no input: rows with the same value in it are held out together.
     """
 
     target: str | None = None
@@ -62,11 +66,13 @@ class Choice:
     encode: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     decimal: Literal[".", ","] = "."
+    texts: tuple[str, ...] = ()
+    groups: str | None = None
 
     @property
     def named(self) -> tuple[str, ...]:
         """All columns that are requested by name."""
-        chosen = (self.target, *(self.inputs or ()), self.objects, *self.encode, *self.dates)
+        chosen = (self.target, *(self.inputs or ()), self.objects, *self.encode, *self.dates, *self.texts, self.groups)
         return tuple(dict.fromkeys(c for c in chosen if c is not None))
 
     @property
@@ -83,7 +89,10 @@ class Choice:
 
 
 class Numbers(NamedTuple):
-    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user."""
+    """Finite numbers in the units of the file: X [n, d] or n texts, y [n], column names, and notes for the user.
+
+    Columns of text beside those of X are in `texts`; their names stand behind those of X.
+    """
 
     X: Floats | list[str]
     y: Floats
@@ -91,6 +100,8 @@ class Numbers(NamedTuple):
     target: str
     notes: tuple[str, ...]
     kept: NDArray[np.bool_]  # [rows of the table]: False where a row was left out
+    texts: tuple[tuple[str, ...], ...] = ()
+    groups: tuple[str, ...] = ()  # the group of each row, if the choice names a column of them
 
 
 class Column(NamedTuple):
@@ -128,22 +139,32 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     refuse_choice(name, table.column_names, choice)
     table_checks.refuse_few_rows(name, table.num_rows)
     needed = choice.named if choice.is_full else table.column_names
-    parsed, choice = _parsed(name, {c: table[c] for c in needed if c not in (choice.objects, *choice.drop)}, choice)
+    unread = (choice.objects, choice.groups, *choice.texts, *choice.drop)
+    parsed, choice = _parsed(name, {c: table[c] for c in needed if c not in unread}, choice)
     target, inputs, omitted = roles(name, parsed, choice)
 
     columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
     filled = _fill(columns, target) if choice.missing == "fill" else ()
-    texts = _texts(table[choice.objects]) if choice.objects else None
+    texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
     survey = table_checks.Survey()
-    keep = survey.add(columns if texts is None else {**columns, str(choice.objects): _missing_texts(texts)})
+    # Where gaps are filled, a text that is missing is an empty word like any other.
+    groups = _texts(table[choice.groups]) if choice.groups else []
+    gaps = {c: _missing_texts(cells) for c, cells in texts.items() if choice.objects or choice.missing != "fill"}
+    gaps |= {choice.groups: _missing_texts(groups)} if choice.groups else {}
+    keep = survey.add({**columns, **gaps})
     survey.refuse(name, target, choice.missing)
     columns = {c: values[keep] for c, values in columns.items()}
     y = columns.pop(target)
 
     notes = raw.notes + omitted + filled + survey.dropped + survey.notes_on(inputs)
-    if texts is not None:
-        return Numbers([texts[i] for i in np.flatnonzero(keep)], y, (str(choice.objects),), target, notes, keep)
-    return Numbers(np.column_stack(list(columns.values())), y, tuple(columns), target, notes, keep)
+    kept = np.flatnonzero(keep)
+    of_rows = tuple(groups[i] for i in kept) if groups else ()
+    if choice.objects:
+        chosen = [texts[choice.objects][i] for i in kept]
+        return Numbers(chosen, y, (choice.objects,), target, notes, keep, groups=of_rows)
+    X = np.column_stack(list(columns.values())) if columns else np.zeros((len(y), 0))
+    beside = tuple(tuple(cells[i] for i in kept) for cells in texts.values())
+    return Numbers(X, y, (*columns, *choice.texts), target, notes, keep, beside, of_rows)
 
 
 def _parsed(name: str, cells: dict[str, pa.ChunkedArray], choice: Choice) -> tuple[dict[str, Column], Choice]:
@@ -188,10 +209,21 @@ def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tu
 def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:
     """Raise DataError for columns that do not exist, and for contradictory roles."""
     refuse_unknown(name, columns, (*choice.named, *choice.drop))
-    if choice.target is not None and choice.target in (choice.objects, *choice.drop, *(choice.inputs or ())):
+    taken = (choice.objects, *choice.texts, *choice.drop, *(choice.inputs or ()))
+    if choice.target is not None and choice.target in taken:
         raise DataError(f"{name}: {quote(choice.target)} is the target, so it is neither an input nor dropped.")
+    if choice.groups in (choice.target, *taken, *choice.encode, *choice.dates) and choice.groups is not None:
+        raise DataError(f"{name}: {quote(choice.groups)} has the group of each row, so it has no other use.")
     if choice.objects and choice.inputs is not None:
         raise DataError(f"{name}: inputs are either columns of numbers or the one column {quote(choice.objects)}.")
+    if choice.objects and choice.texts:
+        raise DataError(
+            f"{name}: {quote(choice.objects)} is the only input, but texts={listing(choice.texts)} are inputs, too: "
+            "give all of them as texts."
+        )
+    twice = [c for c in choice.texts if c in (*(choice.inputs or ()), *choice.encode, *choice.dates, *choice.drop)]
+    if twice:
+        raise DataError(f"{name}: {quote(twice[0])} is read as text, so it is no column of numbers, and not dropped.")
 
 
 def refuse_unknown(name: str, columns: Sequence[str], requested: Sequence[str]) -> None:
@@ -254,7 +286,7 @@ def _inputs(
         inputs = tuple(c for c, column in parsed.items() if column.is_number and c != target)
         omitted = [c for c, column in parsed.items() if not column.is_number and c != target]
         _refuse_decimal_comma(name, {c: parsed[c] for c in omitted})
-    if not inputs:
+    if not inputs and not choice.texts:
         contents = f" (it has {_contents({c: parsed[c] for c in omitted})})" if omitted else ""
         raise DataError(
             f"{name} has no input column of numbers beside the target {quote(target)}{contents}: "

@@ -162,14 +162,19 @@ def inputs_for(name: str, table: pa.Table, names: Sequence[str], d: int, numeric
     """
     titles = [str(title) for title in table.column_names]
     if not numeric:
-        if names[0] not in titles:
-            raise DataError(f"{name} has no column {quote(names[0])}: give the texts under their name in training.")
-        return ["" if text is None else str(text).strip() for text in table[names[0]].to_pylist()]
+        return text_inputs(name, table, names[0])
     wanted = list(names) or titles[:d]
     known = {title.partition(LEVEL)[0] for title in wanted} | set(wanted)
     if not known & set(titles) and len(titles) == d:
         wanted = titles
     return as_inputs(name, table, wanted)
+
+
+def text_inputs(name: str, table: pa.Table, column: str) -> list[str]:
+    """One column of a new file as t texts, "" where a cell is missing; DataError if the file does not have it."""
+    if column not in table.column_names:
+        raise DataError(f"{name} has no column {quote(column)}: give the texts under their name in training.")
+    return ["" if text is None else str(text).strip() for text in table[column].to_pylist()]
 
 
 def as_inputs(name: str, table: pa.Table, columns: Sequence[str]) -> Floats:
@@ -194,7 +199,8 @@ def as_inputs(name: str, table: pa.Table, columns: Sequence[str]) -> Floats:
     DataError
         If a column is missing.
     """
-    return np.column_stack([_input(name, table, column) for column in columns])
+    cells = [_input(name, table, column) for column in columns]
+    return np.column_stack(cells) if cells else np.zeros((table.num_rows, 0))
 
 
 def is_text(kind: pa.DataType) -> bool:

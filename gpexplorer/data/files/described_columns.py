@@ -74,7 +74,7 @@ def described_column(name: str, column: pa.ChunkedArray, whole: bool = True) -> 
             return ColumnNote("levels", "always the same text", False, missing)
         return ColumnNote("levels", f"{levels} different texts, each an input of 0 and 1", True, missing)
     if texts.kind == "SMILES":
-        return ColumnNote("SMILES", "molecules: as the only input, with a kernel of molecules", False, missing)
+        return ColumnNote("SMILES", "molecules, compared by a kernel of their own", False, missing)
     return ColumnNote("text", "text, which is left out", False, missing)
 
 

@@ -56,9 +56,10 @@ def read_set(card: Card, paths: tuple[Path, ...], choice: Choice) -> tuple[Numbe
             f"{card.name}: its file has {count(table.num_rows, 'row')}, but its card says {card.n:,}: delete its "
             "files, so that they are fetched again."
         )
-    objects = card.inputs[0] if card.layout == "molecules" and card.inputs and choice.inputs is None else None
+    chosen = choice.inputs is not None or bool(choice.texts)
+    objects = card.inputs[0] if card.layout == "molecules" and card.inputs and not chosen else None
     columns = replace(choice, target=choice.target or card.target, objects=choice.objects or objects)
-    if columns.inputs is None and columns.objects is None and columns.target == card.target:
+    if not chosen and columns.objects is None and columns.target == card.target:
         columns = replace(columns, inputs=card.inputs)
     numbers = pick(Raw(table, card.name, (*card.traps, *card.notes)), columns)
     return numbers, given if given.masks is None else replace(given, masks=given.masks[numbers.kept])

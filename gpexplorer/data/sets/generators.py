@@ -17,6 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from ...errors import DataError
+from ...mixed_rows import MixedRows
 from ...problem import Dataset
 from ..quoting import listing, quote
 
@@ -41,6 +42,12 @@ class Recipe:
         truth(X) computes f [n]; None for a draw from a Gaussian process.
     d_bounds : tuple of int
         Smallest and largest number of inputs.
+    words : tuple of str
+        What the whole numbers in the last column stand for; it is then a column of text.
+    names : tuple of str
+        Names of the columns; x1, x2 and so on if empty.
+    kernel : str
+        The kernel that its rows need; empty if any kernel of numbers will do.
     """
 
     title: str
@@ -51,6 +58,9 @@ class Recipe:
     inputs: Callable[[Generator, int, int], Tensor]
     truth: Truth | None
     d_bounds: tuple[int, int]
+    words: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    kernel: str = ""
 
 
 def _uniform(low: float, high: float) -> Callable[[Generator, int, int], Tensor]:
@@ -74,6 +84,16 @@ def _wiggles(X: Tensor) -> Tensor:
 
 def _sin_product(X: Tensor) -> Tensor:
     return torch.sin(X).prod(1)
+
+
+def _doses(rng: Generator, n: int, d: int) -> Tensor:
+    """Draw a dose that is uniform on [0, 6], and one of four groups."""
+    dose = 6.0 * torch.rand(n, 1, generator=rng, dtype=torch.float64)
+    return torch.cat([dose, torch.randint(4, (n, 1), generator=rng).double()], 1)
+
+
+def _response(X: Tensor) -> Tensor:
+    return (1 + 0.5 * X[:, 1]) * torch.sin(X[:, 0] + 0.4 * X[:, 1])
 
 
 def _friedman(X: Tensor) -> Tensor:
@@ -106,6 +126,12 @@ GENERATORS: Mapping[str, Recipe] = {
         "f(x) = sqrt(2/d) sum_i sin(2 pi x_i), variance 1, x uniform on [0, 1]^d",
         1_000, 5, 0.1, _uniform(0.0, 1.0), _waves, (1, 10_000),
     ),
+    "doses": Recipe(
+        "Response to a dose, in four groups",
+        "f = (1 + k/2) sin(dose + 0.4 k) in group k = 0 to 3; dose uniform on [0, 6]; the group is a word",
+        300, 2, 0.2, _doses, _response, (2, 2), ("control", "low", "middle", "high"), ("dose", "group"),
+        "se*category",
+    ),
     "gp-draw": Recipe(
         "A draw from a Gaussian process",
         "f ~ GP(0, k), x uniform on [-sqrt 3, sqrt 3]^d (sd 1); k is any kernel key with theta, or with its start",
@@ -136,13 +162,20 @@ def generate(name: str, options: Mapping[str, Any]) -> Dataset:
     X = recipe.inputs(rng, n, d)
     f = recipe.truth(X) if recipe.truth else _gp_draw(X, rng, values["kernel"], values["theta"])
     y = f + values["noise"] * torch.randn(n, generator=rng, dtype=torch.float64)
-    return Dataset(X, y, tuple(f"x{i + 1}" for i in range(d)) if d > 1 else ("x",), "y")
+    names = recipe.names or (tuple(f"x{i + 1}" for i in range(d)) if d > 1 else ("x",))
+    if recipe.words:
+        words = tuple(recipe.words[k] for k in X[:, -1].int().tolist())
+        return Dataset(MixedRows(X[:, :-1], (words,)), y, names, "y")
+    return Dataset(X, y, names, "y")
 
 
 def truth(source: str | Mapping[str, Any]) -> Truth | None:
-    """Return the noiseless f [n] of X [n, d] of a generator, in the units of the data; None if it has no formula."""
+    """Return the noiseless f [n] of numbers X [n, d] of a generator, in the units of the data, or None.
+
+    None if it has no formula, or if its rows hold words as well.
+    """
     name = source if isinstance(source, str) else str(source.get("name"))
-    return GENERATORS[name].truth if name in GENERATORS else None
+    return GENERATORS[name].truth if name in GENERATORS and not GENERATORS[name].words else None
 
 
 def complete(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

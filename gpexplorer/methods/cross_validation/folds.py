@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...data.given_folds import drawn_folds, drawn_share
+from ...errors import SettingError
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
 from ...linalg.workspace import Workspace
-from ...problem import Problem, take
+from ...problem import Dataset, Problem, take
 from .settings import GIGABYTE
 
 
@@ -91,16 +93,62 @@ def equal_parts(n: int, count: int) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
+def ordered_by_fold(train: Dataset, drawn: list[slice], seed: int) -> tuple[Tensor, list[slice]]:
+    """Order the rows so that each fold validates on consecutive ones.
+
+    Parameters
+    ----------
+    train : Dataset
+        All rows. If they have folds (`Dataset.groups`), these are used; if they have groups, each fold has whole ones.
+    drawn : list of slice
+        The validation rows of each fold of a random order, for rows without groups.
+    seed : int
+        It decides the random order, and which groups a fold has.
+
+    Returns
+    -------
+    order : Tensor [n]
+        Row numbers.
+    validation : list of slice
+        Positions in this order. Rows that no fold holds out stand at the end.
+
+    Raises
+    ------
+    SettingError
+        If there are several folds for a method that holds out one part of the rows, or one fold for the other methods,
+        or fewer groups than folds.
+    """
+    n = len(train)
+    order = torch.randperm(n, generator=generator(seed, "folds")).to(train.y.device)
+    if train.groups is None:
+        return order, drawn
+    number = train.groups.number
+    if not train.groups.are_folds:
+        if len(drawn) == 1:
+            number = drawn_share(number, (drawn[0].stop - drawn[0].start) / n, seed).long() - 1
+        else:
+            number = drawn_folds(number, len(drawn), seed)
+    sizes = torch.bincount(number[number >= 0])  # [K]
+    if (len(sizes) == 1) != (len(drawn) == 1):
+        way_out = "Choose gpcv-admm-holdout for one fold, and gpcv-admm for several"
+        raise SettingError(f"The rows have {len(sizes)} given folds, but the method has {len(drawn)}. {way_out}.")
+    position = torch.where(number < 0, len(sizes), number)[order]
+    order = order[torch.argsort(position, stable=True)]
+    edges = [0, *sizes.cumsum(0).tolist()]
+    return order, [slice(begin, end) for begin, end in pairwise(edges)]
+
+
 def split(
     problem: Problem, validation: list[slice], seed: int, gigabytes: float, shared: bool = False
 ) -> list[FoldGroup]:
-    """Make the folds: each validates on one slice of the shuffled rows and trains on all other rows.
+    """Make the folds: each validates on one slice of the ordered rows and trains on all other rows.
 
     Parameters
     ----------
     problem : Problem
     validation : list of slice
-        The validation rows of each fold, as positions in the shuffled order.
+        The validation rows of each fold, as positions in a shuffled order, where the rows have no groups of their own;
+        see `ordered_by_fold`.
     seed : int
         It alone decides the order of the rows.
     gigabytes : float
@@ -110,7 +158,7 @@ def split(
     """
     room = Workspace(gigabytes * GIGABYTE)
     train = problem.train
-    order = torch.randperm(len(train), generator=generator(seed, "folds")).to(train.y.device)
+    order, validation = ordered_by_fold(train, validation, seed)
     if shared:
         rows = train.rows(order)
         return [FoldGroup(problem.kernel, rows.X, rows.y, len(order), tuple(validation), room)]

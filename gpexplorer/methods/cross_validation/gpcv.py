@@ -27,7 +27,7 @@ from .consensus import Info as ConsensusInfo
 from .consensus import State as ConsensusState
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
-from .folds import equal_parts
+from .folds import equal_parts, ordered_by_fold
 from .lagrangian import Limits
 from .learning import BLOCK_CALLS, ENTRY
 from .settings import GIGABYTE
@@ -47,6 +47,7 @@ class GPCV(Method):
 
     family: ClassVar[str] = "cross_validation"
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
+    uses_groups: ClassVar[bool] = True
     paper: ClassVar[str] = PAPER
     State: ClassVar[type] = ConsensusState
     Info: ClassVar[type] = ConsensusInfo
@@ -193,7 +194,7 @@ class GPCV(Method):
 
     def cost(self, problem: Problem) -> Cost:
         n = len(problem.train)
-        validation = self.validation(n)
+        _, validation = ordered_by_fold(problem.train, self.validation(n), self.seed)
         groups = [(n - (part.stop - part.start), 1) for part in validation]
         if self.shares_theta and len(validation) > 1:
             groups = [(n, len(validation))]
@@ -222,7 +223,8 @@ class Consensus(GPCV):
         4,
         bounds=(2, None),
         softbounds=(2, 10),
-        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest.",
+        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
+        "where folds are given with the rows.",
     )
     copies: Any = param.Boolean(
         False,
@@ -265,7 +267,8 @@ class Naive(GPCV):
         4,
         bounds=(2, None),
         softbounds=(2, 10),
-        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest.",
+        doc="Number of folds K. Each fold trains on (K - 1)/K of the rows and validates on the rest. It has no effect "
+        "where folds are given with the rows.",
     )
 
     def validation(self, n: int) -> list[slice]:

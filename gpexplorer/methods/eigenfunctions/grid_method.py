@@ -15,7 +15,7 @@ from ...features.basis_choices import Choice, Leading
 from ...features.grid_eigenfunctions import Grid
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...linalg.randomness import generator, random_rows
-from ...problem import Dataset, Problem
+from ...problem import Dataset, Problem, described_rows
 from ..base import Method
 from . import settings
 from .axis_sizes import FEWEST, sizes_by_lengthscale
@@ -104,8 +104,8 @@ class GridMethod(Method):
         """
         if not isinstance(problem.train.X, Tensor):
             raise SettingError(
-                f"{self.title} lays a grid over columns of numbers, but these inputs are objects. Choose a method of "
-                "the family inducing."
+                f"{self.title} lays a grid over columns of numbers, but the inputs are "
+                f"{described_rows(problem.train.X)}. Choose a method of the family inducing."
             )
         kernel, d = unscaled_kernel(problem.kernel), input_count(problem)
         X, sizes = problem.train.X[:, :d], self.sizes(d)

@@ -18,7 +18,7 @@ from ...features.basis_choices import Choice, Fourier
 from ...features.random_fourier import KINDS, RandomFourier
 from ...kernels.row_scaled import input_count, unscaled_kernel
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Outcome, Problem, Step
+from ...problem import Channel, Cost, Outcome, Problem, Step, described_rows
 from ..base import Method, Steps
 from . import settings
 from .learning import CHANNELS, evaluation_cost, initial_state, learn_hyperparameters, state_noise, state_posterior
@@ -111,8 +111,8 @@ class RFF(Method):
     def _features(self, problem: Problem, like: Tensor) -> Fourier:
         if not isinstance(problem.train.X, Tensor):
             raise SettingError(
-                "Random Fourier features are functions of columns of numbers, but these inputs are objects. Choose a "
-                "method of the family inducing."
+                "Random Fourier features are functions of columns of numbers, but the inputs are "
+                f"{described_rows(problem.train.X)}. Choose a method of the family inducing."
             )
         kernel = unscaled_kernel(problem.kernel)
         if kernel.key not in ("se", "se-ard"):

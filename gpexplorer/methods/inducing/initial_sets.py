@@ -9,7 +9,7 @@ import param
 from torch import Tensor
 
 from ...errors import SettingError
-from ...problem import Problem
+from ...problem import Problem, described_rows
 from .distinct_rows import distinct_rows, random_order
 from .lloyd import kmeans_centres, rows_near
 from .selection.loop import grow
@@ -66,7 +66,7 @@ def _columns(problem: Problem) -> Tensor:
     X = problem.train.X
     if not isinstance(X, Tensor):
         raise SettingError(
-            f"k-means needs columns of numbers, but the inputs are {type(X[0]).__name__} objects; "
+            f"k-means needs columns of numbers, but the inputs are {described_rows(X)}; "
             'start from "random", "greedy-variance" or "titsias".'
         )
     return X

@@ -23,13 +23,14 @@ M >= -A^-1 / 2, so that A loses at most 3 a A in one step.
 
 A minibatch of b rows estimates F with a relative variance of about D / b, and the steps of A and B are not linear in
 it. With constant rates the mean of M therefore exceeds F^-1 if b < D (by 70 % at b = 8, D = 64, theta at rest). By
-default both rates are multiplied by min(1, b / D), which leaves less than 2 % there. This removes the bias that noise
+default both rates are multiplied by min(1, b / D), which leaves a few per cent. This removes the bias that noise
 causes. What remains while theta moves is that A and B follow F with a delay. M is then larger than F^-1 by about the
-relative change of F per minibatch over the rate a. The mean eigenvalue of F^1/2 M F^1/2 is 1.8 at b = 64 and 3.9 at
-b = 16 after 25 epochs at the default rates (D = 64, 1000 rows), and that of F^1/2 A^-1 F^1/2 is .86 and .74. With rates
-a and b four times as large it is 1.3 and 1.7, with a learning rate of 3e-4 1.2 and 1.3, and with a cosine schedule
-1.4 and 2.4. To add the change of Phi'Phi between two moves of theta on the same rows to A, as a control variate, made
-it worse (2.0 and 5.9), because these changes add noise of their own.
+relative change of F per minibatch over the rate a: the mean eigenvalue of F^1/2 M F^1/2 is 1.3 to 1.7 at b = 64 and 1.7
+to 2.4 at b = 16 (D = 64, 1000 rows, default rates, three seeds), while that of F^1/2 A^-1 F^1/2 is .90 to .97. A
+smaller learning rate brings it near one, but then the likelihood is far from its maximum after as many epochs. Other
+rates a and b change it little: noise grows with them and the delay decreases. docs/minibatches.md has the table. To add
+the change of Phi'Phi between two moves of theta on the same rows to A, as a control variate, made it worse, because
+these changes add noise of their own.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ...features.learned import LearnedKernel
 from ...features.pretrained import Module, Pretrained
 from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
-from ...problem import Problem
+from ...problem import Problem, described_rows
 
 MIN_HELD = 20  # rows set aside, but at most one part of all rows, if parts are set aside in turn
 MATCHED_ROWS = 500  # the initial prior variance is matched on this many rows
@@ -79,7 +79,9 @@ class Model:
     def __init__(self, method: FeatureSettings, problem: Problem, validation: float = 0.0, fold: int = 0) -> None:
         train = problem.train
         if not isinstance(train.X, Tensor):
-            raise SettingError(f"{method.title} needs numeric columns, but these inputs are objects.")
+            raise SettingError(
+                f"{method.title} needs columns of numbers, but the inputs are {described_rows(train.X)}."
+            )
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
         self.rows_device, self.kept = train.X.device, cast("Tensor | None", None)
         self.held = torch.zeros(0, dtype=torch.int64)

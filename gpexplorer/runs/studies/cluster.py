@@ -7,14 +7,17 @@ piece whose worker died is done again by another one. When there has been no wor
 from __future__ import annotations
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from ...errors import ClusterError, SettingError
+from ..counting import Counter, counted_piece
 from ..run import Run
 
 TIMEOUT = 10  # seconds to reach a scheduler
@@ -28,22 +31,63 @@ Map = Callable[..., Iterable[Any]]
 
 
 @contextmanager
-def working(run: Run, scheduler: str) -> Iterator[None]:
-    """Send independent pieces of a run's steps (folds, blocks of rows) to a Dask cluster inside a `with` block.
+def working(run: Run, scheduler: str, report: Callable[[str], object] = warnings.warn) -> Iterator[None]:
+    """Send independent pieces of a run's steps, such as its folds, to a Dask cluster inside a `with` block.
 
     Parameters
     ----------
     run : Run
         The run. It is stepped in this process, and its numbers do not change. Kernel entries that are computed in
-        other processes are not counted.
+        other processes are counted.
     scheduler : str
         The address of the scheduler ("tcp://host:8786"). With an empty text the work stays in this process.
+    report : callable
+        Receives a sentence at the end of the block if workers could not share the work of a step. By default it is a
+        warning.
     """
     if not scheduler:
         yield
         return
-    with connected(scheduler) as client, run.using_mapper(mapped(client)):
+    sent, first = Sent(run.counter), run.done
+    with connected(scheduler) as client, run.using_mapper(mapped(client, sent=sent)):
         yield
+    if run.done > first and (sentence := undivided(run, sent.most_pieces)):
+        report(sentence)
+
+
+def undivided(run: Run, most_pieces: int) -> str:
+    """Why workers did not make the steps of a run faster, as a sentence with a way out; empty if they could.
+
+    Parameters
+    ----------
+    run : Run
+        A run that has taken steps with a cluster.
+    most_pieces : int
+        The largest number of pieces into which work was divided.
+    """
+    if most_pieces > 1:
+        return ""
+    sweep = "Runs that differ in a setting or a seed can be sent to workers by a sweep."
+    if not most_pieces:
+        return f"{run.method.title} had no pieces of work to send, so the run stayed in this process. {sweep}"
+    way_out = " Set copies to true, so that each fold is a piece." if "copies" in run.method.param else ""
+    return f"All work of a step of {run.method.title} was one piece, which one worker did.{way_out} {sweep}"
+
+
+@dataclass
+class Sent:
+    """What was sent to a cluster.
+
+    Attributes
+    ----------
+    counter : Counter
+        Receives the number of kernel entries that the workers compute.
+    most_pieces : int
+        The largest number of pieces of one call of the mapper.
+    """
+
+    counter: Counter
+    most_pieces: int = 0
 
 
 @contextmanager
@@ -69,7 +113,7 @@ def connected(address: str) -> Iterator[Any]:
         yield client
 
 
-def mapped(client: Any, ahead: int = AHEAD) -> Map:
+def mapped(client: Any, ahead: int = AHEAD, sent: Sent | None = None) -> Map:
     """A mapper for `Method.with_mapper`: it works like the builtin `map`, on the workers of a Dask client.
 
     Parameters
@@ -79,6 +123,8 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
     ahead : int, default 2
         Pieces sent per thread of the workers before their results are taken, so that the memory in use does not grow
         with the number of pieces. A tensor that is the same in every piece is sent once.
+    sent : Sent, optional
+        Counts the pieces and the kernel entries that the workers compute.
 
     Returns
     -------
@@ -90,14 +136,23 @@ def mapped(client: Any, ahead: int = AHEAD) -> Map:
     def on_workers(function: Callable[..., Any], *pieces: Iterable[Any]) -> Iterator[Any]:
         limit, shared = ahead * max(sum(client.nthreads().values()), 1), SharedArguments(client)
         pending: deque[Any] = deque()
+
+        def next_result() -> Any:
+            value, entries = result(client, pending.popleft())
+            if sent is not None:
+                sent.counter.add(entries)
+            return value
+
         try:
-            for piece in zip(*pieces, strict=True):
+            for number, piece in enumerate(zip(*pieces, strict=True), 1):
+                if sent is not None:
+                    sent.most_pieces = max(sent.most_pieces, number)
                 if len(pending) == limit:
-                    yield result(client, pending.popleft())
+                    yield next_result()
                 require_open(client)
-                pending.append(client.submit(function, *shared(piece), pure=False))
+                pending.append(client.submit(counted_piece, function, *shared(piece), pure=False))
             while pending:
-                yield result(client, pending.popleft())
+                yield next_result()
         finally:
             cancel(client, list(pending))
 

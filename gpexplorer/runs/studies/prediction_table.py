@@ -23,11 +23,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from ...data.files.conversions import inputs_for
+from ...data.files.conversions import as_inputs, inputs_for, text_inputs
 from ...data.files.reading import strips
 from ...data.quoting import display_name
 from ...data.units import scaled_inputs
 from ...errors import SettingError
+from ...mixed_rows import MixedRows, mixed_rows
 from ...posteriors import InUnits
 
 Floats = NDArray[np.float64]
@@ -67,8 +68,11 @@ def predictions_of_file(
 
 
 def inputs_of(posterior: InUnits, name: str, table: pa.Table) -> Any:
-    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, or t texts."""
+    """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, t texts, or both."""
     columns = posterior.columns
+    if isinstance(columns.X, MixedRows) and columns.columns is not None:
+        numbers = as_inputs(name, table, columns.columns.numbers)
+        return mixed_rows(numbers, [text_inputs(name, table, column) for column in columns.columns.texts])
     return inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
 
 
@@ -85,9 +89,13 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
     for level in quantiles:
         if not 0.0 < level < 1.0:
             raise SettingError(f"A quantile is {level!r}; give probabilities between 0 and 1, such as 0.1.")
-    if isinstance(X, np.ndarray):
-        whole: NDArray[np.bool_] = np.asarray(np.isfinite(X).all(1))
-        rows: Any = X[whole]
+    if isinstance(X, MixedRows):
+        has_texts = np.array([all(row) for row in zip(*X.texts, strict=True)], dtype=bool)
+        whole: NDArray[np.bool_] = np.isfinite(X.numbers.numpy()).all(1) & has_texts
+        rows: Any = X[np.flatnonzero(whole)]
+    elif isinstance(X, np.ndarray):
+        whole = np.asarray(np.isfinite(X).all(1))
+        rows = X[whole]
     else:
         whole = np.array([bool(text) for text in X], dtype=bool)
         rows = [text for text in X if text]
@@ -112,8 +120,9 @@ def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
     if not len(rows):
         return far
     X = scaled_inputs(posterior.rows(rows), posterior.columns)
-    if isinstance(X, torch.Tensor) and posterior.columns.scale is not None:
-        far |= (X.abs() > FAR).any(1).cpu().numpy()
+    numbers = X.numbers if isinstance(X, MixedRows) else X
+    if isinstance(numbers, torch.Tensor) and posterior.columns.scale is not None:
+        far |= (numbers.abs() > FAR).any(1).cpu().numpy()
     inner: Any = posterior.inner
     kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:

@@ -79,7 +79,7 @@ def grid(spec: Spec, over: Mapping[str, Sequence[Any]], most: int = MOST) -> dic
     specs = {}
     for values in itertools.product(*over.values()):
         chosen = dict(zip(over, values, strict=True))
-        specs[", ".join(f"{name}={in_words(value)}" for name, value in chosen.items())] = _with(spec, chosen)
+        specs[", ".join(f"{name}={in_words(value)}" for name, value in chosen.items())] = with_values(spec, chosen)
     return specs
 
 
@@ -202,8 +202,8 @@ def _lists(over: Any) -> dict[str, list[Any]]:
     return {name: [plain(value) for value in values] for name, values in over.items()}
 
 
-def _with(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
-    """The spec with these fields and settings."""
+def with_values(spec: Spec, chosen: Mapping[str, Any]) -> Spec:
+    """Return the spec with these fields of its own and settings of its method, by name."""
     names = {entry.name for entry in fields(spec)}
     settings = {name: value for name, value in chosen.items() if name not in names}
     changed = {name: value for name, value in chosen.items() if name in names}

@@ -26,8 +26,6 @@ class ColumnLine(NamedTuple):
         Whether it is ticked at first.
     usable
         Whether it can be ticked at all.
-    alone
-        Whether it can only be the single input, as molecules can.
     """
 
     name: str
@@ -36,7 +34,6 @@ class ColumnLine(NamedTuple):
     cells: tuple[str, ...]
     use: bool
     usable: bool = True
-    alone: bool = False
 
 
 class ColumnTable(JSComponent):
@@ -179,18 +176,14 @@ class ColumnTable(JSComponent):
             index, use = pair
             if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(self._lines):
                 continue
-            self._tick(index, use, single=len(pairs) == 1)
+            self._tick(index, use)
         self.ticked = self._inputs
         self.param.trigger("ticked")
         self._on_change()
 
-    def _tick(self, index: int, use: bool, single: bool) -> None:
-        """Tick or untick one line. A column that must be alone unticks the others when it is ticked by itself."""
-        line = self._lines[index]
-        if not use or not line.usable:
-            self._used.discard(index)
-        elif line.alone:
-            if single:
-                self._used = {index}
+    def _tick(self, index: int, use: bool) -> None:
+        """Tick or untick one line."""
+        if use and self._lines[index].usable:
+            self._used.add(index)
         else:
-            self._used = {other for other in self._used if not self._lines[other].alone} | {index}
+            self._used.discard(index)

@@ -9,11 +9,12 @@ import pandas as pd
 import panel as pn
 
 from ... import data as data_sets
+from ...data.sets.generators import GENERATORS
 from ...runs import Spec
 from ..styles import TEXT
 from ..text import text
 from .field import Field
-from .own_file import OwnFile
+from .own_file import MOLECULES, OwnFile
 
 OWN = "upload"  # the entry of the list that is a file of one's own
 HINT = "Public sets are downloaded once, checked against their checksum, and cached."
@@ -66,7 +67,7 @@ class DataSource(pn.viewable.Viewer):
         if self.names.value == OWN and self._opened is not None:
             self._on_choose(*self._opened)
         else:
-            self._on_choose(self.names.value, None)
+            self._on_choose(self.names.value, None, _kernel_for(self._table, str(self.names.value)))
 
     def _choose_own(self, data: dict[str, Any], read: Callable[[Any], Any], kernel: str) -> None:
         self._opened = (data, read, kernel)
@@ -99,7 +100,14 @@ def _groups(table: pd.DataFrame, open_data: Mapping[str, Any]) -> dict[str, dict
     return {title: group for title, group in groups.items() if group}
 
 
+def _kernel_for(table: pd.DataFrame, name: str) -> str:
+    """The kernel that the rows of a data set need; "" for any kernel of numbers."""
+    if name in GENERATORS:
+        return GENERATORS[name].kernel
+    return MOLECULES if name in table.index and pd.isna(table.loc[name, "d"]) else ""
+
+
 def _file_label(data: Mapping[str, Any]) -> str:
     """The name of a file, and its inputs."""
-    inputs = data.get("inputs") or [data.get("objects", "")]
+    inputs = [*(data.get("inputs") or ()), *(data.get("texts") or ())] or [data.get("objects", "")]
     return f"{str(data['file'])[:60]} · {len(inputs)} column{'s' if len(inputs) > 1 else ''}"

@@ -124,9 +124,15 @@ class KernelPicker(pn.viewable.Viewer):
 
 
 def parts(kernel: str) -> Parts:
-    """Split the text of a kernel at the signs outside parentheses."""
+    """Split the text of a kernel at the signs outside parentheses and outside the brackets of column names."""
     result, depth, sign, start = [], 0, "", 0
+    in_brackets = in_quotes = False
     for position, letter in enumerate(kernel):
+        if in_brackets:
+            in_quotes ^= letter == '"'
+            in_brackets = in_quotes or letter != "]"
+            continue
+        in_brackets = letter == "["
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if letter in "+*" and depth == 0:
             result.append((sign, kernel[start:position].strip()))
@@ -137,7 +143,7 @@ def parts(kernel: str) -> Parts:
 def _inputs(key: str) -> str:
     """The kind of inputs of a part; for a sum in parentheses, that of its first kernel."""
     first = parts(key.strip("()"))[0][1].strip("()")
-    return registry[first].inputs
+    return registry[first.partition("[")[0]].inputs
 
 
 def _options(keys: list[str], current: str) -> dict[str, str]:

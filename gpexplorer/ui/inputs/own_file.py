@@ -11,6 +11,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ... import data as data_sets
+from ...kernels.on_columns import quoted_name
 from ..playback.locked_change import change
 from ..styles import TEXT
 from ..text import named, sentence, text
@@ -21,7 +22,7 @@ from .file_upload import FileUpload
 CAP = data_sets.UPLOAD.file_bytes
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 CELLS = 3  # of each column in the list
-MOLECULES = "molecules"  # the kernel of SMILES
+MOLECULES, NUMBERS = "molecules", "se-ard"  # the kernels of SMILES, and of the numbers beside them
 KINDS = {
     "number": "number", "decimal comma": "number, decimal comma", "date": "date", "levels": "text",
     "SMILES": "molecule (SMILES)", "text": "text", "empty": "empty",
@@ -84,12 +85,13 @@ class OwnFile(pn.viewable.Viewer):
     def choice(self) -> data_sets.Choice:
         """The columns as they are ticked now."""
         kinds = self._kinds
-        inputs = self.columns.inputs
-        molecules = next((name for name in inputs if kinds[name] == "SMILES"), None)
-        own: dict[str, Any] = {"objects": molecules} if molecules else {
+        molecules = tuple(name for name in self.columns.inputs if kinds[name] == "SMILES")
+        inputs = tuple(name for name in self.columns.inputs if name not in molecules)
+        own: dict[str, Any] = {"objects": molecules[0]} if len(molecules) == 1 and not inputs else {
             "inputs": inputs,
             "encode": tuple(name for name in inputs if kinds[name] == "levels"),
             "dates": tuple(name for name in inputs if kinds[name] == "date"),
+            "texts": molecules,
         }  # fmt: skip
         target = str(self.target.value)
         commas = self.decimal.value and any(kinds[name] == "decimal comma" for name in (*inputs, target))
@@ -155,7 +157,7 @@ class OwnFile(pn.viewable.Viewer):
             return
         name, data = self._file
         choice = self.choice()
-        if not choice.inputs and not choice.objects:
+        if not choice.inputs and not choice.objects and not choice.texts:
             self._show_error("No column is ticked: tick at least one input.")
             return
         shown = PurePosixPath(name).name
@@ -164,7 +166,7 @@ class OwnFile(pn.viewable.Viewer):
         self._on_choose(
             {"name": "upload", "file": shown, **kept},
             lambda split: data_sets.read_upload(name, data, choice, split),
-            MOLECULES if choice.objects else "",
+            kernel_for(choice),
         )
 
     def __panel__(self) -> Any:
@@ -172,7 +174,7 @@ class OwnFile(pn.viewable.Viewer):
 
 
 def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
-    """The lines of the list: first the columns that can be inputs."""
+    """The lines of the list. Molecules are ticked only where nothing else can be."""
     cells = list(zip(*preview.head[:CELLS], strict=True)) or [()] * len(preview.columns)
     molecules_only = not any(
         note.use and note.kind in USABLE and column != preview.target
@@ -181,8 +183,16 @@ def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
     first = True
     lines = []
     for column, note, shown in zip(preview.columns, preview.about, cells, strict=True):
-        alone = note.kind == "SMILES"
-        use = note.use or (alone and molecules_only and first)
-        first = first and not alone
-        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, shown, use, note.kind in USABLE, alone))
+        is_molecule = note.kind == "SMILES"
+        use = note.use or (is_molecule and molecules_only and first)
+        first = first and not is_molecule
+        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, shown, use, note.kind in USABLE))
     return lines
+
+
+def kernel_for(choice: data_sets.Choice) -> str:
+    """The kernel that these columns need: of molecules, of numbers and molecules, or "" for any kernel of numbers."""
+    if choice.objects:
+        return MOLECULES
+    of_texts = [f"{MOLECULES}[{quoted_name(name)}]" for name in choice.texts]
+    return "+".join([NUMBERS, *of_texts] if choice.inputs else of_texts) if of_texts else ""

@@ -56,6 +56,13 @@ PRESETS = {
         "v=1&method=cholqr&data=friedman1&data.n=500&kernel=matern12-ard&set.num_inducing=30&set.num_pivots=16"
         "&set.pivot_policy=random&set.num_proposals=1&set.removal=random&view=landscape",
     ),
+    "four-groups": Preset(
+        "Four groups with curves that are alike: does each need a model of its own?",
+        "A row is a dose and the name of a group, and nothing lies between two names: points can only be chosen among "
+        "the rows. With the product of both kernels each group has a curve of its own and learns from the others. "
+        "Choose + in place of ×: the test error is more than four times as large.",
+        "v=1&method=cholqr&data=doses&kernel=se*category&set.num_inducing=32&view=convergence",
+    ),
     "low-objective": Preset(
         "Two methods, two objectives: is the lower one the better fit?",
         "FITC lets the noise differ from row to row, and its objective ends lower than that of CholQR. But the "

@@ -80,7 +80,8 @@ class PredictPanel(pn.viewable.Viewer):
             raise SettingError("No run is open: open your training rows and take some steps first.")
         posterior = run.posterior(min(self._session.screen.step, len(run.trace) - 1), of="y")
         columns = posterior.columns
-        X = data_sets.read_inputs(name, data, columns.names, numeric=not isinstance(columns.X, list))
+        texts = len(columns.columns.texts) if columns.columns else 0
+        X = data_sets.read_inputs(name, data, columns.names, numeric=not isinstance(columns.X, list), texts=texts)
         with self._session.shares.turns.turn():
             return prediction_table(posterior, X, self.of.value if self.of.value in OPTIONS.values() else "y")
 

@@ -196,6 +196,7 @@ class OpenRun:
         self.wall_seconds = 0.0
         self.advance()
         can_drag = len(run.trace) > 0 and isinstance(run.method, HasMovablePoints)
+        can_drag &= isinstance(run.problem.train.X, torch.Tensor)  # texts have no place in the plane
         self.summary = summary._replace(can_drag=can_drag and summary.rows <= MOST_ROWS_TO_DRAG)
 
     def advance(self) -> bool:
@@ -385,5 +386,5 @@ def summary_of(spec: Spec, run: Run) -> RunSummary:
         seconds=machine_speed.machine().seconds(cost),
         notes=split.notes if split else (),
         can_drag=False,
-        can_edit=data_sets.is_named(spec.data),
+        can_edit=data_sets.is_named(spec.data) and isinstance(train.X, torch.Tensor),
     )

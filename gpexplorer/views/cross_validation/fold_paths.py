@@ -13,7 +13,7 @@ import param
 import torch
 
 from ...methods.cross_validation.fold_steps import score_folds
-from ...methods.cross_validation.folds import split
+from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
@@ -90,7 +90,9 @@ class Paths(View):
         copies = [info.thetas[:, [i, j]].cpu().double().numpy() for info in infos]
         mean = np.array([info.consensus[[i, j]].tolist() for info in infos]).reshape(-1, 2)
         layers = {"consensus": pd.DataFrame(mean, columns=["x", "y"])}
-        for k, _ in enumerate(_method(run).validation(len(run.problem.train))):
+        method, train = _method(run), run.problem.train
+        _, validation = ordered_by_fold(train, method.validation(len(train)), method.seed)
+        for k in range(len(validation)):
             path = np.array([c[k] for c in copies]).reshape(-1, 2)
             layers[f"fold {k + 1}"] = pd.DataFrame(path, columns=["x", "y"])
         around = np.concatenate([mean, *copies]) if copies else np.array([[float(theta[i]), float(theta[j])]])

@@ -6,6 +6,7 @@ data file is ever used as markup. Each molecule has one cell, with its row and t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,13 +16,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...methods.capabilities import HasSwapLandscape
-from ...problem import Step
+from ...mixed_rows import MixedRows
+from ...problem import Dataset, Step
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing.palette import ROLES
 from .landscape_view import POINTS_MOVED, both_values, has_cheap_landscape, landscape_at
 
-ACROSS, DOWN = 6, 2  # cells of the grid; on the page they are about as wide as high
+ACROSS, DOWN = 4, 3  # cells of the grid; on the page they are about as wide as high
 SIZE, BELOW = 0.84, 0.47  # longest side of a molecule, and distance of the caption below its middle, in cells
 LETTER, APART = 0.28, 0.12  # gap at a letter, and between the lines of a double bond, as parts of a bond
 NOT_INSTALLED = 'RDKit computes the drawings of molecules, and is not installed: pip install "gpexplorer[molecules]".'
@@ -48,9 +50,7 @@ class Structures(View):
 
     def applies(self, run: Run) -> bool:
         """Return whether the method swaps rows, the inputs are SMILES, and the factor is cheap to compute again."""
-        X = run.problem.train.X
-        is_text = isinstance(X, list) and len(X) > 0 and isinstance(X[0], str)
-        return super().applies(run) and has_cheap_landscape(run) and is_text and readable(X[0])
+        return super().applies(run) and has_cheap_landscape(run) and smiles_of(run.problem.train) is not None
 
     def data(self, run: Run, at: int) -> Layers:
         """Bonds, letters and captions of up to twelve molecules."""
@@ -62,7 +62,8 @@ class Structures(View):
         best = both_values(landscape).nlargest(ACROSS * DOWN - 1, "exact")
         rows = [landscape.removed, *best["row"].astype(int).tolist()]
         decreases = [f"row {row}\n{value:+.3g} nat" for row, value in zip(rows[1:], best["exact"], strict=True)]
-        drawings = [structure(run.problem.train.X[row]) for row in rows]
+        smiles = smiles_of(run.problem.train) or ()
+        drawings = [structure(smiles[row]) for row in rows]
         layers = _grid(drawings, [f"row {rows[0]}\nis removed", *decreases], "exact decrease of the objective")
         layers["captions"]["row"] = rows
         return layers
@@ -104,6 +105,14 @@ def installed() -> bool:
     except ImportError:
         return False
     return True
+
+
+def smiles_of(train: Dataset) -> Sequence[str] | None:
+    """The molecules of the rows: the inputs, or the first column of text that holds such; None without molecules."""
+    X = train.X
+    columns = X.texts if isinstance(X, MixedRows) else (X,) if isinstance(X, list) else ()
+    texts = [column for column in columns if len(column) and isinstance(column[0], str)]
+    return next((column for column in texts if readable(column[0])), None)
 
 
 def readable(text: str) -> bool:

@@ -92,8 +92,9 @@ class Convergence(View):
             if self.limits:
                 layers["range"] = self._drawn(ranges.rename(columns={"lower": "y"})).rename(columns={"y": "lower"})
         ghost = self._best_before(run, channel, column)
+        # The layer is there from the start: a layer that appears later would have the whole figure drawn again.
+        layers["ghost"] = self._drawn(series[:0] if ghost is None else ghost)
         if ghost is not None:
-            layers["ghost"] = self._drawn(ghost)
             trusted.attrs["title"] = "; ".join(filter(None, [trusted.attrs.get("title"), ghost.attrs["title"]]))
         return layers
 
@@ -124,15 +125,14 @@ class Convergence(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
+        ghost = hv.Curve(layers["ghost"], "x", "y")
         parts = [
+            layer(ghost, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
             layer(hv.Curve(layers["series"], "x", "y"), "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
             layer(hv.Curve(layers["untrusted"], "x", "y"), "untrusted", color=ROLES["removed"], line_dash="dashed"),
             layer(hv.Scatter(layers["now"], "x", "y"), "now", color=ROLES["inducing"], size=9),
         ]
-        if "ghost" in layers:
-            ghost = hv.Curve(layers["ghost"], "x", "y")
-            parts.insert(0, layer(ghost, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8))
         if "range" in layers:
             band = hv.Area(layers["range"], "x", ["lower", "upper"])
             parts.insert(0, layer(band, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))

@@ -194,8 +194,7 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     data = split.test if split is not None and len(split.test) else run.problem.train
     chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
-    X = torch.from_numpy(run_rows.inputs_of(part)) if run_rows.numeric(run) else part.X
-    prediction, observed = run.posterior(at, of="y")(X), run_rows.targets_of(part)
+    prediction, observed = run.posterior(at, of="y").at_scaled(part.X), run_rows.targets_of(part)
     mean, sd = prediction.mean.cpu().numpy(), prediction.var.sqrt().cpu().numpy()
     frame = pd.DataFrame({"x": observed, "y": mean})
     ends = [float(observed.min()), float(observed.max())]

@@ -14,6 +14,7 @@ import torch
 from gpexplorer import Spec, Store
 from gpexplorer.__main__ import main
 from gpexplorer.methods.base import registry
+from gpexplorer.runs import working
 from gpexplorer.runs.studies.cluster import connected, mapped
 from gpexplorer.runs.trace import tensors
 from oracles_admm import problem
@@ -46,6 +47,51 @@ def test_folds_on_a_worker_give_the_same_numbers_as_in_this_process(key: str, cl
     for one, other in pairs:
         for a, b in zip(tensors(one.state), tensors(other.state), strict=True):
             torch.testing.assert_close(b, a, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("gpcv-admm", {**SETTINGS, "folds": 3, "copies": True}),
+        ("pcg", {"cache": 0.0, "learn": False}),
+        ("grief", {"learn": False}),
+    ],
+)
+def test_kernel_entries_of_workers_are_counted(method: str, settings: dict[str, Any], client: Any):
+    spec = Spec(method, settings, data={"name": "snelson-like", "n": 400}, budget={"steps": 3})
+    here, there = spec.open(), spec.open()
+    said: list[str] = []
+    here.finish()
+
+    with working(there, client.scheduler.address, said.append):
+        there.finish()
+
+    assert not any("no pieces" in sentence for sentence in said)
+    assert [record.cost.entries for record in there.trace] == [record.cost.entries for record in here.trace]
+    assert there.trace[-1].cost.entries > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "sentence"),
+    [
+        ("random", {}, "had no pieces of work to send, so the run stayed in this process"),
+        ("gpcv-admm", {}, "Set copies to true"),
+        ("gpcv-admm-holdout", {}, "was one piece, which one worker did"),
+        ("gpcv-admm", {"copies": True}, None),
+    ],
+)
+def test_a_run_that_cannot_be_divided_says_so(
+    method: str, settings: dict[str, Any], sentence: str | None, client: Any, recwarn: pytest.WarningsRecorder
+):
+    run = Spec(method, settings, data={"name": "snelson-like", "n": 40}).open()
+
+    with working(run, client.scheduler.address):
+        for _ in range(2):
+            run.advance()
+
+    said = [str(warning.message) for warning in recwarn]
+    assert len(said) == (sentence is not None)
+    assert sentence is None or sentence in said[0]
 
 
 def test_command_line_run_sends_its_folds_to_a_scheduler(

@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
-from gpexplorer.methods.eigenfunctions.axis_sizes import axis_shares
+from gpexplorer.methods.eigenfunctions.axis_sizes import MOST, axis_shares, sizes_by_lengthscale
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
-from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior
+from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.posteriors import DiagonalAndDirection
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, nlpd, smse
-from oracles_grief import draw, nlml, problem
+from oracles_grief import draw, nlml, predicted, problem
 
 SMALL: dict[str, dict[str, Any]] = {
     "grief": {"num_eigenfunctions": 40, "grid_points": 8, "subset": 150, "evaluations": 10, "max_rounds": 3},
@@ -179,11 +180,21 @@ def test_the_share_of_an_axis_is_that_of_the_dense_projection():
     assert shares[1] < 0.9 < shares[0]
 
 
+def test_a_grid_has_its_largest_size_where_no_size_resolves_the_lengthscale():
+    task = problem()
+    theta = task.theta.clone()
+    theta[1] = math.log(1e-4)
+
+    assert sizes_by_lengthscale(task.kernel, task.train.X, theta, "equispaced") == [MOST, 10]
+
+
 def test_scores_and_pictures_reuse_the_orthogonal_basis(monkeypatch: pytest.MonkeyPatch):
     calls = []
     for name in ("orthogonalise", "orthogonalise_rows"):
         original = getattr(posteriors, name)
-        monkeypatch.setattr(posteriors, name, lambda *args, original=original: calls.append(1) or original(*args))
+        monkeypatch.setattr(
+            posteriors, name, lambda *args, name=name, original=original: calls.append(name) or original(*args)
+        )
     task, test = draw(n=60, d=2, lengthscale=1.0, noise_sd=0.1)
     run = Run(registry["grief-mcmc"](**SMALL["grief-mcmc"] | {"learn": False}), task)
 
@@ -191,7 +202,18 @@ def test_scores_and_pictures_reuse_the_orthogonal_basis(monkeypatch: pytest.Monk
         run.posterior(of="y")(test.X)
 
     assert len(run.trace) == 17
-    assert len(calls) == 1
+    assert calls == ["orthogonalise"]  # 40 functions and 60 rows
+
+
+def test_the_bases_that_were_used_last_are_kept():
+    task = problem(n=20)
+    choice = GriefMCMC(num_eigenfunctions=30, grid_points=6, learn=False).choose(task, task.theta)
+    thetas = [task.theta + 0.01 * number for number in range(posteriors.MAX_CACHED + 1)]
+
+    bases = [orthogonal_basis(task, choice, theta) for theta in thetas]
+    again = [orthogonal_basis(task, choice, theta) for theta in reversed(thetas)]
+
+    assert [a is b for a, b in zip(again, reversed(bases), strict=True)] == [True] * posteriors.MAX_CACHED + [False]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
@@ -210,6 +232,7 @@ def test_the_orthogonal_basis_from_rows_equals_that_from_the_gram_matrix(shift: 
     torch.testing.assert_close(rows.u[:r].abs(), gram.u[:r].abs(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(Phi @ rows.V @ (rows.V.T @ Phi.T), Phi @ Phi.T, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(rows.V.T @ rows.V, torch.eye(len(rows.e), dtype=torch.float64), rtol=0.0, atol=1e-5)
+    assert rows.rest == pytest.approx(float(y @ y - rows.u @ rows.u), abs=1e-9)
 
 
 def test_the_most_likely_noise_is_the_minimum_of_the_dense_likelihood():
@@ -222,6 +245,41 @@ def test_the_most_likely_noise_is_the_minimum_of_the_dense_likelihood():
     values = [float(nlml(Phi, task.train.y, math.exp(log_s2 + step))) for step in (-0.02, 0.0, 0.02)]
 
     assert values[1] < min(values[0], values[2])
+
+
+def test_the_most_likely_noise_at_the_ends_of_its_range_and_in_other_units():
+    source = torch.Generator().manual_seed(3)
+    Q = torch.linalg.qr(torch.randn(40, 40, generator=source, dtype=torch.float64)).Q
+    Phi, y = 2.0 * Q[:, :5], Q[:, :5].sum(1) + 0.1 * Q[:, 5:].sum(1)  # e = 4, u = 1, rest = .35
+    eps = torch.finfo(torch.float64).eps
+
+    def noise(scale: float, y: Tensor) -> float:
+        return most_likely_noise(orthogonalise_rows(scale * Phi, scale * y, eps))
+
+    assert noise(1e-4, y) == pytest.approx(noise(1.0, y) + 2.0 * math.log(1e-4), abs=1e-3)
+    orthogonal = 1e-3 * Q[:, 5:].sum(1)  # nothing for the functions to explain: y'y = 35e-6 in 35 directions
+    assert noise(1.0, orthogonal) == pytest.approx(math.log(1e-6), abs=1e-3)
+    in_span = Q[:, :5].sum(1)  # no noise at all: the lower end, 1e-12 of y'y / n
+    assert noise(1.0, in_span) == pytest.approx(math.log(1e-12 * 5.0 / 40.0), abs=1e-3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_predictions_with_the_most_likely_noise_equal_dense_algebra(shift: float):
+    """At a theta whose own noise variance is much larger than the most likely one."""
+    task = problem(shift)
+    task.theta[-1] += math.log(5.0)
+    choice = GriefMCMC(num_eigenfunctions=15, grid_points=6, learn=False).choose(task, task.theta)
+    X = task.train.X[:7] + 0.03
+    Phi, at = (choice(task.theta)(Z).T for Z in (task.train.X, X))
+
+    posterior, s2 = refitted_posterior(task, choice, task.theta)
+    f, y = posterior(X), posterior.asked_for("y")(X)
+
+    assert s2 == pytest.approx(math.exp(most_likely_noise(orthogonal_basis(task, choice, task.theta))))
+    mean, C = predicted(Phi, at, task.train.y, s2, torch.ones(15, dtype=torch.float64))
+    torch.testing.assert_close(f.mean, mean, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(f.var, C.diagonal(), rtol=1e-6, atol=1e-10)
+    torch.testing.assert_close(y.var, C.diagonal() + s2, rtol=1e-6, atol=1e-10)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

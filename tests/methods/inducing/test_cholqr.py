@@ -13,6 +13,7 @@ from scipy import optimize
 from gpexplorer.linalg.scipy_descent import evaluations
 from gpexplorer.methods.inducing.distinct_rows import distinct_rows
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
+from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, dense, problem, swapper
 
@@ -37,6 +38,38 @@ def test_the_factor_follows_the_dense_objective_through_swaps(objective: str, sh
             assert torch.equal(s.factor.inducing, previous)
         before = after
     assert accepted > 5
+
+
+def test_passes_over_the_factor_are_counted() -> None:
+    s = swapper(problem(), "vfe", proposals=0)
+    factor = Factor(s.factor.kernel, s.factor.theta, s.factor.train, s.factor.inducing, "vfe")
+    assert factor.reads == 0
+    factor.times(factor.T.T)
+    assert factor.reads == 1
+    factor.transposed_times(torch.ones(2, len(factor.D), dtype=torch.float64))
+    assert factor.reads == 2
+
+    s.refresh(1, range(8))  # the columns of these removals are known from here on
+    accepted = 0
+    for k in range(8):
+        s.factor.L.capacity = 1 + k % 2  # each change is applied at once, for a read and a write, or waits
+        before = s.factor.reads
+        tried = s.swap([k], k)
+        accepted += tried.accepted
+        assert s.factor.reads - before == (2 if tried.accepted and not s.factor.L.pending else 0)
+    assert accepted > 2
+
+
+def test_an_inverse_that_is_computed_again_gives_the_losses_of_a_new_factor() -> None:
+    s = swapper(problem(), "vfe")
+    for k in range(12):
+        s.swap([k % 8, (k + 1) % 8], k)
+    factor = s.factor
+    fresh = Factor(factor.kernel, factor.theta, factor.train, factor.inducing, "vfe")
+    factor.TPT, factor.TGT, factor.Pc = (torch.full_like(part, torch.nan) for part in (fresh.TPT, fresh.TGT, fresh.Pc))
+    factor.rebuild_inverse()
+    torch.testing.assert_close(factor.losses(), fresh.losses(), rtol=1e-8, atol=1e-8)
+    assert factor.total == pytest.approx(fresh.total, rel=1e-10)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

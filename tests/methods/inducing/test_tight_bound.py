@@ -46,6 +46,19 @@ def test_scores_and_losses_from_a_sample_rank_as_the_exact_ones(shift: float) ->
     assert rank_correlation(approximate.numpy(), pivots.numpy()) > 0.9
 
 
+def test_losses_of_a_sample_count_the_own_row_of_each_point() -> None:
+    factor = swapper(problem(n=3 * SAMPLE), "tight-vfe", m=12).factor
+    without_variances = swapper(problem(n=3 * SAMPLE), "pp", m=12).factor.losses()  # no term depends on the variances
+    L = factor.rows(torch.arange(len(factor.D)))
+    lengths = factor.T.norm(dim=0)
+    squares, V = (L @ factor.T / lengths).square(), (factor.s2 + factor.D)[:, None]  # [n, m], [n, 1]
+    own, points = torch.arange(12), factor.inducing
+    logs = torch.log1p(squares / V)
+    seen = squares[factor.sample].sum(0) + squares[points, own]
+    estimated = squares.sum(0) * (logs[factor.sample].sum(0) + logs[points, own]) / seen
+    torch.testing.assert_close(factor.losses(), without_variances + 0.5 * estimated, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("make", [lambda: problem(1000.0, n=300), lambda: hard_problem(n=300)])
 def test_a_run_carries_the_dense_bound_and_never_increases_it(make) -> None:
     task = make()

@@ -67,7 +67,7 @@ def test_rows_set_aside_are_not_learned_from():
 def test_objects_are_refused_before_any_work():
     words = Problem(Dataset(["a", "b"], torch.zeros(2)), problem().kernel, problem().theta)
 
-    with pytest.raises(SettingError, match="SCGD needs numeric columns"):
+    with pytest.raises(SettingError, match="SCGD needs columns of numbers, but the inputs are str objects"):
         next(method("scgd").steps(words))
 
 

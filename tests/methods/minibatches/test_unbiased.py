@@ -45,28 +45,56 @@ def test_scgd_is_biased_if_the_minibatch_enters_the_average_before_its_gradient(
     assert near < far
 
 
-def mean_multiplier(b: int, **settings: Any) -> Tensor:
-    """Eigenvalues of F^(1/2) E[M] F^(1/2) on the trajectory of MINIMAX at a fixed theta: all one if E[M] = F^-1."""
+def at_rest(b: int, **settings: Any) -> tuple[Tensor, float]:
+    """Eigenvalues of F^(1/2) E[M] F^(1/2), all one if E[M] = F^-1, and E |A - F| / |F|: MINIMAX at a fixed theta."""
     model, learner = begun(method("minimax", batch_size=b, rate=1e-12, **WIDE, **settings), problem(n=96, shift=0.4))
-    L = torch.linalg.cholesky(gram_per_row(model, exact_likelihood(model, learner.parameters.theta)))
-    total = torch.zeros_like(learner.B)
+    F = gram_per_row(model, exact_likelihood(model, learner.parameters.theta))
+    L, total, distances = torch.linalg.cholesky(F), torch.zeros_like(learner.B), []
     for t in range(1500):
         learner.move(t)
         if t >= 500:
             total -= learner.B * (learner.mu / learner.A_norm)
-    return torch.linalg.eigvalsh(L.T @ (total / 1000) @ L)
+            distances.append((learner.A - F).norm() / F.norm())
+    return torch.linalg.eigvalsh(L.T @ (total / 1000) @ L), float(torch.stack(distances).mean())
 
 
 @pytest.mark.parametrize("b", [3, 12])
-def test_the_mean_multiplier_of_minimax_is_the_inverse_of_f_with_fewer_rows_than_features(b: int):
-    relative = mean_multiplier(b)
+def test_at_rest_the_matrices_of_minimax_are_f_and_its_inverse_with_fewer_rows_than_features(b: int):
+    relative, distance = at_rest(b)
 
     assert float(relative.mean()) == pytest.approx(1.0, abs=0.05)
     assert float(relative[-1]) < 1.3
+    assert distance < 0.06
 
 
 def test_constant_rates_let_the_noise_of_small_minibatches_bias_the_multiplier():
-    assert float(mean_multiplier(3, rate_scaling="constant").mean()) > 1.2
+    relative, distance = at_rest(3, rate_scaling="constant")
+
+    assert float(relative.mean()) > 1.2
+    assert distance > 0.1
+
+
+def lag(epochs: int = 12, **settings: Any) -> tuple[float, float]:
+    """While theta moves: the means of tr(M F) / D and of |A - F| / |F| over the second half of a short run."""
+    minimax = method("minimax", batch_size=16, layers=2, width=32, activation="relu", **settings)
+    model, learner = begun(minimax, problem(n=480, shift=0.4))
+    inverses, distances = [], []
+    for t in range(epochs * 30):
+        learner.move(t)
+        if t >= epochs * 15 and t % 15 == 0:
+            F = gram_per_row(model, exact_likelihood(model, learner.parameters.theta))
+            inverses.append(-learner.mu / learner.A_norm * float((learner.B * F).sum()) / model.D)
+            distances.append(float((learner.A - F).norm() / F.norm()))
+    return sum(inverses) / len(inverses), sum(distances) / len(distances)
+
+
+def test_the_matrices_of_minimax_lag_behind_features_that_move_and_less_at_a_smaller_learning_rate():
+    inverse, distance = lag()
+    inverse_if_slow, distance_if_slow = lag(rate=1e-4)
+
+    assert inverse > 1.15
+    assert inverse_if_slow == pytest.approx(1.0, abs=0.1)
+    assert distance_if_slow < 0.5 * distance
 
 
 def test_minimax_without_damping_says_that_its_matrix_diverged():

@@ -6,6 +6,7 @@ import re
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import expect
 
@@ -34,8 +35,10 @@ def test_a_messy_file_becomes_a_decision_and_a_program_that_prints_the_number(
     page.get_by_label("Search columns").fill("whe")
     expect(page.get_by_label("colour", exact=True)).to_be_hidden()
     page.get_by_label("when", exact=True).check()
+    page.get_by_label("Search columns").fill("")
+    page.get_by_label("smiles", exact=True).check()
     seen.press("Use these columns")
-    expect(page.get_by_text(re.compile(r"\d+ training rows, \d+ test rows, 5 inputs"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"\d+ training rows, \d+ test rows, 6 inputs"))).to_be_visible()
     expect(page.get_by_label("Data (rows × inputs)").locator("option:checked")).to_contain_text("messy.csv")
 
     begin = time.monotonic()
@@ -70,3 +73,18 @@ def test_a_messy_file_becomes_a_decision_and_a_program_that_prints_the_number(
     printed: list[float] = []
     exec(re.sub(r"\bprint\(", "printed.append(", code.inner_text()), {"printed": printed})
     assert printed[0] == pytest.approx(shown, rel=1e-3)
+    check_predictions(seen, file)
+
+
+def check_predictions(seen: Seen, file: Path) -> None:
+    """The open run predicts the rows of a file, and the table leaves the page as CSV."""
+    page = seen.page
+    page.get_by_role("button", name="Predict: new rows by the run on the screen").click()
+    expect(page.get_by_text("New rows (at most")).to_be_visible()
+    page.locator("input[type=file][accept*=parquet]").last.set_input_files(file)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="predictions.csv").click()
+    table = pd.read_csv(download.value.path())
+    assert len(table) == 150
+    assert table["mean"].isna().sum() == 4  # rows without a size
+    assert (table["sd"].dropna() > 0.0).all()

@@ -10,7 +10,7 @@ from torch import Tensor
 from ....errors import SettingError
 from ....objectives import Terms
 from ....posteriors import Posterior, PriorPosterior
-from ....problem import Channel, Problem, channel
+from ....problem import Channel, Problem, channel, described_rows
 from ..distinct_rows import random_order
 from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, halves
 
@@ -88,7 +88,7 @@ def continuous_inputs(problem: Problem, title: str) -> Tensor:
     X, kernel = problem.train.X, problem.kernel
     if points_can_move(problem):
         return X
-    reason = f"the inputs are {type(X[0]).__name__} objects"
+    reason = f"the inputs are {described_rows(X)}"
     if isinstance(X, Tensor):
         reason = f"kernel {kernel.key!r} takes counts, and has no gradient in them"
     raise SettingError(

@@ -1,0 +1,192 @@
+"""Folds that a caller gives in place of a random draw: groups of rows, or a splitter of scikit-learn.
+
+Folds may be given as a splitter, such as GroupKFold(5), as an iterable of pairs (training rows, held-out rows), or as
+the group of each row, from which whole groups are then drawn. scikit-learn itself is not needed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..errors import SettingError
+from ..linalg.randomness import generator
+from ..problem import RowGroups
+
+Rows = NDArray[np.int64]
+FORMS = "give a splitter such as GroupKFold(5), or a list of pairs (training rows, held-out rows)"
+
+
+class Pair(NamedTuple):
+    """The rows of one fold: those to fit, and those to hold out."""
+
+    train: Rows
+    test: Rows
+
+
+def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
+    """Return the pairs (training rows, held-out rows) that a splitter or an iterable stands for.
+
+    Parameters
+    ----------
+    folds : splitter or iterable
+        An object with scikit-learn's method `split`, or pairs of row numbers or of masks [n].
+    X, y : array
+        All rows, which the splitter is given. Classes that it should stratify must be pairs: `StratifiedKFold`
+        refuses targets that are real numbers.
+    groups : array [n], optional
+        The group of each row, which the splitter is given.
+
+    Raises
+    ------
+    SettingError
+        If there are no pairs, if a row does not exist or is in both halves of a pair, or if a half is empty.
+    """
+    n = len(y)
+    try:
+        given = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"folds is {_short(folds)}, which gives no folds of these {n} rows: {error}") from None
+    if not given:
+        raise SettingError(f"folds is empty; {FORMS}.")
+    return [_checked_pair(k, pair, n) for k, pair in enumerate(given)]
+
+
+def folds_of_rows(pairs: list[Pair], n: int) -> RowGroups:
+    """Return the number of the fold that holds each row out; -1 for rows that none holds out.
+
+    Raises
+    ------
+    SettingError
+        If two folds hold out the same row, or if a fold leaves a row out of both halves. A method that learns from all
+        folds at once holds out each row once at most, and trains on all other rows.
+    """
+    number = np.full(n, -1)
+    for k, (train, test) in enumerate(pairs):
+        again = test[number[test] >= 0]
+        if len(again):
+            first = number[again[0]]
+            raise SettingError(
+                f"folds: row {again[0]} is held out by folds {first} and {k}. Use folds that hold out each row once, "
+                "such as those of KFold or GroupKFold."
+            )
+        if len(train) + len(test) < n:
+            left_out = n - len(train) - len(test)
+            raise SettingError(
+                f"folds: fold {k} leaves {left_out} of {n} rows out of both its halves, as the folds of a time series "
+                "do. Use folds that train on all rows that they do not hold out."
+            )
+        number[test] = k
+    return RowGroups(torch.from_numpy(number), are_folds=True)
+
+
+def groups_of_rows(groups: Any, n: int) -> RowGroups:
+    """Return groups given as numbers or texts [n]; SettingError unless there are two at least, one value per row."""
+    values = np.asarray(groups)
+    if values.shape != (n,):
+        raise SettingError(f"groups has shape {list(values.shape)}; give one value for each of {n} rows.")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise SettingError(f"groups has a missing value in row {int(np.flatnonzero(~np.isfinite(values))[0])}.")
+    names, number = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)
+    if len(names) < 2:
+        raise SettingError("groups has one value for all rows; two groups at least are needed to hold one out.")
+    return RowGroups(torch.from_numpy(number.astype(np.int64)), are_folds=False)
+
+
+def row_groups(folds: Any, X: Any, y: Any, groups: Any = None) -> RowGroups | None:
+    """Return how a method of cross-validation should hold rows out; None if neither folds nor groups are given."""
+    if folds is None:
+        return None if groups is None else groups_of_rows(groups, len(y))
+    return folds_of_rows(fold_pairs(folds, X, y, groups), len(y))
+
+
+def drawn_folds(groups: Tensor, count: int, seed: int) -> Tensor:
+    """Draw folds of about equal size from whole groups.
+
+    Parameters
+    ----------
+    groups : Tensor [n]
+        The number of the group of each row; rows with -1 are never held out.
+    count : int
+        Number of folds.
+    seed : int
+        Seed of the order in which groups of equal size are assigned.
+
+    Returns
+    -------
+    Tensor [n]
+        The fold of each row, or -1.
+
+    Notes
+    -----
+    The largest group first, each to the fold with the fewest rows so far. O(G log G) for G groups.
+
+    Raises
+    ------
+    SettingError
+        If there are fewer groups than folds.
+    """
+    held = groups[groups >= 0].cpu()
+    numbers, index, sizes = torch.unique(held, return_inverse=True, return_counts=True)
+    if len(numbers) < count:
+        raise SettingError(f"There are {len(numbers)} groups of rows and {count} folds; lower the number of folds.")
+    order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
+    order = order[torch.argsort(sizes[order], descending=True, stable=True)]
+    fold_of_group, filled = torch.zeros_like(numbers), [(0, fold) for fold in range(count)]
+    for group, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
+        rows, fold = heapq.heappop(filled)
+        fold_of_group[group] = fold
+        heapq.heappush(filled, (rows + size, fold))
+    folds = torch.full_like(groups, -1)
+    folds[groups >= 0] = fold_of_group[index].to(groups.device)
+    return folds
+
+
+def drawn_share(groups: Tensor, share: float, seed: int) -> Tensor:
+    """Draw whole groups that have about this share of the rows together: a mask [n] of the rows to hold out.
+
+    Groups are taken in random order until they have the share. One at least is held out, and one at least is not.
+    """
+    numbers, index, sizes = torch.unique(groups.cpu(), return_inverse=True, return_counts=True)
+    order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
+    order = order[numbers[order] >= 0]
+    before = sizes[order].cumsum(0) - sizes[order]
+    chosen = order[(before < share * len(groups)) & (before + sizes[order] < len(groups))]
+    if not len(chosen):
+        raise SettingError("One group has nearly all rows, so that no group can be held out; divide it.")
+    held = torch.zeros(len(numbers), dtype=torch.bool)
+    held[chosen] = True
+    return held[index].to(groups.device)
+
+
+def _checked_pair(k: int, pair: Any, n: int) -> Pair:
+    if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable) or len(halves := list(pair)) != 2:
+        raise SettingError(f"folds: fold {k} is {_short(pair)}; {FORMS}.")
+    train, test = (_row_numbers(k, half, n) for half in halves)
+    both = np.intersect1d(train, test)
+    if len(both):
+        raise SettingError(f"folds: row {both[0]} of fold {k} is a training row and held out; it can only be one.")
+    return Pair(train, test)
+
+
+def _row_numbers(k: int, half: Any, n: int) -> Rows:
+    rows = np.asarray(half)
+    if rows.dtype == bool and rows.shape == (n,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or rows.dtype.kind not in "iu" or not len(rows):
+        raise SettingError(f"folds: a half of fold {k} is {_short(half)}; give row numbers, one at least, or a mask.")
+    if rows.min() < 0 or rows.max() >= n:
+        wrong = rows.min() if rows.min() < 0 else rows.max()
+        raise SettingError(f"folds: fold {k} names row {wrong}, but the {n} rows are numbered from 0 to {n - 1}.")
+    return np.unique(rows).astype(np.int64)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
