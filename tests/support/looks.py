@@ -4,6 +4,7 @@ from __future__ import annotations
 
 READABLE = 4.5  # contrast of words that WCAG 2.2 asks for (AA)
 
+# Seen from the top of the page: what a browser has scrolled away lies behind the title bar.
 BOXES = """() => {
   const cards = [], parts = []
   const skipped = "[role=tooltip], .MuiTooltip-popper, .MuiBackdrop-root, [aria-hidden=true], style, .katex-html"
@@ -13,6 +14,7 @@ BOXES = """() => {
       const style = getComputedStyle(one)
       if (one.matches(skipped) || style.display === "none" || style.visibility === "hidden" || style.opacity === "0")
         continue
+      if (one.matches(".main-content")) one.scrollTo({ top: 0, behavior: "instant" })
       const box = one.getBoundingClientRect()
       const words = [...one.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
       const control = one.matches(whole)

@@ -38,6 +38,7 @@ def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
     seen.press("Show the answer")
     until(lambda: said.count() == 1)
     until(lambda: seen.step == 15)  # the page has moved to what the answer speaks of
+    seen.page.locator(".main-content").evaluate("main => main.scrollTo(0, 200)")  # as a press may have scrolled it
     look_at(seen)
 
     for number, part in enumerate(parts[2:], 3):
