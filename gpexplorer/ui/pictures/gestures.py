@@ -93,11 +93,10 @@ class Gestures(pn.viewable.Viewer):
         self.back.disabled = not (isinstance(data, dict) and data.get("edits"))
 
     def listen(self, figure: Any, layers: Callable[[], Layers]) -> None:
-        """Listen to the clicks and drags on a figure, which shows these layers; it pans only in the mode "Look"."""
+        """Listen to the clicks and drags on a figure, which shows these layers, except in the mode "Look"."""
         self._figure, self._layers = figure, layers
         if self.mode.value == LOOK:
             return
-        figure.toolbar.active_drag = None
         if self.mode.value == EDIT_ROWS:
             figure.on_event(Tap, weakly(self._tap))
             return

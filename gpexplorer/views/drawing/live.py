@@ -21,6 +21,7 @@ from bokeh.models import (
     LinearColorMapper,
     LogScale,
     Range1d,
+    WheelZoomTool,
 )
 
 from ..base import Layers
@@ -103,6 +104,10 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.stylesheets = [EDGE]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
+        # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar, and Ctrl with the wheel zooms.
+        self.figure.toolbar.active_drag = None
+        for tool in self.figure.select({"type": WheelZoomTool}):
+            tool.modifiers = "ctrl"
         self.figure.add_tools(_svg_button(self.figure))
         # On a logarithmic axis the least numbers are seen as well as the greatest ones, so that none is rounded.
         self._log = any(isinstance(scale, LogScale) for scale in (self.figure.x_scale, self.figure.y_scale))

@@ -73,3 +73,43 @@ def test_a_row_under_the_pointer_is_marked_in_the_other_picture(seen: Seen):
 
     until(lambda: seen.page.evaluate(MARKED, "exact") == seen.page.evaluate(MARKED, "train") != [])
     until(lambda: seen.page.get_by_text("nearest inducing point").count() > 0)
+
+
+TOUCH = """(place) => {
+  const within = (root, name) => {
+    for (const one of root.querySelectorAll("*")) {
+      const found = one.matches(name) ? one : one.shadowRoot && within(one.shadowRoot, name)
+      if (found) return found
+    }
+    return null
+  }
+  const box = within(document, place)
+  return getComputedStyle(within(box.shadowRoot ?? box, ".bk-events")).touchAction
+}"""
+
+
+def test_a_wheel_over_a_picture_scrolls_the_page_and_zooms_with_the_control_key(seen: Seen):
+    seen.press("One step")
+    until(lambda: seen.step >= 1)
+    main = seen.page.locator(".main-content")
+    figures = ".prediction", ".hero", ".course"
+    ends = f"() => {{ const range = ({DATA_FIGURE})('').x_range; return range.end - range.start }}"
+    width = seen.page.evaluate(ends)
+    for figure in figures:
+        main.evaluate("main => main.scrollTo(0, 0)")
+        box = seen.page.locator(f"{figure} .bk-Figure").first.bounding_box()
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        seen.page.mouse.move(*middle)
+        seen.page.mouse.wheel(0, 200)
+        until(lambda: main.evaluate("main => main.scrollTop") > 100)
+        assert "pan-y" in seen.page.evaluate(TOUCH, figure)  # a finger scrolls as well
+    assert seen.page.evaluate(ends) == width
+
+    main.evaluate("main => main.scrollTo(0, 0)")
+    x, y = seen.page.evaluate(AT, [3.0, 0.0])
+    seen.page.mouse.move(x, y)
+    seen.page.keyboard.down("Control")
+    seen.page.mouse.wheel(0, -200)
+    seen.page.keyboard.up("Control")
+    until(lambda: seen.page.evaluate(ends) < width)
+    assert main.evaluate("main => main.scrollTop") == 0
