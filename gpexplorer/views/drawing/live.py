@@ -104,7 +104,7 @@ class Live:
         self.figure.update(sizing_mode="stretch_both", width=None, height=None, toolbar_location="above")
         self.figure.stylesheets = [EDGE]
         self.figure.toolbar.update(logo=None, autohide=True)  # it shares a line with the title, and covers no data
-        # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar, and Ctrl with the wheel zooms.
+        # A wheel or a finger over the figure scrolls the page. Panning is in the toolbar; Ctrl with the wheel zooms.
         self.figure.toolbar.active_drag = None
         for tool in self.figure.select({"type": WheelZoomTool}):
             tool.modifiers = "ctrl"
