@@ -121,7 +121,8 @@ class KernelColumns:
         self.apply = apply
         room = int(budget // (self.theta.element_size() * max(self.n, 1)))
         self._kept = self.theta.new_empty(min(room, self.n), self.n)
-        self._slot = torch.full((self.n,), -1, dtype=torch.int64, device=theta.device)  # place in _kept, -1 if absent
+        self._numbers = torch.arange(self.n, device=theta.device)
+        self._slot = torch.full_like(self._numbers, -1)  # place in _kept, -1 if absent
         self._used = 0
 
     def __call__(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
@@ -133,6 +134,11 @@ class KernelColumns:
         if self.apply is map and not len(cached):
             self._keep(rows, fill_rows(self.kernel, self.theta, take(self.X, rows), self.X, out))
             return out
+        if self.apply is map and self._used + len(missing) <= len(self._kept):
+            if len(missing):
+                self._compute_and_keep(rows[missing])
+                slots = self._slot[rows]
+            return torch.index_select(self._kept, 0, slots, out=out)
         blocks = [*large_blocks(len(missing), self.theta.element_size() * self.n)]
         inputs = [take(self.X, rows[missing[block]]) for block in blocks]
         computed = self._mapped(kernel_rows, inputs, [self.X] * len(blocks))
@@ -152,12 +158,11 @@ class KernelColumns:
     def _split(self, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Positions of the rows that are not kept, and of those that are; at most one read of a GPU."""
         if self._used in (0, self.n):
-            every = torch.arange(len(slots), device=slots.device)
+            every = self._numbers[: len(slots)]
             return (every, every[:0]) if self._used == 0 else (every[:0], every)
         if slots.is_cpu:
             return torch.nonzero(slots < 0)[:, 0], torch.nonzero(slots >= 0)[:, 0]
-        is_kept = slots >= 0
-        order, count = torch.argsort(is_kept.int(), stable=True), len(slots) - int(is_kept.sum())
+        order, count = torch.argsort(slots, stable=True), int((slots < 0).sum())  # those that are not kept come first
         return order[:count], order[count:]
 
     def product(self, V: Tensor) -> Tensor:
@@ -196,13 +201,19 @@ class KernelColumns:
         """Compute rows until the cache is full."""
         missing = torch.nonzero(self._slot < 0)[: len(self._kept) - self._used, 0]
         for block in large_blocks(len(missing), self.theta.element_size() * self.n):
-            rows = missing[block]
-            self._keep(rows, kernel_rows(self.kernel, self.theta, take(self.X, rows), self.X))
+            self._compute_and_keep(missing[block])
+
+    def _compute_and_keep(self, rows: Tensor) -> None:
+        """Compute K[rows] in the memory of the cache, which must have room for them."""
+        end = self._used + len(rows)
+        fill_rows(self.kernel, self.theta, take(self.X, rows), self.X, self._kept[self._used : end])
+        self._slot[rows] = self._numbers[self._used : end]
+        self._used = end
 
     def _keep(self, rows: Tensor, K: Tensor) -> None:
         """Copy K = K[rows] into the cache, as many rows as there is room for."""
         room = min(len(rows), len(self._kept) - self._used)
         if room > 0:
             self._kept[self._used : self._used + room] = K[:room]
-            self._slot[rows[:room]] = torch.arange(self._used, self._used + room, device=rows.device)
+            self._slot[rows[:room]] = self._numbers[self._used : self._used + room]
             self._used += room

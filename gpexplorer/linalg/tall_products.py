@@ -27,6 +27,13 @@ def times_vector(L: Float[Tensor, "n m"], w: Float[Tensor, " m"]) -> Float[Tenso
     return product if head == n else torch.cat([product, L[head:] @ w])
 
 
+def minus_product(g: Float[Tensor, " n"], L: Float[Tensor, "n m"], w: Float[Tensor, " m"]) -> Float[Tensor, " n"]:
+    """Return g - L w in the precision of g, the product in that of L; on a GPU by one kernel if they are the same."""
+    if L.is_cpu or not L.dtype == w.dtype == g.dtype:
+        return g - times_vector(L, w.to(L.dtype)).to(g.dtype)
+    return torch.addmv(g, L, w, alpha=-1.0)
+
+
 def times_rows(L: Float[Tensor, "n m"], W: Float[Tensor, "c m"]) -> Float[Tensor, "c n"]:
     """Return W L', with one read of L if W has few rows."""
     return (L @ W.T).T.contiguous() if len(W) <= MAX_FEW else W @ L.T

@@ -27,7 +27,7 @@ from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import kernel_rows
 from ...linalg.matrix_products import product
 from ...linalg.preconditioners import drawn_root
-from ...linalg.tall_products import times_vector
+from ...linalg.tall_products import minus_product
 from ...problem import take
 from .system import System, updated_gradient
 
@@ -57,6 +57,8 @@ class CoarseRows:
         A_:C L_C^-T.
     L : Tensor [m, m]
         Cholesky factor of A_CC, computed in float64, in the precision of the data.
+    is_coarse : Tensor [n]
+        True at these rows.
 
     Notes
     -----
@@ -75,6 +77,7 @@ class CoarseRows:
         A_CC.diagonal().add_(system.s2)
         self.L = cholesky(A_CC, "A_CC [coarse rows]").L.to(system.diag.dtype)
         self.W[self.rows] = self.L.to(self.W.dtype)  # A = K + s2 I at these rows: A_CC L_C^-T = L_C
+        self.is_coarse = torch.zeros_like(system.diag, dtype=torch.bool).index_fill_(0, self.rows, True)
 
 
 class Minimiser(NamedTuple):
@@ -118,21 +121,22 @@ class Block:
         self.rows = torch.zeros(0, dtype=torch.int64, device=gradient.device)
         self.W, self.L = workspace.new_empty(b, len(coarse.rows)), workspace.new_zeros(b, b)
         self.h = torch.linalg.solve_triangular(coarse.L, gradient[coarse.rows][:, None], upper=False)[:, 0]  # [m]
+        self._h = self.h.to(workspace.dtype)
         self.u = workspace.new_empty(b)  # L^-1 of the right-hand side -(g_B - W_B h)
 
     def join(self, new: Tensor) -> None:
         """Add rows [c]: compute their columns, and extend the factor of M by a border (eqs 11 to 13)."""
         q, end, dtype = len(self.rows), len(self.rows) + len(new), self.A.dtype
-        A, W, W_new = self.system.rows(new, self.A[q:end]), self.W[:q], self.coarse.W[new]  # [c, n], [q, m], [c, m]
-        self.W[q:end] = W_new
+        A, W, W_new = self.system.rows(new, self.A[q:end]), self.W[:q], self.W[q:end]  # [c, n], [q, m], [c, m]
+        torch.index_select(self.coarse.W, 0, new, out=W_new)
 
         inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0)  # [c, c] of M
-        right = W_new @ self.h.to(dtype) - self.g[new].to(dtype)
+        right = torch.addmv(self.g[new].to(dtype), W_new, self._h, beta=-1.0)
         if q:
             side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q] of M
             border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T  # [c, q] of L
             inner.addmm_(border, border.T, alpha=-1.0)
-            right.sub_(border @ self.u[:q])
+            right.addmv_(border, self.u[:q], alpha=-1.0)
             self.L[q:end, :q] = border
         L = cholesky(inner, BORDER_FLOAT32 if self.system.mixed else BORDER, largest=1e-2).L  # [c, c]
         self.L[q:end, q:end] = L
@@ -145,7 +149,8 @@ class Block:
         return bool(self._is_negligible())
 
     def _is_negligible(self) -> Tensor:
-        return self.h.norm() * self.system.largest_diag**0.5 <= NEGLIGIBLE * self.g.abs().max()
+        bound = self.system.largest_diag**0.5 / NEGLIGIBLE
+        return self.h.norm() * bound <= torch.linalg.vector_norm(self.g, torch.inf)
 
     def minimiser(self) -> Minimiser:
         """The exact minimiser over the rows added so far and the coarse rows (eq 6)."""
@@ -155,10 +160,11 @@ class Block:
         t = torch.linalg.solve_triangular(self.L[:q, :q].T, self.u[:q, None], upper=True)[:, 0]
         return Minimiser(v=updated_gradient(self.h, self.W[:q], t), t=t)
 
-    def step(self, minimiser: Minimiser) -> Tensor:
-        """What to add to alpha [m + b], first at the coarse rows, then at the rows of the block. m^2 flops."""
-        t_C = torch.linalg.solve_triangular(self.coarse.L.T, minimiser.v[:, None], upper=True)[:, 0].neg_()
-        return torch.cat([t_C, minimiser.t.to(t_C.dtype)])
+    def moved(self, alpha: Tensor, minimiser: Minimiser) -> Tensor:
+        """alpha [n] after the step at the coarse rows and at the rows of the block. m^2 flops."""
+        t_C = torch.linalg.solve_triangular(self.coarse.L.T, minimiser.v[:, None], upper=True)[:, 0]  # [m], negated
+        after = alpha.index_add(0, self.coarse.rows, t_C, alpha=-1.0)
+        return after.index_add_(0, self.rows, minimiser.t.to(alpha.dtype))
 
     def gradient(self, minimiser: Minimiser, rows: Tensor | None = None) -> Tensor:
         """Gradient e = g + A_:B t - W v after the step, at all rows [n] or at some rows. 2 (b + m) flops per row."""
@@ -166,7 +172,7 @@ class Block:
         if rows is not None:
             g, A, W = g[rows], A.index_select(1, rows), W[rows]
         if len(minimiser.v):
-            g = g - times_vector(W, minimiser.v.to(W.dtype)).to(g.dtype)
+            g = minus_product(g, W, minimiser.v)
         return updated_gradient(g, A, minimiser.t) if len(minimiser.t) else g
 
     def gradient_for_choice(self, candidates: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.randomness import generator
-from ...linalg.tall_products import times_vector
+from ...linalg.tall_products import minus_product
 from .block import Block
 from .system import System, updated_gradient
 
@@ -59,17 +59,16 @@ def fill_block(system: System, block: Block, sizes: BlockSizes, number: int) -> 
     if sizes.shortlist and not sizes.pool and sizes.chunk < b and sizes.shortlist * b < len(block.g):
         yield from _fill_from_shortlist(system, block, sizes)
         return
-    taken = torch.zeros_like(block.g, dtype=torch.bool)  # [n]
-    taken[block.coarse.rows] = True
+    taken = block.coarse.is_coarse.clone()  # [n]
     while len(block.rows) < b:  # line 2
         count = min(sizes.chunk, b - len(block.rows))
         size = sizes.pool * count if len(block.rows) else 0  # O of lines 1, 6: first all rows, then a random subset
         candidates = _candidates(taken, count, size, (sizes.seed, "pool", number, len(block.rows)))
         e = block.gradient_for_choice(candidates)  # lines 1 and 6
-        gain = 0.5 * e.square() / (system.diag if candidates is None else system.diag[candidates])  # eq 10
-        best = gain.masked_fill(taken if candidates is None else taken[candidates], -torch.inf).topk(count)
+        factors, closed = (part if candidates is None else part[candidates] for part in (system.gain_factors, taken))
+        best = (e * factors).mul_(e).masked_fill_(closed, -torch.inf).topk(count)  # eq 10
         new = best.indices if candidates is None else candidates[best.indices]  # line 3
-        taken[new] = True
+        taken.index_fill_(0, new, True)
         block.join(new)  # lines 4 and 5
         yield best.values
 
@@ -107,22 +106,23 @@ class Shortlist:
         new, minimiser = slice(self._filled, len(block.rows)), block.minimiser()
         torch.index_select(block.A[new], 1, self.rows, out=self.A[new])
         self._filled = new.stop
-        e = self.g - times_vector(self.W, minimiser.v.to(self.W.dtype)).to(self.g.dtype)
-        return updated_gradient(e, self.A[: new.stop], minimiser.t)
+        return updated_gradient(minus_product(self.g, self.W, minimiser.v), self.A[: new.stop], minimiser.t)
 
 
 def _fill_from_shortlist(system: System, block: Block, sizes: BlockSizes) -> Iterator[Tensor]:
     """Fill a block with the best of the rows whose gains are largest at the beginning."""
     b = len(block.A)
-    gain = 0.5 * block.gradient_for_choice(None).square() / system.diag  # line 1
-    best = gain.index_fill(0, block.coarse.rows, -torch.inf).topk(sizes.shortlist * b)
-    shortlist, gain, diag = Shortlist(block, best.indices), best.values, system.diag[best.indices]
+    e = block.gradient_for_choice(None)
+    gain = (e * system.gain_factors).mul_(e).masked_fill_(block.coarse.is_coarse, -torch.inf)  # line 1
+    best = gain.topk(sizes.shortlist * b)
+    shortlist, gain, factors = Shortlist(block, best.indices), best.values, system.gain_factors[best.indices]
     taken = gain == -torch.inf  # coarse rows, where too few others are left
     while True:
-        chosen = gain.masked_fill(taken, -torch.inf).topk(min(sizes.chunk, b - len(block.rows)))  # line 3
-        taken[chosen.indices] = True
+        chosen = gain.topk(min(sizes.chunk, b - len(block.rows)))  # line 3
+        taken.index_fill_(0, chosen.indices, True)
         block.join(shortlist.rows[chosen.indices])  # lines 4 and 5
         yield chosen.values
         if len(block.rows) == b:  # line 2
             return
-        gain = 0.5 * shortlist.gradient(block).square() / diag  # line 6
+        e = shortlist.gradient(block)
+        gain = (e * factors).mul_(e).masked_fill_(taken, -torch.inf)  # line 6

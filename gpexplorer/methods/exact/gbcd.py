@@ -181,10 +181,7 @@ class GBCD(Solver):
             block = Block(system, current.gradient, coarse, workspace)
             gains = torch.cat([*fill_block(system, block, sizes, iteration)])  # line 3
             minimiser = block.minimiser()
-            rows = torch.cat([coarse.rows, block.rows])
-            after = Point(  # line 4
-                current.alpha.index_add(0, rows, block.step(minimiser)), block.gradient(minimiser)
-            )
+            after = Point(block.moved(current.alpha, minimiser), block.gradient(minimiser))  # line 4
             point, kept = combine_steps(current, after, memory, self.conjugate, iteration)
             return Iteration(point.alpha, point.gradient, kept, block.rows, gains)
 

@@ -106,13 +106,17 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     From a_old = 0 the error is zero for any q. If columns are not float64, f is then computed from scratch on the
     rows that moved, |B|^2 kernel entries for a block B, unless most rows moved.
     """
-    y, a, g, a_new, g_new = (vector.double() for vector in (system.y, *before, *after))
-    f, f_new = 0.5 * (a @ (g - y)), 0.5 * (a_new @ (g_new - y))
-    error = a @ (g_new - g) - (a_new - a) @ (g + y)
-    old, new, off, largest, norm = torch.stack([f, f_new, error, g_new.abs().max(), g_new.norm()]).tolist()
-    if system.columns is not system.exact and not bool(a.any()):
-        rows = a_new.nonzero()[:, 0]
-        off = new - system.exact_value(a_new, rows) if 2 * len(rows) <= len(a) else off
+    alphas = torch.stack([before.alpha, after.alpha]).double()  # [2, n]
+    gradients = torch.stack([before.gradient, after.gradient, system.y]).double()  # [3, n], and y as the last row
+    norms = [torch.linalg.vector_norm(gradients[1], order)[None] for order in (torch.inf, 2)]
+    ag, ag_new, ay, a_new_g, a_new_g_new, a_new_y, largest, norm = torch.cat(
+        [(alphas @ gradients.T).flatten(), *norms]
+    ).tolist()
+    old, new = 0.5 * (ag - ay), 0.5 * (a_new_g_new - a_new_y)
+    off = ag_new - a_new_g - (a_new_y - ay)  # a_old'q - s'(g_old + y), in which a_old'g_old cancels
+    if system.columns is not system.exact and not bool(before.alpha.any()):
+        rows = after.alpha.nonzero()[:, 0]
+        off = new - system.exact_value(after.alpha, rows) if 2 * len(rows) <= system.n else off
     resolution = RESOLUTION * max(abs(old), abs(new))
     return StepCheck(old - new, off, resolution, objective=new, largest=largest, norm=norm)
 

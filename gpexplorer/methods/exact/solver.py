@@ -224,7 +224,7 @@ class Solver(Method):
             step=state.step + 1,
             position=number,
             alpha=iteration.alpha.clone(),
-            memory=tuple(vector.clone() for vector in iteration.memory),
+            memory=_copies(iteration.memory),
             largest=check.largest,
             gradient=iteration.gradient.clone() if system.mixed else state.gradient[:0],
             repaired=number if repaired else state.repaired,
@@ -314,6 +314,13 @@ class Solver(Method):
         solved = [state for state in states if state.phase == "solve"]
         alphas = torch.stack([state.alpha for state in solved]) if solved else problem.train.y.new_zeros(0, 0)
         return gradient_correlations(problem, states[-1].theta, alphas, centres, neighbours)
+
+
+def _copies(vectors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Copies of these vectors; on a GPU by one kernel if they have the same length."""
+    if len({vector.shape for vector in vectors}) == 1:
+        return torch.stack(vectors).unbind()
+    return tuple(vector.clone() for vector in vectors)
 
 
 def _repaired_recently(state: SolverState, iteration: Iteration, number: int) -> bool:

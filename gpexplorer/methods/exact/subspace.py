@@ -45,20 +45,20 @@ def combine_steps(
     """
     if not keep:
         return after, ()
-    P = torch.stack([after.alpha - before.alpha, *memory[0::2]])  # [h, n]
-    AP = torch.stack([after.gradient - before.gradient, *memory[1::2]])  # [h, n]
+    steps = torch.stack([after.alpha - before.alpha, after.gradient - before.gradient, *memory])
+    P, AP = steps.unflatten(0, (-1, 2)).unbind(1)  # [h, n] each
     H = P @ AP.T
-    if happens(~(H.abs().amax() < torch.inf)):  # the step has overflowed; the caller will reject it
+    if happens(0.0 * torch.linalg.vector_norm(H, torch.inf)):  # nan, as the step has overflowed: it will be rejected
         return after, memory
-    c = _least_quadratic(H, P @ after.gradient)
-    point = Point(torch.addmv(after.alpha, P.T, c), torch.addmv(after.gradient, AP.T, c))
+    c = _greatest_decrease(H, P @ after.gradient)
+    point = Point(torch.addmv(after.alpha, P.T, c, alpha=-1.0), torch.addmv(after.gradient, AP.T, c, alpha=-1.0))
     place, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
     return point, (*memory[:place], *step, *memory[place + 2 :])
 
 
-def _least_quadratic(H: Tensor, gradient: Tensor) -> Tensor:
-    """The minimiser c [h] of c'H c / 2 + gradient'c; zero along directions that only rounding tells apart."""
+def _greatest_decrease(H: Tensor, gradient: Tensor) -> Tensor:
+    """The minimiser c [h] of c'H c / 2 - gradient'c; zero along directions that only rounding tells apart."""
     scale = H.diagonal().clamp_min(torch.finfo(H.dtype).tiny).rsqrt()
-    unit = (0.5 * (H + H.T)) * scale * scale[:, None]
+    unit = torch.lerp(H, H.T, 0.5).mul_(scale).mul_(scale[:, None])  # the mean of H and H', with a unit diagonal
     rounding = len(H) * torch.finfo(H.dtype).eps ** 0.5
-    return -scale * (torch.linalg.pinv(unit, rtol=rounding, hermitian=True) @ (scale * gradient))
+    return scale * (torch.linalg.pinv(unit, rtol=rounding, hermitian=True) @ (scale * gradient))

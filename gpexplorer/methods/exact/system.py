@@ -51,6 +51,8 @@ class System:
         Whether kernel rows have a lower precision than the data.
     diag : Tensor [n]
         Diagonal of A.
+    gain_factors : Tensor [n]
+        1 / (2 A_ii): a row alone reduces f by this times the square of its gradient entry (eq 10).
     prior_variance, largest_diag : float
         Largest prior variance k(x, x) of a training row, and largest entry of `diag`.
     """
@@ -66,6 +68,8 @@ class System:
         prior = kernel.diag(theta, X)
         self.prior_variance, self.diag = float(prior.max()), prior + self.s2  # [n]
         self.largest_diag = self.prior_variance + self.s2
+        self.gain_factors = 0.5 / self.diag  # [n]
+        self._noise = self.columns.theta.new_full((1, 1), self.s2)
         self._built: dict[str, Any] = {}
         self._carried: tuple[Tensor, Tensor] | None = None
         self._workspace = self.columns.theta.new_empty(0, self.n)
@@ -89,8 +93,7 @@ class System:
     def rows(self, index: Tensor, out: Tensor | None = None) -> Tensor:
         """A[index] [c, n] in the precision of the columns, written into `out` if it is given."""
         A_rows = self.columns(index, out)
-        A_rows[torch.arange(len(index), device=index.device), index] += self.s2
-        return A_rows
+        return A_rows.scatter_add_(1, index[:, None], self._noise.expand(len(index), 1))
 
     def rows_in_workspace(self, index: Tensor) -> Tensor:
         """A[index] [c, n] in a buffer that the next call overwrites, which saves the page faults of a new buffer."""

@@ -157,9 +157,7 @@ def test_a_shortlist_of_most_rows_gives_the_block_of_all_rows_and_a_short_one_is
     for shortlist in (0, 5, 2):
         block = Block(system, g, coarse, coarse.W.new_empty(20, 120))
         gains = torch.cat([*fill_block(system, block, BlockSizes(20, 4, 30, shortlist=shortlist), 0)])
-        step = torch.zeros(120, dtype=torch.float64).index_add_(
-            0, torch.cat([coarse.rows, block.rows]), block.step(block.minimiser())
-        )
+        step = block.moved(torch.zeros(120, dtype=torch.float64), block.minimiser())
         decrease.append(-float(0.5 * step @ A @ step + g @ step))
         chosen.append(block.rows.tolist())
         assert len(gains) == len(set(chosen[-1]) - set(coarse.rows.tolist())) == 20
