@@ -11,7 +11,7 @@ from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost, Problem
 
 FLOPS_PER_ENTRY = 100.0  # besides 2 d: a kernel entry takes as long as so many flops (0.4 to 0.6 G entries/s)
-FLOPS_PER_COPIED_ENTRY = 100.0  # more, if the entry is written into memory that was not used before
+FLOPS_PER_COPIED_ENTRY = 70.0  # more, if the entry is written into memory that was not used before
 
 CALLS_PER_ITERATION = 60.0  # every solver: choose rows, solve their system, update alpha
 CALLS_PER_SKETCH = 130.0  # more, if a block is replaced by its leading eigenvectors
@@ -46,7 +46,7 @@ def iteration_cost(problem: Problem, cache: float, entries: float, flops: float,
     -------
     Cost
         Kept rows save a product with the whole matrix their entries, and symmetry saves half of the others. The
-        entries of a block are counted as if none of them was kept.
+        entries of a block are counted as if none of them was kept. Rows that are to be kept are computed in place.
     """
     n, d, s = len(problem.train), problem.train.d, problem.train.y.element_size()
     kept = min(cache * 1e9, 1.0 * s * n * n)
@@ -54,7 +54,7 @@ def iteration_cost(problem: Problem, cache: float, entries: float, flops: float,
     arrays = {
         "kept kernel rows": kept,
         "block columns": 1.0 * s * n * columns,
-        "rows on their way": min(s * entries, 1.0 * BLOCK_BYTES),
+        "rows on their way": min(s * entries, 1.0 * BLOCK_BYTES) if kept < s * n * n else 0.0,
         "alpha and gradient": 4.0 * s * n,
     }
     traffic = s * (entries + 2.0 * computed + 6.0 * n)

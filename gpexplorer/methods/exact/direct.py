@@ -9,12 +9,14 @@ variances and samples need no second one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import param
 import torch
 from torch import Tensor
 
+from ...linalg.blocks import BLOCK_BYTES
 from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...posteriors import CholeskySolver, Posterior, RowsPosterior
 from ...problem import Channel, Cost, Problem
@@ -85,4 +87,6 @@ class CholeskyGP(Solver):
         n = len(problem.train)
         d, s = problem.train.d, problem.train.y.element_size()
         total = iteration_cost(problem, self.cache, entries=1.0 * n * n, flops=n**3 / 3.0, columns=n)
+        blocks = {"rows on their way": min(1.0 * s * n * n, 1.0 * BLOCK_BYTES)}  # of the gradient, which keeps none
+        total = replace(total, arrays=total.arrays | blocks)
         return total.plus((FLOPS_PER_ENTRY + 2.0 * d) * n * n, 2.0 * s * n * n, fill_calls(s * n * n))
