@@ -88,5 +88,5 @@ class CholeskyGP(Solver):
         d, s = problem.train.d, problem.train.y.element_size()
         total = iteration_cost(problem, self.cache, entries=1.0 * n * n, flops=n**3 / 3.0, columns=n)
         blocks = {"rows on their way": min(1.0 * s * n * n, 1.0 * BLOCK_BYTES)}  # of the gradient, which keeps none
-        total = replace(total, arrays=total.arrays | blocks)
+        total = replace(total, arrays={**total.arrays, **blocks})
         return total.plus((FLOPS_PER_ENTRY + 2.0 * d) * n * n, 2.0 * s * n * n, fill_calls(s * n * n))
