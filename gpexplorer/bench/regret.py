@@ -28,17 +28,19 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from torch import Tensor
 
 from .. import data as data_sets
 from ..data import Split
-from ..recommendation.candidates import candidates
-from ..recommendation.halving import LAST_LANES, SHARES
+from ..recommendation.candidates import DESCENT_UP_TO, Candidate, candidates, exact_gp
+from ..recommendation.halving import SIZE_SHARE
 from .arena.contenders import recommended, run_alone, simple
 from .arena.kept_cells import keep, measured, read
 from .arena.rival_gps import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
 from .trust.problems import PUBLIC
 
 OURS = ("recommend", "always ")
+EXACT_KERNELS = ("matern32-ard", "se-ard", "matern52-ard")
 
 
 def command(
@@ -69,18 +71,27 @@ def command(
 def contenders(split: Split, seconds: float, seed: int) -> Iterator[tuple[str, Callable[[], Predictions]]]:
     """Each contender by name, with a function that learns and predicts at the test rows."""
     yield "recommend", lambda: recommended(split, seconds, seed)
-    for candidate in candidates(split, seconds * SHARES[-1] / LAST_LANES):
-        kind = candidate.name.split(", m =")[0]
-        kind = "always exact GP" + kind[kind.index(",") :].split(" rows")[0] if candidate.group == "exact" else kind
-        label = kind if kind.startswith("always") else f"always {kind}"
-        yield (
-            label.rstrip(", 0123456789") if "exact" in label else label,
-            partial(run_alone, candidate.spec, split, seconds, seed),
-        )
+    for name, candidate in fixed_choices(split, seconds).items():
+        yield f"always {name}", partial(run_alone, candidate.spec, split, seconds, seed)
     yield "GPyTorch SGPR", lambda: gpytorch_sgpr(split, seconds, seed)
     yield "GPyTorch SVGP", lambda: gpytorch_svgp(split, seconds, seed)
     yield "scikit-learn GP", lambda: scikit_gp(split, seconds, seed)
     yield "boosted trees", lambda: simple("boosted trees", split, seconds, seed)
+
+
+def fixed_choices(split: Split, seconds: float) -> dict[str, Candidate]:
+    """The candidates of `recommend` by method and kernel, and what it tries for other numbers of rows."""
+    n, share = len(split.train), seconds * SIZE_SHARE
+    listed = list(candidates(split, share))
+    if isinstance(split.train.X, Tensor):
+        listed += [exact_gp(kernel, n, share) for kernel in EXACT_KERNELS]
+    if isinstance(split.train.X, Tensor) and n <= DESCENT_UP_TO:
+        listed.append(Candidate(f"gbcd, {EXACT_KERNELS[0]}", "full GP", "gbcd", EXACT_KERNELS[0]))
+    named: dict[str, Candidate] = {}
+    for candidate in listed:
+        is_exact = candidate.method in ("ml", "subset-of-data")
+        named.setdefault(f"exact GP, {candidate.kernel}" if is_exact else candidate.name.split(", m =")[0], candidate)
+    return named
 
 
 def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:

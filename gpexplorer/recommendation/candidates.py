@@ -2,7 +2,8 @@
 
 Sizes follow two rules. A method whose step costs O(n m^2) gets the number of inducing points m for which thirty steps
 fit into its share of the time; an exact model gets the number of rows for which thirty factorisations, n^3 operations
-each, fit into it. Both come from the speed of this machine, so that a faster machine is given larger models.
+each, fit into it. Both come from the speed of this machine, so that a faster machine is given larger models. The full
+GP that is solved by blocks learns its hyperparameters on so many rows, too, and then uses all of them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from ..runs.spec import Spec
 from ..runs.studies.model_sizes import points_for, rows_for
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
-DESCENT_UP_TO = (
-    30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) kernel entries per row
-)
+DESCENT_UP_TO = 30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) entries per row
+LEARNING_SHARES = 6.0  # shares of the time in which thirty evaluations of the likelihood of all rows have to fit
+SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solved by blocks learns its hyperparameters
+LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 MOST_WORDS = 30  # different texts of a column that is compared word by word
@@ -41,9 +43,6 @@ class Candidate:
         Keys.
     settings : dict
         The settings that differ from their defaults.
-    takes_theta : bool, default False
-        Whether it does not learn theta itself where an exact GP has learned it: its own learning would be the same, on
-        a subset of the rows.
     all_rows : bool, default False
         Whether it is tried on all rows from the first stage on, because the cost of its step does not depend on their
         number. It then continues from stage to stage and is not begun again.
@@ -54,7 +53,6 @@ class Candidate:
     method: str
     kernel: str
     settings: dict[str, Any] = field(default_factory=dict)
-    takes_theta: bool = False
     all_rows: bool = False
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
@@ -64,8 +62,6 @@ class Candidate:
             for name, value in self.settings.items()
         }
         kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
-        if self.takes_theta and theta is not None:
-            settings["learn"] = False
         return Spec(self.method, settings, kernel=kernel, seed=seed)
 
 
@@ -92,26 +88,40 @@ def candidates(split: Split, seconds: float) -> list[Candidate]:
     return list(_of_numbers(n, split.train.d, seconds))
 
 
+def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:
+    """An exact GP, on all n rows if the time suffices for some evaluations of its likelihood, otherwise on some."""
+    if n <= EXACT_UP_TO and rows_for(n, LEARNING_SHARES * seconds) == n:
+        return Candidate(f"ml, {kernel}", EXACT, "ml", kernel)
+    rows = rows_for(n, seconds)
+    return Candidate(f"subset-of-data, {kernel}, {rows} rows", EXACT, "subset-of-data", kernel, {"num_rows": rows})
+
+
 def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
-    points, rows = points_for(n, seconds), rows_for(n, seconds)
-    exact = "ml" if n <= EXACT_UP_TO and rows >= 0.7 * n else "subset-of-data"
-    size = {} if exact == "ml" else {"num_rows": rows}
-    words = "" if exact == "ml" else f", {rows} rows"
+    points = points_for(n, seconds)
+    few = exact_gp("matern32-ard", n, seconds).method == "ml"
 
-    def of_exact(kernel: str) -> Candidate:
-        return Candidate(f"{exact}, {kernel}{words}", EXACT, exact, kernel, size)
+    def full_gp(kernel: str) -> Candidate:
+        """The GP on all rows that can be had; others of the same kernel begin with the theta that it has learned."""
+        if few or n > DESCENT_UP_TO:
+            return exact_gp(kernel, n, seconds)
+        size = {"subset": max(LEAST_SUBSET, rows_for(n, SUBSET_SHARE * seconds))}
+        return Candidate(f"gbcd, {kernel}", EXACT, "gbcd", kernel, size, all_rows=True)
 
-    yield of_exact("matern32-ard")
-    if n >= NETWORK_FROM:
-        yield Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
-    if n <= DESCENT_UP_TO:
-        yield Candidate("gbcd, matern32-ard", "full GP", "gbcd", "matern32-ard", takes_theta=True)
+    network = Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
+    if not few:
+        yield network  # it learns most in the first seconds
+    yield full_gp("matern32-ard")
+    if few:
+        yield full_gp("se-ard")
+    if few and n >= NETWORK_FROM:
+        yield network
     yield _inducing("sgpr", "matern32-ard", points)
-    yield of_exact("se-ard")
+    if not few:
+        yield full_gp("se-ard")
     yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
     if d <= GRID_INPUTS:
         yield Candidate("grief, se-ard", "eigenfunctions", "grief", "se-ard")
-    yield of_exact("matern52-ard")
+    yield full_gp("matern52-ard")
     yield _inducing("cholqr", "matern52-ard", points)
     yield _inducing("sgpr", "se-ard", points)
 

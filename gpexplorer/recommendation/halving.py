@@ -1,15 +1,18 @@
 """Successive halving: all candidates on few rows, the better half on more, and the best one for the rest of the time.
 
-The time is divided into five stages. The first four try candidates; each lane has an equal share of a stage. With
-many rows the stages use a growing random subset of them, and the third and fourth use all; with fewer than 1000 rows
-every stage uses all and one more of three held-out parts. A method of minibatches uses all rows from the first stage on
-and is not begun again. Other runs begin the next stage from the theta that they have learned, if they learn one, and
-the first stage from the theta that an exact GP with the same kernel has learned on some rows: bounds on the likelihood
-have optima at which everything is noise, and a start near the exact optimum avoids them.
+At most four stages try candidates; each lane has an equal share of a stage. With many rows the stages use a growing
+random subset of them, and the last two use all; with fewer than 1000 rows every stage uses all and one more of three
+held-out parts. The fewer lanes, the fewer stages: each of them is one in which about half of the lanes are given up.
+The shorter the time and the more rows, the fewer lanes: a lane needs some time before its answer says anything.
+
+A method of minibatches and the full GP that is solved by blocks use all rows from the first stage on and are not begun
+again. Other runs begin the next stage from the theta that they have learned, if they learn one, and the first stage
+from the theta that an exact GP with the same kernel has learned on some rows: bounds on the likelihood have optima at
+which everything is noise, and a start near the exact optimum avoids them.
 
 After a stage the better half by held-out NLPD goes on. So do the lane whose NLPD would be lowest at the end if it went
 on to fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from
-more rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the fourth stage: the
+more rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the last stage: the
 best one, and the one that is expected to be the best at the end. What is chosen continues for the rest of the time.
 
 References
@@ -19,7 +22,6 @@ Jamieson, K. and Talwalkar, A. (2016). Non-stochastic best arm identification an
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,22 +42,20 @@ from .held_out import RowScores, first_rows, parts
 from .lanes import Lane, held_out_scores, step_until
 from .result import Recommendation, better_simple_model, sentences, table, why_not
 from .simple_models import for_inputs, plain_inputs
+from .stages import FEWEST_LANES, lanes_for, parts_of_stages, shares_for
 from .what_is_given import NO_ROWS, bytes_of, rows_of
 
-SHARES = (0.12, 0.16, 0.2, 0.2)  # of the time, for the stages that try candidates; the rest is the chosen one's
-LAST = len(SHARES) - 1
-ROWS = (1000, 5000)  # of the first two stages
-SECONDS_PER_LANE = 0.15  # in the first stage: with less time, fewer candidates take part
 SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
 LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others have used
-FEWEST_LANES = 4
-EXACT_WEIGHT = 3.0  # an exact GP gets this many shares of the first stage, because others begin with its theta
-LAST_LANES = 3  # sizes of candidates are chosen for this part of the last stage, which two lanes at most reach
+EXACT_WEIGHT = 3.0  # shares of the first of several stages for an exact GP, because others begin with its theta
+SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 TOO_SHORT = (
     "The time did not suffice to fit it to all training rows ({steps} steps of about {needed}), so the answer is the "
     "model of the search, which is fitted to the rows that were not held out."
 )
 REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
+ANEW_TIMES = 5.0  # the time that a run on two thirds of the rows took, for a run on all of them: 1.5^3, and a margin
+REFIT_TIMES = 2.0  # the time that its run took; with less, going on is worth more than the rows that were held out
 
 
 class Progress(NamedTuple):
@@ -112,7 +112,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     groups : array [n], optional
         The group of each row, such as a patient: rows of one group are held out together.
     among : sequence of Candidate, optional
-        Other candidates than those that are chosen by the size of the data.
+        Other candidates than those that are chosen by the size of the data, the most promising one first. Of candidates
+        whose scores hardly differ, the first is chosen.
     on_progress : callable, optional
         Called with a `Progress` before each piece of work.
     should_stop : callable, optional
@@ -153,12 +154,13 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         split = replace(split, train=replace(train, groups=groups_of_rows(groups, len(train))))
     given = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
     search = _Search(split, begin, seconds, parts(split, seed, given), on_progress, should_stop, clock)
-    share = seconds * SHARES[-1] / LAST_LANES
-    chosen = list(candidates(split, share) if among is None else of_kind("among", among, Sequence, "candidates"))
+    if among is None:
+        chosen = list(candidates(split, seconds * SIZE_SHARE))[: lanes_for(len(train), seconds)]
+    else:
+        chosen = list(of_kind("among", among, Sequence, "candidates"))
     if not chosen:
         raise SettingError("among is empty: give at least one Candidate, or leave it out.")
-    most = max(FEWEST_LANES, int(seconds * SHARES[0] / SECONDS_PER_LANE))
-    lanes = [Lane(candidate, seed, limit) for candidate in (chosen[:most] if among is None else chosen)]
+    lanes = [Lane(candidate, seed, limit) for candidate in chosen]
     finalists = search.halve(lanes)
     simple = search.simple_models()  # after the search, so that a slow one takes no time from it
     return search.answer(lanes, finalists, simple)
@@ -180,6 +182,7 @@ class _Search:
         self.split, self.begin, self.seconds, self.parts = split, begin, seconds, held_out
         self.on_progress, self.should_stop, self.clock = on_progress, should_stop, clock
         self.thetas: dict[str, list[float]] = {}  # by kernel, as an exact GP has learned it
+        self.shares = shares_for(FEWEST_LANES)
 
     def report(self, sentence: str) -> None:
         """Tell how far the work is."""
@@ -209,15 +212,17 @@ class _Search:
     def halve(self, lanes: list[Lane]) -> list[Lane]:
         """Take the lanes through the stages; return those of the last stage, the best first."""
         running = list(lanes)
-        for stage, stage_parts in enumerate(self._stages()):
-            now, left = self.clock(), 1.0 - sum(SHARES[:stage])  # the share of this stage and of all later ones
-            end = now + max(self.begin + self.seconds - now, 0.0) * SHARES[stage] / left
+        self.shares = shares_for(len(lanes))
+        stages = parts_of_stages(self.parts, len(self.shares))
+        for stage, stage_parts in enumerate(stages):
+            now, left = self.clock(), 1.0 - sum(self.shares[:stage])  # the share of this stage and of all later ones
+            end = now + max(self.begin + self.seconds - now, 0.0) * self.shares[stage] / left
             self._try(running, stage_parts, end, stage)
             running = sorted((lane for lane in running if not lane.sentence), key=_by_density)
-            if self.should_stop() or not running or stage == LAST:
+            if self.should_stop() or not running or stage == len(stages) - 1:
                 break
             rows_grow = len(stage_parts[0].train) < len(self.parts[0].train)
-            kept = self._pair(running) if stage == LAST - 1 else self._kept(running, rows_grow)
+            kept = self._pair(running) if stage == len(stages) - 2 else self._kept(running, rows_grow)
             for lane in running:
                 if lane not in kept:
                     lane.give_up(f"Others were better on {lane.rows:,} rows.")
@@ -230,16 +235,16 @@ class _Search:
             reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
             raise SettingError(f"No candidate gave an answer within {self.seconds:g} s. {reasons}")
         small = len(self.split.train) <= REFIT_UP_TO
-        winner = _chosen(finalists) if small else min(finalists, key=self._forecast)
+        winner = _chosen(finalists, lanes) if small else min(finalists, key=self._forecast)
         left = self.begin + self.seconds - self.clock()
         refitted, note = False, ""
         if self.should_stop():
             run = _first_run(winner)
-        elif len(self.parts) > 1 or (small and left >= winner.seconds_of_a_run):
+        elif len(self.parts) > 1 or (small and left >= REFIT_TIMES * winner.seconds_of_a_run):
             run, note = self._on_all_rows(winner)
             refitted = not note
         else:
-            winner, run, note = self._going_on(winner, finalists)
+            winner, run, note = self._going_on(winner, finalists, lanes)
         assert winner.scores is not None
         others = [lane for lane in finalists if lane is not winner]
         for lane in others:
@@ -260,18 +265,10 @@ class _Search:
             sentences=sentences(winner, others, simple, refitted, (seconds, self.seconds), note),
         )
 
-    def _stages(self) -> list[list[Split]]:
-        """The parts of each stage: more rows from stage to stage, or more held-out parts."""
-        if (count := len(self.parts)) > 1:
-            shown = [max(stage + 1, math.ceil(count * (stage + 1) / len(SHARES))) for stage in range(len(SHARES))]
-            return [self.parts[:most] for most in shown]
-        (part,) = self.parts
-        sizes = [*ROWS, *[len(part.train)] * (len(SHARES) - len(ROWS))]
-        return [[first_rows(part, size)] for size in sizes]
-
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
         """Give each lane an equal share of the time that is left until the end of the stage."""
-        weights = [EXACT_WEIGHT if lane.group == EXACT and stage == 0 else 1.0 for lane in lanes]
+        is_start = stage == 0 and len(self.shares) > 1
+        weights = [EXACT_WEIGHT if is_start and lane.group == EXACT else 1.0 for lane in lanes]
         # Every lane has half of its share at least, also where the steps of others took too long.
         least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
         for done, lane in enumerate(lanes):
@@ -280,7 +277,7 @@ class _Search:
             share = weights[done] * max((end - self.clock()) / sum(weights[done:]), least)
             own_parts = self.parts if lane.candidate.all_rows and len(self.parts) == 1 else stage_parts
             rows = len(own_parts[0].train)
-            self.report(f"Stage {stage + 1} of {len(SHARES)}: {lane.name} on {rows:,} rows.")
+            self.report(f"Stage {stage + 1} of {len(self.shares)}: {lane.name} on {rows:,} rows.")
             before = lane.scores, lane.rows
             if not registry[lane.candidate.method].own_kernel:
                 lane.start = self.thetas.get(lane.candidate.kernel)
@@ -306,9 +303,9 @@ class _Search:
 
     def _forecast(self, lane: Lane) -> float:
         """The NLPD to expect of a lane if it is chosen and has the rest of the time."""
-        return lane.forecast(self.seconds * (1.0 - sum(SHARES)))
+        return lane.forecast(self.seconds * (1.0 - sum(self.shares)))
 
-    def _going_on(self, winner: Lane, finalists: list[Lane]) -> tuple[Lane, Run, str]:
+    def _going_on(self, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> tuple[Lane, Run, str]:
         """Step the winner's run until the time is used. If a finalist is still better then, it is the winner.
 
         If the run fails, the record that was scored last is the answer, and the third part of the result says so.
@@ -316,7 +313,7 @@ class _Search:
         run = _first_run(winner)
         scored, note = run.done, ""
         self.report(f"Going on with {winner.name}.")
-        step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
+        step_until(run, self.begin + self.seconds - winner.scoring, self.should_stop, self.clock)
         scores = held_out_scores(run, self.parts[0])
         if run.error is None and scores.usable:
             winner.scores = scores
@@ -324,18 +321,22 @@ class _Search:
             note = _failure(f"going on with {winner.name}", run)
             run.close()
             winner.runs = {key: each.fork(scored) for key, each in winner.runs.items()}
-        best = _chosen(sorted(finalists, key=_by_density))
+        best = _chosen(sorted(finalists, key=_by_density), lanes)
         run = _first_run(best)
         run.close()
         return best, run, note
 
     def _on_all_rows(self, winner: Lane) -> tuple[Run, str]:
-        """A run of the winner on all training rows, from the theta that it has learned, for the rest of the time.
+        """A run of the winner on all training rows for the rest of the time.
 
-        If it fails, or has taken fewer steps than the winner's run when the time is used, so that it may be worse, the
-        result is the winner's run on the rows of the search, and a sentence that says so.
+        It begins with the theta that the winner has learned; an exact GP begins anew, if there is time, because the
+        theta of some rows may lie near a poorer optimum of all rows. If it fails, or has taken fewer steps than the
+        winner's run when the time is used, so that it may be worse, the result is the winner's run on the rows of the
+        search, and a sentence that says so.
         """
-        theta = winner.learned_theta()
+        left = self.begin + self.seconds - self.clock()
+        is_anew = winner.group == EXACT and left >= ANEW_TIMES * winner.seconds_of_a_run
+        theta = None if is_anew else winner.learned_theta()
         every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
         spec = winner.candidate.spec(len(every.train), winner.seed, theta)
         winner.give_up("")
@@ -367,8 +368,11 @@ def _by_density(lane: Lane) -> float:
     return lane.scores.nlpd if lane.scores is not None else np.inf
 
 
-def _chosen(finalists: list[Lane]) -> Lane:
-    """The lane with the lowest NLPD. Among those within one standard error of it, the one with the lowest SMSE."""
+def _chosen(finalists: list[Lane], lanes: list[Lane]) -> Lane:
+    """The lane with the lowest NLPD, or the first of all lanes among those within one standard error of it.
+
+    The first candidates suit most data: a small difference on few held-out rows says less than that.
+    """
     best = finalists[0]
     assert best.scores is not None
 
@@ -377,4 +381,4 @@ def _chosen(finalists: list[Lane]) -> Lane:
         lower, error = best.scores.better_by(lane.scores)
         return lower <= error
 
-    return min(filter(is_close, finalists), key=lambda lane: lane.scores.smse if lane.scores else np.inf)
+    return min(filter(is_close, finalists), key=lanes.index)

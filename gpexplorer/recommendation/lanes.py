@@ -22,7 +22,7 @@ LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formu
 Clock = Callable[[], float]
 
 
-@dataclass
+@dataclass(eq=False)
 class Lane:
     """One candidate.
 
@@ -44,6 +44,8 @@ class Lane:
         Seconds used and held-out NLPD after each stage.
     start : list of float or None
         The theta to begin with, as an exact GP with the same kernel has learned it on some rows.
+    scoring : float
+        Seconds of the latest scoring, which a share of time has to contain.
     """
 
     candidate: Candidate
@@ -56,6 +58,7 @@ class Lane:
     seconds: float = 0.0
     curve: list[tuple[float, float]] = field(default_factory=list)
     start: list[float] | None = None
+    scoring: float = 0.0
 
     @property
     def name(self) -> str:
@@ -71,9 +74,14 @@ class Lane:
         try:
             self._open(parts, seconds)
             for done, run in enumerate(self.runs.values()):
-                share = (begin + seconds - clock()) / (len(self.runs) - done)
+                share = (begin + seconds - self.scoring - clock()) / (len(self.runs) - done)
                 step_until(run, clock() + share, stopped, clock)
+            if stopped():  # the answer so far is that of the parts that have one
+                begun = {k: run for k, run in self.runs.items() if len(run.trace) or run.error is not None}
+                self.runs = begun or self.runs
+            stepped = clock()
             self._score(parts)
+            self.scoring = clock() - stepped
         except GPExplorerError as error:
             self.give_up(str(error))
         self.seconds += clock() - begin
@@ -104,8 +112,6 @@ class Lane:
             return None
         trace = next(iter(self.runs.values())).trace
         theta = getattr(trace[-1].step.state, "theta", None) if len(trace) else None
-        if self.candidate.takes_theta and self.start is not None:
-            return self.start
         values = None if theta is None else [float(value) for value in theta]
         usable = values is not None and np.isfinite(values).all() and max(map(abs, values)) < 100
         return values if usable else None

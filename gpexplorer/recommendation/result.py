@@ -148,8 +148,8 @@ def why_not(lane: Lane, winner: Lane) -> str:
     lower, error = winner.scores.better_by(lane.scores)
     if lower <= error:
         return (
-            f"Its NLPD is within a standard error of the winner's, and its SMSE is {lane.scores.smse:.3g} where the "
-            f"winner's is {winner.scores.smse:.3g}."
+            f"Its NLPD, {lane.scores.nlpd:.3g}, is within a standard error of the winner's, {winner.scores.nlpd:.3g}, "
+            "and the winner suits more data sets."
         )
     return f"Its NLPD is higher by {lower:.2g} nats, with a standard error of {error:.1g}."
 

@@ -18,7 +18,7 @@ from gpexplorer.cli import app
 from gpexplorer.data import Split
 from gpexplorer.errors import DataError, KernelError, SettingError
 from gpexplorer.problem import Dataset
-from gpexplorer.recommendation import halving
+from gpexplorer.recommendation import halving, stages
 from gpexplorer.recommendation.candidates import Candidate, candidates, points_for, rows_for
 from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
 from gpexplorer.recommendation.lanes import Lane, step_until
@@ -215,6 +215,49 @@ def test_a_lane_that_falls_faster_is_expected_to_be_lower():
     flat.curve, steep.curve = [(1.0, 0.5), (2.0, 0.5)], [(1.0, 1.0), (2.0, 0.7)]
     assert flat.forecast(8.0) == pytest.approx(0.5)
     assert steep.forecast(8.0) == pytest.approx(0.7 - 0.3 * 2)
+
+
+def test_a_short_time_tries_few_candidates_and_leaves_the_chosen_one_half_of_it():
+    assert stages.lanes_for(20_000, 5.0) == 2
+    assert stages.lanes_for(20_000, 60.0) < stages.lanes_for(20_000, 120.0)
+    assert stages.lanes_for(20_000, 60.0) < stages.lanes_for(500, 60.0)
+    assert [len(stages.shares_for(lanes)) for lanes in (1, 2, 3, 4, 5, 8, 9, 40)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert sum(stages.shares_for(2)) <= 0.5
+    (single,) = stages.parts_of_stages(parts(rows(20_000), 0), 1)
+    assert len(single[0].train) == 18_000
+
+
+def test_two_lanes_have_one_stage_and_the_winner_has_the_rest_of_the_time():
+    seen, ticks = [], itertools.count()
+    gpx.recommend(*waves(1200), seconds=10.0, among=SMALL, clock=lambda: 0.1 * next(ticks), on_progress=seen.append)
+    stages_seen = [progress.sentence.split(":")[0] for progress in seen if progress.sentence.startswith("Stage")]
+    assert stages_seen == ["Stage 1 of 1"] * 2
+    (chosen,) = (progress for progress in seen if progress.sentence.startswith(("Going on", "Fitting cholqr")))
+    assert chosen.fraction < 0.75  # the shares of the lanes are a half, and each look at this clock costs
+
+
+def test_of_candidates_that_hardly_differ_the_first_is_chosen():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=100)
+    first, second, far = (Lane(SMALL[k], 0, 1e9) for k in (0, 1, 1))
+    first.scores = RowScores.of(y, 0.001 * y, np.ones(100))
+    second.scores = RowScores.of(y, 0.001 * y + 0.001 * rng.normal(size=100), np.ones(100))
+    far.scores = RowScores.of(y, y + 0.1, np.ones(100))
+    lanes = [first, second, far]
+    ranked = sorted(lanes[:2], key=lambda lane: lane.scores.nlpd)
+    assert halving._chosen(ranked, lanes) is first
+    assert halving._chosen(ranked[::-1], lanes[1::-1]) is second
+    assert halving._chosen([far, first, second], lanes) is far
+
+
+def test_an_exact_gp_is_fitted_to_all_rows_from_its_own_start():
+    exact = Candidate("ml, se-ard", "exact", "ml", "se-ard")
+    answer = gpx.recommend(*waves(60), seconds=20.0, among=[exact])
+    assert answer.refitted
+    assert answer.spec.kernel == "se-ard"
+    alone = gpx.Spec("ml", kernel="se-ard", seed=0).open(data=answer.run.split)
+    alone.finish(steps=answer.run.done)
+    assert answer.run.trace[-1].step.info.objective == alone.trace[-1].step.info.objective
 
 
 def test_sizes_grow_with_the_time_and_stay_within_the_rows(monkeypatch):

@@ -1,0 +1,49 @@
+"""The plan of a recommendation: how many candidates are tried, in how many stages, on which rows, and for how long.
+
+A lane needs some time before its answer says anything, and more of it with more rows. So a short time has two lanes and
+one stage, and a long one has four stages, each of which gives up about half of its lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..data import Split
+from .held_out import first_rows
+
+SHARES = {1: (0.5,), 2: (0.25, 0.3), 3: (0.16, 0.2, 0.25), 4: (0.12, 0.16, 0.2, 0.2)}
+# of the time, for so many stages that try candidates; the rest is the chosen one's
+MOST_STAGES = max(SHARES)
+ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
+SECONDS_PER_LANE = 0.05, 0.25  # of the first stage of four: on any rows, and times the root of the thousands of rows
+FEWEST_LANES = 2
+
+
+def lanes_for(n: int, seconds: float) -> int:
+    """The number of candidates that are tried on n training rows in so many seconds."""
+    least, more = SECONDS_PER_LANE
+    return max(FEWEST_LANES, int(seconds * SHARES[MOST_STAGES][0] / (least + more * math.sqrt(n / 1000))))
+
+
+def shares_for(lanes: int) -> tuple[float, ...]:
+    """The share of the time of each stage that so many lanes go through."""
+    return SHARES[min(max(math.ceil(math.log2(lanes)), 1), MOST_STAGES)]
+
+
+def parts_of_stages(parts: Sequence[Split], stages: int) -> list[list[Split]]:
+    """The parts of each stage: more rows from stage to stage, or more held-out parts. Fewer stages are the last ones.
+
+    Parameters
+    ----------
+    parts : sequence of Split
+        Rows to fit and rows that are held out; one part, or several that hold out each row once.
+    stages : int
+        From 1 to 4.
+    """
+    if (count := len(parts)) > 1:
+        shown = [max(stage + 1, math.ceil(count * (stage + 1) / MOST_STAGES)) for stage in range(MOST_STAGES)]
+        return [list(parts[:most]) for most in shown][-stages:]
+    (part,) = parts
+    sizes = [*ROWS, *[len(part.train)] * (MOST_STAGES - len(ROWS))]
+    return [[first_rows(part, size)] for size in sizes[-stages:]]
