@@ -117,7 +117,7 @@ def timed(task: Problem, iterations: int, folds: int, others: tuple[bool, int]) 
 
 
 def _fold_kernel(task: Problem, half: int) -> FoldKernel:
-    return FoldKernel(task.kernel, task.theta, task.train.X, half, Workspace(1e12))
+    return FoldKernel(task.kernel, task.theta, task.train.X, half, Workspace(1e12), noise_variance(task.theta))
 
 
 def _per_step(method: Method, task: Problem, iterations: int) -> float:

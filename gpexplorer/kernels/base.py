@@ -167,7 +167,8 @@ class Covariance(ABC):
     ) -> Float[Tensor, " p"] | None:
         """Gradient [p] of u'K z with respect to theta, where K = k(theta, X, Z) is given; sides = (u [n], z [m]).
 
-        None if the gradient needs more than the covariances; `theta_gradient_bilinear` then computes the rest.
+        If the sides are matrices [n, k] and [m, k], the gradient is the sum of those of their columns. None if the
+        gradient needs more than the covariances; `theta_gradient_bilinear` then computes the rest.
         """
         return None
 
@@ -176,11 +177,13 @@ class Covariance(ABC):
     ) -> Float[Tensor, " p"]:
         """Gradient [p] of u'k(theta, X, Z) z with respect to theta, sides = (u [n], z [m]).
 
-        Covariances are computed in blocks of rows, so no n x m matrix is kept.
+        If the sides are matrices [n, k] and [m, k], the gradient is the sum of those of their columns. Covariances are
+        computed in blocks of rows, so no n x m matrix is kept.
         """
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), 4 * theta.element_size() * max(len(Z), 1)):
-            total += self.theta_gradient(theta, X[rows], Z, torch.outer(u[rows], z))
+            G = torch.outer(u[rows], z) if u.ndim == 1 else u[rows] @ z.T  # [block, m]
+            total += self.theta_gradient(theta, X[rows], Z, G)
         return total
 
     def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Float[Tensor, " n"]) -> Float[Tensor, " p"]:

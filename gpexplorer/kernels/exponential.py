@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import cached_bytes, row_blocks
-from .base import Covariance, gradient_of
+from .base import Covariance
 from .distances import FILL_BYTES, FILL_ROWS
 
 
@@ -43,28 +43,34 @@ class Exponential(Covariance):
     def theta_gradient_from_matrix(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor], K: Tensor
     ) -> Float[Tensor, " p"] | None:
-        """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring.
+        """Gradient [p] of u'K z from K [n, m] alone, by the formula of the module docstring; summed over k columns.
 
-        4 n m t flops, and autograd only through the features, O((n + m) t). K may contain further factors. None if
+        4 n m t k flops, and autograd only through the features, O((n + m) t). K may contain further factors. None if
         there are no features for these inputs.
         """
-        features = self.features(theta, X, Z)
+        with torch.enable_grad():
+            leaf = theta.detach().clone().requires_grad_(True)
+            features = self.features(leaf, X, Z)
         if features is None:
             return None
-        (u, z), (A, B) = (side[:, None] for side in sides), features
-        K_zB = ((z * B).T @ K.T).T  # [n, t]; products with few rows are faster than products with few columns
-        K_uA = ((u * A).T @ K).T  # [m, t]
+        A, B = (part.detach() for part in features)
+        u, z = (side.reshape(len(side), -1, 1) for side in sides)  # [n, k, 1], [m, k, 1]
+        zB, uA = (z * B[:, None]).flatten(1), (u * A[:, None]).flatten(1)  # [m, k t], [n, k t]
+        # products with few rows are faster than products with few columns
+        weights_A = (u * (zB.T @ K.T).T.unflatten(1, (u.shape[1], -1))).sum(1)  # [n, t]
+        weights_B = (z * (uA.T @ K).T.unflatten(1, (u.shape[1], -1))).sum(1)  # [m, t]
 
-        def value(leaf: Tensor) -> Tensor:
-            A, B = self.features(leaf, X, Z) or features  # never None, because the value of theta is the same
-            return (u * A * K_zB).sum() + (z * B * K_uA).sum()
-
-        return gradient_of(theta, value)
+        parts = [pair for pair in zip(features, (weights_A, weights_B), strict=True) if pair[0].requires_grad]
+        if not parts:
+            return torch.zeros_like(theta)
+        outputs, weights = zip(*parts, strict=True)
+        (gradient,) = torch.autograd.grad(outputs, leaf, weights)
+        return gradient
 
     def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
-        """Gradient [p] of u'k(theta, X, Z) z; the covariances are computed in blocks of rows and used at once."""
+        """Gradient [p] of u'k(theta, X, Z) z, summed over k columns; covariances are computed in blocks of rows."""
         (u, z), total = sides, torch.zeros_like(theta)
         for rows in row_blocks(len(X), X.element_size() * max(len(Z), 1)):
             K = X.new_empty(rows.stop - rows.start, len(Z))  # [block, m]

@@ -102,7 +102,8 @@ class RowScaled(Covariance):
 
 
 def _scaled(sides: tuple[Tensor, Tensor], X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor]:
-    return sides[0] * X[:, -1], sides[1] * Z[:, -1]
+    scales = (X[:, -1:], Z[:, -1:]) if sides[0].ndim == 2 else (X[:, -1], Z[:, -1])
+    return sides[0] * scales[0], sides[1] * scales[1]
 
 
 def with_row_noise(problem: Problem) -> Problem:

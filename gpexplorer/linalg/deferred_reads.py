@@ -9,7 +9,7 @@ case has happened.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -76,6 +76,14 @@ def repeat_if_rare(work: Callable[[], T], undo: Callable[[], None], like: Tensor
         return result
     undo()
     return work()
+
+
+def moved_together(parts: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Return several small tensors of one precision on a device, by one copy of them all if they are elsewhere."""
+    if all(part.device == device for part in parts):
+        return list(parts)
+    pieces = torch.cat([part.flatten() for part in parts]).to(device).split([part.numel() for part in parts])
+    return [piece.view(part.shape) for piece, part in zip(pieces, parts, strict=True)]
 
 
 def is_deferring() -> bool:

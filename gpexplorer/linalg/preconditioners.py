@@ -78,7 +78,7 @@ def sufficient_rank(K: Float[Tensor, "r r"], variance: float) -> int:
     r^3 / 3 flops. If the rows are in random order, the other rows of the data set hardly have more variance than that.
     """
     more = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > variance
-    return int(more.nonzero().max()) + 1 if bool(more.any()) else 1
+    return int(torch.arange(1, len(K) + 1, device=K.device).where(more, 1).max())
 
 
 def drawn_root(

@@ -64,13 +64,14 @@ def test_fill_writes_the_same_covariances_and_nothing_else(key: str, shift: floa
     assert out[[0, 31]].isnan().all()
 
 
+@pytest.mark.parametrize("columns", [(), (3,)])  # of the two sides: a vector, or a matrix whose gradients are summed
 @pytest.mark.parametrize("key", [*REAL, *COMPOSITES])
-def test_the_gradient_of_a_bilinear_form_is_that_of_its_matrix(key: str) -> None:
+def test_the_gradient_of_a_bilinear_form_is_that_of_its_matrix(key: str, columns: tuple[int, ...]) -> None:
     kernel, theta, X = case(key, n=30)
-    u, z = torch.randn(2, 30, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    u, z = torch.randn(2, 30, *columns, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     from_matrix = kernel.theta_gradient_from_matrix(theta, X, X[:9], (u, z[:9]), kernel(theta, X, X[:9]))
     bilinear = kernel.theta_gradient_bilinear(theta, X, X[:9], (u, z[:9]))
-    expected = kernel.theta_gradient(theta, X, X[:9], torch.outer(u, z[:9]))
+    expected = kernel.theta_gradient(theta, X, X[:9], u.view(30, -1) @ z[:9].view(9, -1).T)
     torch.testing.assert_close(bilinear, expected)
     assert (from_matrix is not None) == (key in FROM_MATRIX)
     if from_matrix is not None:

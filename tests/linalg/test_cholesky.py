@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.errors import NotPositiveDefinite
 from gpexplorer.linalg.cholesky import (
     SMALLEST_PIVOT,
     cholesky,
     cholesky_in_place,
+    cholesky_of_each,
     independent_rows,
     logdet,
     record_jitter,
@@ -157,3 +159,17 @@ def test_a_matrix_without_a_factor_in_its_own_memory_is_named() -> None:
     for entry in (math.nan, -1.0):
         with pytest.raises(NotPositiveDefinite, match=r"^K \[2 x 2\] is not positive definite"):
             cholesky_in_place(lambda out, entry=entry: out.fill_(entry), torch.empty(2, 2), "K")
+
+
+@pytest.mark.parametrize(("smallest", "reads"), [(1.0, 1), (-1e-14, 3)])
+def test_several_matrices_take_one_read_of_a_gpu_and_jitter_only_where_it_is_needed(smallest: float, reads: int):
+    matrices = torch.stack([singular(12, 0.5), singular(12, smallest)])
+    expected = torch.stack([cholesky(part, "A").L for part in matrices])
+    torch.testing.assert_close(cholesky_of_each(matrices, "A"), expected)
+
+    with SimulatedGPU() as gpu:
+        there = matrices.to("cuda")
+        gpu.work = DeviceWork()
+        factors = cholesky_of_each(there, "A")
+        assert gpu.work.reads == 1 if reads == 1 else gpu.work.reads >= reads
+        torch.testing.assert_close(factors.cpu(), expected)

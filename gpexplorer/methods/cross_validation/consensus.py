@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ...linalg.deferred_reads import moved_together
 from ...problem import Channel, Outcome, Problem, Step, channel
 from ..base import Steps
 from .fold_steps import FoldReport, FoldScore, FoldSettings, Local, iterate, prepare, score_folds
@@ -311,9 +312,9 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     disagreement counts as well. The Hessians are those of BFGS, without their inflation.
     """
     first = [group[0] for group in setup.by_group(folds)]
-    g = torch.stack([local.g for local in first]).sum(0)
-    B = torch.stack([local.B / max(local.length, 1.0) for local in first]).sum(0)
-    copies = torch.stack([local.theta for local in first])
+    there = [torch.stack(parts) for parts in zip(*((local.g, local.B, local.theta) for local in first), strict=True)]
+    gs, Bs, copies = moved_together(there, torch.device("cpu"))
+    g, B = gs.sum(0), sum(B / max(local.length, 1.0) for B, local in zip(Bs, first, strict=True))
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
     gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)
     distance = math.inf
@@ -350,17 +351,19 @@ def _info(
 ) -> Info:
     copies = torch.stack([local.theta for local in state.folds])  # [K, p]
     exact = [z for score in scores for z in score.zs]
-    z_gaps = [(local.z - z).square().sum() for local, z in zip(state.folds, exact, strict=True)]
+    all_z = torch.cat([local.z for local in state.folds])
+    distances = [(copies - state.mean).norm(dim=1).max(), all_z.norm(), (all_z - torch.cat(exact)).square().sum()]
+    disagreement, z_norm, z_gap = torch.stack(distances).tolist()
     return Info(
         phase=phase,
         objective=error_and_scale[0],
         lagrangian=sum(report.lagrangian for report in reports),
         gap=max(report.gap for report in reports),
         slope=max(report.gradient for report in reports),
-        disagreement=float((copies - state.mean).norm(dim=1).max()),
+        disagreement=disagreement,
         rho=math.exp(sum(math.log(local.rho) for local in state.folds) / len(state.folds)),
-        z_norm=float(torch.cat([local.z for local in state.folds]).norm()),
-        z_gap=float(sum(z_gaps)),
+        z_norm=z_norm,
+        z_gap=z_gap,
         scale=error_and_scale[1],
         iterations=sum(report.iterations for report in reports) / len(reports),
         rolled_back=sum(report.rolled_back for report in reports),

@@ -17,11 +17,13 @@ import torch
 from torch import Tensor
 
 from ...errors import NotPositiveDefinite
+from ...linalg.deferred_reads import moved_together
 from ...linalg.randomness import generator
 from .folds import FoldGroup
 from .lagrangian import FoldSystems, LagrangianTerms, Limits, lagrangian_terms, theta_gradient
 from .theta_step import (
     FIRST,
+    TINY,
     TRIALS,
     ConsensusPenalty,
     ThetaProblem,
@@ -41,7 +43,6 @@ RHO_AFTER_ROLLBACK = 4.0  # rho and the Hessian are multiplied by this after a s
 RELAXATION_PER_STEP = 8.0  # a successful step divides an inflated Hessian by at most this
 LOOSEST, TIGHTEST = 30.0, 1e-3  # the tolerance of a z step stays within these multiples of the setting
 SHARPER = 0.1  # the tolerance of z steps is multiplied by this where Armijo's rule refused every length
-TINY = 1e-30
 
 
 class Local(NamedTuple):
@@ -225,14 +226,16 @@ def iterate(
     -----
     No matrix larger than rank x rank is factored, and no two n x n matrices are multiplied.
     """
+    before = local  # on the device of the group
+    local, penalty = _on_host(local, penalty)
     problem = _theta_problem(group, local, penalty, settings)
     theta_step = _gradient_steps if settings.z_rule is fixed_z else _quasi_newton_step
     trial, refused = theta_step(problem, local, settings)  # lines 2 and 3, eqs 12 and 14
     if trial is None:
-        return _rolled_back(local, settings), FoldReport(rolled_back=True), None
-    gap = float((trial.terms.gaps / trial.systems.y_norms.clamp_min(TINY)).max())
+        return _rolled_back(before, settings), FoldReport(rolled_back=True), None
+    gap = trial.gap
     if not gap <= settings.largest_gap:
-        return _rolled_back(local, settings), FoldReport(gap=gap, rolled_back=True), None
+        return _rolled_back(before, settings), FoldReport(gap=gap, rolled_back=True), None
 
     if settings.z_rule is z_eliminated:
         dual = trial.systems.adjoint(trial.terms.r, problem.dual, problem.limits).X  # the limit of eq 11c
@@ -243,16 +246,26 @@ def iterate(
     B, length = local[0].B, float(s.norm())
     if settings.z_rule is not fixed_z:
         B, length = _updated_hessian(local[0], s, g - local[0].g, refused)
-    loss = float(trial.terms.losses.sum())
+    loss = trial.terms.loss
     dual_residual = float(problem.total_gradient(trial.theta, g).norm()) / max(loss, TINY)
     report = FoldReport(trial.terms.total, gap, dual_residual, trial.iterations, refused=refused)
     rho = balanced_rho(local[0].rho, gap, dual_residual, settings)
     tolerance = problem.limits.tolerance
     if refused and settings.forcing:  # the values were not accurate enough to see a decrease
         tolerance = max(SHARPER * tolerance, TIGHTEST * settings.limits.tolerance)
-    shared = [fold._replace(theta=trial.theta, B=B, g=g, rho=rho, length=length, tolerance=tolerance) for fold in local]
+    theta, B, g = moved_together([trial.theta, B, g], group.y.device)
+    shared = [fold._replace(theta=theta, B=B, g=g, rho=rho, length=length, tolerance=tolerance) for fold in before]
     after = _locals(group, shared, trial.Z, dual, trial.terms)
     return after, report, _score(trial.systems, trial.Z, dual, problem.limits) if score else None
+
+
+def _on_host(local: Sequence[Local], penalty: ConsensusPenalty) -> tuple[Sequence[Local], ConsensusPenalty]:
+    """Return a group and its penalty with all tensors of p or p x p entries on the host, by one read."""
+    first, host = local[0], torch.device("cpu")
+    parts = [first.theta, first.B, first.g, first.nu, penalty.mean, penalty.u, penalty.begin]
+    theta, B, g, nu, mean, u, begin = moved_together(parts, host)
+    folds = [fold._replace(theta=theta, B=B, g=g, nu=nu) for fold in local]
+    return folds, penalty._replace(mean=mean, u=u, begin=begin)
 
 
 def _quasi_newton_step(
@@ -313,9 +326,8 @@ def _score(systems: FoldSystems, Z: Tensor, dual: Tensor, limits: Limits) -> Fol
     Z = systems.solve_C(systems.y_T, Z, limits).X  # eq 8
     terms = lagrangian_terms(group, systems.M, Z, torch.zeros_like(Z), 0.0)
     dual = systems.adjoint(terms.r, dual, limits._replace(tolerance=math.sqrt(limits.tolerance))).X
-    loss = float(terms.losses.sum()) + float((dual * terms.c).sum())
-    energy = float(((systems.y_T - terms.c) * Z).sum())
-    return FoldScore(loss, energy, tuple(group.vectors(Z)))
+    slack, energy = torch.stack([(dual * terms.c).sum(), ((systems.y_T - terms.c) * Z).sum()]).tolist()
+    return FoldScore(terms.loss + slack, energy, tuple(group.vectors(Z)))
 
 
 def _rolled_back(local: Sequence[Local], settings: FoldSettings) -> tuple[Local, ...]:

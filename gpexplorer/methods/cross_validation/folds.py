@@ -23,6 +23,7 @@ from ...errors import SettingError
 from ...linalg.blocks import row_blocks
 from ...linalg.randomness import generator
 from ...linalg.workspace import Workspace
+from ...objectives import noise_variance
 from ...problem import Dataset, Problem, take
 from .settings import GIGABYTE
 
@@ -69,8 +70,9 @@ class FoldGroup(NamedTuple):
         return 1.0 - self.V[: self.trained]
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
-        """Compute the kernel matrix of all rows of the fold against its training rows, M(theta)."""
-        return FoldKernel(self.kernel, theta, self.X, self.trained, self.room)
+        """Compute the kernel matrix M(theta) of all rows of the fold against its training rows; theta on any device."""
+        there = theta.to(self.y.device)
+        return FoldKernel(self.kernel, there, self.X, self.trained, self.room, noise_variance(theta))
 
     def columns(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
@@ -175,11 +177,12 @@ class FoldKernel:
 
     Notes
     -----
-    It computes n c kernel entries once. Rows beyond the memory budget are computed again in every product.
+    It computes n c kernel entries once. Rows beyond the memory budget are computed again in every product. The noise
+    variance `s2` is kept beside it, so that it is read from theta once.
     """
 
-    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, room: Workspace) -> None:
-        self.kernel, self.theta, self.X, self.trained = kernel, theta, X, trained
+    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, room: Workspace, s2: float) -> None:
+        self.kernel, self.theta, self.X, self.trained, self.s2 = kernel, theta, X, trained, s2
         self.X_T = take(X, torch.arange(trained, device=theta.device))
         self.stored = min(int(room.budget // (theta.element_size() * max(trained, 1))), len(X))
         self._M = room.matrix(self, self.stored, trained, theta)  # [stored, c]
@@ -204,7 +207,7 @@ class FoldKernel:
         return self.kernel(self.theta, self.X_T, take(self.X_T, rows))
 
     def gradient(self, u: Tensor, z: Tensor) -> Tensor:
-        """Return the gradient [p] of u'M(theta) z in theta, for u [n] and z [c].
+        """Return the gradient [p] of u'M(theta) z in theta, for u [n, K] and z [c, K], summed over the columns.
 
         Where the kernel can derive its gradient from its own values, the stored rows need no new kernel entry. For
         all other rows the derivatives of c entries per row are computed.

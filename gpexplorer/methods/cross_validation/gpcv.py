@@ -10,6 +10,7 @@ balances the residuals, and steps that are taken back. The published algorithm i
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from .consensus import State as ConsensusState
 from .exact_posterior import exact_posterior
 from .fold_steps import FoldSettings
 from .folds import equal_parts, ordered_by_fold
-from .lagrangian import Limits
+from .lagrangian import FOLDS_AT_ONCE, Limits
 from .learning import BLOCK_CALLS, ENTRY
 from .settings import GIGABYTE
 from .theta_step import ZRule, fixed_z, z_eliminated, z_follows
@@ -38,7 +39,7 @@ Z_RULES: dict[str, ZRule] = {"z eliminated": z_eliminated, "z follows": z_follow
 SOLUTION = 8.0  # iterations of conjugate gradients per solution
 TRIALS = 1.3  # kernel matrices of a theta step
 ITERATION_CALLS = 400.0  # calls per outer iteration of a group
-GRADIENT_CALLS = 60.0  # calls per fold and gradient
+GRADIENT_CALLS = 60.0  # calls per gradient
 READ_CALLS = 45.0  # calls per product with M, with the preconditioner and the vectors of conjugate gradients
 
 
@@ -316,18 +317,18 @@ def admm_cost(problem: Problem, groups: list[tuple[int, int]], fold_settings: Fo
     memory: dict[str, float] = {}
     for columns, folds in groups:
         M, rank = 1.0 * n * columns, min(fold_settings.rank, columns)
-        gradients = (1.0 + steps) * folds
-        matrices = TRIALS + steps + (0.0 if from_matrix else 2.0 * gradients)
+        passes = (1.0 + steps) * math.ceil(folds / FOLDS_AT_ONCE)  # over M, for gradients
+        matrices = TRIALS + steps + (0.0 if from_matrix else 2.0 * passes)
         matrices += 1.0 if len(groups) > 1 else 0.0  # copies are scored at their mean
         not_stored = max(0.0, 1.0 - gigabytes * GIGABYTE / (s * M))
         entries = M * (matrices + not_stored * products)
         flops += entries * (ENTRY + 3.0 * d) + 2.0 * M * folds * products
-        flops += 4.0 * M * (d + 2.0) * gradients * from_matrix
+        flops += 4.0 * M * (d + 2.0) * (1.0 + steps) * folds * from_matrix
         flops += TRIALS * (6.0 * columns * rank**2 + folds * rank**3 / 3.0)
-        bytes_moved += s * (2.0 * entries + M * (products + 2.0 * gradients))
+        bytes_moved += s * (2.0 * entries + M * (products + 2.0 * passes))
         bytes_moved += s * 4.0 * columns * folds * SOLUTION * products  # earlier residuals
         calls += ITERATION_CALLS + READ_CALLS * products * (1.0 - steps / (steps + 1.0) / 2.0)
-        calls += BLOCK_CALLS * entries * s / BLOCK_BYTES + GRADIENT_CALLS * gradients
+        calls += BLOCK_CALLS * entries * s / BLOCK_BYTES + GRADIENT_CALLS * passes
         stored = min(gigabytes * GIGABYTE, s * M) * (2.0 if steps else 1.0)
         sizes = {"kernel of a group": stored, "preconditioner": s * (2.5 * columns * rank + 2.0 * folds * rank**2)}
         sizes |= {

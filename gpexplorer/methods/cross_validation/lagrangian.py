@@ -26,10 +26,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...objectives import noise_variance
 from .folds import FoldGroup, FoldKernel
 from .solvers import NystromInverse, Solution, Target, solve
 
+FOLDS_AT_ONCE = 10  # folds whose gradients take one pass over M; each of them takes n (d + 2) numbers
 MAX_OUTER = 30  # iterations for v, at most
 INNER = 0.3  # solutions with C are this much more accurate than the z step that they are part of
 
@@ -40,7 +40,8 @@ class LagrangianTerms(NamedTuple):
     losses: Tensor  # [K] |r|^2, the squared error of the validation rows of each fold
     slacks: Tensor  # [K] lambda'c
     gaps: Tensor  # [K] |c|, the violation of the constraint C z = y_T
-    total: float  # L, summed over the folds
+    loss: float  # summed over the folds, as is
+    total: float  # L
     c: Tensor  # [c, K]
     r: Tensor  # [n, K]
 
@@ -48,22 +49,21 @@ class LagrangianTerms(NamedTuple):
 def lagrangian_terms(group: FoldGroup, M: FoldKernel, Z: Tensor, dual: Tensor, rho: float) -> LagrangianTerms:
     """Compute the terms of L at Z and lambda [c, K], by one product with M."""
     product = M.times(Z)  # [n, K]
-    c = group.T * (product[: group.trained] + noise_variance(M.theta) * Z - group.y[: group.trained, None])
+    c = group.T * (product[: group.trained] + M.s2 * Z - group.y[: group.trained, None])
     r = group.V * (group.y[:, None] - product)
     losses, slacks, squared_gaps = r.square().sum(0), (dual * c).sum(0), c.square().sum(0)
     loss, slack, squared_gap = torch.stack([losses, slacks, squared_gaps]).sum(1).tolist()
     total = loss + slack + 0.5 * rho * squared_gap
-    return LagrangianTerms(losses, slacks, squared_gaps.sqrt(), total, c, r)
+    return LagrangianTerms(losses, slacks, squared_gaps.sqrt(), loss, total, c, r)
 
 
 def theta_gradient(group: FoldGroup, M: FoldKernel, Z: Tensor, W: Tensor, r: Tensor) -> Tensor:
-    """Compute dL/dtheta [p] at W = lambda + rho c [c, K], summed over the folds, in one pass over M per fold."""
+    """Compute dL/dtheta [p] at W = lambda + rho c [c, K], summed over the folds, in one pass over M for several."""
     U = -2.0 * r
     U[: group.trained] += W
-    gradient = torch.zeros_like(M.theta)
-    for u, z in zip(U.T, Z.T, strict=True):
-        gradient += M.gradient(u.contiguous(), z.contiguous())
-    gradient[-1] += 2.0 * noise_variance(M.theta) * (W * Z).sum()
+    pairs = zip(U.split(FOLDS_AT_ONCE, 1), Z.split(FOLDS_AT_ONCE, 1), strict=True)
+    gradient = sum((M.gradient(u, z) for u, z in pairs), start=torch.zeros_like(M.theta))
+    gradient[-1] += 2.0 * M.s2 * (W * Z).sum()
     return gradient
 
 
@@ -78,7 +78,7 @@ class FoldSystems:
     """The two linear systems of each fold at one theta: C x = b, and the system (13) of the z step."""
 
     def __init__(self, group: FoldGroup, M: FoldKernel, rank: int) -> None:
-        self.group, self.M, self.s2 = group, M, noise_variance(M.theta)
+        self.group, self.M, self.s2 = group, M, M.s2
         self.T = group.T
         self.y_T = self.T * group.y[: group.trained, None]  # [c, K]
         self.y_norms = self.y_T.norm(dim=0)  # [K]

@@ -15,13 +15,14 @@ lies between the last two, where the residual has just reached the tolerance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ...linalg.cholesky import cholesky
+from ...linalg.cholesky import cholesky_of_each
 from ...linalg.preconditioners import nystrom_root, sufficient_rank
 from .folds import FoldGroup, FoldKernel
 
@@ -74,20 +75,20 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
         Z = precondition(R)
         E, before = (Z if target.of_solution else R), (Y, F)
         Y, F = _smoothed(Y, F, X, E) if since else (X.clone(), E)
-        errors = F.norm(dim=0)  # [K]
-        short = None if reads_cost and k < FEWEST else (errors <= (aim if since else target.norms)).all()
-        solved = short is not None and bool(short) and (k >= FEWEST or not bool(R.any()))
+        is_known = k >= FEWEST or not reads_cost
+        error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max()) if is_known else math.inf
+        solved = error <= (1.0 / CONFIRMED if since else 1.0) and (k >= FEWEST or not bool(R.any()))
         if solved and since and k > FEWEST:
             share = _share_of_step(before[1], F, aim)
             Y, F = torch.lerp(before[0], Y, share), torch.lerp(before[1], F, share)
-            errors = F.norm(dim=0)
+            error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max())
         if since > TRUSTED and (solved or since >= min(REMEMBERED, len(B))):
             X, R = Y.clone(), B - product(Y)
             S, rz_before = torch.zeros_like(B), torch.zeros_like(rz_before)
             earlier, since = _Residuals(B), 0
             continue
         if k >= most or solved:
-            return Solution(Y, k, float((errors / target.norms.clamp_min(tiny)).max()))
+            return Solution(Y, k, error)
         rz = (R * Z).sum(0)  # [K]
         S = Z + torch.where(rz_before > tiny, rz / rz_before.clamp_min(tiny), 0.0) * S
         AS = product(S)
@@ -173,13 +174,10 @@ class NystromInverse:
         ]  # the condition number of P C is about 2
         self.L = nystrom_root(M.columns, rows)  # [c, r]
         whole = self.L.T @ self.L  # [r, r]
-        factors = []
-        for part in group.validation:
-            L_V = self.L[part]  # no rows where the group is a single fold: those lie after the columns
-            inner = whole - L_V.T @ L_V
-            inner.diagonal().add_(s2)
-            factors.append(cholesky(inner, "L'L + s2 I of the preconditioner", noted=False).L)
-        self.factors = torch.stack(factors)  # [K, r, r]
+        validation = [self.L[part] for part in group.validation]  # empty for a single fold: its rows have no columns
+        inner = torch.stack([torch.addmm(whole, L_V.T, L_V, alpha=-1.0) for L_V in validation])
+        inner.diagonal(dim1=1, dim2=2).add_(s2)
+        self.factors = cholesky_of_each(inner, "L'L + s2 I of the preconditioner")  # [K, r, r]
 
     def __call__(self, V: Tensor) -> Tensor:
         """Return P V [c, K]."""

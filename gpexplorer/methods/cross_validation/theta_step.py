@@ -35,6 +35,7 @@ TRIALS, TRIALS_FIXED_Z = 6, 25  # halvings of a step at most: each costs a z ste
 FIRST = 0.3  # length of the first step, in log-hyperparameters
 LONGEST = 1.0  # no log-hyperparameter moves further in one step: a factor of e
 UNSOLVED = 10.0  # a residual of C z = y_T above this many tolerances counts as no solution
+TINY = 1e-30
 ENOUGH_CURVATURE = 0.2  # Powell's damping keeps this share of s'Bs
 
 
@@ -101,11 +102,16 @@ class Trial(NamedTuple):
     systems: FoldSystems
     terms: LagrangianTerms
     value: float  # L and the penalty
+    gap: float  # the largest |C z - y_T| / |y_T| of the folds
     iterations: int  # of conjugate gradients, for z
 
 
 class ThetaProblem(NamedTuple):
-    """The subproblem of one theta step (eq 11a): all that is fixed while theta moves."""
+    """The subproblem of one theta step (eq 11a): all that is fixed while theta moves.
+
+    The vectors of the folds are on the device of the group. Those with p entries may be on the host, where the few
+    operations on them and their values cost a GPU no launch and no wait.
+    """
 
     group: FoldGroup
     Z: Tensor  # [c, K] the z of the last iteration, where z is fixed
@@ -129,15 +135,16 @@ class ThetaProblem(NamedTuple):
         terms = lagrangian_terms(self.group, systems.M, Z, self.dual, self.rho)
         if not math.isfinite(terms.total):
             return None
-        if z_rule is z_eliminated and bool((terms.gaps > UNSOLVED * self._tolerance() * systems.y_norms).any()):
+        gap = float((terms.gaps / systems.y_norms.clamp_min(TINY)).max())
+        if z_rule is z_eliminated and gap > UNSOLVED * self._tolerance():
             return None  # the condition number of C is so large that its solution, and the loss, are not accurate
-        return Trial(theta, Z, systems, terms, terms.total + penalty, iterations)
+        return Trial(theta, Z, systems, terms, terms.total + penalty, gap, iterations)
 
     def lagrangian_gradient(self, trial: Trial) -> Tensor:
-        """Return dL/dtheta [p] without the penalty."""
+        """Return dL/dtheta [p] without the penalty, on the device of the penalty."""
         W = self.dual + self.rho * trial.terms.c  # [c, K]
         gradient = theta_gradient(self.group, trial.systems.M, trial.Z, W, trial.terms.r)
-        return self.penalty.without_scale(gradient)
+        return self.penalty.without_scale(gradient.to(self.penalty.u.device))
 
     def total_gradient(self, theta: Tensor, g: Tensor) -> Tensor:
         """Return the gradient [p] with the penalty, from dL/dtheta = g."""
@@ -181,9 +188,10 @@ class ThetaProblem(NamedTuple):
         """
         d, g = step
         expected, most = ARMIJO * float(d @ g), TRIALS_FIXED_Z if z_rule is fixed_z else TRIALS
+        inaccuracy = self._inaccuracy()
         for k in range(most if expected < 0.0 else 0):
             trial = self.trial(theta + 0.5**k * d, z_rule)
-            if trial is not None and trial.value <= value + 0.5**k * expected + self._inaccuracy():
+            if trial is not None and trial.value <= value + 0.5**k * expected + inaccuracy:
                 return trial, k + 1
             trial = None  # frees its kernel matrix for the next trial
         return None, most

@@ -112,7 +112,7 @@ def test_products_do_not_depend_on_the_memory_budget(budget: float):
     task = problem(1000.0)
     fold = groups_of(task)["one fold"]
     M, full = (
-        FoldKernel(task.kernel, task.theta, fold.X, 40, Workspace(budget)),
+        FoldKernel(task.kernel, task.theta, fold.X, 40, Workspace(budget), s2=0.1),
         task.kernel(task.theta, fold.X, fold.X[:40]),
     )
     u = torch.linspace(-1, 2, 120, dtype=torch.float64).reshape(60, 2)
