@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer import kernels
+from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.problem import Dataset, Problem
 
 
@@ -48,3 +49,41 @@ def draw(n: int, d: int, lengthscale: float, noise_sd: float, seed: int = 0) -> 
     y = f + noise_sd * torch.randn(len(X), generator=source, dtype=torch.float64)
     train, test = Dataset(X[:n], y[:n]), Dataset(X[n:], y[n:])
     return Problem(train, kernel, kernel.start(train)), test
+
+
+def evidences(fixed: Tensor, candidates: Tensor, y: Tensor, s2: float) -> Tensor:
+    """Log evidence [M] of y [n] for the functions `fixed` [n, k] together with each of the candidates [n, M]."""
+    C = covariance(fixed, torch.ones(fixed.shape[1]).to(y), s2)
+    each = C + candidates.T[:, :, None] * candidates.T[:, None, :]  # [M, n, n]
+    return -0.5 * (torch.linalg.solve(each, y.expand(len(each), -1)) @ y + torch.logdet(each))
+
+
+def dense_selection(Phi: Tensor, y: Tensor, s2: float, p: int, price: Tensor) -> list[int]:
+    """The functions that join one after the other, by the rise of the dense evidence minus the price."""
+    chosen: list[int] = []
+    for _ in range(p):
+        left = [j for j in range(Phi.shape[1]) if j not in chosen]
+        rises = evidences(Phi[:, chosen], Phi[:, left], y, s2) + nlml(Phi[:, chosen], y, s2) - price[left]
+        chosen.append(left[int(rises.argmax())] if float(rises.max()) > 0.0 else left[0])
+    return chosen
+
+
+def dense_choice(
+    grid: Grid, theta: Tensor, rows: Dataset, p: int, count: int, previous: Tensor | None = None
+) -> list[tuple[int, ...]]:
+    """Indices of the functions that the steps 1 to 4 of `evidence_choice` select, with matrices of n by n."""
+    leading = [tuple(row) for row in grid.spectrum(theta, count).axis_indices.tolist()]
+    begin = [] if previous is None else [tuple(row) for row in previous[grid.exist(theta, previous)].tolist()]
+    ranks = dict.fromkeys(begin, len(leading)) | {name: rank for rank, name in enumerate(leading, start=1)}
+    names = sorted(ranks, key=lambda name: (ranks[name], name))
+    price = torch.tensor([max(math.log(ranks[name] / p), 0.0) for name in names], dtype=theta.dtype)
+    Phi, s2 = grid.features(theta, rows.X, torch.tensor(names)), math.exp(2.0 * float(theta[-1]))
+    chosen = [names.index(name) for name in begin]
+    for _ in range(2 if begin else 3):
+        q = Phi.T @ torch.linalg.solve(covariance(Phi[:, chosen], torch.ones(len(chosen)).to(theta), s2), rows.y)
+        bound = Phi.square().sum(0) / s2
+        scores = 0.5 * (q.square() / (1.0 + bound) - (1.0 + bound).log()) - price
+        shortlist = scores.sort(descending=True).indices[: 2 * p].tolist()
+        members = sorted({*chosen, *shortlist, *range(p)})
+        chosen = [members[i] for i in dense_selection(Phi[:, members], rows.y, s2, p, price[members])]
+    return [names[i] for i in chosen]

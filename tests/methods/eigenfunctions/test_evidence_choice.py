@@ -10,14 +10,20 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
+from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import Steps
-from gpexplorer.methods.eigenfunctions.evidence_choice import choose_by_evidence, forward_selection, gains
+from gpexplorer.methods.eigenfunctions.evidence_choice import (
+    choose_by_evidence,
+    forward_selection,
+    gains,
+    held_out_noise,
+)
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.problem import Dataset, Outcome, Problem, Step
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, smse
-from oracles_grief import draw, nlml, predicted, problem
+from oracles_grief import covariance, dense_choice, dense_selection, draw, nlml, predicted, problem
 
 CHOICE = {"num_eigenfunctions": 12, "grid_points": 6, "basis": "evidence", "candidates": 80}
 
@@ -55,6 +61,70 @@ def test_forward_selection_joins_the_function_that_raises_the_dense_evidence_mos
         current = nlml(Phi[:, chosen], y, s2)
     assert math.isfinite(selected.scores[1])
     assert math.isnan(selected.scores[-1])
+
+
+def rough_rows(seed: int, n: int, shift: float = 0.0) -> tuple[Grid, torch.Tensor, Dataset]:
+    """A grid, theta and rows in two inputs whose target is a random mixture of many of the grid's functions."""
+    source = torch.Generator().manual_seed(seed)
+    X = 3.0 * torch.rand(n, 2, generator=source, dtype=torch.float64) + shift
+    theta = torch.tensor([0.2, -0.4, -0.1, -1.3], dtype=torch.float64)
+    grid = Grid(kernels.make("se-ard", 2), X, 8)
+    Phi = grid.features(theta, X, grid.spectrum(theta, 45).axis_indices)
+    weights = torch.randn(Phi.shape[1], generator=source, dtype=torch.float64)
+    y = Phi @ weights + math.exp(-1.3) * torch.randn(n, generator=source, dtype=torch.float64)
+    return grid, theta, Dataset(X, y)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("p", [3, 6])
+def test_the_choice_equals_that_of_dense_matrices(p: int, shift: float):
+    for seed in range(4, 8):  # the third pass changes the choice of p = 3 functions for seed 5
+        grid, theta, rows = rough_rows(seed, 40, shift)
+
+        first = choose_by_evidence(Leading, grid, theta, rows, p, 45, None)
+        again = choose_by_evidence(Leading, grid, theta, rows, p, 10, first)
+
+        assert [tuple(row) for row in first.index.tolist()] == dense_choice(grid, theta, rows, p, 45)
+        assert [tuple(row) for row in again.index.tolist()] == dense_choice(grid, theta, rows, p, 10, first.index)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1])
+def test_forward_selection_without_a_price_equals_that_of_dense_matrices(scale: float):
+    """The functions are small against the noise, so that s_j is below 1 and gains are below 1 nat."""
+    for seed in range(8):
+        source = torch.Generator().manual_seed(seed)
+        Phi = scale * torch.randn(30, 9, generator=source, dtype=torch.float64) / math.sqrt(30)
+        y = Phi.sum(1) + 0.5 * torch.randn(30, generator=source, dtype=torch.float64)
+        price = torch.zeros(9, dtype=torch.float64)
+
+        selected = forward_selection(Phi.T @ Phi, Phi.T @ y, 0.25, 9, price)
+
+        assert selected.order.tolist() == dense_selection(Phi, y, 0.25, 9, price)
+
+
+def test_the_held_out_noise_is_that_of_a_dense_cross_validation():
+    """The smallest sum of NLPD over 81 variances from the learned one to e^4 times it."""
+    factors = []
+    for seed, noise_sd in enumerate([0.2, 0.4, 1.0, 1.0, 2.0, 40.0]):
+        grid, theta, rows = rough_rows(seed, 33)
+        y = rows.y + noise_sd * torch.randn(33, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        order, losses = torch.randperm(33, generator=generator(seed, "folds")).tolist(), torch.zeros(81).double()
+        variances = (2.0 * theta[-1] + torch.arange(81).double() / 20.0).exp()
+        for k in range(5):
+            fold = order[k::5]
+            others = [i for i in order if i not in fold]
+            index = torch.tensor(dense_choice(grid, theta, Dataset(rows.X[others], y[others]), 6, 40))
+            Phi, at = (grid.features(theta, rows.X[each], index) for each in (others, fold))
+            solved = torch.linalg.solve(covariance(Phi, torch.ones(6), variances[:, None, None]), Phi @ at.T)
+            mean, var = y[others] @ solved, (at.square().sum(1) - ((Phi @ at.T) * solved).sum(1))  # [81, fold] of f
+            losses -= torch.distributions.Normal(mean, (var + variances[:, None]).sqrt()).log_prob(y[fold]).sum(1)
+
+        s2 = held_out_noise(Leading, grid, theta, Dataset(rows.X, y), 6, 40, seed)
+
+        assert s2 == pytest.approx(float(variances[losses.argmin()]), rel=1e-9)
+        factors.append(s2 / float(variances[0]))
+    assert 1.0 < factors[1] < factors[-1]
+    assert factors[-1] == pytest.approx(math.exp(4.0))
 
 
 def test_the_gain_with_the_bound_on_s_never_overstates():
