@@ -12,12 +12,15 @@ from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.base import Steps
+from gpexplorer.methods.eigenfunctions import grid_method
+from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.evidence_choice import (
     choose_by_evidence,
     forward_selection,
     gains,
     held_out_noise,
 )
+from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
 from gpexplorer.problem import Dataset, Outcome, Problem, Step
@@ -161,6 +164,53 @@ def test_without_any_signal_the_largest_eigenvalues_are_chosen():
     choice = choose_by_evidence(Leading, grid, task.theta, silent, 7, 30, None)
 
     assert choice.index.tolist() == grid.spectrum(task.theta, 7).axis_indices.tolist()
+
+
+def test_a_choice_begins_with_previous_functions_only_on_a_grid_of_the_same_size():
+    grid, theta, rows = rough_rows(5, 40)
+    task = Problem(rows, grid.kernel, theta)
+    method = Grief(num_eigenfunctions=4, grid_points=8, basis="evidence", candidates=8)
+    far = choose_by_evidence(Leading, grid, theta, rows, 4, 45, None).index  # some of them are not among 8 candidates
+    same, coarse = Leading(grid, far), Leading(Grid(grid.kernel, rows.X, (8, 7)), far)
+    alone = dense_choice(grid, theta, rows, 4, 8)
+    begun = dense_choice(grid, theta, rows, 4, 8, far)
+
+    chosen = [method.select(task, theta, previous=each).index.tolist() for each in (None, coarse, same)]
+
+    assert chosen == [[list(row) for row in each] for each in (alone, alone, begun)]
+    assert begun != alone
+
+
+def test_the_spacing_of_a_choice_by_evidence_is_the_most_likely_one():
+    best = set()
+    for seed in range(3):
+        grid, theta, rows = rough_rows(seed, 40)
+        task, method = Problem(rows, grid.kernel, theta), Grief(**CHOICE, spacing="by likelihood")
+        values = {each: regress(method.select(task, theta, each), theta, rows).value for each in SPACINGS}
+
+        choice = method.select(task, theta)
+
+        assert choice.grid.spacing == min(values, key=lambda each: values[each])
+        assert regress(choice, theta, rows).value == min(values.values())
+        best.add(choice.grid.spacing)
+    assert len(best) > 1
+
+
+def test_functions_are_chosen_on_a_random_part_of_many_rows(monkeypatch: pytest.MonkeyPatch):
+    task, method = problem(), Grief(**CHOICE)
+    monkeypatch.setattr(grid_method, "ROWS", 60)
+    assert method.choice_rows(task) is task.train
+
+    monkeypatch.setattr(grid_method, "ROWS", 25)
+    rows, other = method.choice_rows(task), Grief(**CHOICE, seed=1).choice_rows(task)
+
+    every = [(*x, y) for x, y in zip(task.train.X.tolist(), task.train.y.tolist(), strict=True)]
+    some = {(*x, y) for x, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)}
+    assert len(some) == 25
+    assert some <= set(every)
+    assert not torch.equal(rows.y, other.y)
+    wanted = dense_choice(method.grid(task), task.theta, rows, 12, 80)
+    assert [tuple(row) for row in method.select(task, task.theta).index.tolist()] == wanted
 
 
 @pytest.mark.parametrize("key", ["grief", "grief-mcmc"])

@@ -293,6 +293,11 @@ def test_points_per_input_needs_one_number_for_each_input():
             list(Grief(points_per_input=text, learn=False).steps(problem()))
     with pytest.raises(ValueError, match="points_per_input"):
         Grief(points_per_input="5; 5")
+    assert Grief(points_per_input="2, 3").sizes(2) == [2, 3]
+    assert Grief(grid_points=2).sizes(3) == [2, 2, 2]
+    assert Grief(candidates=1).candidates == 1
+    with pytest.raises(ValueError, match="candidates"):
+        Grief(candidates=0)
 
 
 def test_a_mixed_axis_has_points_where_the_rows_are_and_over_the_whole_range():
