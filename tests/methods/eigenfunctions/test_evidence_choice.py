@@ -288,6 +288,9 @@ def test_bands_cover_data_of_the_model_when_functions_are_chosen_for_few_rows():
         run = Run(Grief(**settings, basis="evidence"), task)
         run.finish()
         assert run.trace[-1].step.state.phase == "noise"
+        assert run.outcome is not None
+        rounds = run.trace[-1].step.state.round + 1
+        assert run.outcome.reason == ("budget" if rounds == settings["max_rounds"] else "converged")
         mean, var = run.posterior(of="y")(test.X)
         corrected.append(coverage(test.y, mean, var, 0.95))
         mean, var = run.posterior(len(run.trace) - 2, of="y")(test.X)
@@ -304,6 +307,8 @@ def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
     method = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=2, weights=weights)
     steps, outcome = collected(method.steps(task))
     before = [step.info.phase for step in steps].index("noise") - 1
+    assert [step.state.step for step in steps] == list(range(len(steps)))
+    assert steps[before + 1].state.position == 0
 
     for k in (before, before + 1):
         resumed, again = collected(method.steps(task, steps[k].state))

@@ -12,11 +12,12 @@ from gpexplorer.errors import KernelError
 from gpexplorer.features.grid_eigenfunctions import grid_root
 from gpexplorer.linalg.conjugate_gradients import begin, cg
 from gpexplorer.linalg.preconditioners import woodbury
+from gpexplorer.methods.eigenfunctions import grief
 from gpexplorer.methods.eigenfunctions.grief import FLAT, SMALLEST_LOG, Grief, fisher_scoring, optimise_weights
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likelihood, likelihood_terms
 from gpexplorer.methods.eigenfunctions.sampling.target import Target, log_normal
 from gpexplorer.methods.langevin import Density
-from oracles_grief import predicted, problem
+from oracles_grief import nlml, predicted, problem
 
 
 def made(r: int = 12, n: int = 200) -> OrthogonalBasis:
@@ -70,6 +71,80 @@ def test_optimised_weights_fit_better_and_predict_as_dense_algebra(weights: str,
     assert last.state.objective < before.state.objective - 1
     torch.testing.assert_close(mean, expected, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(var, covariance.diagonal(), rtol=1e-5, atol=1e-7)
+    s2 = math.exp(float(z[-1]))
+    noisy = method.posterior(task, last.state).asked_for("y")(X).var
+    torch.testing.assert_close(noisy, covariance.diagonal() + s2, rtol=1e-5, atol=1e-7)
+    assert method.noise_variance(task, last.state) == pytest.approx(s2)
+    assert method.noise_variance(task, before.state) == pytest.approx(math.exp(-2.0))
+    assert last.state.step == before.state.step + 1
+    assert last.state.objective == pytest.approx(float(nlml(Phi, task.train.y, s2, z[:-1].exp())), rel=1e-8)
+
+
+@pytest.mark.parametrize("noise_sd", [0.4, 2.0])
+@pytest.mark.parametrize("weights", ["posterior", "likelihood"])
+def test_the_weights_are_a_mode_of_the_dense_posterior_under_the_priors_of_type_i(weights: str, noise_sd: float):
+    """The priors of section 6: the weights have mode 1 and variance 100, the noise that of theta and variance 0.04."""
+    task = problem()
+    task.theta[-1] = math.log(noise_sd)
+    method = Grief(num_eigenfunctions=8, grid_points=6, learn=False, basis="eigenvalues", weights=weights)
+    *_, last = method.steps(task)
+    basis, z, choice = method.optimised_weights(task, last.state)
+    Phi, z = choice(task.theta)(task.train.X).T @ basis.V, z.clone().requires_grad_()
+
+    log_posterior = -nlml(Phi, task.train.y, z[-1].exp(), z[:-1].exp())
+    if weights == "posterior":
+        for part, (mu, tau) in ((z[:-1], log_normal(1.0, 100.0)), (z[-1:], log_normal(noise_sd**2, 0.04))):
+            log_posterior = log_posterior + torch.distributions.Normal(mu, tau).log_prob(part).sum()
+
+    (gradient,) = torch.autograd.grad(log_posterior, z)
+    assert float(gradient[z > -10.0].abs().max()) < 1e-3
+
+
+def test_without_a_prior_the_noise_begins_at_half_the_mean_square(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grief, "MAX_ITERATIONS", 0)
+    basis = made()
+
+    z = optimise_weights(basis, FLAT, FLAT)
+
+    square = float(basis.u.square().sum()) + basis.rest  # of y, since u are its coordinates in an orthonormal basis
+    assert z[:-1].tolist() == [0.0] * 12
+    assert float(z[-1]) == pytest.approx(math.log(0.5 * square / basis.n), rel=1e-12)
+
+
+def test_ten_step_lengths_are_tried_and_no_coordinate_moves_by_more_than_four():
+    gradient = torch.tensor([3.0, 100.0, -100.0, 0.002], dtype=torch.float64)
+    information = torch.tensor([2.0, 1.0, 1.0, 0.0], dtype=torch.float64)  # the last is replaced by 0.001
+    tried = []
+
+    def density(z: torch.Tensor) -> Density:
+        tried.append(z)
+        return Density(-z.square().sum(1), gradient.expand_as(z))
+
+    fisher_scoring(density, torch.zeros(4, dtype=torch.float64), lambda _: information)
+
+    longest = torch.tensor([1.5, 4.0, -4.0, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(tried[1], torch.stack([longest / 2**k for k in range(10)]))
+
+
+def test_a_proposal_whose_density_is_not_a_number_is_never_accepted():
+    def density(z: torch.Tensor) -> Density:
+        return Density(z[:, 0].where(z[:, 0] <= 0.25, math.nan), torch.ones_like(z))
+
+    result = fisher_scoring(density, torch.zeros(1, dtype=torch.float64), torch.ones_like)
+
+    assert 0.25 - 1e-3 < float(result) <= 0.25
+
+
+@pytest.mark.parametrize(("level", "gain", "moves"), [
+    (0.0, 0.5e-9, False), (0.0, 1.5e-9, True), (1e6, 0.5e-3, False), (1e6, 1.5e-3, True), (-1e6, 0.5e-3, False),
+])  # fmt: skip
+def test_the_scoring_stops_at_a_gain_of_a_billionth_of_the_density(level: float, gain: float, moves: bool):
+    def density(z: torch.Tensor) -> Density:
+        return Density(level + gain * z[:, 0], torch.ones_like(z))
+
+    result = fisher_scoring(density, torch.zeros(1, dtype=torch.float64), torch.ones_like)
+
+    assert (float(result) > 0.0) == moves
 
 
 def test_a_run_resumed_from_any_state_ends_with_the_same_weights_and_message():
