@@ -13,6 +13,8 @@ from gpexplorer.errors import SettingError
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.eigenfunctions import posteriors
 from gpexplorer.methods.eigenfunctions.axis_sizes import MOST, axis_shares, sizes_by_lengthscale
+from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.learning import initial_state
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
@@ -162,6 +164,12 @@ def test_an_input_whose_lengthscale_is_far_below_the_spacing_of_its_grid_is_name
     assert "The 8 grid points of input 'height' are too far apart" in messages[0]
     assert "points_per_input" in messages[0]
     assert "too far apart" not in messages[1]
+    assert "more inputs are affected" not in messages[0]
+    task.theta[1] = math.log(0.04)
+    outcome = finished(key, task, learn=False).outcome
+    assert outcome is not None
+    assert "of input 'height' are" in outcome.message
+    assert " 1 more inputs are affected." in outcome.message
 
 
 def test_the_share_of_an_axis_is_that_of_the_dense_projection():
@@ -280,6 +288,11 @@ def test_predictions_with_the_most_likely_noise_equal_dense_algebra(shift: float
     torch.testing.assert_close(f.mean, mean, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(f.var, C.diagonal(), rtol=1e-6, atol=1e-10)
     torch.testing.assert_close(y.var, C.diagonal() + s2, rtol=1e-6, atol=1e-10)
+    method, state = Grief(num_eigenfunctions=15, grid_points=6), initial_state(task, "equispaced")
+    assert method.noise_variance(task, state) == pytest.approx(s2, rel=1e-9)
+    torch.testing.assert_close(method.posterior(task, state)(X).var, f.var)
+    learned = state._replace(phase="learn")
+    assert method.noise_variance(task, learned) == pytest.approx(math.exp(2.0 * float(task.theta[-1])))
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

@@ -317,6 +317,10 @@ def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
         assert torch.equal(last.theta, steps[-1].state.theta)
         assert (last.phase, last.step) == (steps[-1].state.phase, steps[-1].state.step)
         assert last.objective == pytest.approx(steps[-1].state.objective, rel=1e-12)
+    for more, reason in ((1, "budget"), (2, "converged")):
+        longer = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=steps[-1].state.round + more)
+        _, outcome = collected(longer.steps(task, steps[before + 1].state))
+        assert outcome.reason == reason
 
 
 def collected(steps: Steps) -> tuple[list[Step], Outcome]:

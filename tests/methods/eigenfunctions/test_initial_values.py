@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 
 from gpexplorer import kernels
-from gpexplorer.methods.eigenfunctions.descents import PATIENCE, Best, until_no_gain
+from gpexplorer.features.basis_choices import Choice, Leading
+from gpexplorer.methods.eigenfunctions.descents import PATIENCE, Best, basis_descent, until_no_gain
 from gpexplorer.methods.eigenfunctions.evidence import regress
-from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
+from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
 from gpexplorer.methods.eigenfunctions.grief import Grief
-from gpexplorer.methods.eigenfunctions.learning import longer_lengthscales
+from gpexplorer.methods.eigenfunctions.learning import (
+    initial_hyperparameters,
+    initial_state,
+    learn_hyperparameters,
+    longer_lengthscales,
+    share_kept,
+)
 from gpexplorer.problem import Dataset, Problem, Step
-from oracles_grief import problem
+from oracles_grief import nlml, problem
 
 SETTINGS = {"num_eigenfunctions": 20, "grid_points": 8, "subset": 80, "evaluations": 20, "basis": "eigenvalues"}
 
@@ -89,6 +98,129 @@ def test_the_trial_selects_the_best_initial_value_and_spacing():
     assert first.spacing == trials[-1].spacing
     assert first.spacing in SPACINGS
     torch.testing.assert_close(first.chosen, trials[-1].chosen, rtol=0, atol=0)
+
+
+def test_steps_rounds_and_evaluations_are_counted_without_gaps():
+    states = [step.state for step in learned(0, 2, "equispaced")]
+    rounds: dict[tuple[str, int], list[int]] = {}
+    for state in states[1:]:
+        rounds.setdefault((state.phase, state.round), []).append(state.position)
+
+    assert states[0][:4] == (0, "subset", 0, 0)
+    assert [state.step for state in states] == list(range(len(states)))
+    assert all(positions == list(range(1, len(positions) + 1)) for positions in rounds.values())
+    last = states[-1].round
+    wanted = {"subset": range(2), "trial": range(2), "learn": range(last + 1)}
+    assert list(rounds) == [(phase, k) for phase, numbers in wanted.items() for k in numbers]
+    assert last > 0
+
+
+@dataclass(frozen=True)
+class RecordingChooser(GridChooser):
+    """The choices of a method, and what they were asked for."""
+
+    asked: list[Any] = field(default_factory=list)
+
+    def leading(self, theta: torch.Tensor, spacing: str) -> Leading:
+        self.asked.append((theta.clone(), spacing))
+        return super().leading(theta, spacing)
+
+    def selected(self, theta: torch.Tensor, spacing: str, previous: Choice | None) -> Leading:
+        self.asked.append((spacing, previous))
+        return super().selected(theta, spacing, previous)
+
+
+def test_the_trial_doubles_the_lengthscales_until_the_functions_represent_half_of_the_kernel():
+    task = problem(d=3)
+    theta = task.theta.clone()
+    theta[1:-1] = -3.0
+    method = Grief(num_eigenfunctions=20, grid_points=8, subset=20, evaluations=1, starts=2)
+    chooser = RecordingChooser(method, task)
+    state = initial_state(task, "mixed")._replace(phase="trial", theta=theta, theta_begin=theta)
+
+    list(initial_hyperparameters(method, task, state, chooser, ("mixed",)))
+
+    tried = sorted({tuple(theta.tolist()) for theta, _ in chooser.asked})
+    doubled = [theta + k * math.log(2.0) * torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0]) for k in range(len(tried))]
+    torch.testing.assert_close(torch.tensor(tried, dtype=torch.float64), torch.stack(doubled))
+    assert {spacing for _, spacing in chooser.asked} == {"mixed"}
+    kept = []
+    for each in doubled:
+        Phi = method.choose(task, each, "mixed")(each)(task.train.X)
+        kept.append(float((Phi.T @ Phi).trace() / task.kernel(each, task.train.X, task.train.X).trace()))
+    assert 3 < len(kept) < 12
+    assert max(kept[1:-1]) < 0.5 <= kept[-1]
+
+
+def test_a_new_choice_begins_with_the_functions_of_its_own_spacing_only():
+    task, method = problem(), Grief(num_eigenfunctions=9, grid_points=6, evaluations=2, max_rounds=3)
+    chooser = RecordingChooser(method, task)
+    state = initial_state(task, "mixed")._replace(phase="learn")
+
+    list(learn_hyperparameters(method, task, state, chooser, SPACINGS))
+
+    selected = [each for each in chooser.asked if isinstance(each[0], str)]
+    assert selected[0] == ("mixed", None)
+    for k in range(0, len(selected) - 1, 4):
+        asked = dict(selected[k + 1 : k + 4])
+        assert set(asked) == set(SPACINGS)
+        assert [spacing for spacing, previous in asked.items() if previous is not None] == [selected[k][0]]
+
+
+def test_the_share_of_the_prior_variance_is_that_of_the_first_500_rows():
+    task = problem(n=520)
+    task.train.X[500:] += 1e-3
+    choice = Grief(num_eigenfunctions=9, grid_points=6).choose(task, task.theta)
+    X = task.train.X[:500]
+    Phi = choice(task.theta)(X).T
+
+    wanted = float((Phi @ Phi.T).trace() / task.kernel(task.theta, X, X).trace())
+
+    assert share_kept(task, task.theta, choice) == pytest.approx(wanted, rel=1e-12)
+
+
+@pytest.mark.parametrize(("level", "share", "converged"), [
+    (0.5, 0.75, False), (0.5, 1.25, True), (-0.5, 0.75, False), (-3.0, 1.25, True), (-3.0, 0.75, False),
+])  # fmt: skip
+def test_a_new_choice_is_used_if_it_gains_the_tolerance_times_the_objective(
+    level: float, share: float, converged: bool
+):
+    """In other units of y the gain is the same, and the objective takes the level that is asked for.
+
+    Learning begins at an optimum for its functions. Of the functions that are then proposed, one is another.
+    """
+    source, settings = problem(), {"num_eigenfunctions": 9, "grid_points": 6, "evaluations": 30}
+    grid = Grief(**settings).grid(source)
+    index = grid.spectrum(source.theta, 11).axis_indices
+    first, proposed = (Leading(grid, index[rows]) for rows in ([*range(9)], [0, 1, 2, 3, 10, 5, 6, 7, 8]))
+    *_, best = basis_descent(Grief(**settings), first, source.train, source.theta)
+    scale = math.exp((level - best.value) / 60)
+    theta = best.theta + math.log(scale) * torch.tensor([1.0, 0.0, 0.0, 1.0])
+    task = Problem(Dataset(source.train.X, scale * source.train.y), source.kernel, theta)
+    s2 = torch.exp(2.0 * theta[-1])
+    before, after = (float(nlml(each(theta)(task.train.X).T, task.train.y, s2)) for each in (first, proposed))
+    gain = before - after
+    method = Grief(**settings, tolerance=share * gain / max(abs(level), 1.0), max_rounds=2)
+
+    class Begin(GridChooser):
+        def selected(self, theta: torch.Tensor, spacing: str, previous: Choice | None) -> Leading:
+            return first if previous is None else proposed
+
+    learning = learn_hyperparameters(
+        method, task, initial_state(task, "equispaced")._replace(phase="learn"), Begin(method, task), ("equispaced",)
+    )
+    while True:
+        try:
+            next(learning)
+        except StopIteration as end:
+            state, outcome = end.value
+            break
+
+    assert gain > 0.1
+    assert before == pytest.approx(level, abs=0.01)
+    assert (outcome.reason == "converged") == converged
+    assert state.round == (0 if converged else 1)
+    assert (f"by only {gain:.2g} nat" in outcome.message) == converged
 
 
 def test_a_run_with_spacing_by_likelihood_resumes_from_any_record():
