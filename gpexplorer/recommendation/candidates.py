@@ -20,7 +20,7 @@ from ..runs.studies.model_sizes import points_for, rows_for
 
 EXACT_UP_TO = 3000  # training rows: beyond them the exact model is fitted to some of the rows
 DESCENT_UP_TO = 30_000  # training rows of the full GP that is solved by blocks: a step needs O(n) entries per row
-LEARNING_SHARES = 6.0  # shares of the time in which thirty evaluations of the likelihood of all rows have to fit
+LEARNING_SHARES = 12.0  # shares of the time in which thirty evaluations of the likelihood of all rows have to fit
 SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solved by blocks learns its hyperparameters
 LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
@@ -109,7 +109,7 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
 
     network = Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
     if not few:
-        yield network  # it learns most in the first seconds
+        yield network  # it learns most in the first seconds, and its steps are short
     yield full_gp("matern32-ard")
     if few:
         yield full_gp("se-ard")

@@ -47,7 +47,7 @@ from .what_is_given import NO_ROWS, bytes_of, rows_of
 
 SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
 LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others have used
-EXACT_WEIGHT = 3.0  # shares of the first of several stages for an exact GP, because others begin with its theta
+EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 TOO_SHORT = (
     "The time did not suffice to fit it to all training rows ({steps} steps of about {needed}), so the answer is the "
@@ -267,8 +267,9 @@ class _Search:
 
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
         """Give each lane an equal share of the time that is left until the end of the stage."""
-        is_start = stage == 0 and len(self.shares) > 1
-        weights = [EXACT_WEIGHT if is_start and lane.group == EXACT else 1.0 for lane in lanes]
+        # An exact GP learns first, and says nothing before; others of the same kernel begin with its theta.
+        exact = EXACT_WEIGHT[len(self.shares) == 1] if stage == 0 else 1.0
+        weights = [exact if lane.group == EXACT else 1.0 for lane in lanes]
         # Every lane has half of its share at least, also where the steps of others took too long.
         least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
         for done, lane in enumerate(lanes):

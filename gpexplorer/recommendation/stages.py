@@ -16,7 +16,7 @@ SHARES = {1: (0.5,), 2: (0.25, 0.3), 3: (0.16, 0.2, 0.25), 4: (0.12, 0.16, 0.2, 
 # of the time, for so many stages that try candidates; the rest is the chosen one's
 MOST_STAGES = max(SHARES)
 ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
-SECONDS_PER_LANE = 0.05, 0.25  # of the first stage of four: on any rows, and times the root of the thousands of rows
+SECONDS_PER_LANE = 0.03, 0.2  # of the first stage of four: on any rows, and times the root of the thousands of rows
 FEWEST_LANES = 2
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
 
 from gpexplorer import Spec, data
@@ -18,9 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEC = Spec("cholqr", {"num_inducing": 6}, {"name": "friedman1", "n": 80, "seed": 3}, kernel="se", seed=5)
 
 
-def printed(text: str) -> float:
-    """What a new interpreter prints."""
-    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=False)
+def printed(text: str, threads: int = 1) -> float:
+    """What a new interpreter prints, with so many threads unless the program asks for others."""
+    command, env = [sys.executable, "-c", text], {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return float(done.stdout)
 
@@ -38,6 +41,22 @@ def test_another_interpreter_prints_the_number_on_the_screen():
         run.advance()
 
     assert printed(program(SPEC, 7)) == pytest.approx(run.scores()["smse"], rel=1e-8)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_program_prints_the_same_number_whatever_threads_the_machine_offers(threads: int):
+    """Where hyperparameters are learned, the number of threads changes more than the eighth digit."""
+    rows = {"name": "hypercube", "n": 900, "d": 4, "noise": 0.1, "seed": 3}
+    spec, before = Spec("sgpr", {"num_inducing": 128}, rows), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        run = spec.open()
+        run.finish(steps=6)
+        text, expected = program(spec, 6), run.scores()["smse"]
+    finally:
+        torch.set_num_threads(before)
+    assert f"set_num_threads({threads})" in text
+    assert printed(text, threads=3 - threads) == expected
 
 
 @pytest.mark.parametrize("step", [0, 1, 5])
