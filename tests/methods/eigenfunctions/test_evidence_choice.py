@@ -196,6 +196,19 @@ def test_the_spacing_of_a_choice_by_evidence_is_the_most_likely_one():
     assert len(best) > 1
 
 
+def test_previous_functions_that_are_no_candidates_join_in_the_order_of_their_indices():
+    """Without any signal every function joins by its rank, and these functions have the same rank, the last."""
+    grid, theta, rows = rough_rows(5, 40)
+    silent = Dataset(rows.X, torch.zeros_like(rows.y))
+    far = grid.spectrum(theta, 40).axis_indices[10:]
+
+    choice = choose_by_evidence(Leading, grid, theta, silent, 20, 3, Leading(grid, far))
+
+    leading = [tuple(row) for row in grid.spectrum(theta, 3).axis_indices.tolist()]
+    others = sorted([leading[2], *(tuple(row) for row in far.tolist())])
+    assert [tuple(row) for row in choice.index.tolist()] == [*leading[:2], *others[:18]]
+
+
 def test_functions_are_chosen_on_a_random_part_of_many_rows(monkeypatch: pytest.MonkeyPatch):
     task, method = problem(), Grief(**CHOICE)
     monkeypatch.setattr(grid_method, "ROWS", 60)
