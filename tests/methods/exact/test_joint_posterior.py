@@ -20,7 +20,8 @@ from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.block_choice import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
-from gpexplorer.methods.exact.joint.at_points import Wanted, posterior_at
+from gpexplorer.methods.exact.joint.at_points import Answer, Wanted, posterior_at
+from gpexplorer.methods.exact.joint.joint_descent import BLOCK_MEMORY, sizes_for
 from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
 from gpexplorer.methods.exact.system import System
@@ -262,3 +263,38 @@ def test_without_kernel_entries_the_mean_and_samples_belong_to_the_solutions_tha
     residual = problem.kernel(problem.theta, problem.train.X, problem.train.X) @ found.alpha + s2 * found.alpha
     assert float((residual - problem.train.y).norm()) > 1e-3
     assert found.samples.shape == (3, len(Z))
+
+
+def test_the_number_of_blocks_and_of_right_hand_sides_that_are_not_finished_is_counted():
+    problem, Z = task("origin")
+    sizes = BlockSizes(block=60, chunk=10, coarse=40)
+
+    def answer(samples: int, limit: float) -> Answer:
+        system = System(problem, problem.theta, 0.0)
+        return posterior_at(system, problem, Wanted(Z, samples, limit), target_limit(120, 1.0, limit), sizes)
+
+    never, at_once = answer(4, 0.0), answer(0, 1e9)
+
+    assert never.blocks * 60 == 100 * 120  # 100 passes
+    assert never.unfinished == 1 + 4 + 6  # without the two points that are far from all rows
+    assert (at_once.blocks, at_once.unfinished) == (0, 0)
+    assert at_once.samples.shape == (0, 8)
+    torch.testing.assert_close(at_once.var, problem.kernel.diag(problem.theta, Z))
+
+
+@pytest.mark.parametrize("number_bytes", [4, 8])
+@pytest.mark.parametrize("n", [60, 1500, 7000, 30_000, 200_000, 10**7])
+def test_blocks_and_coarse_rows_fit_into_the_memory_for_blocks(n: int, number_bytes: int):
+    """A quarter of the rows that fit are for a block, but at least 500, at most 1000, and at most a twelfth of all rows.
+
+    The others are for coarse rows, at most 3000 and at most a third of all rows.
+    """
+    fit = int(BLOCK_MEMORY / (number_bytes * n))
+
+    sizes = sizes_for(n, 7, number_bytes)
+
+    block = min(1000, fit // 4, n // 12)
+    smallest = min(500, n // 2)
+    assert sizes.block == (block if block > smallest else smallest)
+    assert sizes.coarse == max(0, min(3000, n // 3, fit - sizes.block))
+    assert (sizes.chunk, sizes.seed, sizes.shortlist, sizes.pool) == (max(1, sizes.block // 10), 7, 4, 0)
