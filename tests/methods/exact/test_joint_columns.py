@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from gpexplorer import kernels
+from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact.block import Block, CoarseRows
 from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
+from gpexplorer.methods.exact.joint import joint_descent
 from gpexplorer.methods.exact.joint.joint_descent import solve_together
 from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit, variance_limit
 from gpexplorer.methods.exact.system import System
@@ -164,3 +166,77 @@ def test_a_shortlist_of_most_rows_gives_the_block_of_all_rows_and_a_short_one_is
 
     assert chosen[0] == chosen[1] != chosen[2]
     assert 0.95 * decrease[0] < decrease[2]
+
+
+@pytest.mark.parametrize("conjugate", [0, 2])
+def test_blocks_are_chosen_for_the_first_column_and_for_combinations_in_turn(
+    conjugate: int, monkeypatch: pytest.MonkeyPatch
+):
+    """The first column only if its steps are combined with previous ones, and as long as it is not finished."""
+    problem, Z, A = task("origin")
+    K, y = problem.kernel(problem.theta, problem.train.X, Z), problem.train.y[:, None]
+    s2 = float((2 * problem.theta[-1]).exp())
+    targets = Columns(y.clone(), target_limit(120, s2, 1e-2), conjugate)
+    points = Columns(K.clone(), variance_limit(problem.kernel.diag(problem.theta, Z), s2, 1e-4))
+    groups, kinds = [(targets, y), (points, K)], []
+
+    def checked(system: System, gradient: Tensor, *others: object) -> Block:
+        draw, total, number = generator(3, "combination", len(kinds)), torch.zeros(120).double(), len(kinds)
+        for group, R in groups:
+            group.write_out()
+            G = A @ group.V - R[:, group.active]
+            if group is targets and conjugate and len(group.active) and number % 2 == 0:
+                torch.testing.assert_close(gradient, G[:, 0])
+                kinds.append("first")
+                break
+            total += G @ (torch.randn(G.shape[1], generator=draw, dtype=torch.float64) / group.limits)
+        else:
+            torch.testing.assert_close(gradient, total, rtol=1e-6, atol=1e-6 * float(total.abs().max()))
+            kinds.append("combination" if len(targets.active) else "points")
+        return Block(system, gradient, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(joint_descent, "Block", checked)
+    finish(System(problem, problem.theta, 0.0), [targets, points], BlockSizes(20, 5, 20, seed=3))
+
+    assert not len(targets.active)
+    assert not len(points.active)
+    assert "combination" in kinds
+    assert ("first" in kinds, "points" in kinds) == (bool(conjugate),) * 2
+
+
+@pytest.mark.parametrize(("block", "due", "estimates"), [(5, 24, 2), (40, 3, 1)])
+def test_norms_are_computed_after_each_pass_and_where_a_fifth_of_the_columns_seems_to_be_finished(
+    block: int, due: int, estimates: int, monkeypatch: pytest.MonkeyPatch
+):
+    problem, Z, _ = task("origin")
+    K, prior = problem.kernel(problem.theta, problem.train.X, Z), problem.kernel.diag(problem.theta, Z)
+    loose = variance_limit(prior, math.exp(-2.4), 1.0)
+    columns = Columns(K[:, :-2].clone(), lambda every, values: loose(every, values) * (every % 2))  # 0 for half of them
+    shares, drops = [], []
+    share, drop = columns.share_within_limits, columns.drop_finished
+    monkeypatch.setattr(columns, "share_within_limits", lambda rows: shares.append(share(rows)) or shares[-1])
+    monkeypatch.setattr(columns, "drop_finished", lambda: drops.append(True) or drop())
+    passes, seen = 2.3, set()
+
+    for number in solve_together(System(problem, problem.theta, 0.0), [columns], BlockSizes(block, 5, 30), passes):
+        in_any_case = number % due == 0 or number * block >= passes * 120
+        assert len(shares) == int(number % estimates == 0 and not in_any_case)
+        computed = in_any_case or (bool(shares) and shares[0] > 0.2)
+        assert len(drops) == int(computed) + int(number == 1)  # norms are computed before the first block, too
+        seen.add((in_any_case, bool(shares), computed))
+        shares.clear(), drops.clear()
+
+    assert number == math.ceil(passes * 120 / block)
+    assert seen >= {(True, False, True), (False, True, False), (False, True, True)}
+
+
+def test_a_block_and_the_coarse_rows_are_never_more_than_all_rows():
+    problem, Z, A = task("origin")
+    K, system = problem.kernel(problem.theta, problem.train.X, Z), System(problem, problem.theta, 0.0)
+    columns = Columns(K.clone(), target_limit(120, 1.0, 1e-7))
+
+    blocks = finish(system, [columns], BlockSizes(block=100, chunk=10, coarse=100))
+
+    assert blocks == 1  # half of the rows are coarse rows, and the block contains the others
+    assert len(system.once("coarse rows", list).rows) == 60
+    torch.testing.assert_close(columns.result()[0], torch.linalg.solve(A, K), rtol=1e-6, atol=1e-9)

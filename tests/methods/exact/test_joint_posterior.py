@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gpexplorer import kernels, load_posterior
 from gpexplorer.errors import PosteriorError
-from gpexplorer.linalg.blocks import row_blocks
+from gpexplorer.linalg.blocks import BLOCK_BYTES, row_blocks
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.block_choice import BlockSizes
@@ -22,8 +22,8 @@ from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
 from gpexplorer.methods.exact.joint.at_points import Answer, Wanted, posterior_at
 from gpexplorer.methods.exact.joint.joint_descent import BLOCK_MEMORY, sizes_for
-from gpexplorer.methods.exact.joint.posterior import JointPosterior, JointSolver
-from gpexplorer.methods.exact.joint.right_hand_sides import target_limit
+from gpexplorer.methods.exact.joint.posterior import SOLUTION_BYTES, JointPosterior, JointSolver
+from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors import CholeskySolver, RowsPosterior, exact, in_units
 from gpexplorer.posteriors.prior_paths import prior_paths
@@ -91,6 +91,25 @@ def test_means_variances_covariances_and_paths_equal_those_of_a_factor(name: str
     gradient, expected = blocks.gradient(Z), dense.gradient(Z)
     torch.testing.assert_close(gradient.mean, expected.mean)
     torch.testing.assert_close(gradient.var, expected.var, rtol=1e-3, atol=1e-4 * float(expected.var.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["origin", "far away"])
+def test_moments_at_inputs_with_gradients_are_those_of_a_factor_and_so_are_their_derivatives(name: str):
+    problem, Z = task(name)
+    dense, blocks = both(problem, 1e-9)
+    weights = torch.linspace(1.0, 3.0, len(Z), dtype=torch.float64)
+    found = []
+    for posterior in (blocks, dense):
+        X = Z.clone().requires_grad_()
+        mean, var = posterior.moments(X)
+        found.append((mean.detach(), var.detach(), *torch.autograd.grad((weights * var).sum(), X)))
+
+    (mean, var, by_input), (dense_mean, dense_var, dense_by_input) = found
+
+    torch.testing.assert_close(mean, dense_mean)
+    torch.testing.assert_close(var, dense_var, rtol=1e-6, atol=2e-9)
+    torch.testing.assert_close(by_input, dense_by_input, rtol=1e-3, atol=1e-4 * float(dense_by_input.abs().max()))
+    assert float(dense_by_input.abs().max()) > 1e-2
 
 
 def test_a_saved_posterior_is_solved_by_blocks_again(tmp_path: Path):
@@ -285,7 +304,7 @@ def test_the_number_of_blocks_and_of_right_hand_sides_that_are_not_finished_is_c
 @pytest.mark.parametrize("number_bytes", [4, 8])
 @pytest.mark.parametrize("n", [60, 1500, 7000, 30_000, 200_000, 10**7])
 def test_blocks_and_coarse_rows_fit_into_the_memory_for_blocks(n: int, number_bytes: int):
-    """A quarter of the rows that fit are for a block, but at least 500, at most 1000, and at most a twelfth of all rows.
+    """A quarter of the rows that fit are for a block: 500 to 1000 rows, more than 500 only up to a twelfth of all rows.
 
     The others are for coarse rows, at most 3000 and at most a third of all rows.
     """
@@ -298,3 +317,33 @@ def test_blocks_and_coarse_rows_fit_into_the_memory_for_blocks(n: int, number_by
     assert sizes.block == (block if block > smallest else smallest)
     assert sizes.coarse == max(0, min(3000, n // 3, fit - sizes.block))
     assert (sizes.chunk, sizes.seed, sizes.shortlist, sizes.pool) == (max(1, sizes.block // 10), 7, 4, 0)
+
+
+@pytest.mark.parametrize("checked", [30, 120])
+def test_the_effect_of_rounding_is_estimated_from_gradients_whose_error_is_known(checked: int):
+    problem, Z = task("origin")
+    dense, blocks = both(problem, 0.01)
+    rng = torch.Generator().manual_seed(1)
+    K = problem.kernel(problem.theta, problem.train.X, Z)
+    V, E = (torch.randn(*K.shape, generator=rng, dtype=torch.float64) for _ in range(2))
+    AV = dense.solver.L @ (dense.solver.L.T @ V)
+    limit = target_limit(120, dense.noise_variance, 0.3)
+    columns, rows = Columns(K.clone(), limit, start=(V, AV + E)), torch.randperm(120, generator=rng)[:checked]
+
+    estimate = blocks.solver._rounding(columns, rows, K[rows])
+
+    assert estimate == pytest.approx(
+        float(E[rows].norm(dim=0).max()) / (0.3 * math.sqrt(checked * dense.noise_variance)), rel=1e-6
+    )
+
+
+def test_float32_rows_are_tried_above_a_tolerance_of_100_roundings_of_the_prior_variance():
+    problem, _ = task("origin")
+    dense, blocks = both(problem, 0.01)
+    least = 100.0 * 2.0**-23 * float(problem.kernel.diag(problem.theta, problem.train.X)[0]) / dense.noise_variance
+    numbers = 120 * BLOCK_BYTES / SOLUTION_BYTES
+
+    for factor, mixed, per_row in ((0.99, False, 4.0), (1.01, True, 2.5)):
+        blocks.solver.tolerance = factor * least
+        assert blocks.solver.mixed == mixed
+        assert blocks.row_numbers == math.ceil(per_row * numbers)  # a right-hand side, its solution and its gradient
