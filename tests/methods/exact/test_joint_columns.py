@@ -240,3 +240,22 @@ def test_a_block_and_the_coarse_rows_are_never_more_than_all_rows():
     assert blocks == 1  # half of the rows are coarse rows, and the block contains the others
     assert len(system.once("coarse rows", list).rows) == 60
     torch.testing.assert_close(columns.result()[0], torch.linalg.solve(A, K), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("count", [12, 120])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_share_within_limits_is_estimated_from_some_rows_in_either_precision(dtype: torch.dtype, count: int):
+    problem, Z, A = task("origin")
+    rng = torch.Generator().manual_seed(4)
+    K = problem.kernel(problem.theta, problem.train.X, Z)
+    V, rows = torch.randn(*K.shape, generator=rng, dtype=torch.float64), torch.randperm(120, generator=rng)[:count]
+    estimates = (A @ V - K)[rows].norm(dim=0) * math.sqrt(120 / count)
+    median = float(estimates.sort().values[8:10].mean())
+
+    columns = Columns(K.clone(), lambda every, values: torch.full_like(values, median), 0, (V, A @ V), dtype)
+
+    assert columns.share_within_limits(rows) == pytest.approx(9 / 14)
+    assert {part.dtype for part in columns.stored()[:2]} == {dtype}
+    assert {part.dtype for part in Columns(K.clone(), no_limit, dtype=dtype).stored()[:2]} == {dtype}
+    torch.testing.assert_close(columns.result()[1], A @ V - K, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(columns.result()[2], (V * (A @ V - 2.0 * K)).sum(0))
