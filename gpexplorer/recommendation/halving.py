@@ -10,10 +10,11 @@ again. Other runs begin the next stage from the theta that they have learned, if
 from the theta that an exact GP with the same kernel has learned on some rows: bounds on the likelihood have optima at
 which everything is noise, and a start near the exact optimum avoids them.
 
-After a stage the better half by held-out NLPD goes on. So do the lane whose NLPD would be lowest at the end if it went
-on to fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from
-more rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the last stage: the
-best one, and the one that is expected to be the best at the end. What is chosen continues for the rest of the time.
+After a stage the better half by held-out NLPD goes on. So do the lane that would be chosen now, which is the first
+candidate of those within a standard error of the best, the lane whose NLPD would be lowest at the end if it went on to
+fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from more
+rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the last stage: the one
+that would be chosen, and the one that is expected to be the best at the end. What is chosen has the rest of the time.
 
 References
 ----------
@@ -222,7 +223,7 @@ class _Search:
             if self.should_stop() or not running or stage == len(stages) - 1:
                 break
             rows_grow = len(stage_parts[0].train) < len(self.parts[0].train)
-            kept = self._pair(running) if stage == len(stages) - 2 else self._kept(running, rows_grow)
+            kept = self._pair(running, lanes) if stage == len(stages) - 2 else self._kept(running, lanes, rows_grow)
             for lane in running:
                 if lane not in kept:
                     lane.give_up(f"Others were better on {lane.rows:,} rows.")
@@ -288,19 +289,20 @@ class _Search:
             if lane.group == EXACT and (theta := lane.learned_theta()) is not None:
                 self.thetas[lane.candidate.kernel] = theta
 
-    def _kept(self, lanes: list[Lane], rows_grow: bool) -> list[Lane]:
-        """The better half, the lowest SMSE, the lowest forecast and, while rows are added, the best of each group."""
-        kept = lanes[: max(2, (len(lanes) + 1) // 2)]
-        kept.append(min(lanes, key=lambda lane: lane.scores.smse if lane.scores else np.inf))
-        kept.append(min(lanes, key=self._forecast))
+    def _kept(self, ranked: list[Lane], lanes: list[Lane], rows_grow: bool) -> list[Lane]:
+        """The better half, the lowest SMSE and forecast, the choice of now and, while rows grow, each best of a group."""
+        kept = ranked[: max(2, (len(ranked) + 1) // 2)]
+        kept.append(min(ranked, key=lambda lane: lane.scores.smse if lane.scores else np.inf))
+        kept += [_chosen(ranked, lanes), min(ranked, key=self._forecast)]
         if rows_grow:
-            kept += {lane.group: lane for lane in reversed(lanes)}.values()
-        return [lane for lane in lanes if lane in kept]
+            kept += {lane.group: lane for lane in reversed(ranked)}.values()
+        return [lane for lane in ranked if lane in kept]
 
-    def _pair(self, lanes: list[Lane]) -> list[Lane]:
-        """The best lane and the one that is expected to be the best at the end, or the two best if that is the same."""
-        expected = min(lanes, key=self._forecast)
-        return [lanes[0], expected] if expected is not lanes[0] else lanes[:2]
+    def _pair(self, ranked: list[Lane], lanes: list[Lane]) -> list[Lane]:
+        """The lane that would be chosen now, and the one that is expected to be the best at the end, or the next."""
+        chosen, expected = _chosen(ranked, lanes), min(ranked, key=self._forecast)
+        others = [expected, *ranked]
+        return [chosen, *[lane for lane in others if lane is not chosen][:1]]
 
     def _forecast(self, lane: Lane) -> float:
         """The NLPD to expect of a lane if it is chosen and has the rest of the time."""

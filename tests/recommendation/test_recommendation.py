@@ -250,6 +250,22 @@ def test_of_candidates_that_hardly_differ_the_first_is_chosen():
     assert halving._chosen([far, first, second], lanes) is far
 
 
+def test_a_candidate_that_would_be_chosen_reaches_the_last_stage():
+    """It is neither the best by a hair nor expected to fall, and would otherwise be given up."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=100)
+    split = rows(100)
+    search = halving._Search(split, 0.0, 10.0, parts(split, 0), None, lambda: False, lambda: 0.0)
+    lanes = [Lane(SMALL[0], 0, 1e9) for _ in range(3)]
+    for lane, error in zip(lanes, (2e-3, 1e-3, 0.0), strict=True):
+        lane.scores = RowScores.of(y, 1e-2 * rng.normal(size=100) + error * y, np.full(100, 1.0))
+    steep = lanes[1]
+    steep.curve = [(1.0, 9.0), (2.0, lanes[1].scores.nlpd)]
+    ranked = sorted(lanes, key=lambda lane: lane.scores.nlpd)
+    assert search._pair(ranked, lanes) == [lanes[0], steep]
+    assert lanes[0] in search._kept(ranked, lanes, rows_grow=False)
+
+
 def test_an_exact_gp_is_fitted_to_all_rows_from_its_own_start():
     exact = Candidate("ml, se-ard", "exact", "ml", "se-ard")
     answer = gpx.recommend(*waves(60), seconds=20.0, among=[exact])
