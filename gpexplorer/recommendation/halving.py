@@ -290,7 +290,7 @@ class _Search:
                 self.thetas[lane.candidate.kernel] = theta
 
     def _kept(self, ranked: list[Lane], lanes: list[Lane], rows_grow: bool) -> list[Lane]:
-        """The better half, the lowest SMSE and forecast, the choice of now and, while rows grow, each best of a group."""
+        """The better half, the lowest SMSE and forecast, the choice of now and, while rows grow, the best of groups."""
         kept = ranked[: max(2, (len(ranked) + 1) // 2)]
         kept.append(min(ranked, key=lambda lane: lane.scores.smse if lane.scores else np.inf))
         kept += [_chosen(ranked, lanes), min(ranked, key=self._forecast)]
