@@ -14,7 +14,7 @@ from ..errors import GPExplorerError
 from ..methods.base import registry
 from ..runs.run import Run
 from ..runs.studies import machine_speed
-from .candidates import Candidate
+from .candidates import EXACT, Candidate
 from .held_out import RowScores
 
 LONGEST_FIRST_STEP = 3.0  # shares: a lane whose step needs longer, by its formula, is not begun
@@ -105,6 +105,11 @@ class Lane:
     def group(self) -> str:
         """The group of the candidate."""
         return self.candidate.group
+
+    @property
+    def is_factored(self) -> bool:
+        """Whether it is an exact GP by a factor, whose answer is complete for every theta that it evaluates."""
+        return self.group == EXACT and not self.candidate.all_rows
 
     def learned_theta(self) -> list[float] | None:
         """Theta as the first run has learned it; None if the method uses no kernel or has taken no step."""
