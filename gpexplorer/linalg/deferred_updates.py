@@ -8,6 +8,8 @@ more than one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -29,13 +31,24 @@ class DeferredUpdates:
     def __init__(self, base: Float[Tensor, "n m"], capacity: int) -> None:
         n, m = base.shape
         self.base, self.capacity, self.pending = base, capacity, 0
-        self.A, self.W = base.new_zeros(capacity, n), base.new_zeros(capacity, m)
+        self._both = base.new_zeros(2, capacity, max(n, m))  # A and W, which one copy fills if M is square
+        self.A, self.W = self._both[0, :, :n], self._both[1, :, :m]
 
     def add(self, A: Float[Tensor, "k n"], W: Float[Tensor, "k m"]) -> bool:
         """Add A' W to M. True if all pending updates were applied now, for which M is read and written once."""
         end = self.pending + len(A)
-        self.A[self.pending : end], self.W[self.pending : end], self.pending = A, W, end
-        full = end + len(A) > self.capacity
+        self.A[self.pending : end], self.W[self.pending : end] = A, W
+        return self._added(len(A))
+
+    def add_both(self, A_and_W: Float[Tensor, "rows n"]) -> bool:
+        """Add A' W to a square M by one copy; A is the first half of the rows given, and W the second half."""
+        k = len(A_and_W) // 2
+        self._both[:, self.pending : self.pending + k] = A_and_W.view(2, k, -1)
+        return self._added(k)
+
+    def _added(self, count: int) -> bool:
+        self.pending += count
+        full = self.pending + count > self.capacity
         if full:
             self.applied()
         return full
@@ -51,6 +64,15 @@ class DeferredUpdates:
         """Return the rows M[index]."""
         k = self.pending
         return torch.addmm(self.base[index], self.A[:k, index].T, self.W[:k])
+
+    def each_row(self, index: Sequence[int]) -> Float[Tensor, "c m"]:
+        """Return the rows of M at a few indices of the host, which need not be copied to the device."""
+        if self.base.is_cpu:
+            return self.rows(torch.tensor(index))
+        out, k = self.base.new_empty(len(index), self.base.shape[1]), self.pending
+        for row, place in zip(out, index, strict=True):
+            torch.addmv(self.base[place], self.W[:k].T, self.A[:k, place], out=row)
+        return out
 
     def times_rows(self, W: Float[Tensor, "c m"]) -> Float[Tensor, "c n"]:
         """Return W M', with one read of M."""

@@ -23,7 +23,7 @@ MOST = {  # launches and reads of a step with 300 rows, 4 inputs and the setting
     "bsgd": (87, 10),
     "cg": (42, 4),
     "cholesky": (77, 11),
-    "cholqr": (158, 2),
+    "cholqr": (60, 2),
     "csi": (3283, 399),
     "fitc": (231, 19),
     "full-batch": (138, 11),

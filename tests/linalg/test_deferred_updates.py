@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.linalg.deferred_updates import DeferredUpdates
 
 
@@ -28,3 +29,18 @@ def test_pending_updates_count_in_all_products_and_are_applied_at_capacity(toget
     held.add(draw(1, 300), dense.new_zeros(1, 7))
     torch.testing.assert_close(held.applied(), dense)
     assert held.pending == 0
+
+
+@pytest.mark.parametrize("pending", [0, 2])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_rows_at_indices_of_the_host_and_pairs_in_one_matrix_are_those_of_the_dense_matrix(pending: int, device: str):
+    rng = torch.Generator().manual_seed(0)
+    M, pairs = (torch.randn(*size, generator=rng, dtype=torch.float64) for size in ((6, 6), (2 * pending, 6)))
+    expected = M + pairs[:pending].T @ pairs[pending:]
+    with SimulatedGPU():
+        updates = DeferredUpdates(M.clone().to(device), 8)
+        if pending:
+            assert not updates.add_both(pairs.to(device))
+        assert updates.pending == pending
+        torch.testing.assert_close(updates.each_row([4, 1]).cpu(), expected[[4, 1]])
+        torch.testing.assert_close(updates.applied().cpu(), expected)

@@ -231,7 +231,7 @@ class CholQR(Method):
                 position=k + 1,
                 inducing=factor.inducing.clone(),
                 pivots=swapper.pivots.rows.clone(),
-                ranked=swapper.pivots.ranked.clone(),
+                ranked=swapper.pivots.ranked.clone() if is_due else state.ranked,
                 oldest=swapper.pivots.oldest,
                 accepted=state.accepted + tried.accepted,
                 objective=factor.total,

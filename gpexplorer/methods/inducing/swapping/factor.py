@@ -36,6 +36,7 @@ from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
 from ..logarithmic_trace import WIDTH, estimate, log_reductions, sample_rows
 from .swap_effects import Addition, Change, Column, Proposals, Removal, reductions
+from .swap_vectors import swap_vectors, update_T
 
 QUEUE = 16  # swaps whose changes wait before they are applied to L, G and P
 
@@ -55,7 +56,6 @@ class Factor:
     ----------
     inducing, inducing_rows : Tensor [m] and list of int
         The inducing rows, by slot: on the device, and on the host, so that a swap need not wait for the device.
-    is_inducing : Tensor [n]
     terms : Terms
         Terms of the objective, carried through swaps.
     T : Tensor [m, m]
@@ -84,20 +84,19 @@ class Factor:
         self.prior = kernel.diag(theta, train.X)  # [n]
         self.reads = 0
         self.least = rounding(train.y.dtype) * self.prior  # [n]
+        self.least_on_host = self.least.cpu()
         self.is_tight = objective == "tight-vfe"
         self.sample = sample_rows(len(train), train.y.device) if self.is_tight else inducing[:0]
         self.build(inducing)
 
     def build(self, inducing: Tensor) -> None:
         """Compute everything from scratch for these inducing rows [m]: 2 n m^2 flops and n m kernel entries."""
-        n, m, y = len(self.train), len(inducing), self.train.y
+        m, y = len(inducing), self.train.y
         Z = self.train.rows(inducing).X
         L_mm, self.jitter = cholesky(self.kernel(self.theta, Z, Z), "K_mm", accurate=True)  # [m, m]
         K_mn = self.kernel(self.theta, Z, self.train.X)
         L = torch.linalg.solve_triangular(L_mm, K_mn, upper=False).T.contiguous()  # [n, m], each row in one piece
         self.inducing, self.inducing_rows = inducing.clone(), inducing.tolist()
-        self.is_inducing = torch.zeros(n, dtype=torch.bool, device=y.device)
-        self.is_inducing[inducing] = True
         G = L.T @ L  # [m, m]; L'L + s2 I after the next two lines
         self.trace = float(self.prior.sum()) - float(G.diagonal().sum())  # tr(K - K_hat)
         G.diagonal().add_(self.s2)
@@ -140,6 +139,11 @@ class Factor:
     def P(self) -> Tensor:
         """(L'L + s2 I)^-1 [m, m]."""
         return self._P.applied()
+
+    @property
+    def is_inducing(self) -> Tensor:
+        """Which rows [n] are inducing points."""
+        return torch.zeros_like(self.least, dtype=torch.bool).index_fill_(0, self.inducing, True)
 
     @property
     def total(self) -> float:
@@ -201,8 +205,8 @@ class Factor:
         self,
         position: int,
         v: Tensor,
-        products: tuple[Tensor, Tensor, Tensor] | None = None,
-        pivot_products: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+        products: Tensor | None = None,
+        pivot_products: Callable[[Tensor, Tensor, int], list[Tensor]] | None = None,
     ) -> Removal:
         """Describe the model without the inducing point in slot `position`.
 
@@ -211,18 +215,21 @@ class Factor:
         position : int
         v : Tensor [n]
             L w.
-        products : tuple of three Tensors [m], optional
+        products : Tensor [3, m], optional
             w, G w and P w, if they are known.
         pivot_products : callable, optional
             `Pivots.products`. The host reads its result together with the numbers of the removal: one wait for a GPU.
         """
-        w = self.direction(position) if products is None else products[0]
-        Gw, q = (self.G @ w, self.P @ w) if products is None else products[1:]
-        Lv = Gw - self.s2 * w
-        numbers = [(torch.stack([w, q]) @ torch.stack([Lv, q, self.c, Gw]).T).flatten(), (self.train.y @ v)[None]]
-        here = None if pivot_products is None else pivot_products(w, q, v)  # [10, z]
-        on_host = torch.cat(numbers if here is None else [*numbers, here.flatten()]).cpu()
-        (vv, kappa, wc, _, _, _, qc, qGw, yv), current = on_host[:9].tolist(), self.terms
+        if products is None:
+            w = self.direction(position)
+            products = torch.stack([w, self.G @ w, self.P @ w])
+        five, removed = self.with_c(products), self.inducing_rows[position]
+        numbers = [(five[:3] @ five[:4].T).flatten(), (self.train.y @ v)[None], v[removed : removed + 1]]
+        parts = [] if pivot_products is None else pivot_products(five, v, removed)
+        here = torch.cat([*numbers, *parts])
+        on_host, current = here.cpu(), self.terms
+        ww, wGw, kappa, wc, _, _, qGw, _, _, _, _, qc, yv, nu = on_host[:14].tolist()
+        vv = wGw - self.s2 * ww
         D = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] without the point
         terms = Terms(
             current.fit + qc**2 / (kappa * self.s2),
@@ -231,35 +238,40 @@ class Factor:
         )
         return Removal(
             position=position,
-            w=w,
+            rows=products,
             v=v,
-            Lv=Lv,
             vv=vv,
             yv=yv,
-            q=q,
+            nu=nu,
             kappa=kappa,
             wc=wc,
             qc=qc,
+            qLv=qGw - self.s2 * kappa,
+            s2=self.s2,
             terms=terms,
             inverse_error=abs(qGw - 1.0),
             V=D.add_(self.s2) if self.is_tight else D,
-            pivot_products=None if here is None else (here, on_host[9:].view(here.shape)),
+            pivot_products=(here[14:].view(8, -1), on_host[14:].view(8, -1)) if parts else None,
         )
+
+    def with_c(self, rows: Tensor) -> Tensor:
+        """Rows [k, m] with c and P c after them."""
+        return torch.cat([rows, self.c[None], self.Pc[None]])
 
     def no_removal(self) -> Removal:
         """The model as it is, in the form of a removal that removes nothing."""
-        zero_m, zero_n = torch.zeros_like(self.c), torch.zeros_like(self.D)
         return Removal(
             position=-1,
-            w=zero_m,
-            v=zero_n,
-            Lv=zero_m,
+            rows=self.c.new_zeros(3, self.m),
+            v=torch.zeros_like(self.D),
             vv=0.0,
             yv=0.0,
-            q=zero_m,
+            nu=0.0,
             kappa=1.0,
             wc=0.0,
             qc=0.0,
+            qLv=0.0,
+            s2=self.s2,
             terms=self.terms,
             inverse_error=0.0,
             V=self.D + self.s2 if self.is_tight else self.D[:0],
@@ -361,40 +373,19 @@ class Factor:
 
     def accept(self, removal: Removal, row: int, new: Column) -> Change:
         """Put data row `row` in the place of the removed point. O(m^2) and a few passes over [n]."""
-        u, v, w, i = new.u, removal.v, removal.w, removal.position
-        a = u - v  # [n]: L <- L + a w'
-        change = self._change(removal, a, row, new)
-
-        down, up = removal.q / math.sqrt(removal.kappa), change.g / math.sqrt(new.s)  # P <- P - down down' + up up'
-        self._G.add(torch.stack([change.half, w]), torch.stack([w, change.half]))
-        self._P.add(torch.stack([-down, up]), torch.stack([down, up]))
+        (v, u, a), w, i = new.vua, removal.w, removal.position
+        removed = self.inducing_rows[i]
+        vectors = swap_vectors(removal, new, self.L.each_row([row, removed]))
+        change = Change(vectors, update_T(self.T, (self.TGT, self.TPT), removal, vectors, new.s))
+        self._G.add_both(vectors.G_change)
+        self._P.add_both(vectors.P_change)
         self.logdet += math.log(removal.kappa) + math.log(new.s)
         self.c.add_(w, alpha=new.yu - removal.yv)
+        up = vectors.P_change[3]
         self.Pc.addcmul_(up, up @ self.c).sub_(removal.q, alpha=removal.qc / removal.kappa)
         self.D.addcmul_(v, v).addcmul_(u, u, value=-1.0).clamp_min_(0.0)
         self.trace += removal.vv - new.uu
-        self.is_inducing[self.inducing_rows[i]], self.is_inducing[row] = False, True
         self.inducing[i] = self.inducing_rows[i] = row
         self.terms = self._terms()
         self.reads += 2 * self.L.add(a[None], w[None])
         return change
-
-    def _change(self, removal: Removal, a: Tensor, row: int, new: Column) -> Change:
-        """Compute the changes of L, G, P and T; update T and the diagonals of T'P T and T'G T. T is read once."""
-        w, i, s2 = removal.w, removal.position, self.s2
-        aa = new.uu - 2.0 * new.uv + removal.vv  # a'a
-        half, g = torch.sub(new.b, removal.Lv).add_(w, alpha=0.5 * aa), new.Nb - w
-        swapped = self.rows(self.inducing.new_tensor([row, self.inducing_rows[i]]))  # [2, m]
-        tail = torch.addcmul(swapped[0], w, a[row]).sub_(swapped[1])
-        vectors = torch.stack([w, half, g, removal.q, removal.Lv, tail])
-        products = vectors @ self.T  # [6, m]
-        wT, halfT, gT, qT, LvT, tailT = products
-        beta = tailT * (wT[i] / (1.0 + tailT[i]))  # Sherman-Morrison: row i of L_Z changes
-        self.TGT.addcmul_(beta, beta.mul(removal.vv + s2).sub_(LvT, alpha=2.0).sub_(wT, alpha=2.0 * s2))
-        self.TPT.addcmul_(qT, qT, value=-1.0 / removal.kappa)
-
-        self.T.addr_(w, beta, alpha=-1.0)
-        products[:3].addr_(vectors[:3] @ w, beta, alpha=-1.0)  # w, half and g times the new T
-        self.TGT.addcmul_(halfT, wT, value=2.0)
-        self.TPT.addcmul_(gT, gT, value=1.0 / new.s)
-        return Change(a=a, half=half, g=g, s=new.s, beta=beta, qT=qT, wT=wT, halfT=halfT, gT=gT)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..logarithmic_trace import log_reductions
 from .factor import Factor
-from .swap_effects import Addition, Column, Proposals, Removal, reductions
+from .swap_effects import Addition, Column, Proposals, Removal, SwapVectors, reductions
 
 
 class Pivots:
@@ -49,13 +49,27 @@ class Pivots:
         self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
         self.ranked = rows[:0].clone() if ranked is None else ranked
         self.rows_on_host, self.ranked_on_host = self.rows.cpu(), self.ranked.cpu()
-        self.H = factor.transposed_times(E)  # [m, z]
+        self._HP = torch.stack([factor.transposed_times(E).T] * 2)  # [2, z, m] H' and (P H)'
         self.multiply()
-        self.EE, self.Ey = E @ E.T, E @ factor.train.y  # [z, z], [z]
+        products = torch.cat([E @ E.T, E.index_select(1, rows), (E @ factor.train.y)[None]]).cpu()
+        self.EE, self.C, (self.Ey,) = products.split([len(rows), len(rows), 1])
+        self.least = factor.least_on_host[self.rows_on_host]  # [z]
+        inducing = set(factor.inducing_rows)
+        self.is_inducing = torch.tensor([row in inducing for row in self.rows_on_host.tolist()])  # [z]
+
+    @property
+    def H(self) -> Tensor:
+        """L'E' [m, z]."""
+        return self._HP[0].T
+
+    @property
+    def PH(self) -> Tensor:
+        """P H [m, z]."""
+        return self._HP[1].T
 
     def multiply(self) -> None:
         """Compute P H from the factor: 2 m^2 z flops."""
-        self.PH = self.factor.P @ self.H  # [m, z]
+        torch.mm(self._HP[0], self.factor.P, out=self._HP[1])
 
     def ranks_by_score(self) -> Tensor:
         """Minus the position of each pivot in `ranked` [z]; -inf where it was not chosen by a score. On the host."""
@@ -65,53 +79,57 @@ class Pivots:
         position = matches.to(torch.uint8).argmax(1).to(self.Ey.dtype)
         return torch.where(matches.any(1), -position, -math.inf)
 
-    def products(self, w: Tensor, q: Tensor, v: Tensor) -> Tensor:
-        """What the exact scores need of the model without w [m], where q [m] = P w and v [n] = L w: [10, z].
+    def products(self, five: Tensor, v: Tensor, removed: int) -> list[Tensor]:
+        """What the exact scores need of the model without a point, read by the host: eight rows of z numbers.
 
-        The rows are v_J, E v, H'q, H'P c, the diagonals of E, E E' and H'P H, E y, the smallest residual variance that
-        is not rounding, and 1 where a pivot is an inducing point.
+        `five` [5, m] are w, G w, q = P w, c and P c; `removed` is the row of the point. The rows are the products of H
+        with these five, v_J, the diagonal of H'P H, and the entries of E at the removed point.
         """
-        f, rows = self.factor, self.rows
-        parts = [v[rows][None], torch.stack([w, q, f.Pc]) @ self.H]
-        D, hPh = self.E.gather(1, rows[:, None])[:, 0], torch.linalg.vecdot(self.H, self.PH, dim=0)
-        carried = torch.stack([D, self.EE.diagonal(), hPh, self.Ey, f.least[rows], f.is_inducing[rows].to(D)])
-        return torch.cat([*parts, carried])
+        hPh = (self._HP[0] * self._HP[1]).sum(1)
+        return [(five @ self.H).flatten(), v[self.rows], hPh, self.E[:, removed]]
 
     def without(self, removal: Removal) -> ReplacementScores:
         """Score rows for the model without the removed point. O(n z + m^2 z)."""
         return ReplacementScores(self, removal)
 
-    def accepted(self, scores: ReplacementScores, new: Column, removed: int, slot: int | None) -> None:
+    def accepted(
+        self, scores: ReplacementScores, new: Column, vectors: SwapVectors, removed: int, slot: int | None
+    ) -> None:
         """Follow L <- L + (u - v) w'. If the new row was the pivot in `slot`, the removed point takes its place."""
-        removal, v, u, uu, uv, vv = scores.removal, scores.removal.v, new.u, new.uu, new.uv, scores.removal.vv
+        removal, uu, uv, vv, uJ = scores.removal, new.uu, new.uv, scores.removal.vv, new.uJ
+        (Ev, *_), vJ = scores.on_host, scores.on_host[5]
         # E <- E + vJ v' - uJ u'
-        vJ, uJ, Ev, Eu = scores.vJ, u[self.rows], scores.Ev, new.Eu.add(scores.vJ, alpha=uv)
+        Eu = new.Eu.add(vJ, alpha=uv)
         left, right = [vJ, Ev.add(vJ, alpha=0.5 * vv), -uJ], Eu.sub(uJ, alpha=0.5 * uu)
         self.EE.addmm_(torch.stack([*left, -right], 1), torch.stack([left[1], vJ, right, uJ]))
         self.Ey.add_(vJ, alpha=removal.yv).sub_(uJ, alpha=new.yu)
-        self.E.addmm_(torch.stack([vJ, -uJ], 1), torch.stack([v, u]))
+        self.C.addmm_(torch.stack([vJ, -uJ], 1), torch.stack([vJ, uJ]))
         Eu, Ev = torch.sub(Eu, uJ, alpha=uu), torch.add(Ev, vJ, alpha=vv).sub_(uJ, alpha=uv)  # with the new E
-        g = new.Nb - removal.w
-        self._update_H(removal, new, g, torch.stack([vJ, -uJ, Eu - Ev]))
-        if slot is not None:  # the residual column of the removed point is nu v - mu u
-            nu, mu = v[removed], u[removed]
-            # with the new L, h = nu (L'v + (uv - vv) w) - mu (L'u + (uu - uv) w), and P h = nu N L'v - mu N L'u + ...
-            h = torch.mul(removal.Lv, nu).addcmul_(removal.w, nu, value=uv - vv)
-            h.addcmul_(new.b, mu, value=-1.0).addcmul_(removal.w, mu, value=uv - uu)
-            Ph = torch.mul(removal.w, nu).addcmul_(removal.q, nu, value=-1.0 / removal.kappa)
-            Ph.addcmul_(new.Nb, mu, value=-1.0).addcmul_(g, g @ h, value=1.0 / new.s)
-            column, products = torch.mul(v, nu).addcmul_(u, mu, value=-1.0), torch.mul(Ev, nu)
-            self.put(slot, removed, column, (h, Ph), products.addcmul_(Eu, mu, value=-1.0))
+        self.is_inducing[self.rows_on_host == removed] = False
 
-    def _update_H(self, removal: Removal, new: Column, g: Tensor, right: Tensor) -> None:
-        """Change H by rank three, `right` [3, z] being multiplied by L'v, L'u and w; and P H with it. O(m z)."""
-        w, q, kappa = removal.w, removal.q, removal.kappa
-        self.H.addmm_(torch.stack([removal.Lv, new.b, w], 1), right)
-        inner = torch.stack([q, g]) @ self.H  # [2, z]
-        inner[0].mul_(-1.0 / kappa)
-        inner[1].mul_(1.0 / new.s)
-        PY = [torch.sub(w, q, alpha=self.factor.s2), torch.addcmul(new.Nb, q, q @ new.b, value=1.0 / kappa), q, q, g]
-        self.PH.addmm_(torch.stack(PY, 1), torch.cat([right, inner]))
+        nu, mu = removal.nu, new.mu
+        own = vJ.new_tensor([[nu, -mu, 0.0]])  # the residual column of the removed point is nu v - mu u
+        factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(self.E)  # [z + 1, 3]
+        self.E.addmm_(factors[:-1, :2], new.vua[:2])
+        self._HP[0].addmm_(factors[:-1], vectors.H_rows)
+        besides = vectors.PH_weights @ self.H  # [2, z]
+        self._HP[1].addmm_(factors[:-1], vectors.PH_rows).addmm_(besides.T, vectors.PH_besides)
+        if slot is None:
+            return
+        torch.mm(factors[-1:, :2], new.vua[:2], out=self.E[slot : slot + 1])
+        h, g = vectors.pivot[0], vectors.PH_besides[1]
+        self._HP[:, slot] = vectors.pivot
+        self._HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
+        self._place(slot, removed, nu * vJ - mu * uJ, nu * Ev - mu * Eu, nu * removal.yv - mu * new.yu)
+        self.C[slot, slot] = nu**2 - mu**2
+        self.EE[slot, slot] = nu**2 * vv - 2.0 * nu * mu * uv + mu**2 * uu
+
+    def _place(self, slot: int, row: int, entries: Tensor, products: Tensor, by_y: float) -> None:
+        """Write a row into `slot`, with its entries at the pivots, its products with their columns and with y."""
+        self.rows[slot] = self.rows_on_host[slot] = row
+        self.C[slot] = self.C[:, slot] = entries
+        self.EE[slot] = self.EE[:, slot] = products
+        self.Ey[slot], self.least[slot], self.is_inducing[slot] = by_y, self.factor.least_on_host[row], False
 
     def recycle(self, removal: Removal, proposals: Proposals, room: int = 0) -> None:
         """Make pivots of rejected proposals, whose columns are known already.
@@ -128,38 +146,27 @@ class Pivots:
             v_row = float(removal.v[row])
             column = proposals.R[k] - v_row * removal.v  # residual of the model with the point put back
             h = proposals.B[:, k] - v_row * removal.Lv
-            self.put(slot, row, column, (h, self.factor.P @ h), self.E @ column)
+            self.put(slot, row, column, h)
             self.oldest = self.oldest if slot != self.oldest else (self.oldest + 1) % len(self.rows)
 
     def _add_empty_slot(self) -> None:
-        z = len(self.rows)
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
         self.rows_on_host = self.rows.cpu()
         self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
-        self.H, self.PH = (torch.cat([M, M.new_zeros(len(M), 1)], 1) for M in (self.H, self.PH))
-        self.Ey = torch.cat([self.Ey, self.Ey.new_zeros(1)])
-        EE = self.EE
-        self.EE = EE.new_zeros(z + 1, z + 1)
-        self.EE[:z, :z] = EE
+        self._HP = torch.cat([self._HP, self._HP.new_zeros(2, 1, self._HP.shape[2])], 1)
+        self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
+        self.Ey, self.least, self.is_inducing = (
+            torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
+        )
 
-    def put(self, slot: int, row: int, column: Tensor, h: tuple[Tensor, Tensor], products: Tensor) -> None:
-        """Make `row` the pivot in `slot`.
-
-        Parameters
-        ----------
-        slot, row : int
-        column : Tensor [n]
-            The residual column of the row.
-        h : tuple of two Tensors [m]
-            L'column and P L'column.
-        products : Tensor [z]
-            Products of the column with all rows of E.
-        """
-        self.rows[slot] = self.rows_on_host[slot] = row
-        self.E[slot], (self.H[:, slot], self.PH[:, slot]) = column, h
-        self.EE[slot] = self.EE[:, slot] = products
-        self.EE[slot, slot] = column @ column
-        self.Ey[slot] = self.factor.train.y @ column
+    def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
+        """Make `row` the pivot in `slot`; `column` [n] is its residual column, and h [m] is L'column."""
+        self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
+        self.rows[slot] = row
+        entries, products, by_y = column[self.rows], self.E @ column, (self.factor.train.y @ column)[None]
+        host = torch.cat([entries, products, by_y]).cpu()
+        z = len(self.rows)
+        self._place(slot, row, host[:z], host[z:-1], float(host[-1]))
 
 
 class ReplacementScores:
@@ -173,11 +180,12 @@ class ReplacementScores:
 
     def __init__(self, pivots: Pivots, removal: Removal) -> None:
         self.pivots, self.removal, self.factor = pivots, removal, pivots.factor
-        here, self.on_host = removal.pivot_products or self._products()  # [10, z] each
-        self.vJ, self.Ev, self.qH, _, self.D = here[:5]  # [z] each
+        here, self.on_host = removal.pivot_products or self._products()  # [8, z] each
+        self.Ev, self.qH, self.vJ = here[0], here[2], here[5]  # [z] each
 
     def _products(self) -> tuple[Tensor, Tensor]:
-        here = self.pivots.products(self.removal.w, self.removal.q, self.removal.v)
+        five = self.factor.with_c(self.removal.rows)
+        here = torch.cat(self.pivots.products(five, self.removal.v, removed=0)).view(8, -1)
         return here, here.cpu()
 
     def exact(self) -> Addition:
@@ -185,18 +193,20 @@ class ReplacementScores:
 
         The host has to know the best pivot in any case. On a GPU, these operations on z numbers would be 60 launches.
         """
-        f, r, log_ratios = self.factor, self.removal, None
+        f, p, r, log_ratios = self.factor, self.pivots, self.removal, None
+        D = p.C.diagonal()
         if f.is_tight:
-            log_ratios = log_reductions(self.pivots.E, self.D.addcmul(self.vJ, self.vJ), r.V, r.v, self.vJ).cpu()
-        vJ, Ev, qH, cPH, D, rr, hPh, Ey, least, is_inducing = self.on_host
+            with_point = D.to(self.vJ.device).addcmul(self.vJ, self.vJ)
+            log_ratios = log_reductions(p.E, with_point, r.V, r.v, self.vJ).cpu()
+        Ev, _, qH, _, cPH, vJ, hPh, _ = self.on_host
         qh = qH / r.kappa  # [z]: N h = P h - q (q'h / kappa) for a column h of H
         D = D.addcmul(vJ, vJ)  # [z]
-        rr = rr + (2.0 * Ev + r.vv * vJ) * vJ
+        rr = p.EE.diagonal() + (2.0 * Ev + r.vv * vJ) * vJ
         hNh = hPh.addcmul(qh, qh, value=-r.kappa)
         bNb = hNh + (2.0 * (Ev - qh) + (r.vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
         cNb = cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
-        explained = (is_inducing > 0.0) | (D <= least)
-        return f.additions(explained, D, rr, Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
+        explained = p.is_inducing | (D <= p.least)
+        return f.additions(explained, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
 
     def approximate(self) -> Tensor:
         """Compute the approximate decrease of the objective by every row [n] (section 3.3.1).
@@ -205,7 +215,9 @@ class ReplacementScores:
         """
         f, p, r = self.factor, self.pivots, self.removal
         pair = torch.stack([self.vJ, self.Ev.add(self.vJ, alpha=r.vv)])
-        EE = p.EE + pair.T @ torch.stack([self.Ev, self.vJ])  # [z, z], of the model without the point, as all below
+        EE = p.EE.to(r.v) + pair.T @ torch.stack(
+            [self.Ev, self.vJ]
+        )  # [z, z], of the model without the point, as all below
         B = p.H.addr(r.Lv, self.vJ)  # [m, z]
         NB = p.PH.addr(r.NLv(), self.vJ).addr_(r.q, self.qH, alpha=-1.0 / r.kappa)  # [m, z]
         C = p.E[:, p.rows].addr_(self.vJ, self.vJ)  # [z, z]
@@ -216,7 +228,7 @@ class ReplacementScores:
         lengths, rotation = torch.linalg.eigh(F @ EE @ F.T)
         F = rotation.T @ F
         S = torch.diag(lengths) - F @ (B.T @ NB) @ F.T  # [z, z]: t'S t / |t|^2 = u'u - b'N b
-        g = F @ (p.Ey + r.yv * self.vJ - NB.T @ f.c)  # [z]: g't / |t| = e
+        g = F @ (p.Ey.to(r.v) + r.yv * self.vJ - NB.T @ f.c)  # [z]: g't / |t| = e
         # The columns t are formed in full precision; single precision is enough to rank them.
         t = (F @ p.E).addr_(F @ self.vJ, r.v).float()  # [z, n]
         D, uu = torch.stack([torch.ones_like(lengths), lengths]).float() @ t.square()  # [n] each
@@ -228,30 +240,48 @@ class ReplacementScores:
     def pivot_column(self, k: int, addition: Addition) -> Column:
         """Return pivot k as the new column of L."""
         p, r, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
-        v_k, Ev_k, qH_k = self.on_host[:3, k].tolist()
-        Nb = torch.sub(p.PH[:, k], r.q, alpha=(qH_k + v_k) / r.kappa).add_(r.w, alpha=v_k)
+        Ev, vJ = self.on_host[0], self.on_host[5]
+        Ev_k, _, qH_k, _, _, v_k, _, at_removed = self.on_host[:, k].tolist()
+        qh, x = qH_k / r.kappa, v_k / root
+        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.stack([r.v, p.E[k]])
+        b = [-self.factor.s2 * x, x, 0.0, 1.0 / root, 0.0]  # of w, G w, q, h and P h
+        Nb = [x, 0.0, -(qh + v_k / r.kappa) / root, 0.0, 1.0 / root]
+        uJ = (p.C[k] + v_k * vJ) / root
         return Column(
-            u=p.E[k].add(r.v, alpha=v_k).div_(root),
-            b=p.H[:, k].add(r.Lv, alpha=v_k).div_(root),
-            Nb=Nb.div_(root),
+            vua=vua,
+            b_Nb=r.v.new_tensor([b, Nb]) @ torch.cat([r.rows, p._HP[:, k]]),
             uu=float(addition.uu[k]),
             uv=(Ev_k + v_k * r.vv) / root,
             yu=float(addition.yu[k]),
             s=float(addition.s[k]),
-            Eu=p.EE[:, k].add(self.Ev, alpha=v_k).div_(root),
+            qb=(qH_k + v_k * r.qLv) / root,
+            mu=(at_removed + v_k * r.nu) / root,
+            a_new=float(uJ[k]) - v_k,
+            uJ=uJ,
+            Eu=(p.EE[:, k] + v_k * Ev) / root,
         )
 
-    def proposal_column(self, k: int, proposals: Proposals) -> Column:
-        """Return proposal k as the new column of L."""
-        addition, root = proposals.addition, math.sqrt(float(proposals.addition.D[k]))
-        u = proposals.R[k] / root
+    def proposal_column(self, k: int, proposals: Proposals, removed: int) -> Column:
+        """Return proposal k as the new column of L; `removed` is the row of the removed point."""
+        addition, root, r, row = (
+            proposals.addition,
+            math.sqrt(float(proposals.addition.D[k])),
+            self.removal,
+            int(proposals.rows[k]),
+        )
+        u, b, Nb = (part / root for part in (proposals.R[k], proposals.B[:, k], proposals.NB[:, k]))
+        numbers = [u @ r.v, r.q @ b, u[removed], u[row] - r.v[row]]
+        uv, qb, mu, a_new = torch.stack(numbers).tolist()
         return Column(
-            u=u,
-            b=proposals.B[:, k] / root,
-            Nb=proposals.NB[:, k] / root,
+            vua=torch.stack([r.v, u, u - r.v]),
+            b_Nb=torch.stack([b, Nb]),
             uu=float(addition.uu[k]),
-            uv=float(u @ self.removal.v),
+            uv=uv,
             yu=float(addition.yu[k]),
             s=float(addition.s[k]),
-            Eu=self.pivots.E @ u,
+            qb=qb,
+            mu=mu,
+            a_new=a_new,
+            uJ=u[self.pivots.rows].cpu(),
+            Eu=(self.pivots.E @ u).cpu(),
         )

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from .factor import Factor
-from .swap_effects import Change, Removal
+from .swap_effects import Change, Column
 
 
 class RemovalColumn(NamedTuple):
     """The arguments of `Factor.remove` for one slot."""
 
     v: Tensor  # [n]
-    products: tuple[Tensor, Tensor, Tensor]  # w, G w and P w [m]
+    products: Tensor  # [3, m] w, G w and P w
 
 
 class RemovalColumns:
@@ -43,29 +43,38 @@ class RemovalColumns:
 
     def __init__(self, factor: Factor, slots: list[int], V: Tensor) -> None:
         self.factor, self.slots, self.V = factor, slots, V
+        self._index = torch.tensor(slots, dtype=torch.int64, device=V.device)
         self.multiply()
 
     def multiply(self) -> None:
         """Compute G t and P t from the factor: 4 k m^2 flops."""
-        T = self.factor.T[:, self.slots].T  # [k, m]
-        self.GT, self.PT = T @ self.factor.G, T @ self.factor.P  # [k, m]
+        T = self.factor.T[:, self._index].T  # [k, m]
+        self._products = torch.stack([T, T @ self.factor.G, T @ self.factor.P], 1)  # [k, 3, m]
+
+    @property
+    def GT(self) -> Tensor:
+        """G t [k, m]."""
+        return self._products[:, 1]
+
+    @property
+    def PT(self) -> Tensor:
+        """P t [k, m]."""
+        return self._products[:, 2]
 
     def take(self, slot: int) -> RemovalColumn | None:
         """Return the column of this slot if it is the next one, and drop it; otherwise None."""
         if not self.slots or self.slots[0] != slot:
             return None
-        t = self.factor.T[:, slot]
-        length = t.norm()
-        v, (w, Gw, q) = self.V[0] / length, torch.stack([t, self.GT[0], self.PT[0]]).div_(length)
-        self.slots, self.V, self.GT, self.PT = self.slots[1:], self.V[1:], self.GT[1:], self.PT[1:]
-        return RemovalColumn(v, (w, Gw, q))
+        length = self._products[0, 0].norm()
+        column = RemovalColumn(self.V[0] / length, self._products[0] / length)
+        self.slots, self._index = self.slots[1:], self._index[1:]
+        self.V, self._products = self.V[1:], self._products[1:]
+        return column
 
-    def follow(self, removal: Removal, change: Change) -> None:
+    def follow(self, new: Column, change: Change) -> None:
         """Update the columns after an accepted swap."""
         if not self.slots:
             return
-        w, s2 = removal.w, self.factor.s2
-        factors = torch.stack([-change.beta, change.wT, change.halfT, change.qT, change.gT])[:, self.slots].T  # [k, 5]
-        self.V.addmm_(factors[:, :2], torch.stack([removal.v, change.a]))
-        self.GT.addmm_(factors[:, :3], torch.stack([torch.add(removal.Lv, w, alpha=s2), change.half, w]))
-        self.PT.addmm_(factors[:, 3:], torch.stack([removal.q / -removal.kappa, change.g / change.s]))
+        factors = change.factors.index_select(1, self._index).T  # [k, 5]
+        self.V.addmm_(factors[:, :2], new.vua[::2])  # v and a
+        self._products.flatten(1).addmm_(factors, change.vectors.columns.view(5, -1))

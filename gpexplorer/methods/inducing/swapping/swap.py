@@ -36,7 +36,7 @@ from .swap_effects import Addition, Proposals, Removal
 
 LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
 INVERSE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # |w'P G w - 1| from which on P is computed again
-SWAP_CALLS = 260.0  # tensor operations of a swap in which pivots are updated
+SWAP_CALLS = 210.0  # tensor operations of a swap in which pivots are updated
 PROPOSAL_CALLS = 100.0  # further ones where proposals are tested
 TIGHT_CALLS = 12.0  # further ones per pass of `log_reductions`
 
@@ -233,11 +233,11 @@ class Swapper:
             if best < z:
                 new = scores_without.pivot_column(best, by_pivots)
             else:
-                new = scores_without.proposal_column(best - z, proposals)
+                new = scores_without.proposal_column(best - z, proposals, removed)
             change = f.accept(removal, row, new)
-            pivots.accepted(scores_without, new, removed, best if best < z else None)
+            pivots.accepted(scores_without, new, change.vectors, removed, best if best < z else None)
             assert self.removal_columns is not None
-            self.removal_columns.follow(removal, change)
+            self.removal_columns.follow(new, change)
         elif len(rows) and self.compete:
             pivots.recycle(removal, proposals, room=self.policy.room(self.num_pivots, z, self.correlation))
         if len(rows):
@@ -261,7 +261,7 @@ class Swapper:
         """
         column = self._removal_column(slots)
         products = None if self.pivots is None else self.pivots.products
-        removal = self.factor.remove(slots[0], *column, products)
+        removal = self.factor.remove(slots[0], column.v, column.products, products)
         error = removal.inverse_error
         if not error <= INVERSE_TOLERANCE[self.factor.c.dtype]:  # also where it is nan
             self._rebuild_inverse()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ....objectives import Terms
@@ -23,44 +24,60 @@ class Removal(NamedTuple):
     ----------
     position : int
         Slot of the point.
-    w : Tensor [m]
-        The direction of L that only this point uses, of length 1.
+    rows : Tensor [3, m]
+        w, G w and q = P w, where w is the direction of L that only this point uses, of length 1.
     v : Tensor [n]
         L w, the column that is removed.
-    Lv : Tensor [m]
-        L'v.
     vv, yv : float
         v'v and y'v.
-    q : Tensor [m]
-        P w.
+    nu : float
+        The entry of v at the point.
     kappa : float
         w'q.
-    wc, qc : float
-        w'c and q'c.
+    wc, qc, qLv : float
+        w'c, q'c and q'L'v.
+    s2 : float
+        Noise variance.
     terms : Terms
         Terms of the objective without the point.
     inverse_error : float
         |w'P G w - 1|, which is 0 as long as P is the inverse of G.
     V : Tensor [n]
         s2 + diag(K - K_hat) without the point; empty where the objective does not need it.
-    pivot_products : two Tensors [10, z], optional
+    pivot_products : two Tensors [8, z], optional
         What `Pivots.products` computed for this removal, on the device and on the host.
     """
 
     position: int
-    w: Tensor
+    rows: Tensor
     v: Tensor
-    Lv: Tensor
     vv: float
     yv: float
-    q: Tensor
+    nu: float
     kappa: float
     wc: float
     qc: float
+    qLv: float
+    s2: float
     terms: Terms
     inverse_error: float
     V: Tensor
     pivot_products: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def w(self) -> Tensor:
+        """The direction w [m]."""
+        return self.rows[0]
+
+    @property
+    def q(self) -> Tensor:
+        """P w [m]."""
+        return self.rows[2]
+
+    @property
+    def Lv(self) -> Tensor:
+        """L'v [m], computed at each access."""
+        return torch.sub(self.rows[1], self.rows[0], alpha=self.s2)
 
     def NLv(self) -> Tensor:
         """N L'v [m]."""
@@ -117,41 +134,55 @@ class Column(NamedTuple):
 
     Attributes
     ----------
-    u : Tensor [n]
-    b, Nb : Tensor [m]
-        L'u and N L'u.
+    vua : Tensor [3, n]
+        v, u, and a = u - v, by which a column of L changes.
+    b_Nb : Tensor [2, m]
+        b = L'u and N b.
     uu, uv, yu, s : float
         u'u, u'v, y'u and u'u + s2 - b'N b.
-    Eu : Tensor [z]
-        Products of u with the columns of the pivots.
+    qb : float
+        q'b.
+    mu, a_new : float
+        Entry of u at the removed point, and of a at the new one.
+    uJ, Eu : Tensor [z]
+        Entries of u at the pivots, and its products with their columns; on the host.
     """
 
-    u: Tensor
-    b: Tensor
-    Nb: Tensor
+    vua: Tensor
+    b_Nb: Tensor
     uu: float
     uv: float
     yu: float
     s: float
+    qb: float
+    mu: float
+    a_new: float
+    uJ: Tensor
     Eu: Tensor
+
+
+class SwapVectors(NamedTuple):
+    """What an accepted swap adds to the factors; rows of one product."""
+
+    G_change: Tensor  # [4, m] half and w, then w and half: G changes by the products of both pairs
+    P_change: Tensor  # [4, m] -q / sqrt(kappa) and g / sqrt(s), then both with a plus sign
+    for_T: Tensor  # [6, m] w, half, g, q, L'v, tail: what is multiplied by T
+    H_rows: Tensor  # [3, m] L'v, b, w: columns of H change along them
+    PH_rows: Tensor  # [3, m] P times these, with the P before the swap
+    PH_besides: Tensor  # [2, m] q, g: columns of P H change along them besides
+    PH_weights: Tensor  # [2, m] -q / kappa, g / s, to be multiplied by the new H
+    pivot: Tensor  # [2, m] h of the removed point, and P h without g (g'h / s)
+    columns: Tensor  # [15, m] for each row of `Change.factors`, what it multiplies in t, G t and P t
 
 
 class Change(NamedTuple):
     """What an accepted swap changed.
 
-    L gained a w', T lost w beta', G gained half w' + w half', and P changed by -q q' / kappa + g g' / s. `qT` is q'T
-    with T before the swap; `wT`, `halfT` and `gT` are products with T after it.
+    L gained a w', T lost w beta', G gained half w' + w half', and P changed by -q q' / kappa + g g' / s.
     """
 
-    a: Tensor  # [n]
-    half: Tensor  # [m]
-    g: Tensor  # [m]
-    s: float
-    beta: Tensor  # [m]
-    qT: Tensor  # [m]
-    wT: Tensor  # [m]
-    halfT: Tensor  # [m]
-    gT: Tensor  # [m]
+    vectors: SwapVectors
+    factors: Tensor  # [5, m] -beta, w'T, half'T, q'T and g'T; q'T with T before the swap, the others with T after it
 
 
 def reductions(e: Tensor, s: Tensor, s2: float, dE_V: Tensor | float) -> Tensor:
