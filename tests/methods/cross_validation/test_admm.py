@@ -12,6 +12,14 @@ from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation.folds import FoldGroup, FoldKernel, equal_parts, split
 from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits, lagrangian_terms, theta_gradient
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
+from gpexplorer.methods.cross_validation.solvers import (
+    NystromInverse,
+    Target,
+    _Residuals,
+    _share_of_step,
+    _smoothed,
+    solve,
+)
 from gpexplorer.problem import Problem
 from oracles_admm import central_differences, held_out, problem
 
@@ -105,6 +113,101 @@ def test_folds_that_share_a_matrix_have_the_solutions_of_separate_folds(rank: in
         torch.testing.assert_close(Z[T, k], z, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(adjoint[T, k], torch.linalg.solve(C, 2 * K.T @ (y_V - K @ z)), rtol=1e-7, atol=1e-8)
         assert not bool(Z[~T, k].any() or adjoint[~T, k].any())
+
+
+def random_columns(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_the_smoothed_residual_is_the_shortest_between_two():
+    Y, F, X, E = random_columns(4, 20, 3)
+    F[:, 1], E[:, 1] = E[:, 1], 0.5 * E[:, 1]  # the shortest is the new one
+    E[:, 2] = 2.0 * F[:, 2]  # the shortest is the old one
+
+    smooth, residual = _smoothed(Y, F, X, E)
+
+    shares = torch.linspace(0.0, 1.0, 2001, dtype=torch.float64)
+    lengths = (F + shares[:, None, None] * (E - F)).norm(dim=1)  # [2001, 3]
+    best = shares[lengths.argmin(0)]
+    torch.testing.assert_close(residual.norm(dim=0), lengths.min(0).values, rtol=1e-6, atol=0.0)
+    torch.testing.assert_close(smooth, Y + best * (X - Y), rtol=0.0, atol=2e-3)
+    assert best[1:].tolist() == [1.0, 0.0]
+    assert 0.1 < float(best[0]) < 0.9
+
+
+def test_the_share_of_a_step_is_the_first_at_which_all_columns_are_within_their_norms():
+    for seed in range(5):
+        before, after = random_columns(2, 20, 3, seed=seed) * torch.tensor([[[2.0]], [[0.4]]], dtype=torch.float64)
+        norms = 0.6 * before.norm(dim=0) + torch.tensor([0.0, 0.0, 9.0], dtype=torch.float64)
+
+        share = _share_of_step(before, after, norms)
+
+        shares = torch.linspace(0.0, 1.0, 4001, dtype=torch.float64)
+        within = ((before + shares[:, None, None] * (after - before)).norm(dim=1) <= norms).all(1)
+        assert share == pytest.approx(float(shares[int(within.double().argmax())]), abs=3e-4)
+    assert _share_of_step(before, after, 2.0 * before.norm(dim=0)) == 0.0
+
+
+def test_a_residual_is_orthogonal_to_all_earlier_ones_also_when_there_are_many():
+    P = random_columns(30, 30, seed=1)
+    P = P @ P.T + torch.eye(30, dtype=torch.float64)
+    R = random_columns(12, 30, 2, seed=2)
+    earlier, kept = _Residuals(R[0]), []
+
+    for one in R:
+        one = earlier.orthogonal(earlier.orthogonal(one))
+        for other in kept:
+            assert float(((P @ other) * one).sum(0).abs().max()) < 1e-9
+        earlier.append(one, P @ one, (one * (P @ one)).sum(0))
+        kept.append(one)
+
+    assert float(earlier.orthogonal(R[3]).abs().max()) < 1e-8
+
+
+@pytest.mark.parametrize("of_solution", [False, True])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_a_solution_has_just_reached_its_target_and_says_how_far_it_is(tolerance: float, of_solution: bool):
+    """The target of a residual is that of A x - b, and of a solution that of P (A x - b)."""
+    U = torch.linalg.qr(random_columns(60, 60)).Q
+    A = U @ torch.diag(torch.logspace(0, 3, 60, dtype=torch.float64)) @ U.T
+    B, P = random_columns(60, 3, seed=4), torch.full((60,), 0.01, dtype=torch.float64)
+    P[:30] = 0.02
+    norms = tolerance * torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
+
+    solution = solve(lambda V: A @ V, B, torch.zeros_like(B), lambda R: P[:, None] * R, Target(norms, 500, of_solution))
+
+    R = A @ solution.X - B
+    errors = ((P[:, None] * R) if of_solution else R).norm(dim=0) / norms
+    assert solution.error == pytest.approx(float(errors.max()), rel=1e-3)
+    assert 1.0 / 1.1 == pytest.approx(solution.error, rel=1e-6)
+    assert 5 < solution.iterations < 200
+    few = solve(lambda V: A @ V, B, torch.zeros_like(B), lambda R: P[:, None] * R, Target(norms, 4, of_solution))
+    assert few.iterations == 4
+    assert few.error > 1.0
+    again = solve(
+        lambda V: A @ V, B, torch.linalg.solve(A, B), lambda R: P[:, None] * R, Target(norms, 500, of_solution)
+    )
+    assert again.iterations <= 2
+
+
+@pytest.mark.parametrize("kind", ["one fold", "three folds"])
+def test_the_preconditioner_is_the_inverse_of_a_nystrom_approximation_of_each_fold(kind: str):
+    task = problem()
+    group, s2 = groups_of(task)[kind], 0.3
+    M = group.kernel_matrix(task.theta)
+    inverse = NystromInverse(group, M, 12, s2)
+    V, _ = columns(group)
+
+    X = inverse(V)
+
+    for k in range(V.shape[1]):
+        T = group.T.bool()[:, k]
+        L = inverse.L[T]
+        torch.testing.assert_close(L @ (L.T @ X[T, k]) + s2 * X[T, k], V[T, k], rtol=1e-8, atol=1e-9)
+        assert not bool(X[~T, k].any())
+    whole = task.kernel(task.theta, group.X[: group.trained], group.X[: group.trained])
+    assert float((whole - inverse.L @ inverse.L.T).diagonal().max()) < s2
+    assert torch.equal(NystromInverse(group, M, 0, s2)(V), V)
 
 
 @pytest.mark.parametrize("budget", [0.0, 40 * 8 * 17.0, 1e9])
