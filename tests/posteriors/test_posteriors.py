@@ -238,6 +238,8 @@ def test_quantiles_blocks_and_empty_inputs():
     assert posterior.quantile(X, 0.9).shape == (9,)
     assert bool((posterior.quantile(X, 0.9, noise=False) < posterior.quantile(X, 0.9)).all())
     assert posterior.cov(X[:0]).shape == (0, 0)
+    assert posterior.cov(X[:0], X).shape == (0, 9)
+    assert posterior(X[:0]).mean.shape == posterior.var(X[:0]).shape == posterior.mean(X[:0]).shape == (0,)
     assert posterior.paths(2)(X[:0]).shape == (2, 0)
     assert posterior.gradient(X[:0]).mean.shape == (0, 2)
     noise = posterior.cov(X) - posterior.cov(X, noise=False)
@@ -252,6 +254,8 @@ def test_what_cannot_be_answered_is_a_sentence():
 
     with pytest.raises(SettingError, match="probabilities between 0 and 1"):
         posterior.quantile(np.zeros((1, 2)), 1.5)
+    with pytest.raises(SettingError, match="probabilities between 0 and 1"):
+        posterior.quantile(np.zeros((1, 2)), [[0.1], [0.9]])  # type: ignore[list-item]
     with pytest.raises(PosteriorError, match="at most 5,000 rows, or draw functions"):
         posterior.sample(np.zeros((5001, 2)))
     with pytest.raises(SettingError, match="size is 0"):
@@ -279,6 +283,8 @@ def test_the_prior_is_a_posterior_without_rows():
     prior = PriorPosterior(kernel, theta)
 
     torch.testing.assert_close(prior.cov(X), kernel(theta, X, X))
+    assert prior.mean(X).tolist() == prior(X).mean.tolist() == [0.0] * 4
+    torch.testing.assert_close(prior.var(X, noise=True), kernel.diag(theta, X) + math.exp(-2.0))
     assert prior.noise_variance == pytest.approx(math.exp(-2.0))
     assert isinstance(small_run("sgpr", steps=2).posterior(at=0).inner, PriorPosterior)
     assert isinstance(small_run("sgpr", steps=2).posterior().inner, InducingPosterior)
