@@ -54,7 +54,7 @@ class Exponential(Covariance):
         if features is None:
             return None
         A, B = (part.detach() for part in features)
-        u, z = (side.reshape(len(side), -1, 1) for side in sides)  # [n, k, 1], [m, k, 1]
+        u, z = ((side if side.ndim > 1 else side[:, None])[..., None] for side in sides)  # [n, k, 1], [m, k, 1]
         zB, uA = (z * B[:, None]).flatten(1), (u * A[:, None]).flatten(1)  # [m, k t], [n, k t]
         # products with few rows are faster than products with few columns
         weights_A = (u * (zB.T @ K.T).T.unflatten(1, (u.shape[1], -1))).sum(1)  # [n, t]

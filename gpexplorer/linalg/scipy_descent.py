@@ -134,5 +134,5 @@ def evaluations(
             answers.put((yield payload))
     finally:
         answers.put(None)
-        if not sys.is_finalizing():  # while Python 3.13 ends, its other threads do not run any more
+        if sys is not None and not sys.is_finalizing():  # while Python 3.13 ends, its other threads do not run any more
             thread.join()

@@ -76,6 +76,8 @@ def test_the_gradient_of_a_bilinear_form_is_that_of_its_matrix(key: str, columns
     assert (from_matrix is not None) == (key in FROM_MATRIX)
     if from_matrix is not None:
         torch.testing.assert_close(from_matrix, expected)
+        none = kernel.theta_gradient_from_matrix(theta, X[:0], X[:9], (u[:0], z[:9]), kernel(theta, X[:0], X[:9]))
+        torch.testing.assert_close(none, torch.zeros_like(theta))  # as where memory suffices for no row
 
 
 @pytest.mark.parametrize("key", [*REAL, *COMPOSITES])

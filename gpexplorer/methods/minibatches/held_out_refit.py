@@ -36,6 +36,7 @@ STUDENT = 4  # two values are fitted to the rows set aside; two more make S / (v
 NUM_RATIOS = 141  # values of g tried
 RATIO_RANGE = (1e-12, 1e2)  # of rho, relative to the largest eigenvalue of Z'Z
 STANDARD_ERRORS = 2.0  # an improvement of the NLPD by more than this is no sampling error
+ROUNDING = 1e-9  # nat per row: a smaller gain is no gain
 
 
 class SetAside(NamedTuple):
@@ -125,7 +126,7 @@ def refit_magnitude_and_noise(
     g = min(ratios, key=lambda ratio: float(density(ratio)[0].mean()))
     after, s2 = density(g)
     gain = before - after
-    is_significant = float(gain.mean()) > STANDARD_ERRORS * float(gain.std()) / math.sqrt(rows)
+    is_significant = float(gain.mean()) > max(STANDARD_ERRORS * float(gain.std()) / math.sqrt(rows), ROUNDING)
     chosen = theta.clone()
     chosen[-2] += 0.5 * math.log(s2 / (g * s2_learned))
     chosen[-1] = 0.5 * math.log(s2)
