@@ -334,10 +334,10 @@ class _Search:
     def _on_all_rows(self, winner: Lane) -> tuple[Run, str]:
         """A run of the winner on all training rows for the rest of the time.
 
-        It begins with the theta that the winner has learned; an exact GP begins anew, if there is time, because the
-        theta of some rows may lie near a poorer optimum of all rows. If it fails, or has taken too few steps when the
-        time is used, so that it may be worse, the result is the winner's run on the rows of the search, and a sentence
-        that says so.
+        It begins with the theta that the winner has learned. An exact GP learns from its initial values again, if there
+        is time, because the theta of some rows may lie near a poorer optimum of all rows. If it fails, or has taken too
+        few steps when the time is used, so that it may be worse, the result is the winner's run on the rows of the
+        search, and a sentence that says so.
         """
         left = self.begin + self.seconds - self.clock()
         is_anew = winner.group == EXACT and left >= ANEW_TIMES * winner.seconds_of_a_run

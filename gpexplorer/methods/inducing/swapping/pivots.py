@@ -215,9 +215,8 @@ class ReplacementScores:
         """
         f, p, r = self.factor, self.pivots, self.removal
         pair = torch.stack([self.vJ, self.Ev.add(self.vJ, alpha=r.vv)])
-        EE = p.EE.to(r.v) + pair.T @ torch.stack(
-            [self.Ev, self.vJ]
-        )  # [z, z], of the model without the point, as all below
+        # [z, z], of the model without the point, as all below
+        EE = p.EE.to(r.v) + pair.T @ torch.stack([self.Ev, self.vJ])
         B = p.H.addr(r.Lv, self.vJ)  # [m, z]
         NB = p.PH.addr(r.NLv(), self.vJ).addr_(r.q, self.qH, alpha=-1.0 / r.kappa)  # [m, z]
         C = p.E[:, p.rows].addr_(self.vJ, self.vJ)  # [z, z]
