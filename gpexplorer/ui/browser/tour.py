@@ -113,7 +113,13 @@ class Tour(JSComponent):
         event.stopPropagation()
       })
       model.on("begun", begin)
-      if (model.welcome && !seen()) setTimeout(() => { if (at < 0 && el.isConnected) begin() }, 1500)
+      // A page that is still being drawn has the word of the first step in a sentence before it has its button.
+      const welcome = (waits) => {
+        if (at >= 0 || !el.isConnected) return
+        if (waits && find(model.steps[0][0])?.tagName !== "BUTTON") setTimeout(() => welcome(waits - 1), 300)
+        else begin()
+      }
+      if (model.welcome && !seen()) setTimeout(() => welcome(40), 1500)
       model.on("remove", close)
     }
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pages import Seen, Served
+from pages import Seen, Served, until
 
 pytestmark = pytest.mark.ui
 
@@ -16,6 +16,11 @@ def test_a_newcomer_is_shown_round_once(served: Served, browser: Browser):
     card = page.get_by_role("dialog", name="Tour")
     expect(card).to_contain_text("1 of 5")
     expect(page.get_by_role("button", name="Next", exact=True)).to_be_focused()
+    until(lambda: page.locator(".ring").bounding_box() is not None)
+    ring = page.locator(".ring").bounding_box()
+    play = page.get_by_role("button", name="Play or pause").first.bounding_box()
+    assert ring["width"] == pytest.approx(play["width"] + 16, abs=6)  # it marks the button, not the word in a sentence
+    assert ring["height"] == pytest.approx(play["height"] + 12, abs=6)
 
     page.keyboard.press("Enter")
     expect(card).to_contain_text("Orange triangles are the inducing points")
