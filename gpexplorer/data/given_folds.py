@@ -165,6 +165,43 @@ def drawn_share(groups: Tensor, share: float, seed: int) -> Tensor:
     return held[index].to(groups.device)
 
 
+def drawn_parts(groups: Tensor, size: float, seed: int) -> Tensor:
+    """Divide the rows into parts of whole groups with about `size` rows each.
+
+    Parameters
+    ----------
+    groups : Tensor [n]
+        The number of the group of each row; rows with -1 are in no part.
+    size : float
+        The wanted number of rows of a part, at most about half of all.
+    seed : int
+        Seed of the order of the groups.
+
+    Returns
+    -------
+    Tensor [n]
+        The number of the part of each row, or -1; part 0 is the one whose size is closest to the wanted one.
+
+    Notes
+    -----
+    A group with more than half of the rows is in no part, because too little would be left to learn from; if there is
+    one group, no row is in a part. Groups are placed in random order on a line that is cut into equal lengths, and
+    each belongs to the piece where its middle lies. O(G log G) for G groups.
+    """
+    numbers, index, sizes = torch.unique(groups.cpu(), return_inverse=True, return_counts=True)
+    order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
+    order = order[(numbers[order] >= 0) & (2 * sizes[order] <= len(groups))]
+    part_of_group = torch.full_like(numbers, -1)
+    if len(order):
+        rows = sizes[order].double()
+        middles, total = rows.cumsum(0) - 0.5 * rows, float(rows.sum())
+        pieces = max(round(total / size), 2)
+        _, part = torch.unique((middles * pieces / total).long(), return_inverse=True)
+        by_distance = (torch.bincount(part, rows) - size).abs().argsort(stable=True)
+        part_of_group[order] = by_distance.argsort()[part]
+    return part_of_group[index].to(groups.device)
+
+
 def _checked_pair(k: int, pair: Any, n: int) -> Pair:
     if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable) or len(halves := list(pair)) != 2:
         raise SettingError(f"folds: fold {k} is {_short(pair)}; {FORMS}.")

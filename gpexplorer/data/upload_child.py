@@ -91,7 +91,7 @@ def _read(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[st
     numbers = pick(read_bytes(request["name"], data, limits, also=(*choice.named, *choice.drop)), choice)
     texts = numbers.X if isinstance(numbers.X, list) else None
     answer: dict[str, Any] = {"texts": texts, "beside": numbers.texts, "names": numbers.names, "notes": numbers.notes}
-    answer["target"] = numbers.target
+    answer |= {"target": numbers.target, "groups": numbers.groups}
     arrays = {"y": numbers.y, "kept": numbers.kept} | ({} if texts is not None else {"X": numbers.X})
     return answer, arrays
 

@@ -82,7 +82,7 @@ def read_upload(name: str, data: bytes, choice: Choice | None = None, split: How
     X: Any = answer["texts"] if answer["texts"] is not None else arrays["X"]
     names, notes = tuple(answer["names"]), tuple(answer["notes"])
     beside = tuple(map(tuple, answer["beside"]))
-    numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside)
+    numbers = Numbers(X, arrays["y"], names, answer["target"], notes, arrays["kept"], beside, tuple(answer["groups"]))
     return as_split(numbers, split, display_name(name), choice)
 
 

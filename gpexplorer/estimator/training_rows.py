@@ -96,11 +96,13 @@ _NEEDED = {"noise": "positive variance, in the units of y squared,", "sample_wei
 
 
 def checked_groups(folds: Any, X: Any, y: Floats, groups: Any, method: type[Method] | None) -> RowGroups | None:
-    """How the folds and groups that a caller gave hold rows out; SettingError for a method without folds."""
-    if (folds is not None or groups is not None) and method is not None and not method.uses_groups:
-        able = ", ".join(sorted(key for key, each in registry.items() if each.uses_groups))
-        name = "groups" if folds is None else "folds"
-        raise SettingError(f"Method {method.key!r} has no folds: leave {name} out, or choose one of {able}.")
+    """How the folds and groups that a caller gave hold rows out; SettingError for a method that cannot use them."""
+    for name, given, flag in (("folds", folds, "uses_folds"), ("groups", groups, "uses_groups")):
+        needed = given is not None and (name == "folds" or folds is None)  # beside folds, groups are for the splitter
+        if needed and method is not None and not getattr(method, flag):
+            able = ", ".join(sorted(key for key, each in registry.items() if getattr(each, flag)))
+            lacks = "takes no folds" if name == "folds" else "holds out no rows"
+            raise SettingError(f"Method {method.key!r} {lacks}: leave {name} out, or choose one of {able}.")
     return row_groups(folds, X, y, groups)
 
 

@@ -42,7 +42,9 @@ class Method(param.ParameterizedABC):
     row_noise : tuple of str
         Which noise per row the method takes: "relative", of which a common factor is learned, "known", or none.
     uses_groups : bool
-        Whether the method holds out the folds or groups that are given with the rows (`Dataset.groups`).
+        Whether the rows that the method holds out, if any, are whole groups where rows have them (`Dataset.groups`).
+    uses_folds : bool
+        Whether the method takes folds that are given with the rows in place of its own (`Dataset.groups`).
     map : callable
         Computes independent pieces of work, called as the builtin `map` is; see `with_mapper` for a cluster.
 
@@ -66,6 +68,7 @@ class Method(param.ParameterizedABC):
     shorthands: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
     row_noise: ClassVar[tuple[str, ...]] = ("relative", "known")
     uses_groups: ClassVar[bool] = False
+    uses_folds: ClassVar[bool] = False
 
     map: Callable[..., Iterable[Any]] = map
 

@@ -169,5 +169,7 @@ def first_rows(split: Split, count: int) -> Split:
     """The same held-out rows with only the first rows to fit."""
     if count >= len(split.train):
         return split
-    train = Dataset(split.train.X[:count], split.train.y[:count], split.train.names, split.train.target)
+    every = split.train
+    groups = every.groups and every.groups._replace(number=every.groups.number[:count])
+    train = Dataset(every.X[:count], every.y[:count], every.names, every.target, groups=groups)
     return Split(train, split.test, split.name, key=f"{split.key}/first-{count}")

@@ -13,6 +13,7 @@ import torch
 from .. import data as data_sets
 from .. import kernels
 from ..data import Split
+from ..data.loading import CHOICES
 from ..errors import DataError, SettingError
 from ..kernels.row_scaled import with_row_noise
 from ..methods.base import registry
@@ -22,8 +23,7 @@ from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
-# The entries of an upload, for whoever reads it again.
-FILE_ENTRIES = ("file", "target", "inputs", "drop", "objects", "missing", "encode", "dates", "decimal", "texts")
+FILE_ENTRIES = ("file", *CHOICES)  # the entries of an upload, for whoever reads it again
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)

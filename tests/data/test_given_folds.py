@@ -19,11 +19,21 @@ from sklearn.model_selection import (
 )
 
 import gpexplorer as gpx
-from gpexplorer.data.given_folds import drawn_folds, drawn_share, fold_pairs, folds_of_rows, groups_of_rows
+from gpexplorer.data.given_folds import (
+    drawn_folds,
+    drawn_parts,
+    drawn_share,
+    fold_pairs,
+    folds_of_rows,
+    groups_of_rows,
+)
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.methods.cross_validation.folds import split
+from gpexplorer.methods.eigenfunctions import evidence_choice
+from gpexplorer.methods.inducing.selection.csi import CSI
+from gpexplorer.methods.minibatches.model import Model
 from gpexplorer.recommendation.candidates import Candidate
-from gpexplorer.recommendation.held_out import parts
+from gpexplorer.recommendation.held_out import first_rows, parts
 from gpexplorer.recommendation.what_is_given import rows_of
 
 QUICK = {"max_iterations": 3, "rank": 60}
@@ -83,6 +93,70 @@ def test_groups_alone_stay_whole_in_every_fold_and_folds_are_balanced():
     assert 18 <= mask.sum() < 27
 
 
+def test_parts_of_whole_groups_have_about_the_wanted_size_and_leave_out_what_is_never_held_out():
+    _, _, patient = measurements()
+    part = drawn_parts(torch.from_numpy(patient), 10, seed=0).numpy()
+    assert all(len(set(part[patient == each])) == 1 for each in range(12))
+    sizes = np.bincount(part)
+    assert sizes.sum() == 60
+    assert (sizes > 0).all()
+    assert abs(sizes[0] - 10) == abs(sizes - 10).min()
+    assert len(sizes) >= 4
+    large = torch.tensor([0] * 40 + [1, 1, 2, -1, 3, 3])  # most rows are in one group, and a row is in none
+    assert (drawn_parts(large, 5, seed=0) >= 0).tolist() == [False] * 40 + [True] * 3 + [False] + [True] * 2
+    assert drawn_parts(torch.zeros(9, dtype=torch.int64), 3, seed=0).tolist() == [-1] * 9
+
+
+def whole(given, rows):
+    """Whether each group that has one of these rows has no row elsewhere."""
+    every, some = given.groups.number, rows.groups.number
+    return sum(int((every == each).sum()) for each in some.unique()) == len(some)
+
+
+def test_minibatch_methods_set_whole_groups_aside_in_every_part():
+    X, y, patient = measurements()
+    model = gpx.Estimator("scgd", num_inducing=None, settings={"epochs": 2, "width": 8, "validation": 0.2})
+    run = model.fit(X, y, groups=patient).run_
+    train, method = run.problem.train, run.method
+    folds = [Model(method, run.problem, method.validation, fold) for fold in range(method.num_folds(model_of(run)))]
+    assert len(folds) > 1
+    for fold in folds:
+        assert whole(train, train.rows(fold.held))
+        assert whole(train, train.rows(fold.kept))
+        assert sorted([*fold.held.tolist(), *fold.kept.tolist()]) == list(range(60))
+    assert len(torch.cat([fold.held for fold in folds]).unique()) == sum(len(fold.held) for fold in folds)
+    one_group = replace(run.problem, train=replace(train, groups=train.groups._replace(number=torch.zeros(60).long())))
+    assert len(Model(method, one_group, 0.2).held) == 0  # all rows are for learning
+    assert gpx.Run(method, one_group).finish().reason == "budget"
+
+
+def model_of(run):
+    return Model(run.method, run.problem, run.method.validation)
+
+
+def test_other_methods_that_hold_rows_out_hold_out_whole_groups(monkeypatch):
+    X, y, patient = measurements()
+    fitted, choose, validate = [], evidence_choice.choose_by_evidence, CSI._choose
+
+    def choose_by_evidence(functions, grid, theta, rows, *rest):
+        fitted.append(rows)
+        return choose(functions, grid, theta, rows, *rest)
+
+    def chosen(self, problem, theta, among):
+        fitted.append(problem.train.rows(among))
+        return validate(self, problem, theta, among)
+
+    monkeypatch.setattr(evidence_choice, "choose_by_evidence", choose_by_evidence)
+    monkeypatch.setattr(CSI, "_choose", chosen)
+    grief = {"basis": "evidence", "num_eigenfunctions": 10, "max_rounds": 1, "evaluations": 5, "starts": 1}
+    for key, settings in (("grief", grief), ("csi", {"num_inducing": 6, "grid_size": 1})):
+        fitted.clear()
+        run = gpx.Estimator(key, num_inducing=None, settings=settings).fit(X, y, groups=patient).run_
+        part = [rows for rows in fitted if len(rows) < 60]
+        assert len(part) >= (5 if key == "grief" else 1)
+        assert all(whole(run.problem.train, rows) for rows in part)
+
+
 def test_weights_of_zero_take_their_row_out_of_its_fold():
     X, y, patient = measurements()
     weights = np.ones(60)
@@ -132,8 +206,10 @@ def test_folds_that_cannot_be_used_are_refused_in_a_sentence(folds, groups, sent
 
 def test_a_method_without_folds_refuses_them():
     X, y, patient = measurements()
-    with pytest.raises(SettingError, match="'random' has no folds: leave groups out, or choose one of gpcv-admm"):
+    with pytest.raises(SettingError, match="'random' holds out no rows: leave groups out, or choose one of bsgd, csi"):
         gpx.Estimator("random", num_inducing=8).fit(X, y, groups=patient)
+    with pytest.raises(SettingError, match="'scgd' takes no folds: leave folds out, or choose one of gpcv-admm"):
+        gpx.Estimator("scgd", num_inducing=None, folds=KFold(3)).fit(X, y)
 
 
 def test_the_held_out_rows_of_recommend_are_the_given_ones():
@@ -159,7 +235,10 @@ def test_with_groups_recommend_holds_out_whole_ones():
     given = rows_of(X, y)
     rows = groups_of_rows(np.array([f"patient {k}" for k in patient]), 60)
     train = replace(given.train, groups=rows)
-    held = [set(part.test.groups.number.tolist()) for part in parts(replace(given, train=train), 0)]
+    divided = parts(replace(given, train=train), 0)
+    few = first_rows(divided[0], 7).train  # a method that sets rows aside from these needs their groups, too
+    assert few.groups.number.tolist() == divided[0].train.groups.number[:7].tolist()
+    held = [set(part.test.groups.number.tolist()) for part in divided]
     assert len(held) == 3
     assert sorted(each for part in held for each in part) == list(range(12))
     assert folds_of_rows(fold_pairs(KFold(3), X, y), 60).number.tolist() == np.repeat([0, 1, 2], 20).tolist()

@@ -10,6 +10,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.errors import SettingError
+from gpexplorer.recommendation.held_out import parts
 from gpexplorer.runs.code import program
 from gpexplorer.runs.link import write
 from gpexplorer.ui.explorer import Explorer
@@ -110,6 +111,54 @@ def test_gaps_are_filled_where_that_is_chosen_and_nothing_ticked_is_said() -> No
         picker.tick(name, use=False)
     picker.file._use_columns()
     assert "tick at least one" in picker.errors[-1]
+
+
+def patients_csv() -> bytes:
+    """A table of 12 patients with 5 rows each, whose names have gaps in two rows."""
+    rows = [f"{k / 7:.3f},p{k % 12},{k * k % 11}" for k in range(60)]
+    rows[3], rows[30] = rows[3].replace("p3", ""), rows[30].replace("p6", "")
+    return "\n".join(["a,patient,y", *rows]).encode()
+
+
+def test_a_column_can_say_which_rows_belong_together(tmp_path: Path, monkeypatch: Any) -> None:
+    picker = Picker(patients_csv())
+    groups = picker.file.groups
+    assert picker.file.columns.inputs == ("a", "patient")
+    assert [label for _, labels in groups.groups for label in labels][1:] == ["a", "patient"]  # not the target
+    groups.enter("patient")
+    assert picker.file.columns.inputs == ("a",)  # which rows belong together is no input
+    picker.tick("patient")
+    assert picker.file.columns.inputs == ("a",)
+    data, split = picker.use()
+    assert data["groups"] == "patient"
+    train, test = (set(part.groups.number.tolist()) for part in (split.train, split.test))
+    assert train | test == set(range(12))
+    assert not train & test
+    assert len(split.train) + len(split.test) == 58  # the rows without a patient are left out
+
+    # The rows that a recommendation holds out are whole patients, and so are those of a method of cross-validation.
+    for part in parts(split, 0):
+        assert not set(part.train.groups.number.tolist()) & set(part.test.groups.number.tolist())
+    monkeypatch.chdir(tmp_path)
+    Path("messy.csv").write_bytes(patients_csv())
+    run = gpx.Spec("gpcv-admm", {"folds": 3}, data=data, budget={"steps": 2}).open(data=split)
+    run.finish()
+    printed: list[float] = []
+    exec(re.sub(r"\bprint\(", "printed.append(", program(run.spec, 2)), {"printed": printed})
+    assert printed == [pytest.approx(run.scores()["smse"], rel=1e-8)]
+
+
+def test_the_column_of_groups_and_the_target_exclude_each_other() -> None:
+    picker = Picker(b"a,b,y\n" + b"".join(b"%d,%d,%d\n" % (k * k, k % 4, k % 5) for k in range(20)))
+    picker.file.groups.enter("b")
+    picker.file.target.enter("b")
+    assert picker.file.groups.value == ""
+    assert picker.file.choice().groups is None
+    assert "b" not in [label for _, labels in picker.file.groups.groups for label in labels]
+    picker.file.groups.enter("y")
+    assert picker.file.columns.inputs == ("a",)
+    picker.file.groups.enter("")
+    assert picker.file.columns.inputs == ("a", "y")
 
 
 def test_an_empty_upload_is_a_sentence() -> None:

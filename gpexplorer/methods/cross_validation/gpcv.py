@@ -49,6 +49,7 @@ class GPCV(Method):
     family: ClassVar[str] = "cross_validation"
     row_noise: ClassVar[tuple[str, ...]] = ("relative",)
     uses_groups: ClassVar[bool] = True
+    uses_folds: ClassVar[bool] = True
     paper: ClassVar[str] = PAPER
     State: ClassVar[type] = ConsensusState
     Info: ClassVar[type] = ConsensusInfo

@@ -37,6 +37,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ...data.given_folds import drawn_parts
 from ...features.basis_choices import Leading
 from ...features.grid_eigenfunctions import Grid
 from ...linalg.blocks import row_blocks
@@ -187,12 +188,9 @@ def held_out_noise(
     a logarithmic grid; the one with the smallest sum of NLPD is returned. The choice itself keeps the noise of theta.
     The cost is FOLDS choices and FOLDS eigendecompositions of p^3.
     """
-    order = torch.randperm(len(rows), generator=generator(seed, "folds")).to(rows.y.device)
     variances = noise_variance(theta) * torch.linspace(0.0, 4.0, NOISE_FACTORS, dtype=torch.float64).exp()
     losses = torch.zeros(NOISE_FACTORS, dtype=torch.float64)
-    folds = [order[k::FOLDS] for k in range(FOLDS)]
-    for k, fold in enumerate(folds):
-        others, held_out = rows.rows(torch.cat(folds[:k] + folds[k + 1 :])), rows.rows(fold)
+    for others, held_out in _divided(rows, seed):
         choice = choose_by_evidence(functions, grid, theta, others, p, count, None)
         A, c = gram_products(choice, theta, others)
         values, vectors = torch.linalg.eigh(A.double())  # [p], [p, p]
@@ -205,6 +203,18 @@ def held_out_noise(
             var = s2 + s2 * (1.0 / (values + s2)) @ F.square()  # of y, eq 2
             losses[j] += float(0.5 * (var.log() + residual.square() / var).sum())
     return float(variances[int(losses.argmin())])
+
+
+def _divided(rows: Dataset, seed: int) -> list[tuple[Dataset, Dataset]]:
+    """The pairs (rows to fit, held-out rows) of FOLDS folds; of fewer with few groups, and of none with one group."""
+    if rows.groups is not None:
+        number = rows.groups.number
+        part = drawn_parts(number, len(rows) / FOLDS, seed)
+        parts = range(int(part.max()) + 1)
+        return [(rows.rows((part != k).nonzero()[:, 0]), rows.rows((part == k).nonzero()[:, 0])) for k in parts]
+    order = torch.randperm(len(rows), generator=generator(seed, "folds")).to(rows.y.device)
+    folds = [order[k::FOLDS] for k in range(FOLDS)]
+    return [(rows.rows(torch.cat(folds[:k] + folds[k + 1 :])), rows.rows(folds[k])) for k in range(FOLDS)]
 
 
 def _candidates(

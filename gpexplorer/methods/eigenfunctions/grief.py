@@ -92,6 +92,7 @@ class Grief(GridMethod):
     Evans and Nair (2018), sections 3, 4 and 6.
     """
 
+    uses_groups: ClassVar[bool] = True
     key: ClassVar[str] = "grief"
     title: ClassVar[str] = "GP-GRIEF, type II"
     paper: ClassVar[str] = (

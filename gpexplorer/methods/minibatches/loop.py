@@ -65,6 +65,7 @@ class Minibatches(Method):
     family: ClassVar[str] = "minibatches"
     row_noise: ClassVar[tuple[str, ...]] = ()
     own_kernel: ClassVar[bool] = True
+    uses_groups: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Shoham and Avron (2025). Unbiased stochastic optimization for Gaussian processes on finite dimensional RKHS."
     )
@@ -232,7 +233,7 @@ class Minibatches(Method):
         held = len(model.held)
         if not (self.refits and held) or self.refit == "none":
             return 1
-        return min(self.folds, math.ceil(ENOUGH_ROWS / held), (model.n + held) // held)
+        return min(self.folds, math.ceil(ENOUGH_ROWS / held), model.num_parts)
 
     def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
         """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ...data.given_folds import drawn_parts
 from ...errors import SettingError
 from ...features.deep import Network, Parts, Scaled, views
 from ...features.learned import LearnedKernel
@@ -60,14 +61,16 @@ class Model:
     method : settings of the features.
     problem : the training rows, and the initial noise and prior variance.
     validation : fraction of the rows that is set aside for validation, in [0, 1).
-    fold : which part of the rows is set aside; the parts follow each other in a random order of the rows.
+    fold : which part of the rows is set aside; the parts follow each other in a random order of the rows. If the rows
+        have groups, each part consists of whole groups.
 
     Attributes
     ----------
     n : number of rows for learning.
     D : number of features.
     size : number of entries of theta.
-    held : indices of the validation rows.
+    held : indices of the validation rows; none if the rows are one group.
+    num_parts : number of parts that can be set aside in turn.
     rows_device : where the inputs are, and with them the indices of rows: a CPU if they are in a file.
     covariance : the kernel as a function of theta; Gaussian where random Fourier features approximate it.
 
@@ -84,15 +87,12 @@ class Model:
             )
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
         self.rows_device, self.kept = train.X.device, cast("Tensor | None", None)
-        self.held = torch.zeros(0, dtype=torch.int64)
+        self.held, self.num_parts = torch.zeros(0, dtype=torch.int64), 0
         num_held = min(math.ceil(validation * self.n), self.n - 1)
         if num_held and method.folds > 1:
             num_held = max(num_held, min(MIN_HELD, self.n // method.folds))
         if num_held:
-            order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_held
-            self.held = order[first : first + num_held].to(self.rows_device)
-            self.kept = torch.cat([order[:first], order[first + num_held :]]).to(self.rows_device)
-            self.n = len(self.kept)
+            self._set_aside(num_held, fold)
         linear = method.kernel == "linear"
         self.map = _feature_map(method, train.d, self.like)
         self.waves = None
@@ -103,6 +103,19 @@ class Model:
         self.D = self.waves.width if self.waves else self.map.width
         self.shapes = [*self.map.shapes, (1,) if linear else (2,), (1,)]
         self.size = sum(math.prod(shape) for shape in self.shapes)
+
+    def _set_aside(self, num_held: int, fold: int) -> None:
+        """Divide the rows into those to learn from and those set aside, which are whole groups where rows have them."""
+        if self.problem.train.groups is None:
+            order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_held
+            held, kept = order[first : first + num_held], torch.cat([order[:first], order[first + num_held :]])
+            self.num_parts = self.n // num_held
+        else:
+            part = drawn_parts(self.problem.train.groups.number, num_held, self.seed)
+            self.num_parts = int(part.max()) + 1
+            held, kept = (part == fold).nonzero()[:, 0], (part != fold).nonzero()[:, 0]
+        self.held, self.kept = held.to(self.rows_device), kept.to(self.rows_device)
+        self.n = len(kept)
 
     def start(self) -> Float[Tensor, " p"]:
         """Return the initial theta: lengthscale of the size of z, magnitude one, and the noise of the problem."""

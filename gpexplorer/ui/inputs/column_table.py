@@ -52,6 +52,7 @@ class ColumnTable(JSComponent):
     lines = param.List(default=[], doc="Lines, each [name, kind, remark, cells, usable].")
     ticked = param.List(default=[], doc="Numbers of the ticked lines.")
     target = param.Integer(-1, doc="Number of the line that is predicted; it cannot be ticked.")
+    group = param.Integer(-1, doc="Number of the line that names the group of each row; it cannot be ticked.")
 
     _esm = """
     export function render({ model, el }) {
@@ -98,14 +99,15 @@ class ColumnTable(JSComponent):
         rows.forEach((row, index) => {
           const box = row.querySelector("input")
           box.checked = ticked.has(index)
-          box.disabled = index === model.target || !model.lines[index][4]
+          box.disabled = index === model.target || index === model.group || !model.lines[index][4]
           row.classList.toggle("target", index === model.target)
+          row.classList.toggle("group", index === model.group)
         })
         count.textContent = `${ticked.size} of ${rows.length} columns are inputs`
       }
       fill()
       model.on("lines", fill)
-      for (const name of ["ticked", "target"]) model.on(name, show)
+      for (const name of ["ticked", "target", "group"]) model.on(name, show)
     }
     """
     _stylesheets: ClassVar[list[str]] = [
@@ -131,6 +133,7 @@ class ColumnTable(JSComponent):
         code { font: 11.5px ui-monospace, Menlo, monospace; flex-basis: 100%; opacity: .8; overflow: hidden;
                text-overflow: ellipsis; white-space: nowrap; }
         .target b::after { content: " (predicted)"; color: var(--accent); font-weight: 400; }
+        .group b::after { content: " (the group of each row)"; color: var(--accent); font-weight: 400; }
         .count { font-size: 12px; color: var(--ink); opacity: .8; }
         :disabled { opacity: .45; }
         button:focus-visible, input:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
@@ -148,11 +151,17 @@ class ColumnTable(JSComponent):
         self._lines = list(lines)
         self._used = {index for index, line in enumerate(lines) if line.use}
         shown = [[line.name, line.kind, line.remark, " · ".join(line.cells), line.usable] for line in lines]
-        self.param.update(lines=shown, target=self._index(target), ticked=self._inputs)
+        self.param.update(lines=shown, target=self._index(target), group=-1)
+        self.ticked = self._inputs
 
     def choose_target(self, target: str) -> None:
         """Say which column is predicted."""
-        self.param.update(target=self._index(target), ticked=self._inputs)
+        self.target = self._index(target)
+        self.ticked = self._inputs
+
+    def choose_group(self, column: str) -> None:
+        """Say which column names the group of each row; "" for none."""
+        self.group = self._index(column)
         self.ticked = self._inputs
 
     @property
@@ -162,7 +171,7 @@ class ColumnTable(JSComponent):
 
     @property
     def _inputs(self) -> list[int]:
-        return sorted(self._used - {self.target})
+        return sorted(self._used - {self.target, self.group})
 
     def _index(self, name: str) -> int:
         return next((index for index, line in enumerate(self._lines) if line.name == name), -1)

@@ -28,6 +28,12 @@ KINDS = {
     "SMILES": "molecule (SMILES)", "text": "text", "empty": "empty",
 }  # fmt: skip
 USABLE = ("number", "decimal comma", "date", "levels", "SMILES")
+ALONE = "None: each row stands for itself"  # the choice of no column of groups
+GROUPS_HINT = (
+    "Choose the column that says which rows belong together, such as the patient, the batch or the place. Where rows "
+    "are held out to judge a model, those with the same value are held out together: otherwise a model is judged on rows "
+    "of patients that it has seen, and looks better than it is. The column is then no input."
+)
 MISSING = {"Leave these rows out": "drop", "Fill in the median of the column": "fill"}
 
 
@@ -64,6 +70,7 @@ class OwnFile(pn.viewable.Viewer):
         self.summary = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", stylesheets=[TEXT])
         self.target = Field("Column to predict", None, self._change_target, {})
         self.columns = ColumnTable()
+        self.groups = Field("Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT)
         self.missing = Field(
             "Missing values", "drop", lambda: None, MISSING,
             hint="A filled value is the median of all rows of its column. Rows without a target are always left out.",
@@ -77,8 +84,8 @@ class OwnFile(pn.viewable.Viewer):
             sizing_mode="stretch_width", margin=(6, 10),
         )  # fmt: skip
         self.picker = pn.Column(
-            self.summary, self.target, self.columns, self.missing, self.decimal, self.use, visible=False,
-            sizing_mode="stretch_width", margin=0,
+            self.summary, self.target, self.columns, self.groups, self.missing, self.decimal, self.use,
+            visible=False, sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
         self._layout = pn.Column(self.upload, self.picker, sizing_mode="stretch_width", margin=0)
 
@@ -99,6 +106,7 @@ class OwnFile(pn.viewable.Viewer):
             target=target,
             missing=self.missing.value if self._has_gaps else "refuse",
             decimal="," if commas else ".",
+            groups=self.groups.value or None,
             **own,
         )
 
@@ -112,8 +120,9 @@ class OwnFile(pn.viewable.Viewer):
         )
         self.target.choose_from({column: column for column in preview.numbers}, preview.target)
         self.columns.offer(_lines(preview), preview.target)
+        self._offer_groups("")
         commas = [note for note in preview.about if note.kind == "decimal comma"]
-        self.missing.visible, self.missing.value = self._has_gaps, "drop"
+        self.missing.value = "drop"
         self.decimal.visible, self.decimal.value = bool(commas), all(note.certain for note in commas)
         self.picker.visible = True
 
@@ -124,7 +133,11 @@ class OwnFile(pn.viewable.Viewer):
 
     @property
     def _has_gaps(self) -> bool:
-        return self._preview is not None and any(note.missing and note.kind in USABLE for note in self._preview.about)
+        found, group = self._preview, self.groups.value
+        return found is not None and any(
+            note.missing and (note.kind in USABLE or column == group)
+            for column, note in zip(found.columns, found.about, strict=True)
+        )
 
     async def _read_upload(self, event: Any) -> None:
         if not event.new:
@@ -149,7 +162,20 @@ class OwnFile(pn.viewable.Viewer):
         self._show_error(message)
 
     def _change_target(self) -> None:
-        self.columns.choose_target(str(self.target.value))
+        target, group = str(self.target.value), str(self.groups.value)
+        self.columns.choose_target(target)
+        self._offer_groups("" if group == target else group)
+
+    def _offer_groups(self, group: str) -> None:
+        """Offer every column with values but the target as the one of groups, and choose this one."""
+        target = self.target.value
+        possible = {column: column for column, kind in self._kinds.items() if column != target and kind != "empty"}
+        self.groups.choose_from({"": {ALONE: ""}, "Columns": possible}, group)
+        self._change_group()
+
+    def _change_group(self) -> None:
+        self.columns.choose_group(str(self.groups.value))
+        self.missing.visible = self._has_gaps
 
     def _use_columns(self) -> None:
         """Open the chosen columns; the player's thread has the file read by a child process with limits."""

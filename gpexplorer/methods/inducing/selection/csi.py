@@ -20,10 +20,12 @@ import param
 import torch
 from torch import Tensor
 
+from ....data.given_folds import drawn_parts
+from ....errors import SettingError
 from ....linalg.randomness import generator
 from ....objectives import nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
-from ....problem import Channel, Cost, Outcome, Problem, Step, channel
+from ....problem import Channel, Cost, Dataset, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from ...cross_validation.scale_direction import scale_direction
 from .. import settings
@@ -90,6 +92,7 @@ class CSI(Method):
         r"\frac{\operatorname{tr}(K-LL^\top)}{\operatorname{tr}K}",
         "num_inducing": r"K \approx LL^\top,\quad L \in \mathbb{R}^{n\times m}",
     }
+    uses_groups: ClassVar[bool] = True
     added_settings: ClassVar[Mapping[str, Any]] = {"calibrate": False}
     channels: ClassVar[tuple[Channel, ...]] = (
         channel("objective", "validation SMSE, the best so far", monotone=True),
@@ -168,16 +171,26 @@ class CSI(Method):
 
     def _validate(self, problem: Problem, theta: Tensor) -> tuple[Tensor, float]:
         """Choose rows of the fitting part; return them and the SMSE of their ridge regression on the held-out part."""
-        n, train = len(problem.train), problem.train
-        order = torch.randperm(n, generator=generator(self.seed, "held out")).to(train.y.device)
-        size = max(1, round(HELD_OUT * n))
-        test, fitting = order[:size], order[size:]
+        train = problem.train
+        test, fitting = self._held_out(train)
         rows = self._choose(problem, theta, fitting)
         predict = self._ridge(problem, theta, rows, fitting)
         y = train.y[test]
         variance = float((y - train.y[fitting].mean()).square().mean())
         error = float((y - predict(train.rows(test).X).mean).square().mean())
         return rows, error / max(variance, 1e-300)
+
+    def _held_out(self, train: Dataset) -> tuple[Tensor, Tensor]:
+        """The rows of the held-out part, which are whole groups where rows have them, and the rows to fit."""
+        n = len(train)
+        size = max(1, round(HELD_OUT * n))
+        if train.groups is not None:
+            held = drawn_parts(train.groups.number, size, self.seed) == 0
+            if not held.any():
+                raise SettingError("One group has nearly all rows, so that no group can be held out; divide it.")
+            return held.nonzero()[:, 0], (~held).nonzero()[:, 0]
+        order = torch.randperm(n, generator=generator(self.seed, "held out")).to(train.y.device)
+        return order[:size], order[size:]
 
     def _calibrated(self, problem: Problem, theta: Tensor, rows: Tensor) -> Tensor:
         """Return theta with the covariance and the noise multiplied by the number that maximises the evidence.
