@@ -31,8 +31,8 @@ USABLE = ("number", "decimal comma", "date", "levels", "SMILES")
 ALONE = "None: each row stands for itself"  # the choice of no column of groups
 GROUPS_HINT = (
     "Choose the column that says which rows belong together, such as the patient, the batch or the place. Where rows "
-    "are held out to judge a model, those with the same value are held out together: otherwise a model is judged on rows "
-    "of patients that it has seen, and looks better than it is. The column is then no input."
+    "are held out to judge a model, those with the same value are held out together: otherwise a model is judged on "
+    "patients that it has seen, and looks better than it is. The column is then no input."
 )
 MISSING = {"Leave these rows out": "drop", "Fill in the median of the column": "fill"}
 
