@@ -146,5 +146,5 @@ class FoldSystems:
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
-    tiny = torch.finfo(b.dtype).tiny
-    return torch.where(b > tiny, a / b.clamp_min(tiny), 0.0)
+    """Return a / b, or 0 where both are zero: a column that is solved already."""
+    return a / b.clamp_min(torch.finfo(b.dtype).tiny)

@@ -9,6 +9,8 @@ from torch import Tensor
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import fold_steps
 from gpexplorer.methods.cross_validation.folds import FoldGroup, equal_parts, split
+from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits
+from gpexplorer.methods.cross_validation.solvers import Solution
 from gpexplorer.methods.cross_validation.theta_step import (
     FIRST,
     ConsensusPenalty,
@@ -269,3 +271,34 @@ def test_the_score_of_an_inexact_solution_errs_by_the_square_of_its_gap():
         square += float(c @ torch.linalg.solve(covariance(task, theta, trained), c))
     assert abs(score.loss - exact.loss) < 0.2 * abs(first_order - exact.loss)
     assert exact.energy - score.energy == pytest.approx(square, rel=1e-2)  # (y - c)'C^-1 (y + c)
+
+
+def test_each_kind_of_solution_with_C_has_its_own_limits(monkeypatch: pytest.MonkeyPatch):
+    """Ten times the iterations of a z step to prepare, four times for a score, and a hundredth for the Hessian."""
+    task, group, settings = three_folds("z eliminated")
+    settings = settings._replace(limits=Limits(300, 1e-6))
+    zero, asked = torch.zeros_like(task.theta), list[tuple[float, Limits]]()
+    solve_C, adjoint = FoldSystems.solve_C, FoldSystems.adjoint
+
+    def noted_solve(systems: FoldSystems, B: Tensor, X: Tensor, limits: Limits) -> Solution:
+        asked.append((float((B.norm(dim=0) / systems.y_norms).max()), limits))
+        return solve_C(systems, B, X, limits)
+
+    def noted_adjoint(systems: FoldSystems, r: Tensor, X: Tensor, limits: Limits) -> Solution:
+        asked.append((0.0, limits))
+        return adjoint(systems, r, X, limits)
+
+    monkeypatch.setattr(FoldSystems, "solve_C", noted_solve)
+    monkeypatch.setattr(FoldSystems, "adjoint", noted_adjoint)
+    penalty = ConsensusPenalty(task.theta, 0.0, zero, task.theta, 8.0)
+
+    local = fold_steps.prepare(group, task.theta, settings, "adjoint", penalty)
+
+    assert [limits for _, limits in asked[:2]] == [Limits(3000, 1e-6)] * 2
+    probes = asked[2:]
+    assert len(probes) == fold_steps.PROBES
+    for scale, limits in probes:
+        assert limits == (100, pytest.approx(fold_steps.PROBE_TOLERANCE * scale))
+    asked.clear()
+    fold_steps.score_folds(group, task.theta, [one.z for one in local], settings)
+    assert [limits for _, limits in asked] == [Limits(1200, 1e-6), (1200, pytest.approx(1e-3))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,18 +14,24 @@ from torch import Tensor
 from gpexplorer.linalg.scipy_descent import Evaluated
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus, fold_steps
-from gpexplorer.methods.cross_validation.folds import split
-from gpexplorer.methods.cross_validation.lagrangian import Limits
+from gpexplorer.methods.cross_validation.folds import equal_parts, split
+from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits
 from gpexplorer.methods.cross_validation.learning import gradient_descent
+from gpexplorer.methods.cross_validation.solvers import Solution
 from gpexplorer.methods.cross_validation.theta_step import (
+    ARMIJO,
     FIRST,
     LONGEST,
+    TRIALS,
+    TRIALS_FIXED_Z,
+    UNSOLVED,
     ConsensusPenalty,
     ThetaProblem,
     ZRule,
     bfgs,
     fixed_z,
     newton_direction,
+    z_eliminated,
     z_follows,
 )
 from gpexplorer.problem import Problem
@@ -94,6 +101,103 @@ def test_gradient_has_no_part_along_the_scale_and_the_penalty_is_infinite_beyond
 
     assert float(penalty.without_scale(g) @ u) == pytest.approx(0.0, abs=1e-14)
     assert penalty.value(9.0 * torch.eye(5, dtype=torch.float64)[0], g) == float("inf")
+
+
+def three_folds(tolerance: float) -> ThetaProblem:
+    """The theta step of three folds with one theta, at arbitrary multipliers."""
+    task = problem(n=30)
+    [group] = split(task, equal_parts(30, 3), 3, 1e9, shared=True)
+    dual = group.T * torch.linspace(-1, 2, 30, dtype=torch.float64)[:, None]
+    zero = torch.zeros_like(task.theta)
+    penalty = ConsensusPenalty(task.theta, 0.0, zero, task.theta, 8.0)
+    return ThetaProblem(group, 0.1 * dual, dual, zero, 0.7, 10, Limits(500, tolerance), penalty)
+
+
+def test_armijos_rule_halves_a_step_until_the_decrease_is_large_enough_for_its_length(monkeypatch: pytest.MonkeyPatch):
+    subproblem, tried = three_folds(tolerance=0.1), list[Tensor]()
+    d, g = (torch.tensor(numbers, dtype=torch.float64) for numbers in ([3.0, 0, 0, 1], [-2.0, 5, 0, -1]))
+    theta, y_T = subproblem.penalty.mean, subproblem.group.T * subproblem.group.y[:, None]
+    inaccuracy = 0.1**2 * float(y_T.norm() * subproblem.dual.norm())
+    most = [4.0 - 0.5**k * ARMIJO * 7.0 + inaccuracy for k in range(3)]
+    values = iter([most[0] + 1e-6, None, most[2] - 1e-6])
+
+    def trial(_: ThetaProblem, theta: Tensor, z_rule: ZRule) -> SimpleNamespace | None:
+        tried.append(theta)
+        return None if (value := next(values)) is None else SimpleNamespace(value=value)
+
+    monkeypatch.setattr(ThetaProblem, "trial", trial)
+
+    accepted, count = subproblem.armijo(theta, 4.0, (d, g), z_follows)
+
+    assert accepted is not None
+    assert (accepted.value, count) == (most[2] - 1e-6, 3)
+    for k, each in enumerate(tried):
+        torch.testing.assert_close(each, theta + 0.5**k * d)
+    for rule, trials in ((z_follows, TRIALS), (z_eliminated, TRIALS), (fixed_z, TRIALS_FIXED_Z)):
+        values = iter([most[0] + 1.0] * 99)
+        tried.clear()
+        assert subproblem.armijo(theta, 4.0, (d, g), rule) == (None, trials)
+        assert len(tried) == trials
+    for uphill in (d, torch.eye(4, dtype=torch.float64)[2]):
+        tried.clear()
+        assert subproblem.armijo(theta, 4.0, (uphill, -g), z_follows)[0] is None
+        assert not tried
+
+
+@pytest.mark.parametrize(("tolerance", "largest"), [(1e-3, 1e-3), (1e-12, 2.0**-26)])
+def test_a_trial_that_does_not_solve_the_constraint_counts_only_while_z_may_leave_it(
+    tolerance: float, largest: float, monkeypatch: pytest.MonkeyPatch
+):
+    subproblem = three_folds(tolerance)
+    theta, group = subproblem.penalty.mean, subproblem.group
+
+    def off_by(share: float) -> None:
+        def solve_C(systems: FoldSystems, B: Tensor, X: Tensor, limits: Limits) -> Solution:
+            gap = group.T * torch.tensor([0.5, 1.0, 0.2], dtype=torch.float64) * share * B.norm(dim=0)
+            return Solution(exact(systems, B + gap / group.T.norm(dim=0), X, Limits(2000, 1e-14)).X, 5, 0.0)
+
+        monkeypatch.setattr(FoldSystems, "solve_C", solve_C)
+
+    exact = FoldSystems.solve_C
+    off_by(0.9 * UNSOLVED * largest)
+    trial = subproblem.trial(theta, z_eliminated)
+    assert trial is not None
+    assert trial.gap == pytest.approx(0.9 * UNSOLVED * largest, rel=1e-3)
+    assert (trial.iterations, trial.value) == (5, trial.terms.total)
+    off_by(1.1 * UNSOLVED * largest)
+    assert subproblem.trial(theta, z_eliminated) is None
+    still = subproblem.trial(theta, fixed_z)
+    assert still is not None
+    assert (still.iterations, still.systems.C_inverse.rank) == (0, 0)
+    assert still.gap > UNSOLVED * largest
+    assert subproblem._replace(Z=subproblem.Z * torch.inf).trial(theta, fixed_z) is None
+
+
+def test_the_penalty_counts_up_to_the_span_and_beyond_it_no_matrix_is_computed():
+    subproblem = three_folds(1e-3)
+    nu, mean = (torch.tensor(numbers, dtype=torch.float64) for numbers in ([1.0, 0, -2, 3], [0.0, 1, 0, -1]))
+    begin = torch.ones(4, dtype=torch.float64)
+    penalty = subproblem.penalty._replace(mean=mean, kappa=3.0, begin=begin)
+    theta = torch.tensor([9.0, 1, 1, 0], dtype=torch.float64)
+    difference = theta - mean
+
+    assert penalty.value(theta, nu) == pytest.approx(float(nu @ difference + 1.5 * difference @ difference))
+    assert penalty.value(begin - 8.1, nu) == float("inf")
+    assert subproblem.trial(subproblem.penalty.begin - 8.1, fixed_z) is None
+
+
+def test_the_hessian_begins_with_the_curvature_of_the_first_step_and_ignores_what_is_not_finite():
+    B, s = curved()
+    y = B @ s
+
+    torch.testing.assert_close(bfgs(0.0 * B, s, y) @ s, y)
+    across = torch.linalg.svd(torch.stack([s, y])).Vh[2]  # orthogonal to the step and to the change
+    torch.testing.assert_close(bfgs(0.0 * B, s, y) @ across, across * y.norm() / s.norm())
+    assert torch.equal(bfgs(B, s, torch.nan * y), B)
+    assert torch.equal(bfgs(B, 0.0 * s, y), B)
+    torch.testing.assert_close(bfgs(B, 1e-3 * s, 0.6e-3 * y) @ s, 0.6 * y)
+    for share, kept in ((0.21, 0.21), (0.19, 0.2)):
+        assert float(s @ bfgs(B, s, share * y) @ s) == pytest.approx(kept * float(s @ y))
 
 
 def test_bfgs_hessian_maps_the_step_to_the_change_of_gradient():
