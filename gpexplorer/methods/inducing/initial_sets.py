@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import param
+import torch
 from torch import Tensor
 
 from ...errors import SettingError
@@ -82,7 +83,7 @@ def _kmeans(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
     near, others = rows_near(X, kmeans_centres(X, m, seed)), random_order(problem, seed)
     is_other = others.new_ones(len(others)).bool()
     is_other[near] = False
-    order = near.new_tensor([*near.tolist(), *others[is_other[others]].tolist()])  # [n]
+    order = torch.cat([near, others[is_other[others]]])  # [n]
     return grow(problem, m, objective, InOrder(order))
 
 

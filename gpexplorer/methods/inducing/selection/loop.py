@@ -23,8 +23,9 @@ from ....problem import Channel, Cost, Outcome, Problem, Step, channel
 from ...base import Method, Steps
 from .. import settings
 from ..learning import learn_hyperparameters
+from ..moving.sparse_objectives import BLOCK, is_kept
 from ..reporting import JITTER_CHANNEL, TERM_CHANNELS, UNKNOWN_TERMS, converged_message, entry_flops, halves
-from .growing_gp import GrowingGP
+from .streamed_gp import TOGETHER, GrowingModel, StreamedGP, growing_model
 
 CHOICE_CALLS = 85.0  # tensor operations when a point joins the factors
 TRIAL_CALLS = 60.0  # further ones per block of candidates that are evaluated before
@@ -81,14 +82,21 @@ class RowRule(ABC):
     """
 
     @abstractmethod
-    def choose(self, model: GrowingGP, epoch: int) -> int:
+    def choose(self, model: GrowingModel, epoch: int) -> int:
         """Return the next row of the data; -1 where no row is left."""
+
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Return the next row and those that will follow it for certain, for a model to which each pass is costly.
+
+        They have to be the rows that `choose` would return one after another. Empty or [-1] where no row is left.
+        """
+        return [self.choose(model, epoch)]
 
     def joined(self, row: int) -> None:  # noqa: B027 (most rules depend on the model alone)
         """Take note of a row that has joined the model; called once per row, in their order."""
 
 
-def chosen_rows(rule: RowRule, model: GrowingGP, epoch: int) -> Iterator[int]:
+def chosen_rows(rule: RowRule, model: GrowingModel, epoch: int) -> Iterator[int]:
     """Yield the next row again and again; the caller adds it to the model before it asks for another one.
 
     Raises
@@ -102,16 +110,18 @@ def chosen_rows(rule: RowRule, model: GrowingGP, epoch: int) -> Iterator[int]:
             rule.joined(row)
         noted = len(model.rows)
         before = _snapshot(rule)
-        row = rule.choose(model, epoch)
+        rows = rule.choose_several(model, epoch) if isinstance(model, StreamedGP) else [rule.choose(model, epoch)]
         changed = [name for name, value in _snapshot(rule).items() if before.get(name) != value]
         if changed:
             raise TypeError(
                 f"{type(rule).__name__}.choose changed {', '.join(changed)} of the rule. A resumed run starts with a "
                 "new rule and would choose other rows: change the rule in `joined`, which is called again on resuming."
             )
-        if row < 0:
+        if not rows or rows[0] < 0:
             return
-        yield row
+        if isinstance(model, StreamedGP) and len(rows) > 1:
+            model.expect(rows)
+        yield from rows
 
 
 def _snapshot(rule: RowRule) -> dict[str, tuple[Any, ...]]:
@@ -129,7 +139,7 @@ def _version(value: Any) -> Any:
 
 def grow(problem: Problem, m: int, objective: str, rule: RowRule) -> Tensor:
     """Choose up to m rows by one rule at the problem's theta: an inducing set that another method starts from."""
-    model = GrowingGP(problem.kernel, problem.theta, problem.train, objective, min(m, len(problem.train)))
+    model = growing_model(problem.kernel, problem.theta, problem.train, objective, min(m, len(problem.train)))
     for row in chosen_rows(rule, model, 0):
         model.add(row)
     return model.rows
@@ -196,8 +206,10 @@ class RowSelection(Method):
     def _choosing_phase(self, problem: Problem, state: SelectionState) -> Generator[Step, None, SelectionState]:
         """The discrete phase, point by point. It is resumed by adding the points that were chosen before."""
         m, is_first = self.num_points(len(problem.train)), state.epoch == 0
-        model = GrowingGP(problem.kernel, state.theta, problem.train, self.objective, m)
+        model = growing_model(problem.kernel, state.theta, problem.train, self.objective, m)
         rule = self.rule(problem, state.theta)
+        if isinstance(model, StreamedGP):
+            model.expect(state.growing.tolist())
         for row in state.growing.tolist():
             model.add(row)
 
@@ -261,10 +273,15 @@ def subset_posterior(problem: Problem, state: State) -> Posterior:
     return nystrom_posterior(kernel, theta, Z, nystrom(kernel, theta, train, Z))
 
 
-def choosing_cost(problem: Problem, m: int, trials: float) -> Cost:
-    """Predict the mean cost of choosing one of m points, if `trials` candidates are evaluated exactly for it."""
+def choosing_cost(problem: Problem, m: int, trials: float, passes: float = 1.0) -> Cost:
+    """Predict the mean cost of choosing one of m points, if `trials` candidates are evaluated exactly for it.
+
+    With more rows than fit it takes `passes` passes over them.
+    """
     n, s = len(problem.train), problem.train.y.element_size()
     m = min(m, n)
+    if not is_kept(n, m, s):
+        return _streamed_cost(problem, m, min(trials, TOGETHER), passes * max(trials / TOGETHER, 1.0))
     flops = (trials + 1.0) * n * (2.0 * m + entry_flops(problem)) + (trials + 1.0) * m * m / 3
     moved = s * n * (m + 8.0 * (trials + 1.0)) + 12.0 * s * n
     candidates = 3.0 * min(s * n * trials, 1.0 * BLOCK_BYTES)
@@ -272,3 +289,14 @@ def choosing_cost(problem: Problem, m: int, trials: float) -> Cost:
     arrays["candidates' columns"] = candidates
     blocks = 1.0 + s * n * trials / BLOCK_BYTES
     return Cost(flops, moved, arrays, CHOICE_CALLS + (TRIAL_CALLS * blocks if trials else 0.0))
+
+
+def _streamed_cost(problem: Problem, m: int, trials: float, passes: float) -> Cost:
+    """Predict the mean cost of a point that takes `passes` passes over the rows, which compute its columns again."""
+    n, s = len(problem.train), problem.train.y.element_size()
+    columns = m if passes < 1.0 else m / 2  # all points in one pass, or half of them on the mean
+    flops = n * (columns + trials) * entry_flops(problem) + n * columns * (2.0 * columns + 4.0 * trials)
+    moved = 6.0 * s * n * (columns + trials)
+    blocks = 2.0 * s * n * (columns + trials) / BLOCK
+    arrays = {"vectors of n numbers": 3.0 * s * n, "a block": 3.0 * BLOCK_BYTES, "m x m factors": 4.0 * s * m * m}
+    return Cost(passes * flops, passes * moved, arrays, CHOICE_CALLS + passes * TRIAL_CALLS * blocks)

@@ -17,8 +17,8 @@ from torch import Tensor
 from ....linalg.randomness import generator
 from ....problem import Cost, Problem
 from .. import settings
-from .growing_gp import GrowingGP
 from .loop import RowRule, RowSelection, choosing_cost
+from .streamed_gp import GrowingModel, StreamedGP
 
 
 class Titsias(RowSelection):
@@ -72,13 +72,40 @@ class BestCandidate(RowRule):
     def __init__(self, count: int, seed: int) -> None:
         self.count, self.seed = count, seed
 
-    def choose(self, model: GrowingGP, epoch: int) -> int:
+    def choose(self, model: GrowingModel, epoch: int) -> int:
         pool = torch.nonzero(model.is_eligible)[:, 0]
-        if len(pool) == 0:
-            return -1
         if 0 < self.count < len(pool):
             order = torch.randperm(len(pool), generator=generator(self.seed, "candidates", epoch, len(model.rows)))
             pool = pool[order[: self.count].to(pool.device)]
+        return self._best(model, pool)
+
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Draw candidates without asking which of all rows are eligible, which would take a pass."""
+        n, k = len(model.train), len(model.rows)
+        if not 0 < self.count < n - k:
+            return [self.choose(model, epoch)]
+        order = torch.randperm(n - k, generator=generator(self.seed, "candidates", epoch, k)).to(model.rows.device)
+        pool = model.rows[:0]
+        for part in order.split(max(4096, self.count)):
+            eligible = model.eligible_among(_other_rows(model.rows, part))
+            pool = torch.cat([pool, eligible])[: self.count]
+            if len(pool) == self.count:
+                break
+        return [self._best(model, pool)]
+
+    @staticmethod
+    def _best(model: GrowingModel, pool: Tensor) -> int:
+        """Return the candidate with the largest reduction; -1 if there is none."""
+        if len(pool) == 0:
+            return -1
         reduction = model.reductions(pool)  # [k]
         best = int(reduction.argmax())
         return int(pool[best]) if float(reduction[best]) > -torch.inf else -1
+
+
+def _other_rows(chosen: Tensor, index: Tensor) -> Tensor:
+    """Return the rows that stand at these places among all rows that are not chosen."""
+    rows = index.clone()
+    for row in chosen.sort().values:
+        rows += rows >= row
+    return rows

@@ -15,6 +15,7 @@ as in Cao et al. (2013), section 4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -25,11 +26,14 @@ from ....objectives import noise_variance
 from ....problem import Cost, Problem
 from .. import settings
 from ..distinct_rows import random_order
+from ..moving.sparse_objectives import is_kept
 from ..reporting import entry_flops
 from .growing_gp import GrowingGP
 from .loop import RowRule, RowSelection, choosing_cost
+from .streamed_gp import GrowingModel, StreamedGP
 
 TIE = 1e-9  # values that differ by less than this, relatively, are equal
+SHORTLIST = 2**14  # rows on which several points are chosen between two passes over more rows than fit
 NOISY_FACTOR_CALLS = 35.0  # tensor operations per point for the noisy factor U of the informative vector machine
 
 
@@ -44,6 +48,10 @@ class Random(RowSelection):
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
         return InOrder(random_order(problem, self.seed))
 
+    def cost(self, problem: Problem) -> Cost:
+        m = self.num_points(len(problem.train))
+        return choosing_cost(problem, m, 0, passes=1.0 / m)
+
 
 class InOrder(RowRule):
     """Takes rows in a given order [n], except those that the rows before them explain."""
@@ -51,9 +59,26 @@ class InOrder(RowRule):
     def __init__(self, order: Tensor) -> None:
         self.order = order
 
-    def choose(self, model: GrowingGP, epoch: int) -> int:
+    def choose(self, model: GrowingModel, epoch: int) -> int:
         eligible = self.order[model.is_eligible[self.order]]
         return int(eligible[0]) if len(eligible) else -1
+
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Return all rows that are to come: they follow from the order and from the covariances between them."""
+        chosen: list[int] = []
+        begin, size = 0, 2 * model.most
+        while begin < len(self.order) and len(model.rows) + len(chosen) < model.most:
+            rows = self.order[begin : begin + size]
+            some, index = model.among(chosen, rows)
+            places = torch.searchsorted(index, rows)
+            while len(some.rows) < model.most:
+                eligible = places[some.is_eligible[places]]
+                if not len(eligible):
+                    break
+                some.add(int(eligible[0]))
+                chosen.append(int(index[eligible[0]]))
+            begin, size = begin + size, max(size, min(2 * size, SHORTLIST))
+        return chosen
 
 
 class GreedyVariance(RowSelection):
@@ -78,10 +103,14 @@ class LargestVariance(RowRule):
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def choose(self, model: GrowingGP, epoch: int) -> int:
+    def choose(self, model: GrowingModel, epoch: int) -> int:
         if not bool(model.is_eligible.any()):
             return -1
         return argmax_of_ties(model.D.where(model.is_eligible, 0.0), self.seed, epoch, len(model.rows))
+
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Return the row of largest variance, and those after it that follow from a shortlist."""
+        return shortlisted_rows(model, model.D, (self.seed, epoch), lambda some, _: lambda: some.D)
 
 
 class IVM(RowSelection):
@@ -97,12 +126,16 @@ class IVM(RowSelection):
     again = settings.again()
 
     def rule(self, problem: Problem, theta: Tensor) -> RowRule:
-        return LargestEntropyReduction(problem, theta, self.num_points(len(problem.train)), self.seed)
+        n, m = len(problem.train), self.num_points(len(problem.train))
+        keeps_columns = is_kept(n, m, problem.train.y.element_size())
+        return LargestEntropyReduction(problem, theta, m, self.seed, keeps_columns)
 
     def cost(self, problem: Problem) -> Cost:
         n, s = len(problem.train), problem.train.y.element_size()
         m = self.num_points(n)
         cost = choosing_cost(problem, m, 0)
+        if not is_kept(n, m, s):
+            return cost.plus(cost.flops, cost.bytes, cost.calls)  # as many passes again, for zeta
         arrays = {"noisy factor U": 1.0 * s * n * m}
         return cost.plus(n * (m + entry_flops(problem)), s * n * (0.5 * m + 12.0), NOISY_FACTOR_CALLS, **arrays)
 
@@ -117,31 +150,93 @@ class LargestEntropyReduction(RowRule):
     most : int
         Largest number of rows that can join.
     seed : int
+    keeps_columns : bool, default True
+        Without the columns of U, zeta is computed by passes over the rows.
 
     Notes
     -----
     Memory is n m numbers. A row that joins costs one kernel column and one read of U.
     """
 
-    def __init__(self, problem: Problem, theta: Tensor, most: int, seed: int) -> None:
+    def __init__(self, problem: Problem, theta: Tensor, most: int, seed: int, keeps_columns: bool = True) -> None:
         self.problem, self.theta, self.seed = problem, theta, seed
         self.s2, self.count = noise_variance(theta), 0
-        self.zeta = problem.kernel.diag(theta, problem.train.X)  # [n]
-        self.Ut = problem.train.y.new_zeros(most, len(problem.train))  # [m, n]
+        self.zeta, self.Ut = problem.train.y.new_zeros(0), problem.train.y.new_zeros(0, 0)
+        self.keeps_columns = keeps_columns
+        if keeps_columns:
+            self.zeta = problem.kernel.diag(theta, problem.train.X)  # [n]
+            self.Ut = problem.train.y.new_zeros(most, len(problem.train))  # [m, n]
 
-    def choose(self, model: GrowingGP, epoch: int) -> int:
+    def choose(self, model: GrowingModel, epoch: int) -> int:
         if not bool(model.is_eligible.any()):
             return -1
         return argmax_of_ties(self.zeta.where(model.is_eligible, 0.0), self.seed, epoch, self.count)
 
+    def choose_several(self, model: StreamedGP, epoch: int) -> list[int]:
+        """Return several rows as greedy variance does: the variances given noisy observations only decrease too."""
+
+        def values_on(some: GrowingGP, index: Tensor) -> Callable[[], Tensor]:
+            rows = Problem(model.train.rows(index), model.kernel, model.theta)
+            rule = LargestEntropyReduction(rows, model.theta, model.most, self.seed)
+
+            def values() -> Tensor:
+                for row in some.rows[rule.count :].tolist():
+                    rule.joined(row)
+                return rule.zeta
+
+            return values
+
+        return shortlisted_rows(model, model.variances(self.s2), (self.seed, epoch), values_on)
+
     def joined(self, row: int) -> None:
         train, k = self.problem.train, self.count
+        self.count += 1
+        if not self.keeps_columns:
+            return
         X = train.rows(torch.tensor([row], device=self.zeta.device)).X
         column = self.problem.kernel(self.theta, X, train.X)[0] - self.Ut[:k, row] @ self.Ut[:k]  # [n]
         u = column / (self.zeta[row] + self.s2).sqrt()
         self.Ut[k] = u
         self.zeta.addcmul_(u, u, value=-1.0).clamp_min_(0.0)
-        self.count += 1
+
+
+def shortlisted_rows(
+    model: StreamedGP,
+    values: Tensor,
+    seed_and_epoch: tuple[int, int],
+    values_on: Callable[[GrowingGP, Tensor], Callable[[], Tensor]],
+) -> list[int]:
+    """Return the row of largest value, and those after it as long as no row outside a shortlist can have a larger one.
+
+    A value only decreases when points join. So a row of the shortlist whose value is still larger than all outside the
+    shortlist were before is the next one for certain.
+
+    Parameters
+    ----------
+    model : StreamedGP
+    values : Tensor [n]
+        Of all rows, at present.
+    seed_and_epoch : tuple of two int
+        They determine the choice among equal values.
+    values_on : callable
+        Takes a model of some rows, and their indices; returns a function that gives their values at present.
+    """
+    values = values.where(model.is_eligible, 0.0)
+    if float(values.max()) <= 0.0:
+        return []
+    first = argmax_of_ties(values, *seed_and_epoch, len(model.rows))
+    top = values.topk(min(SHORTLIST + 1, len(values)))
+    outside = float(top.values[SHORTLIST]) if len(values) > SHORTLIST else 0.0
+    some, index = model.among([first], top.indices[:SHORTLIST])
+    of_some, chosen = values_on(some, index), [first]
+    while len(some.rows) < model.most:
+        present = of_some().where(some.is_eligible, 0.0)
+        if not float(present.max()) * (1.0 - TIE) > outside:
+            break
+        row = argmax_of_ties(present, *seed_and_epoch, len(some.rows))
+        some.add(row)
+        chosen.append(int(index[row]))
+    return chosen
 
 
 def argmax_of_ties(values: Tensor, seed: int, *place: int) -> int:

@@ -1,0 +1,243 @@
+"""A growing sparse GP for more rows than fit: no column of n rows is kept, and blocks of them are computed again.
+
+With points I, candidates J, a block B of rows, and K_II = L_I L_I' [k, k]
+
+    columns so far        L_B' = L_I^-1 K_IB                                [k, b]
+    residual columns      R = K_JB - L_J L_B',   L_J' = L_I^-1 K_IJ         [c, b]
+    sums over the blocks  R R',  L'R',  R y,  and D_B = diag(K_BB) - sum of squares of L_B'
+
+All that growing_gp.py computes from columns follows from these sums. Rows that are known to join one after another take
+one pass together, since their columns are rows of L_B' for all of them. A pass costs n k kernel entries and n k^2 flops
+where GrowingGP reads L, so that m points with a pass each take as long as about m / 4 evaluations of the objective with
+its gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....linalg.blocks import row_blocks
+from ....linalg.cholesky import cholesky
+from ....objectives import Terms, log_variance_ratio, noise_variance, residual_variance
+from ....problem import Dataset, Kernel
+from ..distinct_rows import rounding
+from ..logarithmic_trace import log_reductions
+from ..moving.sparse_objectives import BLOCK, is_kept
+from ..swapping.swap_effects import reductions
+from .growing_gp import GrowingGP
+
+TOGETHER = 64  # candidates whose residual columns are computed in one pass
+
+
+class Sums(NamedTuple):
+    """What a row contributes as the next point, u being its column of L."""
+
+    Lu: Tensor  # [k] L'u
+    uu: float
+    yu: float
+    dE_V: float  # decrease of E_V
+
+
+class Block(NamedTuple):
+    """The columns of some rows."""
+
+    rows: slice
+    Lt: Tensor  # [k, b] L' of these rows
+    R: Tensor  # [c, b] residual columns of the candidates
+    D: Tensor  # [b] residual variances
+
+
+class StreamedGP:
+    """R and h of growing_gp.py for the rows added so far, by passes over the data.
+
+    Parameters
+    ----------
+    kernel, theta, train, objective, most
+        As for GrowingGP.
+
+    Attributes
+    ----------
+    rows : Tensor [k]
+        The inducing points so far.
+    terms : Terms
+
+    Notes
+    -----
+    Memory is O(m^2) and a block of rows; [n] for D, once it is asked for.
+    """
+
+    def __init__(self, kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> None:
+        self.kernel, self.theta, self.train, self.objective, self.most = kernel, theta, train, objective, most
+        n, y, self.s2 = len(train), train.y, noise_variance(theta)
+        self.R, self.h = y.new_zeros(most, most), y.new_zeros(most)
+        self.rows = torch.zeros(0, dtype=torch.int64, device=y.device)
+        self._D, self._of_D = y.new_empty(0), -1  # residual variances, and with how many points
+        self._known: dict[tuple[int, ...], Sums] = {}  # by all points up to this one, in their order
+        E_V = 0.0
+        for rows in row_blocks(n, 8 * y.element_size()):
+            prior = kernel.diag(theta, train.X[rows])
+            E_V += log_variance_ratio(prior, self.s2) if objective == "tight-vfe" else float(prior.sum()) / self.s2
+        self.terms = Terms(float(y @ y) / self.s2, n * math.log(self.s2), E_V)
+
+    @property
+    def total(self) -> float:
+        """The objective at this size."""
+        return self.terms.total(self.objective)
+
+    @property
+    def D(self) -> Tensor:
+        """Residual variances [n]; a pass over the rows, unless no point has joined since."""
+        if self._of_D != len(self.rows):
+            self._D = self.variances(0.0)
+            self._D[self.rows] = 0.0
+            self._of_D = len(self.rows)
+        return self._D
+
+    @property
+    def is_eligible(self) -> Tensor:
+        """Which rows [n] are neither inducing points nor explained by them to rounding. As D, a pass over the rows."""
+        return rounding(self.theta.dtype) * self.kernel.diag(self.theta, self.train.X) < self.D
+
+    def variances(self, noise: float) -> Tensor:
+        """Compute the variances [n] of all rows given observations of the points with this noise variance."""
+        out = torch.empty_like(self.train.y)
+        for block in self._blocks(self.rows, self.rows[:0], noise):
+            out[block.rows] = block.D
+        return out
+
+    def eligible_among(self, rows: Tensor) -> Tensor:
+        """Return those of some rows [c] that are neither inducing points nor explained by them, without a pass."""
+        if not len(rows):
+            return rows
+        _, explained = self._at(rows)
+        return rows[~(explained | torch.isin(rows, self.rows))]
+
+    def among(self, more: Sequence[int], rows: Tensor) -> tuple[GrowingGP, Tensor]:
+        """Return the same points and some more on some of the rows [c] only, as a model that keeps its columns.
+
+        Returns
+        -------
+        model : GrowingGP
+        index : Tensor
+            The row of the data for each row of the model, in ascending order; the points are among them.
+        """
+        points = torch.cat([self.rows, torch.tensor(list(more), dtype=torch.int64, device=rows.device)])
+        index = torch.cat([points, rows]).unique()
+        model = GrowingGP(self.kernel, self.theta, self.train.rows(index), "pp", self.most)
+        for place in torch.searchsorted(index, points).tolist():
+            model.add(place)
+        return model, index
+
+    def expect(self, rows: Sequence[int]) -> None:
+        """Compute in one pass what these rows contribute when they are added in this order."""
+        k, order = len(self.rows), (*self.rows.tolist(), *rows)
+        if all(order[: k + i + 1] in self._known for i in range(len(rows))):
+            return
+        points = torch.tensor(order, device=self.rows.device)
+        q, E_V = len(points), self.train.y.new_zeros(len(rows) + 1, dtype=torch.float64)
+        products, yU = self.theta.new_zeros(len(rows), q), self.theta.new_zeros(len(rows))
+        for block in self._blocks(points, self.rows[:0]):
+            U = block.Lt[k:]  # [c, b]
+            products.addmm_(U, block.Lt.T)
+            yU.addmv_(U, self.train.y[block.rows])
+            if self.objective == "tight-vfe":
+                D = block.D
+                for i in range(len(rows), -1, -1):  # from all points to those before
+                    E_V[i] += log_variance_ratio(D, self.s2)
+                    D = D if i == 0 else D + U[i - 1].square()
+        uu = products[:, k:].diagonal()
+        dE_V = -E_V.diff() if self.objective == "tight-vfe" else uu / self.s2
+        for i in range(len(rows)):
+            sums = Sums(products[i, : k + i].clone(), float(uu[i]), float(yU[i]), float(dE_V[i]))
+            self._known[order[: k + i + 1]] = sums
+
+    def reductions(self, rows: Tensor) -> Tensor:
+        """Compute the exact decrease of the objective by each of these rows [c] alone: one pass per 64 of them."""
+        return torch.cat([self._reductions(part) for part in rows.split(TOGETHER)])
+
+    def _reductions(self, rows: Tensor) -> Tensor:
+        k, c = len(self.rows), len(rows)
+        D, explained = self._at(rows)
+        root = D.masked_fill(explained, 1.0).sqrt()  # [c]
+        LR, rr, Ry, logs = (self.theta.new_zeros(*shape) for shape in ((k, c), (c,), (c,), (c,)))
+        for block in self._blocks(self.rows, rows):
+            LR.addmm_(block.Lt, block.R.T)
+            rr += torch.linalg.vecdot(block.R, block.R)
+            Ry.addmv_(block.R, self.train.y[block.rows])
+            if self.objective == "tight-vfe":
+                logs += log_reductions(block.R, root.square(), self.s2 + block.D)
+        B, uu, yu = LR / root, rr / root.square(), Ry / root
+        dE_V = logs if self.objective == "tight-vfe" else uu / self.s2
+        before = tuple(self.rows.tolist())
+        for i, row in enumerate(rows.tolist()):
+            self._known[*before, row] = Sums(B[:, i].clone(), float(uu[i]), float(yu[i]), float(dE_V[i]))
+        half = torch.linalg.solve_triangular(self.R[:k, :k], B, upper=False)  # [k, c]
+        s = (uu - half.square().sum(0)).clamp_min(0.0) + self.s2
+        e = yu - self.h[:k] @ half
+        return reductions(e, s, self.s2, 0.0 if self.objective == "pp" else dE_V).masked_fill(explained, -math.inf)
+
+    def add(self, row: int) -> float:
+        """Add one eligible row; return the decrease of the objective. A pass, unless the row was expected or tried."""
+        k, before = len(self.rows), self.total
+        self.expect([row])
+        now = (*self.rows.tolist(), row)
+        known = self._known.pop(now)
+        half = torch.linalg.solve_triangular(self.R[:k, :k], known.Lu[:, None], upper=False)[:, 0]  # [k]
+        s = max(known.uu - float(half.square().sum()), 0.0) + self.s2
+        e = known.yu - float(self.h[:k] @ half)
+        self.R[k, :k], self.R[k, k], self.h[k] = half, math.sqrt(s), e / math.sqrt(s)
+        self.rows = torch.cat([self.rows, torch.tensor([row], device=self.rows.device)])
+        fit, complexity, E_V = self.terms
+        self.terms = Terms(  # eqs 14-16
+            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), max(E_V - known.dE_V, 0.0)
+        )
+        self._known = {points: sums for points, sums in self._known.items() if points[: k + 1] == now}
+        return before - self.total
+
+    def _at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the residual variances of some rows [c], and whether the points explain them."""
+        X = self.train.rows(rows).X
+        prior, D = self.kernel.diag(self.theta, X), self.kernel.diag(self.theta, X)
+        if len(self.rows):
+            K_IJ = self.kernel(self.theta, self.train.rows(self.rows).X, X)  # [k, c]
+            L_J = torch.linalg.solve_triangular(self._factor(self.rows, 0.0), K_IJ, upper=False)  # [k, c]
+            D = residual_variance(prior, L_J)
+        return D, rounding(D.dtype) * prior >= D
+
+    def _factor(self, points: Tensor, noise: float) -> Tensor:
+        """Return the Cholesky factor of K_II + noise I."""
+        if not len(points):
+            return self.R[:0, :0]
+        Z = self.train.rows(points).X
+        K = self.kernel(self.theta, Z, Z)
+        K.diagonal().add_(noise)
+        return cholesky(K, "K_mm").L
+
+    def _blocks(self, points: Tensor, candidates: Tensor, noise: float = 0.0) -> Iterator[Block]:
+        """Yield the columns of all rows, block by block."""
+        k, both, L_I = len(points), torch.cat([points, candidates]), self._factor(points, noise)
+        Z = self.train.rows(both).X
+        L_J = self.theta.new_zeros(len(candidates), k)
+        if k and len(candidates):
+            K_IJ = self.kernel(self.theta, Z[:k], Z[k:])
+            L_J = torch.linalg.solve_triangular(L_I, K_IJ, upper=False).T  # [c, k]
+        for rows in row_blocks(len(self.train), 2 * self.theta.element_size() * max(len(both), 1), BLOCK):
+            X = self.train.X[rows]
+            K = self.kernel(self.theta, Z, X) if len(both) else self.theta.new_zeros(0, rows.stop - rows.start)
+            Lt = torch.linalg.solve_triangular(L_I, K[:k], upper=False)  # [k, b]
+            R = torch.addmm(K[k:], L_J, Lt, alpha=-1.0)  # [c, b]
+            yield Block(rows, Lt, R, residual_variance(self.kernel.diag(self.theta, X), Lt))
+
+
+GrowingModel = GrowingGP | StreamedGP
+
+
+def growing_model(kernel: Kernel, theta: Tensor, train: Dataset, objective: str, most: int) -> GrowingModel:
+    """Return a model that keeps its columns where they take at most 256 MiB, and one that computes them again else."""
+    model = GrowingGP if is_kept(len(train), most, train.y.element_size()) else StreamedGP
+    return model(kernel, theta, train, objective, most)
