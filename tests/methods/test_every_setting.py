@@ -63,6 +63,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "trial": (4, {"search": 2}),
     "patience": (1, {"rate": 1.0}),
     "minimax rate_scaling": ("constant", {"batch_size": 4}),
+    "minimax multiplier": ("plain", {"batch_size": 4}),
     "samples": (2, {"epochs": 1, "refit": "none", "width": 2, "validation": 0.4}),
     "validation": (0.0, {}),
     "noise_floor": (0.9, {}),

@@ -263,6 +263,10 @@ class Learner(ABC):
         """Return whether all parameters are finite and inside their bounds, not on them: that would be divergence."""
         return float(torch.cat([self.parameters.w, self.parameters.theta]).abs().max()) < self.largest
 
+    def remark(self, gap: float) -> str:
+        """Return a sentence for the outcome if the matrix that approximates F has a large relative error, else ""."""
+        return ""
+
     def divergence(self, exact: ExactLikelihood | None = None) -> str:
         """Return a sentence that says what has diverged and how to prevent it; empty if nothing has.
 

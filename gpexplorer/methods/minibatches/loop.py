@@ -254,7 +254,7 @@ class Minibatches(Method):
 
     def _finish(self, problem: Problem, model: Model, state: MinibatchState) -> tuple[MinibatchState, MinibatchInfo]:
         """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
-        last_theta, sentences = state.theta, []
+        last_theta, sentences = state.theta, [state.remark] if state.remark else []
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
         if not len(model.held):
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
@@ -307,7 +307,8 @@ class Minibatches(Method):
             evaluation = self.evaluate(model, learner)
             if evaluation.diverged:
                 return state._replace(phase="diverged")
-            state = _update_best(state, evaluation.score)._replace(band_factor=evaluation.band_factor)
+            state = _update_best(state, evaluation.score)
+            state = state._replace(band_factor=evaluation.band_factor, remark=learner.remark(evaluation.gap))
             info = info._replace(
                 objective=evaluation.objective,
                 error=evaluation.error,

@@ -53,7 +53,7 @@ class State(NamedTuple):
     best_batches: int = 0  # minibatches that the best theta took
     band_factor: float = 1.0  # factor of magnitude and noise variance that fits the bands to the rows set aside
     fold_thetas: tuple[Tensor, ...] = ()  # [p] each, learned without another part of the rows; empty if it diverged
-    remark: str = ""  # where likelihood and rows set aside disagree, for the outcome
+    remark: str = ""  # for the outcome: where likelihood and rows set aside disagree, a matrix that lost F
     chains: Chains | None = None  # of sampling
 
 

@@ -78,8 +78,10 @@ def test_constraints_hold_after_every_minibatch(settings: dict):
 
 
 @pytest.mark.parametrize("shift", [0.0, 2.0])
-def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: float):
-    model, learner = begun(method("minimax", batch_size=16, mu=3.0, rate_matrix=0.1), problem(shift=shift))
+@pytest.mark.parametrize("multiplier", ["corrected", "plain"])
+def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: float, multiplier: str):
+    settings = {"batch_size": 16, "mu": 3.0, "rate_matrix": 0.1, "multiplier": multiplier}
+    model, learner = begun(method("minimax", **settings), problem(shift=shift))
     off_the_saddle(learner)
     A, B, mu, n, eye = learner.A.clone(), learner.B.clone(), 3.0, model.n, torch.eye(model.D, dtype=torch.float64)
     index, other = learner.rows(0), learner.ascent_rows(0)
@@ -103,7 +105,11 @@ def test_in_the_affine_metric_both_steps_are_those_of_their_formulas(shift: floa
     torch.testing.assert_close(learner.A, wanted)
     inverse = torch.linalg.inv(wanted)
     up = inverse @ (wanted - per_row(other)) @ inverse
-    torch.testing.assert_close(learner.B, project_to_unit_ball(B + learner.b * wanted.norm() / mu * up))
+    damping = 0.25 * 0.1 if multiplier == "corrected" else 0.0  # of B towards the B whose multiplier is the inverse
+    towards = B + inverse * wanted.norm() / mu
+    torch.testing.assert_close(
+        learner.B, project_to_unit_ball(B + learner.b * wanted.norm() / mu * up - damping * towards)
+    )
 
 
 @pytest.mark.parametrize("turned", [(-3.0, 0.7), (-0.99, -1.5)])
