@@ -336,7 +336,12 @@ class MinimaxLearner(Learner):
 
     def _ascend_B(self, Phi: Tensor, scale: Number) -> None:
         """Move B by its affine step on the features of other rows, and by its damping; scale is |A| / mu."""
-        G, inverse, rate, damping = torch.mm(Phi, self.A_inverse), self.A_inverse, self.b * scale, self.multiplier_damping
+        G, inverse, rate, damping = (
+            torch.mm(Phi, self.A_inverse),
+            self.A_inverse,
+            self.b * scale,
+            self.multiplier_damping,
+        )
         if damping:
             self.B.mul_(1.0 - damping)
         add_product(add_multiple(self.B, inverse, rate - damping * scale), G.T, G, -rate / len(Phi))

@@ -160,9 +160,7 @@ def test_minimax_without_damping_says_that_its_matrix_diverged():
     assert all(value < 100.0 for value in values if value == value)
 
 
-@pytest.mark.parametrize(
-    ("damping", "validation", "is_far"), [(0.0, 0.0, True), (0.0, 0.2, True), (2.0, 0.0, False)]
-)
+@pytest.mark.parametrize(("damping", "validation", "is_far"), [(0.0, 0.0, True), (0.0, 0.2, True), (2.0, 0.0, False)])
 def test_the_outcome_says_if_the_matrix_of_minimax_is_far_from_f(damping: float, validation: float, is_far: bool):
     short = {"batch_size": 4, "width": 12, "epochs": 30, "evaluate_every": 30, "folds": 1}
     minimax = method("minimax", damping=damping, validation=validation, activation="relu", **short)
