@@ -308,7 +308,7 @@ class MinimaxLearner(Learner):
         project_to_unit_ball(self.B)
 
     def inverse_of_F(self, t: int) -> tuple[Tensor, Number]:
-        """Return the matrix [D, D] that stands for F^-1 in the gradient of minibatch t, without its factor, and that."""
+        """Return a matrix [D, D] and a factor, whose product stands for F^-1 in the gradient of minibatch t."""
         scale = -self._mu(t) / (self.model.n * self.A_norm)
         if self.weight == 1.0:
             return self.B, scale
