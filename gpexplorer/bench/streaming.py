@@ -83,7 +83,8 @@ def report(
             measured = json.loads(process.stdout)
             yield (
                 f"{key:<15} at most {measured['peak']:5.0f} MB resident, {measured['more']:4.0f} MB more than before"
-                f" any row was read; {measured['seconds']:.1f} s for {measured['work']}"
+                f" any row was read; {measured['seconds']:.1f} s, {measured['processor']:.1f} s of a processor,"
+                f" for {measured['work']}"
                 f" and passes over all rows. {measured['message']}"
             )
 
@@ -105,15 +106,16 @@ def peak(
     Returns
     -------
     dict
-        `peak`: resident MB in total; `more`: MB more than before any row was read; `seconds`; `work`: the minibatches
-        or steps; `message`: why the run ended, empty if its steps were limited.
+        `peak`: resident MB in total; `more`: MB more than before any row was read; `seconds` and `processor`: of the
+        clock and of a processor; `work`: the minibatches or steps; `message`: why the run ended, empty if its steps
+        were limited.
     """
     rows, inputs = shape
     X = torch.from_numpy(np.memmap(Path(folder) / "X", dtype, "c", shape=(rows, inputs)))
     y = torch.from_numpy(np.memmap(Path(folder) / "y", dtype, "c", shape=(rows,)))
     kernel = kernels.make("se-ard", inputs)
     problem = Problem(Dataset(X, y), kernel, torch.tensor([0.0] * (inputs + 1) + [-1.0], dtype=y.dtype))
-    resident_before, growth, begin = resident(), high_water(), time.perf_counter()
+    resident_before, growth, begin, worked = resident(), high_water(), time.perf_counter(), time.process_time()
     method, count, message = registry[key](**settings), 0, ""
     run, state = method.steps(problem), None
     while not steps or count < steps:
@@ -131,6 +133,7 @@ def peak(
         "more": grown_bytes / 2**20,
         "peak": (resident_before + grown_bytes) / 2**20,
         "seconds": time.perf_counter() - begin,
+        "processor": time.process_time() - worked,
         "work": f"{count} steps" if batches is None else f"{batches} minibatches",
         "message": message,
     }

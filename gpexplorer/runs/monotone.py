@@ -20,7 +20,8 @@ import torch
 from ..problem import Channel
 from .trace import Record
 
-NEW_STARTS = ("forced", "resize")  # phases that may raise any channel: a person's change, and another size of model
+# Phases that may raise any channel: a person's change, another size of model, and more rows.
+NEW_STARTS = ("forced", "resize", "all rows")
 
 
 class Rise(NamedTuple):

@@ -85,6 +85,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "ml tolerance": (1.0, {"evaluations": 20}),
     "loo tolerance": (1.0, {"evaluations": 20}),
     "memory": (0.0, {}),
+    "cholqr memory": (1e-6, {"num_inducing": 2}),  # swaps among 20 rows
     "cg_iterations": (1, {}),
     "forcing": (0.0, {}),
     "fraction": (0.3, {}),

@@ -27,10 +27,10 @@ from ...capabilities import Landscape
 from .. import settings
 from ..distinct_rows import check_precision, distinct_rows, random_order
 from ..initial_sets import start, start_rows
-from ..learning import learn_hyperparameters
 from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import converged_message, halves
+from .core_set import CoreSet, core_set, core_size, cost_of_rows, learning_phase, memory
 from .factor import Factor
 from .growth import AUTO, limits_of_factor, most_points, resize
 from .pivot_policies import POLICIES
@@ -50,8 +50,8 @@ class CholQR(Method):
 
     Parameters
     ----------
-    num_inducing, gap, objective, start
-        Size of the inducing set, until when it grows, what it minimises, and how it is initialised.
+    num_inducing, gap, objective, start, memory
+        Size of the inducing set, until when it grows, what it minimises, how it is initialised, and on how many rows.
     num_pivots, num_proposals, pivot_refresh, pivot_policy, removal, swaps_per_epoch, rebuild
         The swaps; each setting has a sentence in `doc`.
     learn, optimiser, evaluations, max_epochs, tolerance
@@ -64,7 +64,8 @@ class CholQR(Method):
     Notes
     -----
     A swap costs O(n z + m^2) flops with the default settings; pivots are drawn again every `pivot_refresh` swaps, at
-    2 n m z. Learning costs about 6 n m^2 per evaluation. Memory is n m numbers.
+    2 n m z. Learning costs about 6 n m^2 per evaluation. Memory is n (2 m + 3 z + 16) numbers; where the setting
+    `memory` does not allow them, points are chosen on a core set of rows, see core_set.py.
 
     By default all candidates are information pivots and every one is tested exactly (policy "scored", no proposals).
     `CholQR(**CholQR.published)` is the algorithm of the paper, which tests the candidate with the best score.
@@ -100,7 +101,7 @@ class CholQR(Method):
         "num_proposals": r"\Delta F = \tfrac12(\Delta E_D + \Delta E_C + \Delta E_V)",
     }
     channels: ClassVar[tuple[Channel, ...]] = CHANNELS
-    added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0, "compete": True}
+    added_settings: ClassVar[Mapping[str, Any]] = {"gap": 0.0, "compete": True, "memory": 0.0}
     shorthands: ClassVar[Mapping[str, Any]] = {"num_inducing": {"auto": AUTO}}
 
     num_inducing = settings.num_inducing()
@@ -166,32 +167,33 @@ class CholQR(Method):
         softbounds=(50, 2000),
         doc="Swaps after which the factor is computed from scratch and its drift is reported.",
     )
+    memory = memory()
 
     def steps(self, problem: Problem, resume: SwapState | None = None) -> Steps:
         if self.polish:
             continuous_inputs(problem, "Setting polish")
-        state = resume
+        core, state = self._core_set(problem), resume
+        if state is None or state.phase != "polish":
+            state, outcome = yield from (self._epochs(problem, state) if core is None else core.steps(state))
+        if self.polish or state.phase == "polish":
+            outcome = yield from polish(problem, state, self.objective, self.learn, self.polish)
+        return outcome if core is None else core.noted(outcome)
+
+    def _epochs(self, problem: Problem, state: SwapState | None) -> Generator[Step, None, tuple[SwapState, Outcome]]:
+        """Alternate discrete and continuous phases (section 3.4)."""
         if state is None:
             order, m = random_order(problem, self.seed), self.num_points(len(problem.train))
             state = initial_state(order[:m].clone(), problem.theta, problem.train.y.new_zeros(0, 2))
             yield Step(state, START)
         if state.step == 0:
             check_precision(problem, state.theta)
-        if state.phase != "polish":
-            state, outcome = yield from self._epochs(problem, state)
-            if not self.polish:
-                return outcome
-        return (yield from polish(problem, state, self.objective, self.learn, self.polish))
-
-    def _epochs(self, problem: Problem, state: SwapState) -> Generator[Step, None, tuple[SwapState, Outcome]]:
-        """Alternate discrete and continuous phases (section 3.4)."""
         swapper = None
         while state.epoch < self.max_epochs:
             if state.phase == "swap":
                 swapper = swapper or self._swapper(problem, state)
                 state = yield from self._swap_phase(swapper, state)
             if self.learn:
-                state = yield from self._learning_phase(problem, state)
+                state = yield from learning_phase(problem, state, self)
                 swapper = None
 
             changed, distance = yield from resize(problem, state, self.objective, self.gap)
@@ -244,24 +246,6 @@ class CholQR(Method):
             yield Step(state, SwapInfo("swap", state.objective, *halves(factor.terms), jitter=factor.jitter))
         return state._replace(phase="learn", position=0, theta_begin=state.theta.clone(), slots=state.slots[:0])
 
-    def _learning_phase(self, problem: Problem, state: SwapState) -> Phase:
-        """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed."""
-        Z = problem.train.rows(state.inducing).X
-        evaluations = learn_hyperparameters(
-            problem.kernel, problem.train, Z, self.objective, state.theta_begin, self, state.position
-        )
-        for evaluation in evaluations:
-            objective = evaluation.terms.total(self.objective)
-            state = state._replace(
-                step=state.step + 1,
-                phase="learn",
-                position=evaluation.position,
-                theta=evaluation.theta,
-                objective=objective,
-            )
-            yield Step(state, SwapInfo("learn", objective, *halves(evaluation.terms), jitter=evaluation.jitter))
-        return state
-
     @torch.inference_mode()  # without it, the version counters of autograd take a tenth of a small swap
     def _swapper(self, problem: Problem, state: SwapState) -> Swapper:
         """Build the factor of a state, with its pivots if it has any."""
@@ -299,13 +283,8 @@ class CholQR(Method):
 
     def _slots(self, factor: Factor, carried: list[int], epoch: int, position: int) -> list[int]:
         """Return the slots to offer for removal from here on until the pivots are drawn again."""
-        turn = Turn(
-            epoch=epoch,
-            position=position,
-            per_epoch=self._limit(factor.m),
-            swaps=self.pivot_refresh - position % self.pivot_refresh,
-            seed=self.seed,
-        )
+        swaps = self.pivot_refresh - position % self.pivot_refresh
+        turn = Turn(epoch=epoch, position=position, per_epoch=self._limit(factor.m), swaps=swaps, seed=self.seed)
         return ORDERS[self.removal].slots(factor, turn, carried)
 
     def _converged_message(self, problem: Problem, state: SwapState, decrease: float) -> str:
@@ -330,6 +309,8 @@ class CholQR(Method):
         """Evaluate every row in the place of one inducing point: 2 n m^2 flops, and 2 n m per exact evaluation."""
         if state.Z is not None:
             return None
+        if (core := self._core_set(problem)) is not None:
+            return core.swap_landscape(state, slot)
         swapper, offered = self.prepare(problem, state)
         return swap_landscape(swapper, offered if slot is None else slot, self.seed, state.step)
 
@@ -349,6 +330,8 @@ class CholQR(Method):
                 "The inducing points are no longer rows of the data, so that no row can take the place of one; "
                 "go back to a swap."
             )
+        if (core := self._core_set(problem)) is not None:
+            return core.force_swap(state, row, slot)
         swapper, offered = self.prepare(problem, state)
         slot = offered if slot is None else slot
         factor, before = swapper.factor, swapper.factor.total
@@ -374,6 +357,8 @@ class CholQR(Method):
 
     def move_point(self, problem: Problem, state: SwapState, slot: int, position: Tensor) -> Step:
         """Swap the point in `slot` for the row nearest to `position` [d] that is not an inducing point yet."""
+        if (core := self._core_set(problem)) is not None:
+            return core.move_point(state, slot, position)
         distance = (problem.train.X - position.to(problem.train.X)).square().sum(1)  # [n]
         distance[state.inducing] = torch.inf
         return self.force_swap(problem, state, int(distance.argmin()), slot)
@@ -394,7 +379,18 @@ class CholQR(Method):
 
     def cost(self, problem: Problem) -> Cost:
         """Predict the cost of one swap: time for the points at the beginning, memory for the most that gap may add."""
-        m, swaps = self.num_points(len(problem.train)), (self.num_pivots, self.num_proposals, self.pivot_refresh)
-        cost = swap_cost(problem, m, *swaps, self.objective)
-        most = most_points(len(problem.train), m) if self.gap else m
-        return replace(cost, arrays=swap_cost(problem, most, *swaps, self.objective).arrays)
+        n, m = len(problem.train), self.num_points(len(problem.train))
+        cost, need = self._swap_cost(problem, m), self._largest_cost(problem)
+        share = core_size(self, problem, need) / n
+        return replace(cost_of_rows(cost, share), arrays=cost_of_rows(need, share).arrays)
+
+    def _largest_cost(self, problem: Problem) -> Cost:
+        n = len(problem.train)
+        return self._swap_cost(problem, most_points(n, self.num_points(n)) if self.gap else self.num_points(n))
+
+    def _swap_cost(self, problem: Problem, m: int) -> Cost:
+        return swap_cost(problem, m, self.num_pivots, self.num_proposals, self.pivot_refresh, self.objective)
+
+    def _core_set(self, problem: Problem) -> CoreSet | None:
+        """Return the rows among which swaps choose, with their problem; None if they are all rows."""
+        return core_set(self, problem, self._largest_cost(problem))

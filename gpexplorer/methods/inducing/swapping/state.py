@@ -34,7 +34,7 @@ class State(NamedTuple):
 
     step: int
     epoch: int
-    phase: str  # "swap" | "learn" | "polish": what the step was part of
+    phase: str  # "swap" | "learn" | "all rows" | "polish": what the step was part of
     position: int  # steps done in this phase
     inducing: Tensor  # [m] rows of the training data, by slot
     pivots: Tensor  # [z] rows, by slot

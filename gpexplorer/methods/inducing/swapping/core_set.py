@@ -1,0 +1,247 @@
+"""Points of more rows than the factors of swaps fit for: chosen on a core set of rows, fitted to all of them.
+
+A swap needs columns of n numbers: those of L, of the pivots, and of the changes that wait. Where these would take more
+than the setting `memory`, swaps and the hyperparameters between them use a random core set of as many rows as fit. Once
+they end, all rows have the last word: the hyperparameters are learned further on the objective of all rows, which is a
+sum over them and takes one block at a time, and so are moved points, where `polish` moves them. Predictions are always
+those of all rows.
+
+While points are chosen, the objective and its terms that a step reports are those of the core set, multiplied by the
+number of all rows per row of the core set: an estimate of the objective of all rows, up to the terms in m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, Protocol
+
+import param
+import torch
+from torch import Tensor
+
+from ....errors import SettingError
+from ....objectives import nystrom
+from ....problem import Cost, Outcome, Problem, Step
+from ...base import Steps
+from ...capabilities import Landscape
+from ..distinct_rows import random_order
+from ..learning import learn_hyperparameters
+from ..reporting import halves
+from .state import Info, State
+
+ALL_ROWS = "all rows"  # the phase after the last swap
+GIGABYTE = 1e9
+FIXED = "m x m factors"  # the part of a swap's memory that does not depend on the rows
+FEWEST_ROWS = 10  # per inducing point, however little memory is allowed
+
+Phase = Generator[Step, None, State]
+
+
+def memory() -> Any:
+    """Return the setting that limits the memory of swaps."""
+    return param.Number(
+        2.0,
+        bounds=(0.0, None),
+        softbounds=(0.0, 16.0),
+        doc="Gigabytes for the columns of swaps, about. Where all rows take more, points are chosen on a random core "
+        "set of as many rows as fit, and then fitted to all rows; 0 means no limit.",
+    )
+
+
+class SwapMethod(Protocol):
+    """What a core set asks of the method that chooses points on it: CholQR, which is defined above this module."""
+
+    param: Any
+    seed: Any
+    memory: Any
+    objective: Any
+    learn: Any
+    optimiser: Any
+    evaluations: Any
+
+    def num_points(self, n: int) -> int: ...
+    def steps(self, problem: Problem, resume: State | None = None) -> Steps: ...
+    def swap_landscape(self, problem: Problem, state: State, slot: int | None = None) -> Landscape | None: ...
+    def force_swap(self, problem: Problem, state: State, row: int, slot: int | None = None) -> Step: ...
+    def move_point(self, problem: Problem, state: State, slot: int, position: Tensor) -> Step: ...
+
+
+class CoreSet(NamedTuple):
+    """Some rows of a problem, and a method that chooses inducing points among them.
+
+    Attributes
+    ----------
+    whole, part : Problem
+        With all rows, and with those of the core set.
+    rows : Tensor [k]
+        The rows of the core set, in ascending order.
+    method : SwapMethod
+        Swaps without a limit of memory and without moved points.
+    """
+
+    whole: Problem
+    part: Problem
+    rows: Tensor
+    method: SwapMethod
+
+    # -- what CholQR does, on the core set -------------------------------------------------------------------------
+
+    def steps(self, state: State | None) -> Generator[Step, None, tuple[State, Outcome]]:
+        """Yield all steps but those of moved points; return the last state, and why they ended.
+
+        A state of the last phase is resumed without choosing again.
+        """
+        outcome = Outcome("converged", "The points are chosen.")
+        if state is None or state.phase in ("swap", "learn"):
+            state, outcome = yield from self._choose(state)
+        state = yield from self._fit(state)
+        return state, outcome
+
+    def noted(self, outcome: Outcome) -> Outcome:
+        """Add to the message of an outcome on which rows the points were chosen, and why."""
+        n, k = len(self.whole.train), len(self.rows)
+        sentence = (
+            f" The points were chosen on a core set of {k:,} random rows of {n:,}, because swaps among all rows take "
+            f"more than the setting memory allows. The last objective and the predictions are those of all {n:,} rows."
+        )
+        return Outcome(outcome.reason, outcome.message + sentence)
+
+    def swap_landscape(self, state: State, slot: int | None) -> Landscape | None:
+        """Return the landscape of one slot, for the rows of the core set."""
+        found = self.method.swap_landscape(self.part, self._on_part(state), slot)
+        if found is None:
+            return None
+        rows, pivots = self.rows[found.rows], self.rows[found.pivots]
+        return found._replace(rows=rows, pivots=pivots, removed=self._row(found.removed))
+
+    def force_swap(self, state: State, row: int, slot: int | None) -> Step:
+        """Return the step in which a row of the core set takes the place of a point.
+
+        Raises
+        ------
+        SettingError
+            The row is not in the core set, or it cannot become a point.
+        """
+        place = int(torch.searchsorted(self.rows, row))
+        if place == len(self.rows) or int(self.rows[place]) != row:
+            raise SettingError(
+                f"Row {row} is not one of the {len(self.rows)} rows among which swaps choose; choose another one, or "
+                "raise memory."
+            )
+        return self._of_whole(self.method.force_swap(self.part, self._on_part(state), place, slot))
+
+    def move_point(self, state: State, slot: int, position: Tensor) -> Step:
+        """Swap a point for the row of the core set that is nearest to `position` [d]."""
+        return self._of_whole(self.method.move_point(self.part, self._on_part(state), slot, position))
+
+    # -- the phases ------------------------------------------------------------------------------------------------
+
+    def _choose(self, resume: State | None) -> Generator[Step, None, tuple[State, Outcome]]:
+        """Yield the steps of swaps; return the last state and why they ended."""
+        state, run = resume, self.method.steps(self.part, None if resume is None else self._on_part(resume))
+        try:
+            while True:
+                step = self._of_whole(next(run))
+                state = step.state
+                yield step
+        except StopIteration as end:
+            assert state is not None
+            return state, end.value
+        finally:
+            run.close()
+
+    def _fit(self, state: State) -> Phase:
+        """Yield the steps in which the hyperparameters follow the objective of all rows, the points fixed."""
+        if state.phase != ALL_ROWS:
+            state = state._replace(
+                phase=ALL_ROWS, position=0, theta_begin=state.theta.clone(), slots=state.slots[:0].clone()
+            )
+        if self.method.learn:
+            return (yield from learning_phase(self.whole, state, self.method, ALL_ROWS))
+        if state.position == 0:
+            train, objective = self.whole.train, self.method.objective
+            model = nystrom(self.whole.kernel, state.theta, train, train.rows(state.inducing).X, objective)
+            total = model.terms.total(objective)
+            state = state._replace(step=state.step + 1, position=1, objective=total)
+            yield Step(state, Info(ALL_ROWS, total, *halves(model.terms), jitter=model.jitter))
+        return state
+
+    def _on_part(self, state: State) -> State:
+        """Return a state of the whole problem as one of the core set, whose rows have other numbers."""
+        phase = "learn" if state.phase == ALL_ROWS else state.phase
+        return self._with_rows(state, lambda rows: torch.searchsorted(self.rows, rows))._replace(phase=phase)
+
+    def _of_whole(self, step: Step) -> Step:
+        """Return a step on the core set as one of the whole problem."""
+        state, info, scale = step.state, step.info, len(self.whole.train) / len(self.rows)
+        reported = {name: scale * getattr(info, name) for name in ("objective", "fit", "logdet", "trace")}
+        numbers = {name: self._row(getattr(info, name)) for name in ("removed", "proposed")}
+        return Step(self._with_rows(state, lambda rows: self.rows[rows]), info._replace(**reported, **numbers))
+
+    def _row(self, place: int) -> int:
+        return int(self.rows[place]) if place >= 0 else -1
+
+    def _with_rows(self, state: State, numbered: Callable[[Tensor], Tensor]) -> State:
+        return state._replace(
+            inducing=numbered(state.inducing), pivots=numbered(state.pivots), ranked=numbered(state.ranked)
+        )
+
+
+def core_set(method: SwapMethod, problem: Problem, need: Cost) -> CoreSet | None:
+    """Return the core set on which a method chooses its points; None if swaps among all rows fit.
+
+    Parameters
+    ----------
+    method : SwapMethod
+        With the settings `memory`, `num_inducing` and `polish`.
+    problem : Problem
+    need : Cost
+        Of a swap among all rows.
+
+    Notes
+    -----
+    A copy of k rows, besides the permutation of n from which they are taken.
+    """
+    size = core_size(method, problem, need)
+    if size == len(problem.train):
+        return None
+    rows = random_order(problem, method.seed)[:size].sort().values
+    part = Problem(problem.train.rows(rows), problem.kernel, problem.theta)
+    settings = {name: value for name, value in method.param.values().items() if name != "name"}
+    settings |= {"num_inducing": method.num_points(len(problem.train)), "memory": 0.0, "polish": 0}
+    return CoreSet(problem, part, rows, type(method)(**settings))
+
+
+def core_size(method: SwapMethod, problem: Problem, need: Cost) -> int:
+    """Return the number of rows of the core set: all of them, if swaps among all rows fit."""
+    n, fixed = len(problem.train), need.arrays[FIXED]
+    limit = GIGABYTE * method.memory
+    if limit == 0.0 or need.memory <= limit:
+        return n
+    fewest = FEWEST_ROWS * method.num_points(n)
+    return min(n, max(int(n * (limit - fixed) / (need.memory - fixed)), fewest))
+
+
+def cost_of_rows(cost: Cost, share: float) -> Cost:
+    """Return the cost of a swap among this share of the rows."""
+    arrays = {name: size * (1.0 if name == FIXED else share) for name, size in cost.arrays.items()}
+    return Cost(share * cost.flops, share * cost.bytes, arrays, cost.calls)
+
+
+def learning_phase(problem: Problem, state: State, method: SwapMethod, phase: str = "learn") -> Phase:
+    """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed.
+
+    Its states have the phase `phase`. So has the report of its first step, and that of the others "learn".
+    """
+    Z = problem.train.rows(state.inducing).X
+    evaluations = learn_hyperparameters(
+        problem.kernel, problem.train, Z, method.objective, state.theta_begin, method, state.position
+    )
+    for evaluation in evaluations:
+        objective = evaluation.terms.total(method.objective)
+        state = state._replace(
+            step=state.step + 1, phase=phase, position=evaluation.position, theta=evaluation.theta, objective=objective
+        )
+        named = phase if evaluation.position == 1 else "learn"
+        yield Step(state, Info(named, objective, *halves(evaluation.terms), jitter=evaluation.jitter))
+    return state
