@@ -2,7 +2,8 @@
 
 The lower bound for an iteration over a block of B rows has three parts: its kernel columns (2 n B d flops and n B
 exponentials), the update of the gradient (one read of n B numbers), and the factor of the block (B^3 / 3 flops). All
-three are measured in the same process. The column "of floor" is this lower bound over the time of an iteration.
+three are measured in the same process. The column "of floor" is this lower bound, for blocks of the size and precision
+of a solver, over the time of an iteration.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from .. import data, kernels
 from ..data.sets.generators import GENERATORS
 from ..linalg.randomness import generator
 from ..methods.base import registry
-from ..methods.exact.settings import rows_per_block
 from ..methods.exact.system import System
 from ..methods.fixed_subset import learn_on_subset
 from ..problem import Problem
@@ -37,6 +37,7 @@ BLOCK, LEARN_ROWS = 500, 2000
 SAME_POWER = 1e-2  # growth exponents that differ by less: three sizes cannot tell where the lines cross
 SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "gbcd": ("gbcd", {}),
+    "gbcd-float64": ("gbcd", {"mixed": False}),
     "gbcd-1000": ("gbcd", {"block": 1000, "coarse": 1000, "chunk": 200}),
     "gbcd-1000-mixed": ("gbcd", {"coarse": 1000, "chunk": 100, "mixed": True}),
     "gbcd-2000-mixed": ("gbcd", {"block": 1000, "coarse": 2000, "chunk": 200, "mixed": True, "refresh": 120}),
@@ -80,17 +81,17 @@ def command(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Print seconds, iterations, kernel entries, memory and test error of every solver at one tolerance."""
     if bands:
-        split, order = _rows(data, n)
-        problem, test = _problem(split, order[:n]), split.test.rows(torch.arange(min(points, len(split.test))))
+        split, order = shuffled_rows(data, n)
+        problem, test = learned_problem(split, order[:n]), split.test.rows(torch.arange(min(points, len(split.test))))
         typer.echo(f"{data}: n = {len(problem.train)}, {len(test)} test rows")
         typer.echo(f"{'variances':<20}{'NLPD':>9}{'cov 68':>8}{'cov 95':>8}{'SMSE':>9}")
         for line in exact_answers.bands_report(problem, test, 0.01):
             typer.echo(line)
         return
     if samples:
-        split, order = _rows(data, n)
+        split, order = shuffled_rows(data, n)
         work = exact_answers.Work(points, samples, 0.01, tolerance, cache)
-        for line in exact_answers.report(_problem(split, order[:n]), split.test.X[:points], work, lapack, peers):
+        for line in exact_answers.report(learned_problem(split, order[:n]), split.test.X[:points], work, lapack, peers):
             typer.echo(line)
         return
     if crossing and not lapack:
@@ -138,17 +139,18 @@ def report(name: str, n: int, conditions: Conditions, chosen: Sequence[str], cro
     crossing : bool
         Whether to compare the fastest solver with Cholesky at n / 2 and n / 4 rows too.
     """
-    split, order = _rows(name, n)
-    problem = _problem(split, order[:n])
+    split, order = shuffled_rows(name, n)
+    problem = learned_problem(split, order[:n])
     n, threads = len(problem.train), torch.get_num_threads()
     learned = f"theta from {min(LEARN_ROWS, n)} rows"
     yield f"{name}: n = {n}, d = {problem.train.d}, {threads} threads, load {os.getloadavg()[0]:.2f}, {learned}"
     lapack, memory = _lapack(problem) if conditions.lapack else math.nan, f"{8e-9 * n * n:.2f} GB"
     result = f"{lapack:.2f} s and {memory}" if conditions.lapack else f"not run (--no-lapack); it would take {memory}"
     yield f"LAPACK Cholesky and solve, with the kernel matrix: {result}"
-    floor = _floor(problem)
+    floors = {(min(BLOCK, n), False): _floor(problem, min(BLOCK, n), False)}
+    [floor] = floors.values()
     parts = f"columns {floor.columns:.1f} + update {floor.update:.1f} + factor {floor.factor:.1f}"
-    yield f"floor of an iteration over {min(BLOCK, n)} rows: {floor.total:.1f} ms = {parts}"
+    yield f"floor of an iteration over {min(BLOCK, n)} rows in float64: {floor.total:.1f} ms = {parts}"
     yield (
         f"{'solver':<18}{'seconds':>8}{'steps':>8}{'ms per step':>12}{'of floor':>9}{'n^2':>7}{'MB':>7}"
         f"{'|g|':>10}{'SMSE':>9}"
@@ -157,20 +159,24 @@ def report(name: str, n: int, conditions: Conditions, chosen: Sequence[str], cro
     for solver in chosen:
         peak = high_water()
         run = _finished(solver, problem, split, conditions)
-        yield _row(solver, run, floor.total, max(peak() - run.memory, 0.0))
+        memory_of_run = max(peak() - run.memory, 0.0)
+        kind = _block_of(run)
+        if kind[0] and kind not in floors:
+            floors[kind] = _floor(problem, *kind)
+        yield _row(solver, run, floors[kind].total if kind[0] else math.nan, memory_of_run)
         if run.outcome and run.outcome.reason == "converged":
             fastest = min(fastest, (solver, run.trace[-1].seconds), key=lambda entry: entry[1])
     if crossing and fastest[0]:
         yield from _crossing(fastest[0], {n: (lapack, fastest[1])}, split, order, conditions)
 
 
-def _rows(name: str, n: int) -> tuple[data.Split, Tensor]:
+def shuffled_rows(name: str, n: int) -> tuple[data.Split, Tensor]:
     """A data set, and its training rows in random order."""
     split = data.load(name, **({"n": -(-10 * n // 9)} if name in GENERATORS else {})).scaled()
     return split, torch.randperm(len(split.train), generator=generator(0, "bench"))
 
 
-def _problem(split: data.Split, rows: Tensor) -> Problem:
+def learned_problem(split: data.Split, rows: Tensor) -> Problem:
     """These rows, with theta from maximum likelihood on the first of them."""
     train = split.train.rows(rows)
     kernel = kernels.make("se-ard", train.d)
@@ -179,10 +185,16 @@ def _problem(split: data.Split, rows: Tensor) -> Problem:
     return Problem(train, kernel, learned.theta)
 
 
-def _floor(problem: Problem) -> Floor:
-    """The three parts of the lower bound, measured."""
+def _block_of(run: Run) -> tuple[int, bool]:
+    """Rows of the last block of a run, 0 for a method without blocks, and whether its columns are float32."""
+    last = run.trace[-1].step
+    return len(last.info.active) if hasattr(run.method, "block") else 0, bool(len(last.state.gradient))
+
+
+def _floor(problem: Problem, block: int, in_float32: bool) -> Floor:
+    """The three parts of the lower bound, measured for blocks of this size and precision."""
     n = len(problem.train)
-    system, rows = System(problem, problem.theta, 0.0), torch.arange(min(BLOCK, n))
+    system, rows = System(problem, problem.theta, 0.0, in_float32), torch.arange(block)
     A = system.rows(rows)  # [B, n]
     A_BB, step, out = A[:, rows].contiguous(), A.new_ones(len(rows)), A.new_empty(n)
     work = (
@@ -210,7 +222,7 @@ def _row(solver: str, run: Run, floor: float, memory: float) -> str:
     """One line of the table; `memory` is the most bytes held besides the data and the records of the run."""
     last, n = run.trace[-1], len(run.problem.train)
     per_step = 1e3 * last.seconds / max(run.done, 1)
-    share = f"{floor / per_step:.2f}" if rows_per_block(getattr(run.method, "block", 1), n) == BLOCK else "-"
+    share = "-" if math.isnan(floor) else f"{floor / per_step:.2f}"
     note = "" if run.outcome and run.outcome.reason == "converged" else "  (did not converge in time)"
     return (
         f"{solver:<18}{last.seconds:>8.2f}{run.done:>8}{per_step:>12.1f}{share:>9}{last.cost.entries / n**2:>7.2f}"
@@ -224,7 +236,7 @@ def _crossing(
     """Measure both at n / 2 and n / 4, and say where they take the same time."""
     [n] = times
     for size in (n // 2, n // 4):
-        problem = _problem(split, order[:size])
+        problem = learned_problem(split, order[:size])
         times[size] = (_lapack(problem), _finished(solver, problem, None, conditions).trace[-1].seconds)
     for size in sorted(times):
         yield f"n = {size}: Cholesky {times[size][0]:.2f} s, {solver} {times[size][1]:.2f} s"

@@ -21,6 +21,7 @@ from .blocks import BLOCK_BYTES, cached_bytes, row_blocks
 
 STRIP = 256  # rows of a strip
 MIN_ROWS = 32  # with fewer rows per block, reading the inputs would cost more than computing the entries
+FILL_BYTES = 16 * 2**20  # kernels write rows of this length in pieces of their own; short rows take twice as long
 TILE_BYTES = 4 * 2**20  # a tile of a strip is still in the cache when it is read for the other side
 Map = Callable[..., Iterable[Any]]
 
@@ -31,8 +32,8 @@ def kernel_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
 
 
 def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Tensor:
-    """Write k(X, Z) [c, n] into `out`, in tiles that fit into the processor's cache, and return `out`."""
-    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), cached_bytes(out, TILE_BYTES)):
+    """Write k(X, Z) [c, n] into `out`, in tiles of FILL_BYTES, and return `out`."""
+    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), cached_bytes(out, FILL_BYTES)):
         fill_tile(kernel, theta, X, Z[part], out[:, part])
     return out
 

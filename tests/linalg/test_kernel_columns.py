@@ -26,7 +26,7 @@ def matrix(n: int = N, shift: float = 0.0) -> tuple[Counted, Counter, Tensor, Te
 def tiles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without tiles that are much smaller than a row."""
     if request.param:
-        monkeypatch.setattr(kernel_columns, "TILE_BYTES", request.param)
+        monkeypatch.setattr(kernel_columns, "FILL_BYTES", request.param)
 
 
 @pytest.mark.usefixtures("tiles")

@@ -29,11 +29,12 @@ from ...linalg.matrix_products import product
 from ...linalg.preconditioners import drawn_root
 from ...linalg.tall_products import minus_product
 from ...problem import take
+from .reliability import Point
 from .system import System, updated_gradient
 
 BORDER = "A_BB [border of the block]"
 BORDER_FLOAT32 = "A_BB [border of the block, of float32 columns: set mixed=False]"
-NEGLIGIBLE = 0.01  # of the largest gradient entry
+NEGLIGIBLE = 0.1  # of the largest gradient entry: the choice of rows hardly depends on so little
 
 
 class CoarseRows:
@@ -145,12 +146,15 @@ class Block:
 
     @property
     def coarse_step_is_negligible(self) -> bool:
-        """Whether the coarse rows alone change no gradient entry by 1 % of the largest: |W_i h| <= A_ii^1/2 |h|."""
+        """Whether no gradient entry of a coarse row exceeds a tenth of the largest, so that e hardly differs from g.
+
+        The coarse rows alone change the gradient by W h, which is -g_C interpolated to all rows.
+        """
         return bool(self._is_negligible())
 
     def _is_negligible(self) -> Tensor:
-        bound = self.system.largest_diag**0.5 / NEGLIGIBLE
-        return self.h.norm() * bound <= torch.linalg.vector_norm(self.g, torch.inf)
+        largest, at_coarse_rows = (torch.linalg.vector_norm(g, torch.inf) for g in (self.g, self.g[self.coarse.rows]))
+        return at_coarse_rows <= NEGLIGIBLE * largest
 
     def minimiser(self) -> Minimiser:
         """The exact minimiser over the rows added so far and the coarse rows (eq 6)."""
@@ -180,6 +184,8 @@ class Block:
         if len(self.rows):
             return self.gradient(self.minimiser(), candidates)
         g = self.g if candidates is None else self.g[candidates]
+        if not len(self.h):
+            return g
         if not self.g.is_cpu:  # a product takes less time than to wait for the answer
             return torch.where(self._is_negligible(), g, self.gradient(self.minimiser(), candidates))
         return g if self.coarse_step_is_negligible else self.gradient(self.minimiser(), candidates)
@@ -227,3 +233,16 @@ class Block:
             G.addmm_(A.T, t).addmm_(W, v, alpha=-1.0)
         else:
             G += (A.T @ t).addmm_(W, v.to(A.dtype), alpha=-1.0)
+
+
+def after_coarse_step(system: System, point: Point, coarse: CoarseRows) -> Point:
+    """The point after the best step at the coarse rows alone; the same point if that step is negligible.
+
+    Every block solves for the coarse rows too, and combinations of its steps keep their gradient zero if it is zero at
+    first. A block is then chosen by the gradient as it is, which saves a read of W per block. 2 n m flops.
+    """
+    nothing = Block(system, point.gradient, coarse, coarse.W.new_empty(0, system.n))
+    if not len(coarse.rows) or nothing.coarse_step_is_negligible:
+        return point
+    step = nothing.minimiser()
+    return Point(nothing.moved(point.alpha, step), nothing.gradient(step))

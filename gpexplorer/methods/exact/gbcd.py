@@ -34,9 +34,10 @@ import torch
 from torch import Tensor
 
 from ...linalg.deferred_reads import repeat_if_rare
+from ...objectives import noise_variance
 from ...problem import Cost, Problem, Step
 from . import settings
-from .block import Block, CoarseRows
+from .block import Block, CoarseRows, after_coarse_step
 from .block_choice import BlockSizes, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
 from .joint.likelihood import Learner, Position, learn_on_all_rows
@@ -47,8 +48,11 @@ from .state import State as SolverState
 from .subspace import combine_steps
 from .system import Iteration, System
 
-MANY_ROWS, MANY_COARSE_ROWS = 4000, 1500  # from so many rows on, more coarse rows than rows of a block save entries
-COARSE_BYTES = 0.4e9  # of them in float64: 1500 up to 33 000 rows
+COARSE_ROWS, COARSE_ROWS_FLOAT32 = 1500, 2500  # at most; from MANY_ROWS on more than rows of a block save entries
+COARSE_BYTES = 0.4e9  # of them: 1500 in float64 up to 33 000 rows, 2500 in float32 up to 40 000
+MOST_ROWS_FLOAT32 = 1000  # of a block, since the factor of a block takes half the time too
+MOST_CHUNK, CHUNKS_FLOAT32 = 50, 5  # rows of a part of a block; number of parts of a large block
+MOST_SIGNAL_TO_NOISE = 2e3  # ratio of variances up to which float32 columns are taken without being asked for
 
 
 class GBCD(Solver):
@@ -98,11 +102,12 @@ class GBCD(Solver):
 
     block = settings.block()
     chunk = param.Integer(
-        50,
-        bounds=(1, None),
-        softbounds=(1, 100),
+        0,
+        bounds=(0, None),
+        softbounds=(0, 200),
         doc="Number of rows that join a block before the decrease that each row promises is computed again. "
-        "1 is the published method.",
+        "1 is the published method. 0 takes 50, or a tenth of a block that follows the number of rows if that is less; "
+        "with float32 columns and at least 4000 rows, a fifth of the block.",
     )
     pool = param.Integer(
         0,
@@ -125,11 +130,12 @@ class GBCD(Solver):
         softbounds=(-2, 2000),
         doc="Number of coarse rows, which are solved for together with every block, at n numbers each. They reduce the "
         "smooth part of the gradient. They are drawn by the variance that the previous ones leave. -2 takes as many as "
-        "a block has, and from 4000 rows on a quarter of the rows, at most 1500 and 0.4 GB, if that is more; -1 always "
-        "takes as many as a block has; 0 is the published method.",
+        "a block has, and from 4000 rows on a quarter of the rows, at most 1500 and 0.4 GB, if that is more; with "
+        "float32 columns two fifths of the rows, at most 2500, and blocks of a fifth, at most 1000. -1 always takes as "
+        "many as a block has; 0 is the published method.",
     )
     conjugate = settings.conjugate(2)
-    mixed = settings.mixed()
+    mixed: Any = settings.mixed_by_noise(MOST_SIGNAL_TO_NOISE)
     refresh = settings.refresh()
     full_steps = param.Integer(
         0,
@@ -155,7 +161,7 @@ class GBCD(Solver):
 
     def learn_on_all(self, problem: Problem, state: SolverState) -> Iterator[Step]:
         """Steps of Adam on the likelihood of all rows, from this state on."""
-        sizes = self._sizes(len(problem.train))
+        sizes = self._sizes(len(problem.train), in_float32=False)
         learner = Learner(self.full_steps, self.probes, self.rate, self.cache * settings.GIGABYTE, sizes)
         position = Position(state.position, state.theta, state.alpha, state.probes, state.moments)
         for number, after in enumerate(learn_on_all_rows(problem, learner, position), state.step + 1):
@@ -173,9 +179,10 @@ class GBCD(Solver):
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Algorithm 1 from this alpha on. Only the gradient is carried; it is exact when a run is resumed."""
         current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
-        sizes = self._sizes(system.n)
+        sizes = self._sizes(system.n, system.mixed)
         coarse = system.once("coarse rows", lambda: CoarseRows(system, sizes.coarse, self.seed))
         workspace = coarse.W.new_empty(min(sizes.block, system.n - len(coarse.rows)), system.n)  # [b, n]
+        current = after_coarse_step(system, current, coarse)
 
         def next_iteration() -> Iteration:
             block = Block(system, current.gradient, coarse, workspace)
@@ -194,19 +201,36 @@ class GBCD(Solver):
         """Decrease of f [b] that each row of the last block promised alone, in the order in which the rows joined."""
         return info.gains
 
-    def _sizes(self, n: int) -> BlockSizes:
-        """Sizes of blocks for n rows. Where the block follows n, it is still chosen in ten parts or more."""
-        block = settings.rows_per_block(self.block, n)
-        chunk = self.chunk if self.block else min(self.chunk, max(1, block // 10))
+    def in_float32(self, problem: Problem, theta: Tensor) -> bool:
+        """Whether a run begins with float32 columns: if asked for, or if "auto" finds many rows and enough noise."""
+        if self.mixed != "auto":
+            return bool(self.mixed)
+        if self.coarse != -2 or len(problem.train) < settings.MANY_ROWS or theta.dtype != torch.float64:
+            return False
+        prior_variance = float(problem.kernel.diag(theta, problem.train.X).max())
+        return prior_variance <= MOST_SIGNAL_TO_NOISE * noise_variance(theta)
+
+    def _sizes(self, n: int, in_float32: bool) -> BlockSizes:
+        """Sizes of blocks for n rows. Where the block follows n, it is still chosen in five parts or more."""
+        many, block = n >= settings.MANY_ROWS, settings.rows_per_block(self.block, n)
+        if many and in_float32 and self.coarse == -2 and not self.block:
+            block = min(MOST_ROWS_FLOAT32, n // 5)
+        chunk = self.chunk or MOST_CHUNK
+        if many and in_float32 and not self.chunk:
+            chunk = max(block // CHUNKS_FLOAT32, 1)
+        elif not self.block:
+            chunk = min(chunk, max(1, block // 10))
         coarse = self.coarse if self.coarse >= 0 else block
-        if self.coarse == -2 and n >= MANY_ROWS:
-            coarse = max(block, min(MANY_COARSE_ROWS, n // 4, int(COARSE_BYTES / (8 * n))))
+        if many and self.coarse == -2:
+            share, most, entry = (2 * n // 5, COARSE_ROWS_FLOAT32, 4) if in_float32 else (n // 4, COARSE_ROWS, 8)
+            coarse = max(block, min(share, most, int(COARSE_BYTES / (entry * n))))
         return BlockSizes(block, chunk, min(coarse, n // 2), self.pool, self.seed, self.shortlist)
 
     def cost(self, problem: Problem) -> Cost:
         """Cost of one iteration: n b kernel entries, the greedy choice, the factor of the block, and the update."""
         n = len(problem.train)
-        sizes = self._sizes(n)
+        in_float32 = self.in_float32(problem, problem.theta)
+        sizes = self._sizes(n, in_float32)
         m = sizes.coarse
         b = min(sizes.block, n - m)
         chunks = -(-b // sizes.chunk)
@@ -215,5 +239,5 @@ class GBCD(Solver):
         flops = evaluated * (b + 2.0 * m) + 2.0 * n * (b + m) + b**3 / 3.0 + 1.0 * m * b * b
         flops += chunks * (2.0 * m * b + 1.0 * b * b) + 1.0 * m * m
         total = iteration_cost(problem, self.cache, entries=n * b, flops=flops, columns=b + m + 2 * self.conjugate)
-        traffic = problem.train.y.element_size() * (evaluated * (0.5 * b + m) + n * (b + m))
+        traffic = (4 if in_float32 else problem.train.y.element_size()) * (evaluated * (0.5 * b + m) + n * (b + m))
         return total.plus(bytes=traffic, calls=CALLS_PER_SUBSPACE_STEP + CALLS_PER_CHUNK * chunks)

@@ -10,6 +10,7 @@ GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 
 LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
+MANY_ROWS = 4000  # from so many rows on, more coarse rows and float32 columns save time
 
 
 def block() -> Any:
@@ -76,6 +77,18 @@ def mixed() -> Any:
         doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
         "Columns become float64 if rounding decides the steps, as it may where the signal variance is more than 10^4 "
         "times the noise variance.",
+    )
+
+
+def mixed_by_noise(signal_to_noise: float) -> Any:
+    """Whether kernel columns are computed in float32, which may depend on the noise."""
+    return param.Selector(
+        default="auto",
+        objects=["auto", True, False],
+        doc="Compute kernel columns in float32, at half the time and memory. Gradients from scratch stay in float64. "
+        "Columns become float64 if rounding decides the steps. auto: with float64 data, at least "
+        f"{MANY_ROWS} rows, default coarse rows, and a signal variance of at most {signal_to_noise:,.0f} times the "
+        "noise variance.",
     )
 
 

@@ -108,6 +108,10 @@ class Solver(Method):
     def iterations(self, system: System, state: SolverState) -> Iterator[Iteration]:
         """Iterations that continue from this state, without end or until the system is solved."""
 
+    def in_float32(self, problem: Problem, theta: Tensor) -> bool:
+        """Whether a run begins with float32 kernel columns."""
+        return bool(self.mixed)
+
     def kept_memory(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """What is kept of a solver's memory when its iterations start again from a gradient from scratch."""
         return ()
@@ -151,7 +155,7 @@ class Solver(Method):
     def _solve(self, problem: Problem, state: SolverState) -> Steps:
         """The second phase, from any state of it: with float32 columns if `mixed`, and in float64 once it must be."""
         while True:
-            mixed = self.mixed and not state.float64_from
+            mixed = self.in_float32(problem, state.theta) and not state.float64_from
             system = System(problem, state.theta, self.cache * settings.GIGABYTE, mixed, self.map)
             result = yield from self._iterate(system, state)
             if isinstance(result, Outcome):

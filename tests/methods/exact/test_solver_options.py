@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import gpexplorer as gpx
+from gpexplorer import kernels
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.exact.block import Block, CoarseRows
 from gpexplorer.methods.exact.gbcd import GBCD
@@ -235,9 +237,38 @@ def test_a_few_hundred_rows_are_solved_in_steps_that_can_be_watched(key: str):
     ("n", "coarse"), [(900, 112), (3999, 499), (4000, 1000), (6000, 1500), (33_000, 1500), (60_000, 833), (10**6, 500)]
 )
 def test_more_coarse_rows_are_the_default_where_they_pay_and_fit(n: int, coarse: int):
-    assert GBCD()._sizes(n).coarse == coarse
-    assert GBCD(coarse=-1)._sizes(n).coarse == rows_per_block(0, n)
-    assert GBCD(coarse=70)._sizes(n).coarse == 70
+    assert GBCD()._sizes(n, in_float32=False).coarse == coarse
+    for in_float32 in (False, True):
+        assert GBCD(coarse=-1)._sizes(n, in_float32).coarse == rows_per_block(0, n)
+        assert GBCD(coarse=70)._sizes(n, in_float32).coarse == 70
+
+
+@pytest.mark.parametrize(
+    ("n", "block", "chunk", "coarse"),
+    [(3999, 499, 49, 499), (4000, 800, 160, 1600), (10_000, 1000, 200, 2500), (60_000, 1000, 200, 1666)],
+)
+def test_blocks_of_float32_columns_are_larger_where_rows_are_many(n: int, block: int, chunk: int, coarse: int):
+    sizes = GBCD()._sizes(n, in_float32=True)
+
+    assert (sizes.block, sizes.chunk, sizes.coarse) == (block, chunk, coarse)
+    given = GBCD(block=70, chunk=7, coarse=30)._sizes(n, in_float32=True)
+    assert (given.block, given.chunk, given.coarse) == (70, 7, 30)
+
+
+def test_columns_are_float32_by_default_only_with_many_rows_enough_noise_and_without_published_settings():
+    def columns(n: int, noise_sd: float, dtype: torch.dtype = torch.float64, **settings: Any) -> bool:
+        theta = torch.tensor([0.0, 0.0, math.log(noise_sd)], dtype=dtype)
+        X = torch.linspace(0.0, 1.0, n, dtype=dtype)[:, None]
+        return GBCD(**settings).in_float32(Problem(Dataset(X, X[:, 0]), kernels.make("se", 1), theta), theta)
+
+    assert columns(4000, 0.1)
+    assert not columns(3999, 0.1)
+    assert columns(4000, 0.0224)  # a ratio of variances of 1993
+    assert not columns(4000, 0.0223)
+    assert not columns(4000, 0.1, torch.float32)
+    assert not columns(4000, 0.1, chunk=1, pool=60, coarse=0, conjugate=0)
+    assert columns(40, 0.1, mixed=True)
+    assert not columns(4000, 0.1, mixed=False)
 
 
 def test_a_shortlist_solves_the_same_system_with_hardly_more_blocks():
