@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import gpexplorer
+from gpexplorer.methods import gpytorch_parts
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -53,6 +54,16 @@ def test_no_version_of_bokeh_is_accepted_that_opens_websockets_to_other_sites():
 
     assert "3.8.1" not in bokeh.specifier  # CVE-2026-21883
     assert "3.8.2" in bokeh.specifier
+
+
+def test_importing_gpytorch_gives_none_of_its_warnings(tmp_path, monkeypatch):
+    lines = ["import warnings", *(f'warnings.warn("old", {kind})' for kind in ("DeprecationWarning", "FutureWarning"))]
+    (tmp_path / "gpytorch.py").write_text("\n".join(lines), "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "gpytorch", None)  # so that what is there now, or nothing, comes back
+    monkeypatch.delitem(sys.modules, "gpytorch")
+
+    assert gpytorch_parts.package().__file__ == str(tmp_path / "gpytorch.py")  # warnings are errors
 
 
 def test_the_conda_recipe_has_the_requirements_and_the_version_of_the_package():

@@ -45,12 +45,11 @@ def botorch_model(posterior: Posterior) -> Any:
     """
     of_kind("The posterior of a BoTorch model", posterior, Posterior, "a posterior, such as run.posterior()")
     try:
+        distributions = gpytorch_parts.package().distributions
         from botorch.models.model import Model
         from botorch.posteriors.gpytorch import GPyTorchPosterior
     except ImportError:
         raise SettingError("BoTorch is not installed: pip install gpexplorer[botorch].") from None
-
-    distributions = gpytorch_parts.package().distributions
 
     class PosteriorModel(Model):  # type: ignore[misc]
         """A model whose posterior is given."""

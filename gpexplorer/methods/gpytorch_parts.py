@@ -37,7 +37,8 @@ class Parts(NamedTuple):
 def package() -> Any:
     """Import and return GPyTorch, without the deprecation warnings of its own imports."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+        for category in (DeprecationWarning, FutureWarning):  # torch 2.15 warns of torch.jit with the latter
+            warnings.simplefilter("ignore", category)
         import gpytorch
     return gpytorch
 

@@ -17,6 +17,7 @@ import pytest
 from bokeh.core.serialization import Buffer, Serialized
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource
+from bokeh.protocol.message import Message
 from bokeh.protocol.messages.error import error as ErrorMessage
 from bokeh.protocol.messages.patch_doc import patch_doc
 from bokeh.server.connection import ServerConnection
@@ -242,7 +243,18 @@ def unreachable(_: ServerConnection) -> None:
     raise WebSocketClosedError
 
 
-def test_changes_that_are_made_together_are_one_message_with_their_arrays(visit: Callable[..., None]):
+def add_buffer_of_bokeh_3_8(message: Any, buffer: Buffer) -> None:
+    message._header["num_buffers"] = message._header.get("num_buffers", 0) + 1
+    message._header_json = None
+    message._buffers.append(buffer)
+
+
+def test_changes_that_are_made_together_are_one_message_with_their_arrays(
+    visit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Message, "add_buffer", add_buffer_of_bokeh_3_8)
+    monkeypatch.delattr(Message, "add_buffers", raising=False)
+
     async def story(visited: Visited) -> None:
         socket = await visited.connect(await visited.get())
         for _ in range(2):  # metadata and content of the acknowledgement

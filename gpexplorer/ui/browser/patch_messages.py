@@ -71,7 +71,8 @@ def _message(cls: type[patch_doc], events: Sequence[DocumentPatchedEvent], **met
     content = PatchJson(events=serializer.encode(list(events)))
     document.models.flush_synced(lambda model: not serializer.has_ref(model))
     message = cls(cls.create_header(), metadata, content)
-    message.add_buffers(*serializer.buffers)
+    for buffer in serializer.buffers:  # one by one: `add_buffers` is newer than Bokeh 3.8
+        message.add_buffer(buffer)
     return message
 
 
