@@ -59,7 +59,10 @@ def outer_functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.
 
 
 def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
-    """Annotations, errors, text, sizes of blocks of rows, `strict` and `daemon`, and costs, which are predictions."""
+    """Annotations, errors, text, sizes of blocks of rows, `strict` and `daemon`, and costs, which are predictions.
+
+    `row_numbers` is how a posterior says how large its blocks of rows may be.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
             yield node
@@ -68,7 +71,7 @@ def ignored_parts(tree: ast.Module) -> Iterator[ast.AST]:
         elif isinstance(node, ast.FunctionDef):
             if node.returns is not None:
                 yield node.returns
-            if node.name == "cost" or node.name.endswith("_cost"):
+            if node.name in ("cost", "row_numbers") or node.name.endswith("_cost"):
                 yield from node.body
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("row_blocks", "large_blocks"):
             yield from node.args[1:]

@@ -213,6 +213,8 @@ def test_the_initial_theta_of_lowest_error_begins_with_its_scale():
     penalty = prepared[0][4]
     torch.testing.assert_close(penalty.u, u / u.norm())
     assert penalty.kappa == pytest.approx(0.5 * (N / 3) * 18 / N)
+    small = [score._replace(energy=0.1) for score in SCORES]
+    assert consensus._log_scale(setup, small) == pytest.approx(0.5 * math.log(0.3 / (2 * N)))
     for energy in (math.nan, -1.0, 0.0):
         assert consensus._log_scale(setup, [SCORES[0]._replace(energy=energy)]) == 0.0
     assert consensus._cross_validated_error(setup, [SCORES[0]._replace(loss=math.nan)]) == math.inf
@@ -227,6 +229,39 @@ def test_folds_of_one_theta_and_a_single_fold_have_no_penalty():
     assert [len(part) for part in setup.by_group(range(4))] == [1] * 4
     uncalibrated = consensus.make_setup(registry["gpcv-admm"](calibrate=False), task)
     assert torch.equal(consensus._with_scale(uncalibrated, task.theta, 3.0), task.theta)
+
+
+def test_two_copies_have_a_consensus_and_two_folds_of_one_theta_are_one_group():
+    setup, state, _ = three_copies(REPORTS)
+    folds, task = [fold._replace(z=numbers(6, seed=2)) for fold in some_folds()[:2]], setup.problem
+    answers = Answers(
+        iterate=[((fold,), report, None) for fold, report in zip(folds, REPORTS, strict=False)],
+        score_folds=[score._replace(zs=(numbers(6, seed=1),)) for score in SCORES[:2]],
+    )
+    pair = consensus.make_setup(registry["gpcv-admm"](folds=2, copies=True).with_mapper(answers), task)
+
+    after, _ = consensus.iterate_folds(pair, state._replace(folds=tuple(folds)))
+
+    kappa = pair.kappa(state.best)
+    expected = sum(fold.theta + fold.nu / kappa for fold in folds) / 2  # type: ignore[operator]
+    torch.testing.assert_close(after.mean, expected)
+    assert [alone for *_, alone in answers.asked["iterate"][0]] == [False, False]
+    naive = consensus.make_setup(registry["gpcv-admm-naive"](folds=2), task)
+    mean, same = consensus.form_consensus(naive, state, folds)
+    torch.testing.assert_close(mean, (folds[0].theta + folds[1].theta) / 2)
+    assert same == folds
+    [shared] = consensus.make_setup(registry["gpcv-admm"](folds=2), task).groups
+    assert len(shared.validation) == 2
+
+
+def test_without_a_finite_error_nothing_is_prepared():
+    setup, state, answers = three_copies(REPORTS)
+    answers.answers["score_folds"] = [score._replace(loss=math.inf) for score in SCORES]
+
+    after, _ = consensus._prepare_folds(setup, state._replace(step=0))
+
+    assert (after.step, after.phase, after.best) == (1, "prepare", state.best)
+    assert "prepare" not in answers.asked
 
 
 def test_a_run_ends_after_its_last_iteration_or_too_many_steps_taken_back():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gpexplorer.methods.cross_validation import solvers
 from gpexplorer.methods.cross_validation.solvers import (
     CONFIRMED,
     TRUSTED,
@@ -60,6 +61,19 @@ def test_every_iteration_takes_one_product_and_every_restart_another(most: int, 
     solution = solved(product := Products(A), B, 0.0, most)
 
     assert (solution.iterations, product.count) == (most, most + restarts)
+
+
+@pytest.mark.parametrize(("most", "restarts"), [(24, 0), (25, 1), (49, 1), (50, 2)])
+def test_iterations_begin_again_where_no_more_residuals_are_kept(
+    most: int, restarts: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(solvers, "REMEMBERED", 25)
+    A, B = spread(60, 1e10)
+
+    solution = solved(product := Products(A), B, 1e-3, most)
+
+    assert (solution.iterations, product.count) == (most, most + restarts)
+    assert solution.error > 1.0
 
 
 def test_a_system_solved_in_the_fewest_iterations_is_not_made_less_accurate():
