@@ -23,3 +23,7 @@ def test_ranks_and_their_correlation_are_scipys(kinds: int, shift: float) -> Non
 
 def test_a_constant_correlates_with_nothing() -> None:
     assert math.isnan(rank_correlation(np.ones(5), np.arange(5.0)))
+
+
+def test_two_rows_correlate_fully() -> None:
+    assert rank_correlation(np.array([1.0, 2.0]), np.array([7.0, 3.0])) == pytest.approx(-1.0)

@@ -32,7 +32,7 @@ from gpexplorer.posteriors.features import OutsideGrid
 from gpexplorer.posteriors.in_units import in_units
 from gpexplorer.posteriors.prior_paths import GROUP, MAX_GROUPS, prior_paths
 from gpexplorer.posteriors.weights import DiagonalAndDirection
-from gpexplorer.problem import Dataset, Prediction, Problem
+from gpexplorer.problem import Dataset, Prediction, Problem, Scale
 
 SHIFTS = [0.0, 1000.0]
 
@@ -211,6 +211,27 @@ def test_without_a_scale_the_units_of_the_file_are_those_of_the_rows():
     torch.testing.assert_close(scaled.var, inner.var(X, noise=True))
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_in_the_units_of_the_file_variances_have_the_square_of_the_unit(shift: float):
+    one = torch.ones(1, dtype=torch.float64)
+    scale = Scale(shift * one, 4.0 * one, y_mean=-7.0, y_sd=0.3)
+    train = replace(rows(), scale=scale)
+    inner = exact_gp_posterior(SE, THETA, train)
+    posterior, X = in_units(inner, Problem(train, SE, THETA)).asked_for("y"), train.X + 0.02
+    given = 4.0 * X + shift
+
+    torch.testing.assert_close(posterior.mean(given), 0.3 * inner.mean(X) - 7.0)
+    torch.testing.assert_close(posterior.cov(given, noise=False), 0.09 * inner.cov(X))
+    torch.testing.assert_close(posterior.var(given), 0.09 * inner.var(X, noise=True))
+    for mean, var in (posterior.at_scaled(X), posterior(given)):
+        torch.testing.assert_close(mean, 0.3 * inner.mean(X) - 7.0)
+        torch.testing.assert_close(var, 0.09 * inner.var(X, noise=True))
+    torch.testing.assert_close(posterior.paths(3, seed=1)(given), 0.3 * inner.paths(3, seed=1)(X) - 7.0)
+    updated = posterior.with_rows(given, 0.3 * train.y - 7.0, noise=0.09 * 0.2)
+    torch.testing.assert_close(updated.mean(given), 0.3 * inner.with_rows(X, train.y, noise=0.2).mean(X) - 7.0)
+    assert len(posterior.columns) == 0
+
+
 def test_a_plain_function_is_given_blocks_of_rows_and_has_the_noise_of_theta():
     sizes = list[int]()
 
@@ -238,9 +259,25 @@ def test_a_band_is_that_of_the_function_and_a_row_without_variance_does_not_wide
     torch.testing.assert_close(other.upper, band.upper)
     prior = PriorPosterior(RowScaled(SE), THETA)  # the variance of a row is that of f times its last column squared
     X = torch.tensor([[0.3, 0.0], [0.3, 1.0], [0.3, 2.0]], dtype=torch.float64)
+    assert prior.noise_variance == pytest.approx(math.exp(2.0 * -1.3))
     with_zero = joint_band(prior, X, size=4000)
     assert with_zero.factor == pytest.approx(1.96, abs=0.08)  # all values are multiples of one normal number
     assert (float(with_zero.lower[0]), float(with_zero.upper[0])) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_an_answer_that_does_not_depend_on_the_inputs_has_the_derivative_zero(shift: float):
+    """The mean of the prior is 0 everywhere, and so is the change of its variance for a stationary kernel."""
+    X = rows(shift=shift).X
+    gradient = PriorPosterior(SE, THETA).gradient(X)
+    assert torch.equal(gradient.mean, torch.zeros_like(X))
+    assert torch.equal(gradient.var, torch.zeros_like(X))
+
+    prior = PriorPosterior(kernels.make("linear", 1), torch.tensor([0.4, -1.0], dtype=torch.float64))
+    gradient, step = prior.gradient(X), 1e-3 * (1.0 + shift)
+    assert torch.equal(gradient.mean, torch.zeros_like(X))
+    expected = (prior.var(X + step) - prior.var(X - step))[:, None] / (2.0 * step)
+    torch.testing.assert_close(gradient.var, expected, rtol=1e-8, atol=1e-9)
 
 
 def test_paths_share_random_features_in_groups():

@@ -73,6 +73,16 @@ def test_columns_that_are_computed_twice_give_the_dense_value_gradient_and_predi
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+def test_columns_are_kept_up_to_a_size_in_bytes() -> None:
+    rows, limit = 2**20, sparse_objectives.KEPT_BYTES
+    fits = limit // (8 * rows)
+
+    assert sparse_objectives.is_kept(rows, fits, 8)
+    assert not sparse_objectives.is_kept(rows, fits + 1, 8)
+    assert sparse_objectives.is_kept(rows, 2 * fits, 4)
+    assert not sparse_objectives.is_kept(2 * rows, fits, 8)
+
+
 @pytest.mark.parametrize("likelihood", ["fitc", "vfe", "tight-vfe"])
 def test_memory_does_not_grow_with_the_number_of_points(likelihood: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X = torch.rand(100_000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -96,6 +106,9 @@ def test_with_uniform_noise_the_factors_equal_those_of_the_family(shift: float) 
         nystrom(task.kernel, task.theta, task.train, Z),
     )
     assert ours.terms == pytest.approx(theirs.terms, rel=1e-9)
+    for likelihood in LIKELIHOODS:
+        other = sparse_model(task.kernel, task.theta, task.train, Z, likelihood)
+        assert other.unexplained == pytest.approx(theirs.unexplained, rel=1e-8)
     for a, b in zip(*(nystrom_posterior(task.kernel, task.theta, Z, now)(Xs) for now in (ours, theirs)), strict=True):
         assert torch.allclose(a, b, atol=1e-9)
 
