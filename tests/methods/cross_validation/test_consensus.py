@@ -264,6 +264,16 @@ def test_without_a_finite_error_nothing_is_prepared():
     assert "prepare" not in answers.asked
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_run_goes_on_with_the_folds_of_its_state_unless_they_are_of_the_other_kind(shared: bool):
+    setup, state, answers = three_copies(REPORTS)
+
+    after = next(consensus.run(setup.scheme, setup.problem, state._replace(shared=shared))).state
+
+    assert (after.step, after.shared) == (6, False)
+    assert ("prepare" in answers.asked) == shared
+
+
 def test_a_run_ends_after_its_last_iteration_or_too_many_steps_taken_back():
     setup, state, _ = three_copies(REPORTS, max_iterations=7, max_rollbacks=3)
     method = setup.scheme
