@@ -32,6 +32,7 @@ from .state import Info, State
 ALL_ROWS = "all rows"  # the phase after the last swap
 GIGABYTE = 1e9
 FIXED = "m x m factors"  # the part of a swap's memory that does not depend on the rows
+WHILE_REFRESHED = 1.33  # times the formula of a swap: old and new columns exist while pivots are drawn again
 FEWEST_ROWS = 10  # per inducing point, however little memory is allowed
 
 Phase = Generator[Step, None, State]
@@ -215,7 +216,7 @@ def core_set(method: SwapMethod, problem: Problem, need: Cost) -> CoreSet | None
 def core_size(method: SwapMethod, problem: Problem, need: Cost) -> int:
     """Return the number of rows of the core set: all of them, if swaps among all rows fit."""
     n, fixed = len(problem.train), need.arrays[FIXED]
-    limit = GIGABYTE * method.memory
+    limit = GIGABYTE * method.memory / WHILE_REFRESHED
     if limit == 0.0 or need.memory <= limit:
         return n
     fewest = FEWEST_ROWS * method.num_points(n)
