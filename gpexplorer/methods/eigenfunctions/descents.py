@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice
+from ...linalg.randomness import generator, random_rows
 from ...linalg.scipy_descent import Evaluated, descend
 from ...problem import Dataset, Problem
 from ..fixed_subset import learn_on_subset
@@ -71,6 +72,12 @@ def basis_descent(learner: Learner, choice: Choice, rows: Dataset, initial: Tens
     with closing(descend(evaluate, initial.double().cpu().numpy(), "L-BFGS-B", limit)) as descent:
         for best in descent:
             yield Best(torch.as_tensor(best.point).to(initial), best.value, best.extra)
+
+
+def subset_rows(learner: Learner, problem: Problem) -> Dataset:
+    """Return the random rows on which initial values are tried."""
+    sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
+    return problem.train.rows(sample.to(problem.train.y.device))
 
 
 def until_no_gain(descent: Descent, tolerance: float) -> Descent:

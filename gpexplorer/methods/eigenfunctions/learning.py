@@ -1,4 +1,4 @@
-"""Hyperparameters of a finite basis by marginal likelihood: three phases, from cheap to exact.
+"""Hyperparameters of a finite basis by marginal likelihood: up to four phases, from cheap to exact.
 
 Both likelihoods have many optima. If inputs depend on each other, an exact GP may ignore one that it needs, and p
 functions cannot represent the short lengthscales that suit the exact GP: a descent that begins at longer lengthscales
@@ -7,6 +7,9 @@ ends better. The likelihood selects among several initial values:
     subset    exact GP on random rows, from lengthscales 1, 2, 4, ... times those of the problem
     trial     basis functions on the same rows, from lengthscales 1, 2, 4, ... times the best of the subset, and up to
               lengthscales that the functions can represent; for each spacing of the grid
+    search    only if the functions fit the subset less well than the exact GP did: the same from two further values,
+              with a quarter of the lengthscale of one input. A descent hardly finds a shorter lengthscale, because
+              the functions that it needs are not among those chosen for a longer one
     learn     basis functions on all rows, in rounds: each round is a descent with a fixed choice of functions
 
 After a round, the functions are chosen again at the best theta. The new choice is used only if it makes the rows more
@@ -32,13 +35,13 @@ from torch import Tensor
 from ...errors import NotPositiveDefinite
 from ...features.basis_choices import Choice, Leading
 from ...linalg.blocks import BLOCK_BYTES
-from ...linalg.randomness import generator, random_rows
 from ...objectives import noise_variance
 from ...posteriors import Posterior
-from ...problem import Channel, Cost, Kernel, Outcome, Problem, Step, channel
+from ...problem import Channel, Cost, Outcome, Problem, Step, channel
 from .axis_sizes import axis_shares
-from .descents import Best, Descent, Learner, basis_descent, exact_descent, until_no_gain
+from .descents import Best, Descent, Learner, basis_descent, exact_descent, subset_rows, until_no_gain
 from .evidence import AXIS_NUMBERS, regress
+from .initial_values import longer_lengthscales, shorter_starts
 from .posteriors import refitted_posterior, regression_posterior
 
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
@@ -46,6 +49,8 @@ SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the e
 SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
 LEAST_GAIN = 0.005  # nat; a smaller one is none
 ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
+WORSE_PER_ROW = 0.02  # nat; where the functions fit the subset worse than the exact GP by more, other values are tried
+SEARCHES, SEARCH_DESCENTS = 3, 2  # at most three times, from the two most likely ones
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
 CHANNELS: tuple[Channel, ...] = (
@@ -60,7 +65,7 @@ class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "trial" | "learn" | "weights": the phase to which the step belongs
+    phase: str  # "subset" | "trial" | "search" | "learn" | "weights": the phase to which the step belongs
     round: int  # which initial value; in the phase "learn", how often the eigenfunctions were chosen
     position: int  # evaluations done in this round
     theta: Tensor  # [P] the best of this phase
@@ -69,6 +74,7 @@ class State(NamedTuple):
     chosen: Tensor  # [P] the theta at which the basis functions of `theta` were chosen
     spacing: str  # of their grid
     functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
+    exact: float = math.nan  # best NLML of the exact GP on the subset
 
 
 class Info(NamedTuple):
@@ -120,13 +126,15 @@ def initial_hyperparameters(
         state = yield from _subset_phase(learner, problem, state)
     if state.phase == "trial":
         state = yield from _trial_phase(learner, problem, state, chooser, spacings)
+    if state.phase == "search":
+        state = yield from _search_phase(learner, problem, state, chooser)
     return state
 
 
 def learn_hyperparameters(
     learner: Learner, problem: Problem, state: State, chooser: Chooser, spacings: tuple[str, ...]
 ) -> Generator[Step, None, tuple[State, Outcome]]:
-    """Do the three phases, beginning in the phase of `state`.
+    """Do the phases, beginning in the phase of `state`.
 
     Parameters
     ----------
@@ -155,7 +163,8 @@ def _subset_phase(learner: Learner, problem: Problem, state: State) -> Phase:
         descent = until_no_gain(exact_descent(learner, problem, initial_values[state.round]), learner.tolerance)
         state = yield from _follow(state, descent, lambda theta: {"chosen": theta}, _report)
         state = state._replace(round=state.round + 1, position=0)
-    return _begin(state, "trial" if learner.learn else "learn", state.theta)
+    exact = state.objective
+    return _begin(state, "trial" if learner.learn else "learn", state.theta)._replace(exact=exact)
 
 
 def _trial_phase(
@@ -164,14 +173,35 @@ def _trial_phase(
     """Select the functions, the spacing and the theta with which learning on all rows begins."""
     initial_values = _trial_values(learner, problem, state.theta_begin, chooser, spacings[0])
     candidates = [(theta, spacing) for spacing in spacings for theta in initial_values]
-    sample = random_rows(len(problem.train), learner.subset, generator(learner.seed, "subset"))
-    rows = problem.train.rows(sample.to(problem.train.y.device))
+    rows = subset_rows(learner, problem)
     while state.round < len(candidates):
         theta, spacing = candidates[state.round]
         origin = {"chosen": theta, "spacing": spacing}
         descent = until_no_gain(basis_descent(learner, chooser.leading(theta, spacing), rows, theta), learner.tolerance)
         state = yield from _follow(state, descent, lambda _, origin=origin: origin, _report)  # type: ignore[misc]
         state = state._replace(round=state.round + 1, position=0)
+    is_worse = state.objective > state.exact + WORSE_PER_ROW * len(rows)
+    if is_worse and isinstance(chooser.leading(state.chosen, state.spacing), Leading):
+        return state._replace(phase="search", round=0, position=0, theta_begin=state.theta)
+    return _begin(state, "learn", state.chosen)
+
+
+def _search_phase(learner: Learner, problem: Problem, state: State, chooser: Chooser) -> Phase:
+    """Try to leave an optimum at which the functions do not suit some input; two descents, and again from the best."""
+    rows, spacing = subset_rows(learner, problem), state.spacing
+    enough = state.exact + WORSE_PER_ROW * len(rows)
+    while state.round < SEARCHES * SEARCH_DESCENTS:
+        search, first = divmod(state.round, SEARCH_DESCENTS)
+        begin = Problem(rows, problem.kernel, state.theta_begin)
+        starts = shorter_starts(learner, begin, lambda theta: chooser.leading(theta, spacing))
+        for theta in starts[first:SEARCH_DESCENTS]:
+            leading = chooser.leading(theta, spacing)
+            descent = until_no_gain(basis_descent(learner, leading, rows, theta), learner.tolerance)
+            state = yield from _follow(state, descent, lambda _, theta=theta: {"chosen": theta}, _report)  # type: ignore[misc]
+            state = state._replace(round=state.round + 1, position=0)
+        if state.objective <= enough or torch.equal(state.theta, state.theta_begin):
+            break
+        state = state._replace(round=(search + 1) * SEARCH_DESCENTS, theta_begin=state.theta)
     return _begin(state, "learn", state.chosen)
 
 
@@ -190,15 +220,6 @@ def _trial_values(learner: Learner, problem: Problem, theta: Tensor, chooser: Ch
             break
         values.append(longer[1])
     return values
-
-
-def longer_lengthscales(kernel: Kernel, theta: Tensor, count: int) -> list[Tensor]:
-    """Return `count` copies of theta with lengthscales times 1, 2, 4, ...; one copy if the kernel has none."""
-    entries = [i for i, name in enumerate(kernel.names) if "lengthscale" in name]
-    copies = [theta.clone() for _ in range(count if entries else 1)]
-    for k, copy in enumerate(copies):
-        copy[entries] += k * math.log(2.0)
-    return copies
 
 
 def _begin(state: State, phase: str, chosen: Tensor) -> State:
@@ -323,10 +344,11 @@ def _objective(learner: Learner, problem: Problem, state: State, choice: Choice)
 def needs_refit(learner: Learner, state: Any) -> bool:
     """Whether the noise of a state must be fitted again before it is used for predictions.
 
-    During the phases "subset" and "trial" the hyperparameters are learned on a subset of the rows, in part without the
-    basis functions, so that their noise does not contain what the functions leave out. A run may be stopped there.
+    In the phases "subset", "trial" and "search" the hyperparameters are learned on a subset of the rows, in part
+    without the basis functions, so that their noise does not contain what the functions leave out. A run may be stopped
+    there.
     """
-    return bool(learner.learn) and state.phase in ("subset", "trial")
+    return bool(learner.learn) and state.phase in ("subset", "trial", "search")
 
 
 def state_posterior(learner: Learner, problem: Problem, choice: Choice, state: State) -> Posterior:

@@ -13,15 +13,16 @@ import torch
 
 from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Choice, Leading
+from gpexplorer.methods.eigenfunctions import learning
 from gpexplorer.methods.eigenfunctions.descents import PATIENCE, Best, basis_descent, until_no_gain
 from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS, GridChooser
 from gpexplorer.methods.eigenfunctions.grief import Grief
+from gpexplorer.methods.eigenfunctions.initial_values import longer_lengthscales
 from gpexplorer.methods.eigenfunctions.learning import (
     initial_hyperparameters,
     initial_state,
     learn_hyperparameters,
-    longer_lengthscales,
     share_kept,
 )
 from gpexplorer.problem import Dataset, Problem, Step
@@ -51,6 +52,32 @@ def test_several_initial_values_avoid_a_poor_optimum_of_one():
     alone, several = (learned(7, starts)[-1].state.objective for starts in (1, 2))
 
     assert several < alone - 5.0
+
+
+def test_a_shorter_lengthscale_is_tried_where_few_functions_fit_much_worse_than_the_exact_gp(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """With 12 functions for five inputs, those chosen for one lengthscale too many leave no way to a shorter one."""
+    task, few = repeating(7), Grief(**{**SETTINGS, "num_eigenfunctions": 12})
+
+    states = [step.state for step in few.steps(task)]
+
+    searches = [state for state in states if state.phase == "search"]
+    ends = {state.phase: state for state in states}
+    assert ends["trial"].objective > ends["subset"].objective + 20.0
+    assert ends["search"].objective < ends["trial"].objective - 20.0
+    assert ends["search"].exact == ends["subset"].objective
+    again = [step.state for step in few.steps(task, searches[len(searches) // 2])]
+    torch.testing.assert_close(again[-1].theta, states[-1].theta, rtol=0, atol=0)
+    assert [state.step for state in (*searches[: len(searches) // 2 + 1], *again)] == [
+        state.step for state in states if state.step >= searches[0].step
+    ]
+    monkeypatch.setattr(learning, "WORSE_PER_ROW", math.inf)
+    assert states[-1].objective < list(few.steps(task))[-1].state.objective - 50.0
+
+
+def test_no_shorter_lengthscale_is_tried_where_the_functions_fit_as_well_as_the_exact_gp():
+    assert not [step for step in learned(0, 2, "equispaced") if step.state.phase == "search"]
 
 
 @pytest.mark.parametrize(("seed", "spacing"), [(0, "equispaced"), (7, "by likelihood")])

@@ -35,7 +35,7 @@ class State(NamedTuple):
     """All that the trajectory depends on."""
 
     step: int
-    phase: str  # "subset" | "trial" | "warm-up" | "sample": the phase to which the step belongs
+    phase: str  # "subset" | "trial" | "search" | "warm-up" | "sample": the phase to which the step belongs
     position: int  # evaluations of this initial value on the subset, or steps of the chains
     theta: Tensor  # [P]
     z: Tensor  # [C, r + 1] log w and log s2 of each chain
@@ -52,6 +52,7 @@ class State(NamedTuple):
     chosen: Tensor | None = None  # [P] the theta at which the functions were chosen; None is `theta`
     spacing: str = ""  # of their grid; empty is as the method is set
     functions: Tensor | None = None  # [p, d] the functions, where they were chosen by evidence
+    exact: float = math.nan  # best NLML of the exact GP on the subset
 
 
 class Info(NamedTuple):

@@ -138,7 +138,7 @@ class GriefMCMC(GridMethod):
             state = initial_state(problem)
             yield Step(state, ChainInfo("start"))
         self.grid(problem)  # raises an error now if there is no grid for this problem
-        if state.phase in ("subset", "trial"):
+        if state.phase in ("subset", "trial", "search"):
             state = yield from self._learn_theta(problem, state)
 
         if state.functions is None and self.basis == "evidence":
