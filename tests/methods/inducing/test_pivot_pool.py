@@ -15,6 +15,7 @@ from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.methods.inducing.swapping.pivot_policies import by_variance, missed_reduction
 from gpexplorer.methods.inducing.swapping.removal_order import least_loss
 from gpexplorer.methods.inducing.swapping.swap import Swapper
+from gpexplorer.methods.inducing.swapping.tries import Tries
 from gpexplorer.problem import Dataset, Problem
 from swap_problems import SHIFTS, dense, problem, swapper
 
@@ -97,6 +98,51 @@ def test_the_pool_lowers_the_objective_and_replays_from_any_state(shift: float, 
         again = list(islice(method.steps(task, resume=steps[half].state), len(steps) - half - 1))
         assert torch.equal(again[-1].state.inducing, steps[-1].state.inducing)
         assert again[-1].state.objective == pytest.approx(totals[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_tries_evaluated_together_are_differences_of_dense_objectives(shift: float, objective: str) -> None:
+    task = problem(shift)
+    s = pooled(task, objective)
+    slots = least_loss(s.factor, 8)
+    s.refresh(0, slots)
+    while not s.swap(slots, 0).accepted:  # so that changes of the factors wait
+        slots = slots[1:]
+    slots, before, points = slots[1:], s.factor.total, s.factor.inducing
+    assert len(slots) > 2
+
+    tries = Tries(s.factor, s.pivots, s.removal_columns, 8)
+
+    for i, slot in enumerate(slots):
+        without = dense(task, torch.cat([points[:slot], points[slot + 1 :]]), objective)
+        assert tries.losses[i] == pytest.approx(without - before, rel=1e-6, abs=1e-7)
+        for pivot, row in enumerate(s.pivots.rows.tolist()):
+            with_pivot = points.clone()
+            with_pivot[slot] = row
+            reduction = float(tries.effects(i).reduction[pivot])
+            if row not in points:
+                expected = without - dense(task, with_pivot, objective)
+                assert reduction == pytest.approx(expected, rel=1e-6, abs=1e-6)
+        assert tries.reductions[i] == float(tries.effects(i).reduction.max())
+        removal = tries.removal(i)
+        L = s.factor.times(torch.eye(s.factor.m, dtype=torch.float64)).T
+        torch.testing.assert_close(removal.v, L @ removal.w, rtol=1e-7, atol=1e-7)
+        assert float(removal.w.norm()) == pytest.approx(1.0)
+
+
+def test_rejected_tries_need_no_operation_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    s, evaluated = pooled(problem(0.0), "vfe"), []
+    monkeypatch.setattr(Tries, "_products", lambda t, own=Tries._products: evaluated.append(len(t.slots)) or own(t))
+    tried: list[bool] = []
+    for begin in range(0, 40, 8):
+        slots = least_loss(s.factor, 8)
+        s.refresh(begin, slots)
+        tried += [s.swap(slots[k:], begin + k).accepted for k in range(8)]
+
+    assert 0 < sum(tried) < 20
+    # once after pivots were drawn, and once after an accepted swap, unless it was the last before the next draw
+    assert len(evaluated) == 5 + sum(accepted for step, accepted in enumerate(tried) if step % 8 != 7)
 
 
 def test_a_run_ends_when_every_row_is_explained() -> None:

@@ -23,7 +23,6 @@ together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
 from ..logarithmic_trace import WIDTH, estimate, log_reductions, sample_rows
-from .swap_effects import Addition, Change, Column, Proposals, Removal, reductions
+from .swap_effects import Addition, Change, Column, Proposals, Removal, RemovalNumbers, reductions, removal_numbers
 from .swap_vectors import swap_vectors, update_T
 
 QUEUE = 16  # swaps whose changes wait before they are applied to L, G and P
@@ -63,7 +62,7 @@ class Factor:
     TPT, TGT : Tensor [m]
         Diagonals of T'P T and T'G T.
     c, Pc : Tensor [m]
-        L'y and P L'y.
+        L'y and P L'y, the rows of `c_and_Pc`.
     D : Tensor [n]
         diag(K - K_hat).
     least : Tensor [n]
@@ -104,8 +103,7 @@ class Factor:
         P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)  # [m, m]
         self.T = T = torch.linalg.solve_triangular(L[inducing], torch.eye(m).to(y), upper=False)  # [m, m]
         self.TPT, self.TGT = (torch.linalg.vecdot(T, M @ T, dim=0) for M in (P, G))  # [m] each
-        self.c = L.T @ y  # [m]
-        self.Pc = P @ self.c  # [m]
+        self._set_c(L.T @ y, P)
         self.D = (self.prior - torch.linalg.vector_norm(L, dim=1).square()).clamp_min_(0.0)  # [n]
         self.L = DeferredUpdates(L, QUEUE)
         self._G, self._P = DeferredUpdates(G, 2 * QUEUE), DeferredUpdates(P, 2 * QUEUE)
@@ -121,9 +119,13 @@ class Factor:
         L_A = cholesky(G, "L'L + s2 I").L
         P, self.logdet = torch.cholesky_inverse(L_A), logdet(L_A)  # [m, m]
         self.TPT, self.TGT = (torch.linalg.vecdot(self.T, M @ self.T, dim=0) for M in (P, G))  # [m] each
-        self.Pc = P @ self.c  # [m]
+        self._set_c(self.c, P)
         self._P = DeferredUpdates(P, 2 * QUEUE)
         self.terms = self._terms()
+
+    def _set_c(self, c: Tensor, P: Tensor) -> None:
+        self.c_and_Pc = torch.stack([c, P @ c])  # [2, m]
+        self.c, self.Pc = self.c_and_Pc
 
     @property
     def m(self) -> int:
@@ -201,62 +203,55 @@ class Factor:
             increase = increase + vv / self.s2
         return 0.5 * increase
 
-    def remove(
-        self,
-        position: int,
-        v: Tensor,
-        products: Tensor | None = None,
-        pivot_products: Callable[[Tensor, Tensor, int], list[Tensor]] | None = None,
+    def remove(self, position: int, v: Tensor) -> Removal:
+        """Describe the model without the inducing point in slot `position`; v [n] is L w. 4 m^2 flops."""
+        w, row = self.direction(position), self.inducing_rows[position]
+        rows = torch.stack([w, self.G @ w, self.P @ w])
+        numbers = torch.cat([(rows @ rows.T).flatten(), rows @ self.c, (self.train.y @ v)[None], v[row : row + 1]])
+        return self.removal(position, v, rows, removal_numbers(numbers.tolist()))
+
+    def removal(
+        self, position: int, v: Tensor, rows: Tensor, numbers: RemovalNumbers, pivot_products: Tensor | None = None
     ) -> Removal:
-        """Describe the model without the inducing point in slot `position`.
+        """Put the description of a removal together.
 
         Parameters
         ----------
         position : int
         v : Tensor [n]
             L w.
-        products : Tensor [3, m], optional
-            w, G w and P w, if they are known.
-        pivot_products : callable, optional
-            `Pivots.products`. The host reads its result together with the numbers of the removal: one wait for a GPU.
+        rows : Tensor [3, m]
+            w, G w and P w.
+        numbers : RemovalNumbers
+        pivot_products : Tensor [8, z], optional
+            See `Removal`.
         """
-        if products is None:
-            w = self.direction(position)
-            products = torch.stack([w, self.G @ w, self.P @ w])
-        five, removed = self.with_c(products), self.inducing_rows[position]
-        numbers = [(five[:3] @ five[:4].T).flatten(), (self.train.y @ v)[None], v[removed : removed + 1]]
-        parts = [] if pivot_products is None else pivot_products(five, v, removed)
-        here = torch.cat([*numbers, *parts])
-        on_host, current = here.cpu(), self.terms
-        ww, wGw, kappa, wc, _, _, qGw, _, _, _, _, qc, yv, nu = on_host[:14].tolist()
-        vv = wGw - self.s2 * ww
         D = torch.addcmul(self.D, v, v) if self.is_tight else self.D[:0]  # [n] without the point
-        terms = Terms(
-            current.fit + qc**2 / (kappa * self.s2),
-            current.complexity + math.log(self.s2) + math.log(kappa),
-            log_variance_ratio(D, self.s2) if self.is_tight else current.trace + vv / self.s2,
-        )
         return Removal(
             position=position,
-            rows=products,
+            rows=rows,
             v=v,
-            vv=vv,
-            yv=yv,
-            nu=nu,
-            kappa=kappa,
-            wc=wc,
-            qc=qc,
-            qLv=qGw - self.s2 * kappa,
+            vv=numbers.wGw - self.s2 * numbers.ww,
+            yv=numbers.yv,
+            nu=numbers.nu,
+            kappa=numbers.kappa,
+            wc=numbers.wc,
+            qc=numbers.qc,
+            qLv=numbers.qGw - self.s2 * numbers.kappa,
             s2=self.s2,
-            terms=terms,
-            inverse_error=abs(qGw - 1.0),
+            terms=self.terms_without(numbers, D),
             V=D.add_(self.s2) if self.is_tight else D,
-            pivot_products=(here[14:].view(8, -1), on_host[14:].view(8, -1)) if parts else None,
+            pivot_products=pivot_products,
         )
 
-    def with_c(self, rows: Tensor) -> Tensor:
-        """Rows [k, m] with c and P c after them."""
-        return torch.cat([rows, self.c[None], self.Pc[None]])
+    def terms_without(self, numbers: RemovalNumbers, D: Tensor | None = None) -> Terms:
+        """Terms of the objective without a point; the tight VFE needs diag(K - K_hat) without it, D [n]."""
+        vv, current = numbers.wGw - self.s2 * numbers.ww, self.terms
+        return Terms(
+            current.fit + numbers.qc**2 / (numbers.kappa * self.s2),
+            current.complexity + math.log(self.s2) + math.log(numbers.kappa),
+            log_variance_ratio(D, self.s2) if self.is_tight and D is not None else current.trace + vv / self.s2,
+        )
 
     def no_removal(self) -> Removal:
         """The model as it is, in the form of a removal that removes nothing."""
@@ -273,7 +268,6 @@ class Factor:
             qLv=0.0,
             s2=self.s2,
             terms=self.terms,
-            inverse_error=0.0,
             V=self.D + self.s2 if self.is_tight else self.D[:0],
         )
 

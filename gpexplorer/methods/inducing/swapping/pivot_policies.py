@@ -191,24 +191,25 @@ def by_variance(D: Float[Tensor, " k"], count: int, rng: torch.Generator) -> Int
     return (D / arrivals).topk(min(count, len(D))).indices
 
 
-def missed_reduction(exact: Float[Tensor, " c"], scores: Float[Tensor, " c"]) -> float:
+def missed_reduction(exact: Float[Tensor, "*k c"], scores: Float[Tensor, "*k c"]) -> Float[Tensor, "*k"]:
     """Return by how much the best candidate is better than the one with the best score.
 
     Parameters
     ----------
-    exact : Tensor [c]
+    exact : Tensor [..., c]
         Exact reductions; -inf where a candidate is explained.
-    scores : Tensor [c]
+    scores : Tensor [..., c]
         -inf where a candidate has no score.
 
     Returns
     -------
-    float
-        In nat; nan if no candidate has a score.
+    Tensor [...]
+        In nat; nan where no candidate has a score.
     """
-    scores = scores.masked_fill(exact == -torch.inf, -torch.inf)
-    best_score = int(scores.argmax())
-    return float(exact.max() - exact[best_score]) if float(scores[best_score]) > -torch.inf else float("nan")
+    scores = torch.where(exact == -torch.inf, -torch.inf, scores)
+    best_score = scores.max(-1)
+    missed = exact.amax(-1) - exact.gather(-1, best_score.indices[..., None])[..., 0]
+    return missed.masked_fill(best_score.values == -torch.inf, torch.nan)
 
 
 def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:

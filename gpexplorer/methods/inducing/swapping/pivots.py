@@ -16,13 +16,15 @@ candidates too.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from ....linalg.deferred_updates import DeferredUpdates
 from ..logarithmic_trace import log_reductions
-from .factor import Factor
-from .swap_effects import Addition, Column, Proposals, Removal, SwapVectors, reductions
+from .factor import QUEUE, Factor
+from .swap_effects import Addition, Column, Proposals, Removal, RemovalNumbers, SwapVectors, reductions
 
 
 class Pivots:
@@ -46,7 +48,8 @@ class Pivots:
     """
 
     def __init__(self, factor: Factor, rows: Tensor, E: Tensor, oldest: int, ranked: Tensor | None) -> None:
-        self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
+        self.factor, self.rows, self.oldest = factor, rows.clone(), oldest
+        self._E = DeferredUpdates(E, 2 * QUEUE if E.is_cpu else 0)
         self.ranked = rows[:0].clone() if ranked is None else ranked
         self.rows_on_host, self.ranked_on_host = self.rows.cpu(), self.ranked.cpu()
         self._HP = torch.stack([factor.transposed_times(E).T] * 2)  # [2, z, m] H' and (P H)'
@@ -56,6 +59,11 @@ class Pivots:
         self.least = factor.least_on_host[self.rows_on_host]  # [z]
         inducing = set(factor.inducing_rows)
         self.is_inducing = torch.tensor([row in inducing for row in self.rows_on_host.tolist()])  # [z]
+
+    @property
+    def E(self) -> Tensor:
+        """The residual columns of the pivots [z, n]."""
+        return self._E.applied()
 
     @property
     def H(self) -> Tensor:
@@ -79,14 +87,14 @@ class Pivots:
         position = matches.to(torch.uint8).argmax(1).to(self.Ey.dtype)
         return torch.where(matches.any(1), -position, -math.inf)
 
-    def products(self, five: Tensor, v: Tensor, removed: int) -> list[Tensor]:
-        """What the exact scores need of the model without a point, read by the host: eight rows of z numbers.
+    def diagonal(self) -> Tensor:
+        """The diagonal of H'P H [z]."""
+        H, PH = self._HP
+        return torch.bmm(H[:, None], PH[:, :, None]).flatten()  # one launch, where a sum of products takes two
 
-        `five` [5, m] are w, G w, q = P w, c and P c; `removed` is the row of the point. The rows are the products of H
-        with these five, v_J, the diagonal of H'P H, and the entries of E at the removed point.
-        """
-        hPh = (self._HP[0] * self._HP[1]).sum(1)
-        return [(five @ self.H).flatten(), v[self.rows], hPh, self.E[:, removed]]
+    def entries(self, rows: Tensor) -> Tensor:
+        """Entries of the pivots' columns [z, c] at `rows` [c] of the data."""
+        return self._E.columns(rows)
 
     def without(self, removal: Removal) -> ReplacementScores:
         """Score rows for the model without the removed point. O(n z + m^2 z)."""
@@ -97,7 +105,7 @@ class Pivots:
     ) -> None:
         """Follow L <- L + (u - v) w'. If the new row was the pivot in `slot`, the removed point takes its place."""
         removal, uu, uv, vv, uJ = scores.removal, new.uu, new.uv, scores.removal.vv, new.uJ
-        (Ev, *_), vJ = scores.on_host, scores.on_host[5]
+        Ev, vJ = scores.on_host[0], scores.on_host[3]
         # E <- E + vJ v' - uJ u'
         Eu = new.Eu.add(vJ, alpha=uv)
         left, right = [vJ, Ev.add(vJ, alpha=0.5 * vv), -uJ], Eu.sub(uJ, alpha=0.5 * uu)
@@ -109,14 +117,14 @@ class Pivots:
 
         nu, mu = removal.nu, new.mu
         own = vJ.new_tensor([[nu, -mu, 0.0]])  # the residual column of the removed point is nu v - mu u
-        factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(self.E)  # [z + 1, 3]
-        self.E.addmm_(factors[:-1, :2], new.vua[:2])
+        factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(new.vua)  # [z + 1, 3]
+        self._E.add(factors[:-1, :2].T, new.vua[:2])
         self._HP[0].addmm_(factors[:-1], vectors.H_rows)
         besides = vectors.PH_weights @ self.H  # [2, z]
         self._HP[1].addmm_(factors[:-1], vectors.PH_rows).addmm_(besides.T, vectors.PH_besides)
         if slot is None:
             return
-        torch.mm(factors[-1:, :2], new.vua[:2], out=self.E[slot : slot + 1])
+        self._E.set_row(slot, factors[-1, :2] @ new.vua[:2])
         h, g = vectors.pivot[0], vectors.PH_besides[1]
         self._HP[:, slot] = vectors.pivot
         self._HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
@@ -152,7 +160,7 @@ class Pivots:
     def _add_empty_slot(self) -> None:
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
         self.rows_on_host = self.rows.cpu()
-        self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
+        self._E = DeferredUpdates(torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])]), self._E.capacity)
         self._HP = torch.cat([self._HP, self._HP.new_zeros(2, 1, self._HP.shape[2])], 1)
         self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
         self.Ey, self.least, self.is_inducing = (
@@ -161,7 +169,8 @@ class Pivots:
 
     def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
         """Make `row` the pivot in `slot`; `column` [n] is its residual column, and h [m] is L'column."""
-        self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
+        self._E.set_row(slot, column)
+        self._HP[0, slot], self._HP[1, slot] = h, self.factor.P @ h
         self.rows[slot] = row
         entries, products, by_y = column[self.rows], self.E @ column, (self.factor.train.y @ column)[None]
         host = torch.cat([entries, products, by_y]).cpu()
@@ -180,33 +189,23 @@ class ReplacementScores:
 
     def __init__(self, pivots: Pivots, removal: Removal) -> None:
         self.pivots, self.removal, self.factor = pivots, removal, pivots.factor
-        here, self.on_host = removal.pivot_products or self._products()  # [8, z] each
-        self.Ev, self.qH, self.vJ = here[0], here[2], here[5]  # [z] each
+        self.on_host = self._products() if removal.pivot_products is None else removal.pivot_products  # [8, z]
 
-    def _products(self) -> tuple[Tensor, Tensor]:
-        five = self.factor.with_c(self.removal.rows)
-        here = torch.cat(self.pivots.products(five, self.removal.v, removed=0)).view(8, -1)
-        return here, here.cpu()
+    def _products(self) -> Tensor:
+        """The products of the removal with the pivots; the entries at the removed point are left out."""
+        p, r = self.pivots, self.removal
+        rows = torch.cat([r.rows, self.factor.c_and_Pc]) @ p.H  # [5, z]
+        others = torch.stack([r.v[p.rows], p.diagonal(), torch.zeros_like(rows[0])])
+        return torch.cat([rows, others]).cpu()[[0, 1, 2, 5, 3, 4, 6, 7]]
 
     def exact(self) -> Addition:
-        """Compute the exact effect of each pivot (eqs 14 to 16). O(z), on the host; the tight VFE O(n z).
-
-        The host has to know the best pivot in any case. On a GPU, these operations on z numbers would be 60 launches.
-        """
-        f, p, r, log_ratios = self.factor, self.pivots, self.removal, None
-        D = p.C.diagonal()
-        if f.is_tight:
-            with_point = D.to(self.vJ.device).addcmul(self.vJ, self.vJ)
-            log_ratios = log_reductions(p.E, with_point, r.V, r.v, self.vJ).cpu()
-        Ev, _, qH, _, cPH, vJ, hPh, _ = self.on_host
-        qh = qH / r.kappa  # [z]: N h = P h - q (q'h / kappa) for a column h of H
-        D = D.addcmul(vJ, vJ)  # [z]
-        rr = p.EE.diagonal() + (2.0 * Ev + r.vv * vJ) * vJ
-        hNh = hPh.addcmul(qh, qh, value=-r.kappa)
-        bNb = hNh + (2.0 * (Ev - qh) + (r.vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
-        cNb = cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
-        explained = p.is_inducing | (D <= p.least)
-        return f.additions(explained, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)
+        """Compute the exact effect of each pivot (eqs 14 to 16). O(z), on the host; the tight VFE O(n z)."""
+        f, p, r = self.factor, self.pivots, self.removal
+        if not f.is_tight:
+            return exact_effects(p, r, self.on_host)
+        vJ = self.on_host[3].to(r.v)
+        with_point = p.C.diagonal().to(r.v).addcmul(vJ, vJ)
+        return exact_effects(p, r, self.on_host, log_reductions(p.E, with_point, r.V, r.v, vJ).cpu())
 
     def approximate(self) -> Tensor:
         """Compute the approximate decrease of the objective by every row [n] (section 3.3.1).
@@ -214,12 +213,13 @@ class ReplacementScores:
         -inf where a row is an inducing point or already explained. n z^2 flops.
         """
         f, p, r = self.factor, self.pivots, self.removal
-        pair = torch.stack([self.vJ, self.Ev.add(self.vJ, alpha=r.vv)])
+        Ev, qH, vJ = self.on_host[[0, 2, 3]].to(r.v)  # [z] each
+        pair = torch.stack([vJ, Ev.add(vJ, alpha=r.vv)])
         # [z, z], of the model without the point, as all below
-        EE = p.EE.to(r.v) + pair.T @ torch.stack([self.Ev, self.vJ])
-        B = p.H.addr(r.Lv, self.vJ)  # [m, z]
-        NB = p.PH.addr(r.NLv(), self.vJ).addr_(r.q, self.qH, alpha=-1.0 / r.kappa)  # [m, z]
-        C = p.E[:, p.rows].addr_(self.vJ, self.vJ)  # [z, z]
+        EE = p.EE.to(r.v) + pair.T @ torch.stack([Ev, vJ])
+        B = p.H.addr(r.Lv, vJ)  # [m, z]
+        NB = p.PH.addr(r.NLv(), vJ).addr_(r.q, qH, alpha=-1.0 / r.kappa)  # [m, z]
+        C = p.E[:, p.rows].addr_(vJ, vJ)  # [z, z]
         values, vectors = torch.linalg.eigh(0.5 * (C + C.T))
         floor = C.shape[0] * 1e2 * torch.finfo(C.dtype).eps * values[-1].clamp_min(0.0)
         F = torch.where(values > floor, values.clamp_min(1e-300).rsqrt(), 0.0)[:, None] * vectors.T  # [z, z]
@@ -227,9 +227,9 @@ class ReplacementScores:
         lengths, rotation = torch.linalg.eigh(F @ EE @ F.T)
         F = rotation.T @ F
         S = torch.diag(lengths) - F @ (B.T @ NB) @ F.T  # [z, z]: t'S t / |t|^2 = u'u - b'N b
-        g = F @ (p.Ey.to(r.v) + r.yv * self.vJ - NB.T @ f.c)  # [z]: g't / |t| = e
+        g = F @ (p.Ey.to(r.v) + r.yv * vJ - NB.T @ f.c)  # [z]: g't / |t| = e
         # The columns t are formed in full precision; single precision is enough to rank them.
-        t = (F @ p.E).addr_(F @ self.vJ, r.v).float()  # [z, n]
+        t = (F @ p.E).addr_(F @ vJ, r.v).float()  # [z, n]
         D, uu = torch.stack([torch.ones_like(lengths), lengths]).float() @ t.square()  # [n] each
         s = (S.float() @ t).mul_(t).sum(0).div_(D).add_(f.s2)  # [n]
         dE_V = f.approximate_E_V_reduction(r, t, D, uu.div_(D))
@@ -239,10 +239,12 @@ class ReplacementScores:
     def pivot_column(self, k: int, addition: Addition) -> Column:
         """Return pivot k as the new column of L."""
         p, r, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
-        Ev, vJ = self.on_host[0], self.on_host[5]
-        Ev_k, _, qH_k, _, _, v_k, _, at_removed = self.on_host[:, k].tolist()
+        Ev, vJ = self.on_host[0], self.on_host[3]
+        Ev_k, _, qH_k, v_k, *_, at_removed = self.on_host[:, k].tolist()
         qh, x = qH_k / r.kappa, v_k / root
-        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.stack([r.v, p.E[k]])
+        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.cat(
+            [r.v[None], p._E.each_row([k])]
+        )
         b = [-self.factor.s2 * x, x, 0.0, 1.0 / root, 0.0]  # of w, G w, q, h and P h
         Nb = [x, 0.0, -(qh + v_k / r.kappa) / root, 0.0, 1.0 / root]
         uJ = (p.C[k] + v_k * vJ) / root
@@ -284,3 +286,41 @@ class ReplacementScores:
             uJ=u[self.pivots.rows].cpu(),
             Eu=(self.pivots.E @ u).cpu(),
         )
+
+
+def exact_effects(
+    pivots: Pivots,
+    removed: Removal | RemovalNumbers,
+    products: Sequence[Tensor] | Tensor,
+    log_ratios: Tensor | None = None,
+) -> Addition:
+    """Compute the exact effect of each pivot in the place of a removed point, on the host (eqs 14 to 16).
+
+    The host has to know the best pivot in any case. On a GPU, these operations on z numbers would be 60 launches.
+
+    Parameters
+    ----------
+    pivots : Pivots
+    removed : Removal or RemovalNumbers
+        One removal, or the numbers of k removals as columns [k, 1].
+    products : eight Tensors [z] or [k, z]
+        As in `Removal.pivot_products`.
+    log_ratios : Tensor [z], optional
+        The decrease of E_V, which the tight VFE needs.
+
+    Returns
+    -------
+    Addition
+        With entries [z] or [k, z].
+    """
+    p, r, f = pivots, removed, pivots.factor
+    Ev, _, qH, vJ, _, cPH, hPh, _ = products
+    vv = r.vv if isinstance(r, Removal) else r.wGw - f.s2 * r.ww
+    qh = qH / r.kappa  # N h = P h - q (q'h / kappa) for a column h of H
+    D = vJ.square().add_(p.C.diagonal())
+    rr = p.EE.diagonal() + (2.0 * Ev + vv * vJ) * vJ
+    hNh = hPh - r.kappa * qh.square()
+    bNb = hNh + (2.0 * (Ev - qh) + (vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
+    cNb = cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
+    explained = p.is_inducing | (D <= p.least)
+    return f.additions(explained, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)

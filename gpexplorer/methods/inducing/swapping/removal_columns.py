@@ -1,7 +1,7 @@
 """The columns by which the next inducing points are removed, computed together and updated through swaps.
 
 For the slots that are offered next, whose columns of T are t, this keeps L t, G t and P t. Divided by |t| they are the
-v, G w and P w of the removal. An accepted swap changes the columns of T to t - beta w and L to L + a w', so that
+v, G w and P w of a removal. An accepted swap changes the columns of T to t - beta w and L to L + a w', so that
 
     L t <- L t - beta v + (w't) a
     G t <- G t - beta G w + (w't) half + (half't) w                     with the new t on the right,
@@ -13,20 +13,11 @@ are read as rarely, so that their changes can wait as well.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from .factor import Factor
 from .swap_effects import Change, Column
-
-
-class RemovalColumn(NamedTuple):
-    """The arguments of `Factor.remove` for one slot."""
-
-    v: Tensor  # [n]
-    products: Tensor  # [3, m] w, G w and P w
 
 
 class RemovalColumns:
@@ -39,6 +30,11 @@ class RemovalColumns:
         In the order in which they are offered.
     V : Tensor [k, n]
         L t for these slots.
+
+    Attributes
+    ----------
+    products : Tensor [k, 3, m]
+        t, G t and P t.
     """
 
     def __init__(self, factor: Factor, slots: list[int], V: Tensor) -> None:
@@ -49,27 +45,22 @@ class RemovalColumns:
     def multiply(self) -> None:
         """Compute G t and P t from the factor: 4 k m^2 flops."""
         T = self.factor.T[:, self._index].T  # [k, m]
-        self._products = torch.stack([T, T @ self.factor.G, T @ self.factor.P], 1)  # [k, 3, m]
+        self.products = torch.stack([T, T @ self.factor.G, T @ self.factor.P], 1)  # [k, 3, m]
 
     @property
     def GT(self) -> Tensor:
         """G t [k, m]."""
-        return self._products[:, 1]
+        return self.products[:, 1]
 
     @property
     def PT(self) -> Tensor:
         """P t [k, m]."""
-        return self._products[:, 2]
+        return self.products[:, 2]
 
-    def take(self, slot: int) -> RemovalColumn | None:
-        """Return the column of this slot if it is the next one, and drop it; otherwise None."""
-        if not self.slots or self.slots[0] != slot:
-            return None
-        length = self._products[0, 0].norm()
-        column = RemovalColumn(self.V[0] / length, self._products[0] / length)
+    def drop_first(self) -> None:
+        """Drop the slot that was offered."""
         self.slots, self._index = self.slots[1:], self._index[1:]
-        self.V, self._products = self.V[1:], self._products[1:]
-        return column
+        self.V, self.products = self.V[1:], self.products[1:]
 
     def follow(self, new: Column, change: Change) -> None:
         """Update the columns after an accepted swap."""
@@ -77,4 +68,4 @@ class RemovalColumns:
             return
         factors = change.factors.index_select(1, self._index).T  # [k, 5]
         self.V.addmm_(factors[:, :2], new.vua[::2])  # v and a
-        self._products.flatten(1).addmm_(factors, change.vectors.columns.view(5, -1))
+        self.products.flatten(1).addmm_(factors, change.vectors.columns.view(5, -1))

@@ -13,7 +13,8 @@ Differences from the paper: the exact reductions by the pivots, which cost nothi
 rejected proposals become pivots, since their columns are known; and the column that removes the *next* point is
 computed together with the proposals, so that a swap reads L twice instead of three times. Without proposals (the
 default) only pivots are candidates. Then a swap does not read L at all; only drawing pivots again does, for all pivots
-and for the removals until the next draw together, in matrix products that a BLAS does well.
+and for the removals until the next draw together, in matrix products that a BLAS does well. Steps I, II and IV are then
+done for all tries until the next draw together, and again only after an accepted one (`tries.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from ..logarithmic_trace import ENTRY_FLOPS, SAMPLE, WIDTH
 from .factor import QUEUE, Factor
 from .pivot_policies import WINDOW, Candidates, PivotPolicy, missed_reduction, rank_correlation
 from .pivots import Pivots
-from .removal_columns import RemovalColumn, RemovalColumns
+from .removal_columns import RemovalColumns
 from .swap_effects import Addition, Proposals, Removal
+from .tries import Tries
 
 LEAST_GAIN = 1e-12  # a smaller decrease, relative to the objective, is rounding
 INVERSE_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}  # |w'P G w - 1| from which on P is computed again
@@ -67,6 +69,13 @@ class Tried(NamedTuple):
     exact: float
     regret: float
     inverse_error: float
+
+    @classmethod
+    def of(cls, removed: int, proposed: int, accepted: bool, exact: float, **others: float) -> Tried:
+        """Describe a swap; where all candidates are explained, without numbers of a candidate."""
+        if math.isfinite(exact):
+            return cls(removed, proposed, accepted, exact=exact, **others)
+        return cls(removed, -1, False, math.nan, math.nan, math.nan, others["inverse_error"])
 
 
 class Swapper:
@@ -103,6 +112,8 @@ class Swapper:
         self.num_proposals, self.policy, self.compete = num_proposals if compete else 1, policy, compete
         self.pivots: Pivots | None = None
         self.removal_columns: RemovalColumns | None = None
+        self._tries: Tries | None = None  # the next ones, as long as neither the factor nor the pivots change
+        self._place = 0  # of the next try in them
         self.set_tested(factor.D.new_zeros(0, 2))
 
     def set_tested(self, tested: Tensor) -> None:
@@ -158,7 +169,7 @@ class Swapper:
         """Make these rows [z] the pivots, and compute the columns that remove the next points in the same product."""
         wanted = self._slots_to_compute(slots)
         E, V = self.factor.residual_columns(rows, wanted)  # [z, n], [k, n]
-        self.pivots = Pivots(self.factor, rows, E, oldest, ranked)
+        self.pivots, self._tries = Pivots(self.factor, rows, E, oldest, ranked), None
         if wanted:
             self.removal_columns = RemovalColumns(self.factor, wanted, V)
         return self.pivots
@@ -201,18 +212,17 @@ class Swapper:
         f, pivots = self.factor, self.pivots
         assert pivots is not None, "refresh() comes before swap()"
 
-        # (I) remove the point, and (II) evaluate the objective without it
-        position = slots[0]
-        removed = f.inducing_rows[position]
-        removal, inverse_error = self._removal(slots)
-        current = f.total
-        loss = removal.terms.total(f.objective) - current
+        # (I) remove the point, (II) evaluate the objective without it, and (IV) the exact reduction by each pivot
+        tries, i, inverse_error = self._next_try(slots)
+        removed, current, loss = f.inducing_rows[slots[0]], f.total, tries.losses[i]
+        if not self.num_proposals and not tries.reductions[i] - loss > LEAST_GAIN * abs(current):  # (V) no pivot gains
+            exact, regret, row = tries.reductions[i] - loss, tries.regrets[i], int(pivots.rows_on_host[tries.best[i]])
+            return Tried.of(removed, row, False, exact, approx=math.nan, regret=regret, inverse_error=inverse_error)
 
-        # (III) select candidates: all pivots, and proposals by their approximate reduction
-        scores_without = pivots.without(removal)
+        # (III) select further candidates by their approximate reduction, and (IV) evaluate the exact one by each
+        removal = tries.removal(i)
+        scores_without, by_pivots = pivots.without(removal), tries.effects(i)
         scores = scores_without.approximate() if self.num_proposals else f.D.new_empty(0)  # [n]
-        # (IV) evaluate the exact reduction by each
-        by_pivots = scores_without.exact()  # [z]
         rows = self._proposed_rows(scores, step) if self.num_proposals else pivots.rows[:0]
         proposals = self._test(removal, rows, slots[1:])
 
@@ -238,35 +248,40 @@ class Swapper:
             pivots.accepted(scores_without, new, change.vectors, removed, best if best < z else None)
             assert self.removal_columns is not None
             self.removal_columns.follow(new, change)
+            self._tries = None
         elif len(rows) and self.compete:
+            self._tries = None
             pivots.recycle(removal, proposals, room=self.policy.room(self.num_pivots, z, self.correlation))
         if len(rows):
             self._add_tested(scores[rows], proposals.addition.reduction)
-        if not math.isfinite(exact):
-            return Tried(removed, -1, False, math.nan, math.nan, math.nan, inverse_error)
-        return Tried(
-            removed=removed,
-            proposed=row,
-            accepted=accepted,
-            approx=float(scores[row]) - loss if len(scores) else math.nan,
-            exact=exact,
-            regret=missed_reduction(reduction, candidate_scores),
-            inverse_error=inverse_error,
-        )
+        approx = float(scores[row]) - loss if len(scores) else math.nan
+        regret = float(missed_reduction(reduction, candidate_scores))
+        return Tried.of(removed, row, accepted, exact, approx=approx, regret=regret, inverse_error=inverse_error)
 
-    def _removal(self, slots: list[int]) -> tuple[Removal, float]:
-        """Remove the point in the first slot; if P is no longer the inverse of G, compute P again before.
+    def _next_try(self, slots: list[int]) -> tuple[Tries, int, float]:
+        """Return the evaluation of the try of the first slot, with its place in it, and the error of the inverse P.
 
-        Returns the removal, and the error of the inverse before P was computed again.
+        If the error is large, P is computed again, and the evaluation repeated.
         """
-        column = self._removal_column(slots)
-        products = None if self.pivots is None else self.pivots.products
-        removal = self.factor.remove(slots[0], column.v, column.products, products)
-        error = removal.inverse_error
+        if self._tries is None or self._tries.slots[self._place : self._place + 1] != slots[:1]:
+            self._evaluate(slots)
+        assert self._tries is not None and self.removal_columns is not None
+        error = self._tries.inverse_errors[self._place]
         if not error <= INVERSE_TOLERANCE[self.factor.c.dtype]:  # also where it is nan
             self._rebuild_inverse()
-            removal = self.factor.remove(slots[0], column.v, None, products)
-        return removal, error
+            self._evaluate(slots)
+        self.removal_columns.drop_first()
+        self._place += 1
+        return self._tries, self._place - 1, error
+
+    def _evaluate(self, slots: list[int]) -> None:
+        """Evaluate the tries of these slots, or with proposals, which change the pivots at every try, of the first."""
+        if self.removal_columns is None or self.removal_columns.slots[:1] != slots[:1]:
+            wanted = self._slots_to_compute(slots)
+            self.removal_columns = RemovalColumns(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
+        assert self.pivots is not None
+        most = 1 if self.num_proposals else len(slots)
+        self._tries, self._place = Tries(self.factor, self.pivots, self.removal_columns, most), 0
 
     def _rebuild_inverse(self) -> None:
         """Compute P from G, and all that is carried with it: O(m^3 + m^2 z) flops, and no read of L."""
@@ -275,16 +290,6 @@ class Swapper:
             self.pivots.multiply()
         if self.removal_columns is not None:
             self.removal_columns.multiply()
-
-    def _removal_column(self, slots: list[int]) -> RemovalColumn:
-        """Return v, G w and P w of the first slot; if they are not known, compute them for the next slots as well."""
-        column = self.removal_columns.take(slots[0]) if self.removal_columns is not None else None
-        if column is None:
-            wanted = self._slots_to_compute(slots)
-            self.removal_columns = RemovalColumns(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
-            column = self.removal_columns.take(slots[0])
-        assert column is not None
-        return column
 
     def _proposed_rows(self, scores: Tensor, step: int) -> Tensor:
         """Return rows to test exactly: the best by score and as many drawn uniformly, none of them a pivot.
@@ -331,7 +336,7 @@ class Swapper:
         f = self.factor
         carried = f.total
         f.build(f.inducing)
-        self.removal_columns = None
+        self.removal_columns = self._tries = None
         if self.pivots is not None:
             self.set_pivots(self.pivots.rows, self.pivots.oldest, ranked=self.pivots.ranked)
         exact = f.total
@@ -374,7 +379,7 @@ def swap_cost(
     moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))
     arrays = {
         "factor L": s * n * m,
-        "waiting changes": s * n * QUEUE,
+        "waiting changes": 3 * s * n * QUEUE,
         "pivot columns": 3 * s * n * z,
         "m x m factors": 4 * s * m * m,
         "K_mn while L is built": s * n * m,

@@ -9,12 +9,26 @@ of N with L'v, which the removed column adds, need no product with N:
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ....objectives import Terms
+
+
+class RemovalNumbers(NamedTuple):
+    """Numbers of one removal, or of several as columns [k, 1]; w, q, v and nu as in `Removal`."""
+
+    ww: Any
+    wGw: Any
+    kappa: Any  # w'q
+    qGw: Any  # 1, as long as P is the inverse of G
+    wc: Any
+    qc: Any
+    yv: Any
+    nu: Any
 
 
 class Removal(NamedTuple):
@@ -40,12 +54,11 @@ class Removal(NamedTuple):
         Noise variance.
     terms : Terms
         Terms of the objective without the point.
-    inverse_error : float
-        |w'P G w - 1|, which is 0 as long as P is the inverse of G.
     V : Tensor [n]
         s2 + diag(K - K_hat) without the point; empty where the objective does not need it.
-    pivot_products : two Tensors [8, z], optional
-        What `Pivots.products` computed for this removal, on the device and on the host.
+    pivot_products : Tensor [8, z], optional
+        Products with the z pivots, on the host: w'H, w'G H, q'H, v at the pivots, c'H, c'P H, the diagonal of H'P H,
+        and the entries of the pivots' columns at the removed point.
     """
 
     position: int
@@ -60,9 +73,8 @@ class Removal(NamedTuple):
     qLv: float
     s2: float
     terms: Terms
-    inverse_error: float
     V: Tensor
-    pivot_products: tuple[Tensor, Tensor] | None = None
+    pivot_products: Tensor | None = None
 
     @property
     def w(self) -> Tensor:
@@ -87,6 +99,12 @@ class Removal(NamedTuple):
         """N B [m, k], where N is the inverse of L'L + s2 I without the point."""
         NB = (B.T @ P).T  # P is symmetric; this order reads it once
         return NB.addr_(self.q, self.q @ B, alpha=-1.0 / self.kappa)
+
+
+def removal_numbers(products: Sequence[Any]) -> RemovalNumbers:
+    """Choose from the products of w, G w and q = P w with one another (9) and with c (3), y'v, and v at the point."""
+    ww, wGw, kappa, _, _, qGw, _, _, _, wc, _, qc, yv, nu = products
+    return RemovalNumbers(ww=ww, wGw=wGw, kappa=kappa, qGw=qGw, wc=wc, qc=qc, yv=yv, nu=nu)
 
 
 class Addition(NamedTuple):
