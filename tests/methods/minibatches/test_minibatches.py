@@ -130,6 +130,20 @@ def test_a_refresh_makes_the_gram_matrix_exact():
     assert learner.gap(exact_likelihood(model, before))[0] < 1e-9
 
 
+@pytest.mark.parametrize("head", ["solve", "descend"])
+def test_the_weights_are_solved_for_or_follow_their_gradient(head: str):
+    model, learner = begun(method("scgd", batch_size=8, head=head), problem())
+    exact, point = exact_likelihood(model, learner.parameters.theta), learner.parameters
+    point.w += 0.3
+
+    learner.gradient(torch.arange(8), 0)
+
+    torch.testing.assert_close(point.w, exact.w + 0.3 * (head == "descend"))
+    assert bool(point.g_w.any()) == (head == "descend")
+    learner.S.copy_(1.1 * exact.gram / model.n)
+    assert learner.gap(exact)[0] == pytest.approx(0.1)
+
+
 def test_the_answer_is_the_best_theta_seen_and_rates_are_tried_first():
     small = method("scgd", batch_size=8, search=3, trial=10, rate=0.03, epochs=6, minibatches=5, evaluate_every=2)
 
