@@ -49,7 +49,9 @@ class Work(NamedTuple):
     pieces : int
         P.
     seconds : float
-        s: seconds of one worker for a piece.
+        s: seconds of one worker for a piece while all workers of its machine are busy. Where processes share cores or
+        the bandwidth of the memory, this is more than a process alone needs: twice as much on two cores with other
+        work.
     bytes : float
         u: bytes that are sent and received for a piece.
     client_seconds : float
@@ -70,7 +72,7 @@ def cluster_seconds(work: Work, workers: int, link: Link) -> float:
     work : Work
         The pieces.
     workers : int
-        Number of workers with one thread each, at least 1. They are as fast as the one on which s was measured.
+        Number of workers with one thread each, at least 1. They are as fast as those on which s was measured.
     link : Link
         As `measured_link` returns it, or as assumed for another network.
 
