@@ -30,6 +30,7 @@ SAVES_TIME_ONLY = {"factors"}  # memory against time: the predicted cost tells
 CHAINS = {"starts": 1, "evaluations": 1, "warm_up": 1, "samples": 2, "per_step": 2}
 FOLLOWS = {"theta_method": "z follows"}
 LAYERS = {"layers": 1}
+FEW_FUNCTIONS = {"num_eigenfunctions": 5, "evaluations": 2}  # so that the phase on all rows begins within the steps
 
 # Another value of a setting, and the settings with which it matters, by "setting" or "method setting".
 CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -95,9 +96,9 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     "loo memory": (0.0, {"refit": "cg"}),
     # eigenfunctions
     "points_per_input": ("3, 4", {}),
-    "basis": ("evidence", {"num_eigenfunctions": 5}),
-    "candidates": (8, {"basis": "evidence", "num_eigenfunctions": 5}),
-    "max_rounds": (1, {"num_eigenfunctions": 5}),
+    "basis": ("evidence", FEW_FUNCTIONS),
+    "candidates": (8, FEW_FUNCTIONS | {"basis": "evidence", "evaluations": 1}),
+    "max_rounds": (1, FEW_FUNCTIONS),
     "grief tolerance": (1.0, {"starts": 1, "evaluations": 12}),
     "ski tolerance": (1.0, {"starts": 1, "evaluations": 12}),
     "weights": ("likelihood", {"max_rounds": 1}),

@@ -18,7 +18,7 @@ from gpexplorer.ui.shared_limits import Limits, Shares, Turns, heavy_link, long_
 
 
 def spec(n: int = 100, m: int = 5, d: int = 1) -> Spec:
-    return Spec("cholqr", {"num_inducing": m}, {"name": "hypercube", "n": n, "d": d}, kernel="se")
+    return Spec("cholqr", {"num_inducing": m, "memory": 0.0}, {"name": "hypercube", "n": n, "d": d}, kernel="se")
 
 
 LARGE = spec(n=1_000_000, m=512)
@@ -37,8 +37,8 @@ def test_the_refusal_names_a_setting_that_fits():
 
     sentence = refusal(LARGE, rows, 3e9)
 
-    assert "needs 9.9 GB of memory by formula, and 3 GB are free for it. With num_inducing = 81" in sentence
-    assert memory_need(spec(n=1_000_000, m=81), rows) <= 3e9 < memory_need(spec(n=1_000_000, m=90), rows)
+    assert "needs 10.2 GB of memory by formula, and 3 GB are free for it. With num_inducing = 65" in sentence
+    assert memory_need(spec(n=1_000_000, m=65), rows) <= 3e9 < memory_need(spec(n=1_000_000, m=70), rows)
 
 
 def test_the_need_is_above_what_a_run_was_measured_to_take():

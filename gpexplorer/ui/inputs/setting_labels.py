@@ -59,6 +59,7 @@ LABELS = {
     "metric": "Geometry of A and B",
     "minibatches": "Minibatches per step",
     "mixed": "Kernel in float32",
+    "multiplier": "Matrix in the gradient",
     "mu_growth": "Growth of the penalty",
     "natural_rate": "Rate of natural steps",
     "noise_floor": "Smallest noise sd",
