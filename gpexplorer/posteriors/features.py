@@ -2,6 +2,11 @@
 
     mean = psi(x)'b,   cov = psi(x)' C psi(z),   psi = V'phi               a path is psi(x)'b for one draw of b: exact
 
+The orthonormal columns of V may be fewer than the features, for example where rows are. What V leaves out of a feature
+vector, (I - V V') phi, is 0 at the training rows, so that its weights keep their prior N(0, unseen I):
+
+    cov gains unseen (phi(x)'phi(z) - psi(x)'psi(z))
+
 Features of a grid vanish outside it, where the rows tell nothing and the prior variance that the features leave out is
 added. Paths add it by a function h of the prior that is scaled to this variance at each point, so that their variances
 are right there; their correlations are those of the kernel rather than those of what the features leave out.
@@ -21,7 +26,7 @@ from ..problem import Kernel
 from .base import Posterior
 from .new_rows import updated, without_rows
 from .prior_paths import prior_paths
-from .weights import NormalWeights, PrecisionFactor
+from .weights import NormalWeights, PrecisionFactor, normal_columns
 
 
 @runtime_checkable
@@ -59,7 +64,9 @@ class FeaturePosterior(Posterior):
     noise_variance : float
         Noise variance of an observation.
     V : Tensor [p, r], optional
-        Combines the features: psi = V'phi. By default psi = phi.
+        Combines the features: psi = V'phi, with V'V = I. By default psi = phi.
+    unseen : float
+        Prior variance of the weights of what V leaves out.
     outside : OutsideGrid, optional
         The prior variance to add outside a grid.
     """
@@ -73,9 +80,10 @@ class FeaturePosterior(Posterior):
         noise_variance: float,
         V: Tensor | None = None,
         outside: OutsideGrid | None = None,
+        unseen: float = 0.0,
     ) -> None:
         super().__init__(weights.mean, noise_variance)
-        self.features, self.weights, self.V, self.outside = features, weights, V, outside
+        self.features, self.weights, self.V, self.outside, self.unseen = features, weights, V, outside, unseen
 
     @property
     def row_numbers(self) -> int:
@@ -88,11 +96,16 @@ class FeaturePosterior(Posterior):
         Phi = self.features(X)  # [p, b]
         Psi = self._combined(Phi)  # [r, b]
         var = self.weights.half(Psi).square().sum(0)
+        if self.V is not None and self.unseen:
+            var = var + self.unseen * (Phi.square().sum(0) - Psi.square().sum(0)).clamp_min(0.0)
         return self.weights.mean @ Psi, var if self.outside is None else var + self._left_out(X, Phi)
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         left, right = self.features(X), self.features(Z)  # [p, b], [p, c]
-        K = self.weights.half(self._combined(left)).T @ self.weights.half(self._combined(right))
+        left_psi, right_psi = self._combined(left), self._combined(right)  # [r, b], [r, c]
+        K = self.weights.half(left_psi).T @ self.weights.half(right_psi)
+        if self.V is not None and self.unseen:
+            K = K + self.unseen * (left.T @ right - left_psi.T @ right_psi)
         if self.outside is None:
             return K
         both = torch.outer(self.outside.mask(X).to(K), self.outside.mask(Z).to(K))
@@ -101,14 +114,14 @@ class FeaturePosterior(Posterior):
         return K + both * (self.outside.kernel(self.outside.theta, X, Z) - left.T @ right)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
-        b = self.weights.draw(size, draw)  # [r, size]
+        b = self._of_features(self.weights.draw(size, draw), draw)  # [p, size]
         if self.outside is None:
-            return lambda X: b.T @ self._combined(self.features(X))
+            return lambda X: b.T @ self.features(X)
         outside, prior = self.outside, prior_paths(self.outside.kernel, self.outside.theta, size, draw)
 
         def evaluate(X: Any) -> Tensor:
             Phi = self.features(X)  # [p, b]
-            values = b.T @ self._combined(Phi)
+            values = b.T @ Phi
             if not bool(outside.mask(X).any()):
                 return values
             share = self._left_out(X, Phi) / outside.kernel.diag(outside.theta, X)  # [b] of the prior variance
@@ -121,7 +134,7 @@ class FeaturePosterior(Posterior):
             return super().updated(X, y, V)
         Psi = self._combined(self.features(X))  # [r, b]
         weights = updated(self.weights, Psi, y.to(Psi), V.to(Psi))
-        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside)
+        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside, self.unseen)
         other.of = self.of
         return other
 
@@ -130,9 +143,18 @@ class FeaturePosterior(Posterior):
         if not isinstance(self.weights, PrecisionFactor):
             raise PosteriorError(f"The rows of a {type(self).__name__} with weights of their own cannot be left out.")
         weights = without_rows(self.weights)
-        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside)
+        other = type(self)(self.features, weights, self.noise_variance, self.V, self.outside, self.unseen)
         other.of = self.of
         return other
+
+    def _of_features(self, b: Tensor, draw: torch.Generator) -> Tensor:
+        """Weights of phi [p, size] with these weights of psi [r, size], and a draw of what V leaves out."""
+        if self.V is None:
+            return b
+        if not self.unseen:
+            return self.V @ b
+        rest = self.unseen**0.5 * normal_columns(b, len(self.V), b.shape[1], draw)  # [p, size]
+        return self.V @ (b - self.V.T @ rest) + rest
 
     def _combined(self, Phi: Tensor) -> Tensor:
         return Phi if self.V is None else self.V.T @ Phi

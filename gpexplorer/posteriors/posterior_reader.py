@@ -220,7 +220,8 @@ class _Reader:
             choice = phi.choice if isinstance(phi, ChosenFeatures) else None
             if isinstance(choice, Leading):
                 outside = OutsideGrid(choice.grid.kernel, theta, choice.outside)
-        return FeaturePosterior(phi, weights, 0.0, V, outside)
+        unseen = _number(found, "unseen", 0.0) if "unseen" in found else 0.0
+        return FeaturePosterior(phi, weights, 0.0, V, outside, unseen)
 
     def grid(self, found: Description, kind: str, theta: Tensor) -> Leading:
         """Eigenfunctions of a grid."""

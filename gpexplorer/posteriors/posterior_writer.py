@@ -122,7 +122,8 @@ class _Writer:
         if posterior.V is not None:
             self.kept({"V": posterior.V})
         flags = {"combined": posterior.V is not None, "outside": posterior.outside is not None}
-        return {**flags, **self.features(posterior), **self.weights(posterior.weights)}
+        unseen = {"unseen": posterior.unseen} if posterior.unseen else {}
+        return {**flags, **unseen, **self.features(posterior), **self.weights(posterior.weights)}
 
     def prior(self, posterior: Any) -> Description:
         """Describe the prior of a kernel."""

@@ -134,6 +134,7 @@ class _Features(nn.Module):
         self.weights = _weights(posterior.weights)
         self.register_buffer("mean", posterior.weights.mean)
         self.register_buffer("V", posterior.V)
+        self.unseen: float = posterior.unseen
         self.prior = None
         if grid and posterior.outside is not None:
             self.prior = kernel_module(posterior.outside.kernel, posterior.outside.theta)
@@ -142,6 +143,8 @@ class _Features(nn.Module):
         Phi = self.features(X)  # [p, t]
         Psi = Phi if self.V is None else self.V.T @ Phi
         var = self.weights(Psi).square().sum(0)
+        if self.V is not None and self.unseen:
+            var = var + self.unseen * (Phi.square().sum(0) - Psi.square().sum(0)).clamp_min(0.0)
         if self.prior is not None:
             missing = (self.prior.diag(X) - Phi.square().sum(0)).clamp_min(0.0)
             var = var + torch.where(self.features.outside(X), missing, torch.zeros_like(missing))

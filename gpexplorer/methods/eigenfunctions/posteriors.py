@@ -82,7 +82,12 @@ def refitted_posterior(problem: Problem, choice: Choice, theta: Tensor, mapper: 
 
 
 def orthogonal_posterior(
-    problem: Problem, choice: Choice, theta: Tensor, V: Tensor, coefficients: DiagonalAndDirection
+    problem: Problem,
+    choice: Choice,
+    theta: Tensor,
+    V: Tensor,
+    coefficients: DiagonalAndDirection,
+    unseen: float = 1.0,
 ) -> FeaturePosterior:
     """Return the predictive distribution of f(x) = psi(x)'b.
 
@@ -93,6 +98,9 @@ def orthogonal_posterior(
         psi(x) = V'phi(x).
     coefficients : DiagonalAndDirection
         The distribution of b.
+    unseen : float
+        Prior variance w of the weights of what V leaves out, of which the training rows tell nothing. There are such
+        directions where functions outnumber rows, or rows repeat.
 
     Notes
     -----
@@ -105,7 +113,7 @@ def orthogonal_posterior(
         ChosenFeatures(choice, theta),
         OutsideGrid(unscaled_kernel(problem.kernel), theta, choice.outside),
     )
-    return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside)
+    return FeaturePosterior(features, b, noise_variance(theta), V.to(like), outside, unseen)
 
 
 def regression_posterior(problem: Problem, choice: Choice, theta: Tensor, regression: Regression) -> FeaturePosterior:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from gpexplorer.methods.eigenfunctions.learning import initial_state
 from gpexplorer.methods.eigenfunctions.orthogonal_basis import most_likely_noise, orthogonalise, orthogonalise_rows
 from gpexplorer.methods.eigenfunctions.posteriors import orthogonal_basis, orthogonal_posterior, refitted_posterior
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.posteriors import DiagonalAndDirection
+from gpexplorer.posteriors import DiagonalAndDirection, load_posterior
 from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, nlpd, smse
@@ -323,3 +324,33 @@ def test_inputs_with_long_lengthscales_keep_ten_points_and_one_point_is_refused(
     assert len(registry["ski"]().grid(task).axes[0]) > 20  # type: ignore[attr-defined]
     with pytest.raises(SettingError, match="grid_points is 1; give 2 or more, or 0"):
         registry["grief"](grid_points=1).grid(task)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_with_more_functions_than_rows_variances_are_those_of_dense_algebra(shift: float, tmp_path: Path):
+    """The rows tell nothing of directions in which their features vanish; these keep the variance of the prior."""
+    whole, method = problem(shift), GriefMCMC(num_eigenfunctions=24, grid_points=6, learn=False)
+    task = Problem(whole.train.rows(torch.arange(9)), whole.kernel, whole.theta)
+    choice, X = method.choose(task, task.theta), 0.5 * (task.train.X + task.train.X.flip(0).roll(2, 0))
+    Phi, at = (choice(task.theta)(Z).T for Z in (task.train.X, X))
+
+    posterior, s2 = refitted_posterior(task, choice, task.theta)
+
+    mean, C = predicted(Phi, at, task.train.y, s2, torch.ones(24, dtype=torch.float64))
+    torch.testing.assert_close(posterior(X).mean, mean, rtol=1e-7, atol=1e-9)
+    torch.testing.assert_close(posterior(X).var, C.diagonal(), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(posterior.cov(X), C, rtol=1e-6, atol=1e-9)
+    paths = posterior.paths(20_000, seed=1)(X)  # [paths, rows]
+    torch.testing.assert_close(paths.var(0), C.diagonal(), rtol=0.06, atol=1e-3)
+    posterior.save(tmp_path / "model.safetensors")
+    torch.testing.assert_close(load_posterior(tmp_path / "model.safetensors")(X).var, posterior(X).var)
+    torch.testing.assert_close(posterior.to_torch()(X)[1], posterior(X).var)
+
+
+def test_sampled_bands_do_not_forget_what_the_rows_do_not_show():
+    """They covered 43 % of these test rows: the prior variance outside the span of the rows was left out."""
+    task, test = draw(n=80, d=3, lengthscale=0.5, noise_sd=0.3, seed=1)
+
+    mean, var = finished("grief-mcmc", task, num_eigenfunctions=500).posterior(of="y")(test.X)
+
+    assert coverage(test.y, mean, var, 0.95) > 0.75
