@@ -25,21 +25,17 @@ class DeferredUpdates:
     base : Tensor [n, m]
         M; it is changed in place when updates are applied.
     capacity : int
-        Number of rank-one updates after which they are applied. Memory: n m + capacity (n + m) numbers. 0 applies
-        each at once, which is better where M is small and calls are dear, as on a GPU.
+        Number of rank-one updates after which they are applied. Memory: n m + capacity (n + m) numbers.
     """
 
     def __init__(self, base: Float[Tensor, "n m"], capacity: int) -> None:
         n, m = base.shape
         self.base, self.capacity, self.pending = base, capacity, 0
-        self._both = base.new_empty(2, capacity, max(n, m))  # A and W, which one copy fills if M is square
+        self._both = base.new_zeros(2, capacity, max(n, m))  # A and W, which one copy fills if M is square
         self.A, self.W = self._both[0, :, :n], self._both[1, :, :m]
 
     def add(self, A: Float[Tensor, "k n"], W: Float[Tensor, "k m"]) -> bool:
         """Add A' W to M. True if all pending updates were applied now, for which M is read and written once."""
-        if not self.capacity:
-            self.base.addmm_(A.T, W)
-            return True
         end = self.pending + len(A)
         self.A[self.pending : end], self.W[self.pending : end] = A, W
         return self._added(len(A))
@@ -69,23 +65,10 @@ class DeferredUpdates:
         k = self.pending
         return torch.addmm(self.base[index], self.A[:k, index].T, self.W[:k])
 
-    def columns(self, index: Tensor) -> Float[Tensor, "n c"]:
-        """Return the columns M[:, index]."""
-        k, columns = self.pending, self.base[:, index]
-        return columns.addmm_(self.A[:k].T, self.W[:k, index]) if k else columns
-
-    def set_row(self, index: int, values: Float[Tensor, " m"]) -> None:
-        """Replace a row of M, with all that is pending for it."""
-        self.base[index] = values
-        if self.pending:
-            self.A[: self.pending, index] = 0.0
-
     def each_row(self, index: Sequence[int]) -> Float[Tensor, "c m"]:
         """Return the rows of M at a few indices of the host, which need not be copied to the device."""
         if self.base.is_cpu:
             return self.rows(torch.tensor(index))
-        if len(index) == 1 and not self.pending:
-            return self.base[index[0] : index[0] + 1]
         out, k = self.base.new_empty(len(index), self.base.shape[1]), self.pending
         for row, place in zip(out, index, strict=True):
             torch.addmv(self.base[place], self.W[:k].T, self.A[:k, place], out=row)

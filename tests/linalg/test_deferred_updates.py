@@ -44,20 +44,3 @@ def test_rows_at_indices_of_the_host_and_pairs_in_one_matrix_are_those_of_the_de
         assert updates.pending == pending
         torch.testing.assert_close(updates.each_row([4, 1]).cpu(), expected[[4, 1]])
         torch.testing.assert_close(updates.applied().cpu(), expected)
-
-
-@pytest.mark.parametrize("capacity", [0, 8])
-def test_columns_and_a_replaced_row_are_those_of_the_dense_matrix(capacity: int):
-    rng = torch.Generator().manual_seed(2)
-    M, A, W, row = (torch.randn(*size, generator=rng, dtype=torch.float64) for size in ((5, 9), (2, 5), (2, 9), (9,)))
-    updates = DeferredUpdates(M.clone(), capacity)
-    expected = M + A.T @ W
-    assert updates.add(A, W) == (capacity == 0)
-    assert updates.pending == (2 if capacity else 0)
-
-    updates.set_row(3, row)
-    expected[3] = row
-
-    torch.testing.assert_close(updates.columns(torch.tensor([8, 0])), expected[:, [8, 0]])
-    torch.testing.assert_close(updates.each_row([3]), expected[[3]])
-    torch.testing.assert_close(updates.applied(), expected)

@@ -37,8 +37,8 @@ def test_the_refusal_names_a_setting_that_fits():
 
     sentence = refusal(LARGE, rows, 3e9)
 
-    assert "needs 10.2 GB of memory by formula, and 3 GB are free for it. With num_inducing = 65" in sentence
-    assert memory_need(spec(n=1_000_000, m=65), rows) <= 3e9 < memory_need(spec(n=1_000_000, m=70), rows)
+    assert "needs 9.9 GB of memory by formula, and 3 GB are free for it. With num_inducing = 81" in sentence
+    assert memory_need(spec(n=1_000_000, m=81), rows) <= 3e9 < memory_need(spec(n=1_000_000, m=90), rows)
 
 
 def test_the_need_is_above_what_a_run_was_measured_to_take():

@@ -17,7 +17,7 @@ from gpexplorer.runs.monotone import MonotoneWatch
 from gpexplorer.runs.trace import Record
 
 SETTINGS = {"num_inducing": 8, "num_pivots": 12, "max_epochs": 2, "evaluations": 3, "swaps_per_epoch": 6}
-MEMORY = core_set.WHILE_REFRESHED * 100 * 8 * (2 * 8 + 3 * 16 + 3 * 12) / 1e9  # gigabytes for about 100 rows
+MEMORY = core_set.WHILE_REFRESHED * 100 * 8 * (2 * 8 + 16 + 3 * 12) / 1e9  # gigabytes for about 100 rows
 
 
 def waves(n: int = 300) -> Problem:

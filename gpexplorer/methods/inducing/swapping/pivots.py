@@ -21,9 +21,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ....linalg.deferred_updates import DeferredUpdates
 from ..logarithmic_trace import log_reductions
-from .factor import QUEUE, Factor
+from .factor import Factor
 from .swap_effects import Addition, Column, Proposals, Removal, RemovalNumbers, SwapVectors, reductions
 
 
@@ -48,8 +47,7 @@ class Pivots:
     """
 
     def __init__(self, factor: Factor, rows: Tensor, E: Tensor, oldest: int, ranked: Tensor | None) -> None:
-        self.factor, self.rows, self.oldest = factor, rows.clone(), oldest
-        self._E = DeferredUpdates(E, 2 * QUEUE if E.is_cpu else 0)
+        self.factor, self.rows, self.E, self.oldest = factor, rows.clone(), E, oldest
         self.ranked = rows[:0].clone() if ranked is None else ranked
         self.rows_on_host, self.ranked_on_host = self.rows.cpu(), self.ranked.cpu()
         self._HP = torch.stack([factor.transposed_times(E).T] * 2)  # [2, z, m] H' and (P H)'
@@ -59,11 +57,6 @@ class Pivots:
         self.least = factor.least_on_host[self.rows_on_host]  # [z]
         inducing = set(factor.inducing_rows)
         self.is_inducing = torch.tensor([row in inducing for row in self.rows_on_host.tolist()])  # [z]
-
-    @property
-    def E(self) -> Tensor:
-        """The residual columns of the pivots [z, n]."""
-        return self._E.applied()
 
     @property
     def H(self) -> Tensor:
@@ -94,7 +87,7 @@ class Pivots:
 
     def entries(self, rows: Tensor) -> Tensor:
         """Entries of the pivots' columns [z, c] at `rows` [c] of the data."""
-        return self._E.columns(rows)
+        return self.E[:, rows]
 
     def without(self, removal: Removal) -> ReplacementScores:
         """Score rows for the model without the removed point. O(n z + m^2 z)."""
@@ -118,13 +111,13 @@ class Pivots:
         nu, mu = removal.nu, new.mu
         own = vJ.new_tensor([[nu, -mu, 0.0]])  # the residual column of the removed point is nu v - mu u
         factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(new.vua)  # [z + 1, 3]
-        self._E.add(factors[:-1, :2].T, new.vua[:2])
+        self.E.addmm_(factors[:-1, :2], new.vua[:2])
         self._HP[0].addmm_(factors[:-1], vectors.H_rows)
         besides = vectors.PH_weights @ self.H  # [2, z]
         self._HP[1].addmm_(factors[:-1], vectors.PH_rows).addmm_(besides.T, vectors.PH_besides)
         if slot is None:
             return
-        self._E.set_row(slot, factors[-1, :2] @ new.vua[:2])
+        torch.mm(factors[-1:, :2], new.vua[:2], out=self.E[slot : slot + 1])
         h, g = vectors.pivot[0], vectors.PH_besides[1]
         self._HP[:, slot] = vectors.pivot
         self._HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
@@ -160,7 +153,7 @@ class Pivots:
     def _add_empty_slot(self) -> None:
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
         self.rows_on_host = self.rows.cpu()
-        self._E = DeferredUpdates(torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])]), self._E.capacity)
+        self.E = torch.cat([self.E, self.E.new_zeros(1, self.E.shape[1])])
         self._HP = torch.cat([self._HP, self._HP.new_zeros(2, 1, self._HP.shape[2])], 1)
         self.EE, self.C = (torch.nn.functional.pad(M, (0, 1, 0, 1)) for M in (self.EE, self.C))
         self.Ey, self.least, self.is_inducing = (
@@ -169,8 +162,7 @@ class Pivots:
 
     def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
         """Make `row` the pivot in `slot`; `column` [n] is its residual column, and h [m] is L'column."""
-        self._E.set_row(slot, column)
-        self._HP[0, slot], self._HP[1, slot] = h, self.factor.P @ h
+        self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
         self.rows[slot] = row
         entries, products, by_y = column[self.rows], self.E @ column, (self.factor.train.y @ column)[None]
         host = torch.cat([entries, products, by_y]).cpu()
@@ -242,9 +234,7 @@ class ReplacementScores:
         Ev, vJ = self.on_host[0], self.on_host[3]
         Ev_k, _, qH_k, v_k, *_, at_removed = self.on_host[:, k].tolist()
         qh, x = qH_k / r.kappa, v_k / root
-        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.cat(
-            [r.v[None], p._E.each_row([k])]
-        )
+        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.stack([r.v, p.E[k]])
         b = [-self.factor.s2 * x, x, 0.0, 1.0 / root, 0.0]  # of w, G w, q, h and P h
         Nb = [x, 0.0, -(qh + v_k / r.kappa) / root, 0.0, 1.0 / root]
         uJ = (p.C[k] + v_k * vJ) / root

@@ -113,7 +113,7 @@ class Swapper:
         self.pivots: Pivots | None = None
         self.removal_columns: RemovalColumns | None = None
         self._tries: Tries | None = None  # the next ones, as long as neither the factor nor the pivots change
-        self._place = 0  # of the next try in them
+        self._place, self._in_a_row = 0, 0  # of the next try in them; the newest tries that were all accepted
         self.set_tested(factor.D.new_zeros(0, 2))
 
     def set_tested(self, tested: Tensor) -> None:
@@ -216,6 +216,7 @@ class Swapper:
         tries, i, inverse_error = self._next_try(slots)
         removed, current, loss = f.inducing_rows[slots[0]], f.total, tries.losses[i]
         if not self.num_proposals and not tries.reductions[i] - loss > LEAST_GAIN * abs(current):  # (V) no pivot gains
+            self._in_a_row = 0
             exact, regret, row = tries.reductions[i] - loss, tries.regrets[i], int(pivots.rows_on_host[tries.best[i]])
             return Tried.of(removed, row, False, exact, approx=math.nan, regret=regret, inverse_error=inverse_error)
 
@@ -248,7 +249,7 @@ class Swapper:
             pivots.accepted(scores_without, new, change.vectors, removed, best if best < z else None)
             assert self.removal_columns is not None
             self.removal_columns.follow(new, change)
-            self._tries = None
+            self._tries, self._in_a_row = None, self._in_a_row + 1
         elif len(rows) and self.compete:
             self._tries = None
             pivots.recycle(removal, proposals, room=self.policy.room(self.num_pivots, z, self.correlation))
@@ -275,12 +276,16 @@ class Swapper:
         return self._tries, self._place - 1, error
 
     def _evaluate(self, slots: list[int]) -> None:
-        """Evaluate the tries of these slots, or with proposals, which change the pivots at every try, of the first."""
+        """Evaluate the tries of these slots, or only that of the first.
+
+        One is evaluated with proposals, which change the pivots at every try, and where the next try is likely to be
+        accepted as the two before it were.
+        """
         if self.removal_columns is None or self.removal_columns.slots[:1] != slots[:1]:
             wanted = self._slots_to_compute(slots)
             self.removal_columns = RemovalColumns(self.factor, wanted, self.factor.times(self.factor.T[:, wanted].T))
         assert self.pivots is not None
-        most = 1 if self.num_proposals else len(slots)
+        most = 1 if self.num_proposals or self._in_a_row > 1 else len(slots)
         self._tries, self._place = Tries(self.factor, self.pivots, self.removal_columns, most), 0
 
     def _rebuild_inverse(self) -> None:
@@ -379,7 +384,7 @@ def swap_cost(
     moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))
     arrays = {
         "factor L": s * n * m,
-        "waiting changes": 3 * s * n * QUEUE,
+        "waiting changes": s * n * QUEUE,
         "pivot columns": 3 * s * n * z,
         "m x m factors": 4 * s * m * m,
         "K_mn while L is built": s * n * m,
