@@ -132,10 +132,10 @@ class Seen:
         """The step shown."""
         return int(self.number("step"))
 
-    def rest(self) -> int:
-        """Wait until the step shown has not changed for 1.5 seconds, and return it."""
+    def rest(self, quiet: float = 1.5) -> int:
+        """Wait until the step shown has not changed for so many seconds, and return it."""
         before, since = self.step, time.monotonic()
-        while time.monotonic() - since < 1.5:
+        while time.monotonic() - since < quiet:
             time.sleep(0.1)
             if self.step != before:
                 before, since = self.step, time.monotonic()
