@@ -33,9 +33,14 @@ def kernel_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any) -> Tensor:
 
 def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Tensor:
     """Write k(X, Z) [c, n] into `out`, in tiles of FILL_BYTES, and return `out`."""
-    for part in row_blocks(len(Z), out.element_size() * max(len(X), 1), cached_bytes(out, FILL_BYTES)):
+    for part in _tiles(len(X), len(Z), out):
         fill_tile(kernel, theta, X, Z[part], out[:, part])
     return out
+
+
+def _tiles(rows: int, n: int, like: Tensor) -> Iterator[slice]:
+    """Slices of n columns whose tiles of so many rows have FILL_BYTES, or what suits the device of `like`."""
+    return row_blocks(n, like.element_size() * max(rows, 1), cached_bytes(like, FILL_BYTES))
 
 
 def fill_tile(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
@@ -140,6 +145,9 @@ class KernelColumns:
                 self._compute_and_keep(rows[missing])
                 slots = self._slot[rows]
             return torch.index_select(self._kept, 0, slots, out=out)
+        if self.apply is map:
+            self._copy_and_compute(rows, missing, cached, out)
+            return out
         blocks = [*large_blocks(len(missing), self.theta.element_size() * self.n)]
         inputs = [take(self.X, rows[missing[block]]) for block in blocks]
         computed = self._mapped(kernel_rows, inputs, [self.X] * len(blocks))
@@ -150,6 +158,19 @@ class KernelColumns:
         if len(cached):
             out[cached] = self._kept[slots[cached]]
         return out
+
+    def _copy_and_compute(self, rows: Tensor, missing: Tensor, cached: Tensor, out: Tensor) -> None:
+        """Write K[rows] into `out` where some rows are kept, in tiles: a new buffer as large as `out` costs more."""
+        X, slots = take(self.X, rows[missing]), self._slot[rows[cached]]
+        parts = [*_tiles(len(rows), self.n, out)]
+        workspace = out.new_empty(len(missing), parts[0].stop)
+        for part in parts:
+            computed = fill_tile(self.kernel, self.theta, X, self.X[part], workspace[:, : part.stop - part.start])
+            out[:, part].index_copy_(0, missing, computed)
+            out[:, part].index_copy_(0, cached, self._kept[:, part].index_select(0, slots))
+        room = len(self._kept) - self._used
+        if room:
+            self._keep(rows[missing[:room]], out[missing[:room]])
 
     def forget(self) -> None:
         """Keep no rows from before."""

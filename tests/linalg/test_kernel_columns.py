@@ -44,7 +44,8 @@ def test_rows_are_those_of_the_whole_matrix_and_each_entry_is_computed_once(shif
     torch.testing.assert_close(kernel_rows(kernel, theta, X[90:], X), K[90:])
 
 
-@pytest.mark.parametrize("budget_rows", [0, 3, 8, 200])
+@pytest.mark.usefixtures("tiles")
+@pytest.mark.parametrize("budget_rows", [0, 3, 6, 8, 200])
 def test_cached_rows_are_not_computed_again_and_come_in_the_requested_order(budget_rows: int):
     kernel, counter, theta, X, K = matrix(100)
     columns = KernelColumns(kernel, theta, X, 8.0 * 100 * budget_rows + 7.0)
