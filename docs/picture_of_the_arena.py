@@ -23,7 +23,7 @@ from gpexplorer.views.drawing.static_svg import figure_svg
 WIDTH, HEIGHT, COLUMNS = 360, 270, 4  # pixels of one set; sets in a row
 HEAD = 54  # pixels of the common legend
 OF_OURS = ("#0b3c5d", "#1f77b4", "#17a2b8", "#3fa796", "#6a51a3", "#9e6bd1")
-OF_RIVALS = ("#a63603", "#e6550d", "#fd8d3c", "#c49c00", "#b5651d")
+OF_OTHER_GPS = ("#a63603", "#e6550d", "#fd8d3c", "#c49c00", "#b5651d")
 OF_OTHERS = ("#31a354", "#8c8c8c")
 WORST = 1.6  # nats: more than the constant's 1.42 is drawn at the edge
 
@@ -45,8 +45,8 @@ def picture(frame: pd.DataFrame) -> str:
 
 
 def colours() -> dict[str, str]:
-    """A colour per contender: blue to violet for ours, orange for rivals, green and grey for the others."""
-    palettes = {OURS: iter(OF_OURS), GP: iter(OF_RIVALS)}
+    """A colour per contender: blue to violet for ours, orange for other Gaussian processes, and others for the rest."""
+    palettes = {OURS: iter(OF_OURS), GP: iter(OF_OTHER_GPS)}
     others = iter(OF_OTHERS)
     return {name: next(palettes.get(contender.group, others)) for name, contender in CONTENDERS.items()}
 

@@ -36,7 +36,7 @@ from ..recommendation.candidates import DESCENT_UP_TO, Candidate, candidates, ex
 from ..recommendation.halving import SIZE_SHARE
 from .arena.contenders import recommended, run_alone, simple
 from .arena.kept_cells import keep, measured, read
-from .arena.rival_gps import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
+from .arena.other_programs import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
 from .trust.problems import PUBLIC
 
 OURS = ("recommend", "always ")

@@ -1,4 +1,4 @@
-"""The arena: verdicts on known cells, rivals that learn, and a whole small run that goes on where it was stopped."""
+"""The arena: verdicts on known cells, other programs that learn, and a small run that continues where it stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from gpexplorer import data
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.arena import kept_cells, rival_gps
+from gpexplorer.bench.arena import kept_cells, other_programs
 from gpexplorer.bench.arena.contenders import CONTENDERS, GP
 from gpexplorer.bench.arena.verdicts import frame_of, markdown, verdicts
 
@@ -27,7 +27,7 @@ def cells(name, seed=0, **nlpd):
     }  # fmt: skip
 
 
-def test_the_verdict_compares_the_best_of_ours_with_the_best_rival_by_the_mean_over_seeds():
+def test_the_verdict_compares_the_best_of_ours_with_the_best_other_gp_by_the_mean_over_seeds():
     known = {
         **cells("won", recommend=0.5, cholqr=0.1, GPyTorch_SGPR=0.3, boosted_trees=0.2),
         **cells("won", 1, recommend=0.0, cholqr=0.5, GPyTorch_SGPR=0.3, boosted_trees=0.3),
@@ -62,12 +62,12 @@ def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):
 @pytest.mark.parametrize(
     "name", [name for name, each in CONTENDERS.items() if each.group == GP and "greedy" not in name]
 )
-def test_rivals_learn_from_the_training_rows(name, monkeypatch):
+def test_other_programs_learn_from_the_training_rows(name, monkeypatch):
     def sixty_steps(step, deadline):
         for _ in range(60):
             step()
 
-    monkeypatch.setattr(rival_gps, "_repeat", sixty_steps)
+    monkeypatch.setattr(other_programs, "_repeat", sixty_steps)
     split = data.load({"name": "snelson-like", "n": 80})
     cell = kept_cells.measured(split, lambda: CONTENDERS[name].predict(split, 0.5, 0))
     assert cell["smse"] < 0.9, cell

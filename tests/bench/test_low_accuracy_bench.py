@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from gpexplorer.bench.__main__ import app
-from gpexplorer.bench.low_accuracy import RIVALS, at_marks, tail_averages
+from gpexplorer.bench.low_accuracy import SOLVERS, at_marks, tail_averages
 from gpexplorer.bench.low_accuracy.falkon import Falkon
 from oracles_gbcd import SHIFTS, gram, noise, wavy
 
@@ -69,12 +69,12 @@ def test_a_mark_scores_the_last_iterate_that_was_there():
     assert (ended, taken) == (["a", "b"], 2)
 
 
-def test_the_command_prints_an_error_for_every_rival_and_mark():
+def test_the_command_prints_an_error_for_every_solver_and_mark():
     told = CliRunner().invoke(app, ["low-accuracy", "--data", "friedman1", "--n", "120", "--marks", "0.05,0.1"])
 
     assert told.exit_code == 0, told.output
     lines = [line for line in told.stdout.splitlines()[2:] if line.strip()]
-    assert len(lines) == len(RIVALS)
+    assert len(lines) == len(SOLVERS)
     errors = [float(line[24:].split()[1]) for line in lines]
     assert min(errors) < 0.5  # 1 is the error of the mean of the targets
-    assert [line[:24].strip() for line in lines] == [name.strip() for name in RIVALS]
+    assert [line[:24].strip() for line in lines] == [name.strip() for name in SOLVERS]

@@ -13,7 +13,7 @@ from gpexplorer.bench import learning, limits, stochastic, streaming
 from gpexplorer.runs import Store
 
 
-def test_every_method_stands_beside_the_floor_and_its_rivals():
+def test_every_method_stands_beside_the_floor_and_its_baselines():
     title, head, *lines = stochastic.report("hypercube", "float32", {"batch_size": 8, "width": 6}, ("scgd", "bsgd"), 2)
 
     assert "b = 8, D = 6" in title

@@ -1,4 +1,4 @@
-"""Slow, obvious, dense formulas for the rivals of the CholQR family."""
+"""Slow, obvious, dense formulas for the baselines of the CholQR family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow dense formulas for the solvers of the exact GP and their sparse rivals, written from the papers."""
+"""Slow dense formulas for the solvers of the exact GP and their sparse baselines, written from the papers."""
 
 from __future__ import annotations
 

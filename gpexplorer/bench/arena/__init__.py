@@ -56,7 +56,7 @@ def command(
 def cell(name: str, seed: int, seconds: float, contender: str, threads: int) -> Scores:
     """One contender on one set, in the process that calls this."""
     torch.set_num_threads(threads)
-    gpytorch_parts.package()  # so that its import does not count as a rival's time
+    gpytorch_parts.package()  # so that its import does not count as a contender's time
     split = data_sets.load(name, split=seed)
     before = megabytes()
     scores = measured(split, lambda: CONTENDERS[contender].predict(split, seconds, seed))

@@ -17,8 +17,8 @@ from ...recommendation import recommend
 from ...recommendation.lanes import step_until
 from ...recommendation.simple_models import SIMPLE
 from ...runs.spec import Spec
-from . import rival_gps
-from .rival_gps import Predictions, arrays
+from . import other_programs
+from .other_programs import Predictions, arrays
 
 EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
 OURS, GP, OTHER = "ours", "GP", "other"
@@ -81,11 +81,11 @@ CONTENDERS = {
         Contender("ml", OURS, _defaults("ml"), EXACT_UP_TO),
         Contender("grief", OURS, _defaults("grief")),
         Contender("scgd", OURS, _defaults("scgd")),
-        Contender("GPyTorch exact", GP, rival_gps.gpytorch_exact),
-        Contender("GPyTorch SGPR", GP, rival_gps.gpytorch_sgpr),
-        Contender("GPyTorch SVGP", GP, rival_gps.gpytorch_svgp),
+        Contender("GPyTorch exact", GP, other_programs.gpytorch_exact),
+        Contender("GPyTorch SGPR", GP, other_programs.gpytorch_sgpr),
+        Contender("GPyTorch SVGP", GP, other_programs.gpytorch_svgp),
         Contender("greedy variance", GP, _defaults("greedy-variance")),
-        Contender("scikit-learn GP", GP, rival_gps.scikit_gp),
+        Contender("scikit-learn GP", GP, other_programs.scikit_gp),
         Contender("boosted trees", OTHER, partial(simple, "boosted trees")),
         Contender("ridge", OTHER, partial(simple, "ridge")),
     )

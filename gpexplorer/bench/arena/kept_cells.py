@@ -22,7 +22,7 @@ import numpy as np
 from ...data import Split
 from ...errors import GPExplorerError
 from ...recommendation.held_out import RowScores
-from .rival_gps import Predictions
+from .other_programs import Predictions
 
 Key = tuple[str, int, float, str]  # set, seed, seconds, contender
 Scores = dict[str, Any]

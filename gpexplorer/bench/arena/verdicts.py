@@ -3,8 +3,8 @@
 Scores are means over seeds. The winner of a set and budget is the Gaussian process with the least NLPD. The verdict:
 
     first     it is one of ours, by more than `CLOSE` nats
-    close     the best of ours and the best rival are within `CLOSE` nats
-    behind    it is a rival, by more than `CLOSE` nats
+    close     the best of ours and the best Gaussian process of another program are within `CLOSE` nats
+    behind    it is one of another program, by more than `CLOSE` nats
     trees     added where boosted trees or ridge are ahead of every Gaussian process by more than `CLOSE` nats
 """
 
@@ -37,17 +37,17 @@ def frame_of(cells: dict[Key, dict[str, Any]]) -> pd.DataFrame:
 
 
 def verdicts(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per set and budget: the best of ours, the best rival, the best other model, and the verdict."""
+    """One row per set and budget: the best of ours, the best GP of others, the best other model, and the verdict."""
     rows = []
     for (name, budget), part in frame.groupby(["set", "budget"], sort=False):
         best = {group: _best(part[part["group"] == group]) for group in (OURS, GP, OTHER)}
-        (ours, at_ours), (rival, at_rival), (other, at_other) = best[OURS], best[GP], best[OTHER]
-        verdict = "close" if abs(at_ours - at_rival) <= CLOSE else "first" if at_ours < at_rival else "behind"
-        if at_other < min(at_ours, at_rival) - CLOSE:
+        (ours, at_ours), (theirs, at_theirs), (other, at_other) = best[OURS], best[GP], best[OTHER]
+        verdict = "close" if abs(at_ours - at_theirs) <= CLOSE else "first" if at_ours < at_theirs else "behind"
+        if at_other < min(at_ours, at_theirs) - CLOSE:
             verdict += ", trees" if other == "boosted trees" else f", {other}"
         rows.append({
-            "set": name, "budget": budget, "ours": ours, "NLPD of ours": at_ours, "rival": rival,
-            "NLPD of the rival": at_rival, "other": other, "NLPD of the other": at_other, "verdict": verdict,
+            "set": name, "budget": budget, "ours": ours, "NLPD of ours": at_ours, "theirs": theirs,
+            "NLPD of theirs": at_theirs, "other": other, "NLPD of the other": at_other, "verdict": verdict,
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -67,8 +67,8 @@ def markdown(cells: dict[Key, dict[str, Any]]) -> str:
             f"## {budget:g} s",
             "",
             f"Among Gaussian processes ours are first in {counts.get('first', 0)} of {len(said)} sets, close to the "
-            f"best rival in {counts.get('close', 0)} and behind in {counts.get('behind', 0)}. Trees or ridge are "
-            f"ahead of all of them in {trees}.",
+            f"best of other programs in {counts.get('close', 0)} and behind in {counts.get('behind', 0)}. Trees or "
+            f"ridge are ahead of all of them in {trees}.",
             "",
             _verdict_table(said),
             "",
@@ -91,11 +91,11 @@ def _best(part: pd.DataFrame) -> tuple[str, float]:
 
 
 def _verdict_table(said: pd.DataFrame) -> str:
-    lines = ["| set | best of ours | best rival | best other | verdict |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| set | best of ours | best other GP | best other model | verdict |", "| --- | --- | --- | --- | --- |"]
     for _, row in said.iterrows():
         lines.append(
-            f"| {row['set']} | {row['ours']} {row['NLPD of ours']:.3f} | {row['rival']} "
-            f"{row['NLPD of the rival']:.3f} | {row['other']} {row['NLPD of the other']:.3f} | {row['verdict']} |"
+            f"| {row['set']} | {row['ours']} {row['NLPD of ours']:.3f} | {row['theirs']} "
+            f"{row['NLPD of theirs']:.3f} | {row['other']} {row['NLPD of the other']:.3f} | {row['verdict']} |"
         )
     return "\n".join(lines)
 

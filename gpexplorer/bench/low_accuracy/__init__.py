@@ -1,6 +1,6 @@
 """`bench low-accuracy`: test error against seconds, for solvers that are compared where a rough answer is enough.
 
-All rivals have the same rows and theta. The full GP is solved by the methods of this package; the sampled ones also
+All solvers have the same rows and theta. The full GP is solved by the methods of this package; the sampled ones also
 with the average over their last iterates (ADASAP, Rathore et al. 2025), which is taken here, outside of their runs.
 Falkon solves for the weights of a Nyström approximation, and its best error is that of its centres.
 """
@@ -19,13 +19,13 @@ from torch import Tensor
 
 from ...linalg.kernel_columns import kernel_rows
 from ...methods.base import registry
+from ...methods.exact.settings import GIGABYTE
 from ...problem import Problem
 from ..gbcd import learned_problem, shuffled_rows
 from .falkon import Falkon
 
 CENTRES = (1000, 2000, 4000)
 TEST_ROWS = 1000  # at most: they are scored between two iterations
-GIGABYTE = 1e9
 
 
 class Weights(NamedTuple):
@@ -35,11 +35,11 @@ class Weights(NamedTuple):
     w: Tensor
 
 
-Rival = Callable[[Problem, float], Iterator[Weights]]  # of a problem and the bytes that it may keep
+Solver = Callable[[Problem, float], Iterator[Weights]]  # of a problem and the bytes that it may keep
 
 
-def solver(key: str, settings: dict[str, Any], averaged: bool = False) -> Rival:
-    """A method of the full GP as a rival, with the average over its last iterates if `averaged`."""
+def solver_of_full_gp(key: str, settings: dict[str, Any], averaged: bool = False) -> Solver:
+    """A method of the full GP, with the average over its last iterates if `averaged`."""
 
     def iterates(problem: Problem, budget: float) -> Iterator[Weights]:
         method = registry[key](learn=False, cache=budget / GIGABYTE, max_iterations=10**9, **settings)
@@ -83,14 +83,14 @@ def tail_averages(vectors: Iterable[Tensor]) -> Iterator[Tensor]:
         yield (before + newest) / sum(counts)
 
 
-RIVALS: dict[str, Rival] = {
-    "gbcd": solver("gbcd", {}),
-    "pcg": solver("pcg", {}),
-    "block-nystrom": solver("block-nystrom", {}),
-    "  with tail average": solver("block-nystrom", {}, averaged=True),
-    "sampled-exact": solver("block-nystrom", {"rank": 0}),
-    "sampled, tail average": solver("block-nystrom", {"rank": 0, "momentum": False}, averaged=True),
-    "sdd": solver("sdd", {}),
+SOLVERS: dict[str, Solver] = {
+    "gbcd": solver_of_full_gp("gbcd", {}),
+    "pcg": solver_of_full_gp("pcg", {}),
+    "block-nystrom": solver_of_full_gp("block-nystrom", {}),
+    "  with tail average": solver_of_full_gp("block-nystrom", {}, averaged=True),
+    "sampled-exact": solver_of_full_gp("block-nystrom", {"rank": 0}),
+    "sampled, tail average": solver_of_full_gp("block-nystrom", {"rank": 0, "momentum": False}, averaged=True),
+    "sdd": solver_of_full_gp("sdd", {}),
     **{f"falkon-{m}": partial(falkon, m) for m in CENTRES},
 }
 
@@ -100,21 +100,21 @@ def command(
     n: Annotated[int, typer.Option(help="Number of training rows.", min=40)] = 10_000,
     marks: Annotated[str, typer.Option(help="Seconds at which errors are printed.")] = "1,2,4,8",
     keep: Annotated[float, typer.Option(help="Gigabytes of kernel entries that each may keep.", min=0.0)] = 0.4,
-    only: Annotated[str, typer.Option(help="Rivals to run, separated by commas; empty for all.")] = "",
+    only: Annotated[str, typer.Option(help="Solvers to run, separated by commas; empty for all.")] = "",
     processor: Annotated[bool, typer.Option(help="Count seconds of the processor, for a busy machine.")] = False,
 ) -> None:
     """Print the test error after some seconds of solvers for a rough answer: blocks, CG, sampled blocks, Falkon."""
     times = [float(mark) for mark in marks.split(",")]
     clock = time.process_time if processor else time.perf_counter
-    chosen = {name: rival for name, rival in RIVALS.items() if not only or name.strip() in only.split(",")}
+    chosen = {name: solver for name, solver in SOLVERS.items() if not only or name.strip() in only.split(",")}
     for line in report(data, n, times, keep * GIGABYTE, chosen, clock):
         typer.echo(line)
 
 
 def report(
-    name: str, n: int, marks: list[float], budget: float, rivals: dict[str, Rival], clock: Callable[[], float]
+    name: str, n: int, marks: list[float], budget: float, solvers: dict[str, Solver], clock: Callable[[], float]
 ) -> Iterator[str]:
-    """Yield a title and a line per rival: SMSE of its mean at each mark, and its iterations.
+    """Yield a title and a line for each solver: SMSE of its mean at each mark, and its iterations.
 
     Parameters
     ----------
@@ -123,16 +123,16 @@ def report(
     marks : list of float
         Seconds, in rising order.
     budget : float
-        Bytes of kernel entries that a rival may keep.
-    rivals : dict
-        Rivals by name, from `RIVALS`.
+        Bytes of kernel entries that a solver may keep.
+    solvers : dict
+        Solvers by name, from `SOLVERS`.
     clock : callable
         Seconds, of the clock or of the processor. Scoring is not counted.
     """
     split, order = shuffled_rows(name, n)
     problem, test = learned_problem(split, order[:n]), split.test.rows(torch.arange(min(len(split.test), TEST_ROWS)))
     yield f"{name}: n = {len(problem.train)}, {torch.get_num_threads()} threads; SMSE after so many seconds"
-    yield f"{'rival':<24}" + "".join(f"{mark:>10g}" for mark in marks) + f"{'iterations':>12}"
+    yield f"{'solver':<24}" + "".join(f"{mark:>10g}" for mark in marks) + f"{'iterations':>12}"
     variance = float(test.y.var(correction=0))
     K = kernel_rows(problem.kernel, problem.theta, test.X, problem.train.X)  # [t, n]
 
@@ -141,9 +141,9 @@ def report(
             return math.nan
         return float((test.y - K[:, weights.rows] @ weights.w).square().mean()) / variance
 
-    for rival, iterates in rivals.items():
+    for solver, iterates in solvers.items():
         errors, count = at_marks(iterates(problem, budget), marks, smse, clock)
-        yield f"{rival:<24}" + "".join(f"{error:>10.4f}" for error in errors) + f"{count:>12}"
+        yield f"{solver:<24}" + "".join(f"{error:>10.4f}" for error in errors) + f"{count:>12}"
 
 
 def at_marks(

@@ -27,8 +27,8 @@ def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     verdicts = []
     for task, of_task in frame.groupby("task"):
         mean = of_task.groupby(["method", "m"])["SMSE"].mean().unstack("method")
-        ours, rivals = mean["CholQR-z16"], mean[list(OTHERS)]
-        first = (ours.to_numpy()[:, None] <= rivals.to_numpy()).all()
+        ours, others = mean["CholQR-z16"], mean[list(OTHERS)]
+        first = (ours.to_numpy()[:, None] <= others.to_numpy()).all()
         shown = "; ".join(f"m = {m}: {listed(row)}" for m, row in mean.iterrows())
         verdicts.append(
             statement(f"{task}: SMSE of CholQR below IVM and random rows at every m", "yes", shown, bool(first))

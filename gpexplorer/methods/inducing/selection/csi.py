@@ -20,8 +20,7 @@ import param
 import torch
 from torch import Tensor
 
-from ....data.given_folds import drawn_parts
-from ....errors import SettingError
+from ....data.given_folds import drawn_share
 from ....linalg.randomness import generator
 from ....objectives import nystrom
 from ....posteriors import Posterior, PriorPosterior, nystrom_posterior
@@ -182,14 +181,11 @@ class CSI(Method):
 
     def _held_out(self, train: Dataset) -> tuple[Tensor, Tensor]:
         """The rows of the held-out part, which are whole groups where rows have them, and the rows to fit."""
-        n = len(train)
-        size = max(1, round(HELD_OUT * n))
         if train.groups is not None:
-            held = drawn_parts(train.groups.number, size, self.seed) == 0
-            if not held.any():
-                raise SettingError("One group has nearly all rows, so that no group can be held out; divide it.")
-            return held.nonzero()[:, 0], (~held).nonzero()[:, 0]
-        order = torch.randperm(n, generator=generator(self.seed, "held out")).to(train.y.device)
+            held_out = drawn_share(train.groups.number, HELD_OUT, self.seed)
+            return held_out.nonzero()[:, 0], (~held_out).nonzero()[:, 0]
+        size = max(1, round(HELD_OUT * len(train)))
+        order = torch.randperm(len(train), generator=generator(self.seed, "held out")).to(train.y.device)
         return order[:size], order[size:]
 
     def _calibrated(self, problem: Problem, theta: Tensor, rows: Tensor) -> Tensor:
