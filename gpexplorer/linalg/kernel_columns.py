@@ -22,6 +22,7 @@ from .blocks import BLOCK_BYTES, cached_bytes, row_blocks
 STRIP = 256  # rows of a strip
 MIN_ROWS = 32  # with fewer rows per block, reading the inputs would cost more than computing the entries
 FILL_BYTES = 16 * 2**20  # kernels write rows of this length in pieces of their own; short rows take twice as long
+FILL_COLUMNS = 2**14  # at most: of a longer tile with few rows, the scaled inputs alone would not fit into the cache
 TILE_BYTES = 4 * 2**20  # a tile of a strip is still in the cache when it is read for the other side
 Map = Callable[..., Iterable[Any]]
 
@@ -40,7 +41,8 @@ def fill_rows(kernel: Kernel, theta: Tensor, X: Any, Z: Any, out: Tensor) -> Ten
 
 def _tiles(rows: int, n: int, like: Tensor) -> Iterator[slice]:
     """Slices of n columns whose tiles of so many rows have FILL_BYTES, or what suits the device of `like`."""
-    return row_blocks(n, like.element_size() * max(rows, 1), cached_bytes(like, FILL_BYTES))
+    column_bytes = like.element_size() * max(rows, 1)
+    return row_blocks(n, column_bytes, cached_bytes(like, min(FILL_BYTES, FILL_COLUMNS * column_bytes)))
 
 
 def fill_tile(kernel: Kernel, theta: Tensor, X: Any, Z: Any, tile: Tensor) -> Tensor:
