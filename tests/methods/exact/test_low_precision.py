@@ -102,7 +102,10 @@ def test_a_gradient_within_the_tolerance_is_within_it_by_dense_algebra_in_float3
 
 @pytest.mark.parametrize(("mixed", "noise_sd"), [(False, 3e-3), (True, 1e-3)])
 def test_the_reported_objective_stays_close_to_the_true_one_where_columns_are_float32(mixed: bool, noise_sd: float):
-    """With updates alone the reported f falls far below the true one within sixty iterations."""
+    """With updates alone the reported f is far below the true one within sixty iterations.
+
+    Between two exact gradients rounding changes f by about 2 %, which depends on the processor.
+    """
     task = smooth(n=600, noise_sd=noise_sd, sd=1.0, scale=1.0)
     task = task if mixed else in_float32(task)
 
@@ -110,8 +113,9 @@ def test_the_reported_objective_stays_close_to_the_true_one_where_columns_are_fl
 
     values, _ = true_values(task, steps)
     reported = [step.info.objective for step in steps]
-    off = max(abs(a - b) for a, b in zip(reported, values, strict=True))
-    assert off <= 0.02 * abs(min(values))
+    off = [abs(a - b) / abs(min(values)) for a, b in zip(reported, values, strict=True)]
+    assert max(off) <= 0.04
+    assert off[-1] <= 0.01
 
 
 def test_a_run_that_changed_to_float64_resumes_in_float64():
