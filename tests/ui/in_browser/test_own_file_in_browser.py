@@ -76,6 +76,26 @@ def test_a_messy_file_becomes_a_decision_and_a_program_that_prints_the_number(
     check_predictions(seen, file)
 
 
+def test_the_rows_of_a_group_are_set_aside_together(seen: Seen, tmp_path: Path):
+    page, rows, size = seen.page, 240, 8
+    file = tmp_path / "patients.csv"
+    lines = [f"{i * 37 % 101 / 10},P{i % (rows // size):02d},{i * 53 % 97 / 10}" for i in range(rows)]
+    file.write_text("\n".join(["dose,patient,outcome", *lines]))
+
+    page.locator("input[type=file]").first.set_input_files(file)
+    expect(page.get_by_text("240 rows, 3 columns")).to_be_visible()
+    expect(page.get_by_label("patient", exact=True)).to_be_enabled()
+    page.get_by_label("Rows that belong together", exact=True).select_option("patient")
+    expect(page.get_by_label("patient", exact=True)).to_be_disabled()
+    seen.press("Use these columns")
+
+    divided = page.get_by_text(re.compile(r"\d+ training rows, \d+ test rows, 1 input"))
+    until(lambda: sum(map(int, re.findall(r"(\d+) t", divided.inner_text()))) == rows)
+    test = int(re.findall(r"(\d+) test", divided.inner_text())[0])
+    assert test > 0
+    assert test % size == 0
+
+
 def check_predictions(seen: Seen, file: Path) -> None:
     """The open run predicts the rows of a file, and the table leaves the page as CSV."""
     page = seen.page
