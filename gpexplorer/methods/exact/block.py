@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ...linalg.cholesky import cholesky
 from ...linalg.kernel_columns import kernel_rows
-from ...linalg.matrix_products import product
+from ...linalg.matrix_products import add_product, product
 from ...linalg.preconditioners import drawn_root
 from ...linalg.tall_products import minus_product
 from ...problem import take
@@ -131,10 +131,10 @@ class Block:
         A, W, W_new = self.system.rows(new, self.A[q:end]), self.W[:q], self.W[q:end]  # [c, n], [q, m], [c, m]
         torch.index_select(self.coarse.W, 0, new, out=W_new)
 
-        inner = torch.addmm(A.index_select(1, new), W_new, W_new.T, alpha=-1.0)  # [c, c] of M
+        inner = add_product(A.index_select(1, new), W_new, W_new.T, -1.0)  # [c, c] of M
         right = torch.addmv(self.g[new].to(dtype), W_new, self._h, beta=-1.0)
         if q:
-            side = torch.addmm(A.index_select(1, self.rows), W_new, W.T, alpha=-1.0)  # [c, q] of M
+            side = add_product(A.index_select(1, self.rows), W_new, W.T, -1.0)  # [c, q] of M
             border = torch.linalg.solve_triangular(self.L[:q, :q], side.T, upper=False).T  # [c, q] of L
             inner.addmm_(border, border.T, alpha=-1.0)
             right.addmv_(border, self.u[:q], alpha=-1.0)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...linalg.cholesky import cholesky
-from ...linalg.kernel_columns import KernelColumns, Map
+from ...linalg.kernel_columns import KernelColumns, Map, kernel_rows
 from ...objectives import noise_variance
 from ...problem import Problem, take
 
@@ -135,7 +135,8 @@ class System:
     def exact_value(self, alpha: Tensor, rows: Tensor) -> float:
         """Objective f(alpha) in float64 for an alpha [n] that is zero except at these rows; |rows|^2 kernel entries."""
         a, X = alpha[rows].double(), take(self.exact.X, rows)
-        return float(a @ (0.5 * (self.exact.kernel(self.exact.theta, X, X) @ a + self.s2 * a) - self.y[rows]))
+        K = kernel_rows(self.exact.kernel, self.exact.theta, X, X)
+        return float(a @ (0.5 * (K @ a + self.s2 * a) - self.y[rows]))
 
 
 class Iteration(NamedTuple):
