@@ -89,7 +89,10 @@ def bench(context: typer.Context) -> None:
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help='A figure or table, or "all". Without it, the names are listed.')] = "",
+    name: Annotated[
+        str,
+        typer.Argument(help='A figure or table, several joined by commas, or "all". Without it, the names are listed.'),
+    ] = "",
     full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
     out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
         "reproduced"
@@ -97,7 +100,8 @@ def reproduce(
 ) -> None:
     """Compute a figure or table of a paper again, beside the published one. The command continues a stopped run.
 
-    all computes every one and writes report.html and report.md with a verdict on each statement of the papers.
+    all computes every one, and writes report.html and report.md with a verdict on each statement of the papers; several
+    joined by commas are computed and judged in the same way.
     """
     from .. import reproduce as figures
     from ..reproduce.verdict_report import run_all
@@ -108,8 +112,8 @@ def reproduce(
             typer.echo(f"{known}: {figures.find(known).title}")
         return
     folder = out / ("full" if full else "quick")
-    chosen = [figures.find(known) for known in (figures.names() if name == "all" else [name])]
+    chosen = [figures.find(each.strip()) for each in (figures.names() if name == "all" else name.split(","))]
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    for line in run_all(chosen, folder, full) if name == "all" else chosen[0].run(folder, full):
+    for line in run_all(chosen, folder, full) if len(chosen) > 1 else chosen[0].run(folder, full):
         typer.echo(line)

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from gpexplorer import reproduce
-from gpexplorer.errors import DataError
+from gpexplorer.cli import launchers
+from gpexplorer.errors import DataError, SettingError
 from gpexplorer.reproduce import verdict_report
 from gpexplorer.reproduce.base import Figure
 from gpexplorer.reproduce.verdicts import judge
@@ -85,3 +86,14 @@ def test_a_report_has_all_figures_and_names_the_one_that_failed(tmp_path, monkey
     assert "poses" in page
     assert "<poses>" not in page
     assert lines[-1].startswith("Written: ")
+
+
+def test_several_names_are_computed_and_judged_in_one_report(tmp_path, monkeypatch):
+    figures = {name: figure(name, True) for name in ("one", "two", "three")}
+    monkeypatch.setattr(reproduce, "_figures", figures)
+    monkeypatch.setattr(verdict_report, "judge", lambda name, rows, full: [Verdict(name, "1", "1", "same")])
+    launchers.reproduce("one, three", out=tmp_path)
+    lines = (tmp_path / "quick" / "report.md").read_text().splitlines()
+    assert [line for line in lines if line.startswith("###")] == ["### one: Figure one", "### three: Figure three"]
+    with pytest.raises(SettingError, match="four"):
+        launchers.reproduce("one,four", out=tmp_path)
