@@ -63,6 +63,7 @@ def put_in_place(path: Path, tree: ast.Module, qualified: str) -> None:
         code for code in codes(compile(tree, str(path), "exec", dont_inherit=True)) if code.co_qualname == qualified
     )
     replaced = 0
+    gc.unfreeze()  # tests/conftest.py freezes what was imported, and frozen objects are not listed
     for function in gc.get_objects():
         if type(function) is FunctionType and is_from(function.__code__, path, new):
             function.__code__ = new

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -125,17 +126,18 @@ def test_the_refit_has_the_lowest_density_and_is_that_of_the_n_by_n_matrix(folds
     models = [small_noise(at, fold=fold) for fold in range(folds)]
     (_, theta), refit = models[0], refitted(models)
 
-    def dense_nlpd(magnitude: float, log_sd: float) -> float:
-        """The density of all parts when magnitude and noise of part k are moved by as much as those of the first."""
-        total = 0.0
+    def dense(magnitude: float, log_sd: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """y, mean and variance of each part when magnitude and noise of part k move by as much as those of the first."""
         for model, learned in models:
             X, y = model.validation()
             moved = learned.clone()
             moved[-2] += magnitude - float(theta[-2]) + float(theta[-1] - learned[-1])  # s2 / e^2m = g s2_k
             moved[-1] = log_sd
             mean, var = dense_prediction(model, moved, X)
-            total += nlpd(y, mean, var + math.exp(2.0 * log_sd)) * len(y)
-        return total / refit.rows
+            yield y, mean, var + math.exp(2.0 * log_sd)
+
+    def dense_nlpd(magnitude: float, log_sd: float) -> float:
+        return sum(nlpd(y, mean, var) * len(y) for y, mean, var in dense(magnitude, log_sd)) / refit.rows
 
     m, log_sd = float(refit.theta[-2]), float(refit.theta[-1])
     assert refit.rows == 36 * folds
@@ -143,6 +145,9 @@ def test_the_refit_has_the_lowest_density_and_is_that_of_the_n_by_n_matrix(folds
     assert dense_nlpd(float(theta[-2]), -3.0) == pytest.approx(refit.nlpd_before, rel=1e-6)
     around = [dense_nlpd(m + a, log_sd + b) for a in (-0.3, 0.0, 0.3) for b in (-0.3, 0.0, 0.3)]
     assert refit.nlpd_after <= min(around) + 6e-3  # s2 is divided by v - 4 rather than v
+    squares = sum(float(((y - mean).square() / var).sum()) for y, mean, var in dense(m, log_sd))
+    assert squares == pytest.approx(refit.rows - 4, rel=1e-8)
+    assert f"(noise sd 0.0498 becomes {math.exp(log_sd):.3g})" in refit.sentence(math.exp(-6.0))
     assert refit.is_significant
     torch.testing.assert_close(refit.theta[:-2], theta[:-2], rtol=0, atol=0)
 

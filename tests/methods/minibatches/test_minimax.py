@@ -159,6 +159,20 @@ def test_a_becomes_f_where_theta_rests():
     assert learner.gap(exact_likelihood(model, learner.parameters.theta))[0] < 0.15
 
 
+def test_the_gap_is_the_distance_of_a_and_f_relative_to_f_and_the_penalty_relative_to_a():
+    model, learner = begun(method("minimax", batch_size=8, rate=0.05, mu=3.0), problem())
+    for t in range(5):
+        learner.move(t)
+    exact = exact_likelihood(model, learner.parameters.theta)
+    F = (exact.gram + exact.s2 * torch.eye(model.D, dtype=exact.gram.dtype)) / model.n
+
+    gap, penalty = learner.gap(exact)
+
+    assert gap == pytest.approx(float((learner.A - F).norm() / F.norm()), rel=1e-9)
+    assert penalty == pytest.approx(3.0 * float((learner.A - F).norm() / learner.A.norm()), rel=1e-9)
+    assert abs(gap - 1.0) > 1e-3
+
+
 def test_a_refresh_makes_a_exact():
     model, learner = begun(method("minimax", batch_size=8, refresh=5, rate=0.05), problem())
     for t in range(5):
