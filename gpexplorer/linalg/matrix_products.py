@@ -18,6 +18,7 @@ from torch import Tensor
 from .blocks import row_blocks
 
 LEAST_COLUMNS = 128  # with fewer right-hand sides the product is limited by reading A
+LEAST_ROWS = 16  # of A in A B': the BLAS takes twice as long from here on
 TILE_BYTES = 8 * 2**20  # of a part of the result, which is still in the cache when it is added
 
 
@@ -48,6 +49,12 @@ def product(A: Float[Tensor, "n m"], B: Float[Tensor, "m k"]) -> Float[Tensor, "
     return _linear(A, B.T.contiguous()) if _by_onednn(A, B) else A @ B
 
 
+def product_of_rows(A: Float[Tensor, "n m"], B: Float[Tensor, "k m"]) -> Float[Tensor, "n k"]:
+    """Return A B', for a large B that is stored row by row, which oneDNN reads as it is. 2 n m k flops."""
+    fast = len(A) >= LEAST_ROWS and min(B.shape) >= LEAST_COLUMNS and B.is_contiguous() and _are_for_onednn(A, B)
+    return _linear(A, B) if fast else A @ B.T
+
+
 def _linear(A: Tensor, weights: Tensor) -> Tensor:
     """A weights' by oneDNN: a linear layer without bias and activation."""
     result: Tensor = torch.ops.mkldnn._linear_pointwise(A, weights, None, "none", [], "")
@@ -56,9 +63,13 @@ def _linear(A: Tensor, weights: Tensor) -> Tensor:
 
 def _by_onednn(A: Tensor, B: Tensor) -> bool:
     """Whether oneDNN is the faster one for these matrices."""
-    single = A.dtype == B.dtype == torch.float32
-    large = B.shape[1] >= LEAST_COLUMNS and min(A.shape) >= LEAST_COLUMNS
-    return single and large and A.device.type == "cpu" and not A.requires_grad and not B.requires_grad and has_onednn()
+    return B.shape[1] >= LEAST_COLUMNS and min(A.shape) >= LEAST_COLUMNS and _are_for_onednn(A, B)
+
+
+def _are_for_onednn(A: Tensor, B: Tensor) -> bool:
+    """Whether oneDNN multiplies matrices of this precision and device, and no gradient is asked for."""
+    single = A.dtype == B.dtype == torch.float32 and A.device.type == "cpu"
+    return single and not A.requires_grad and not B.requires_grad and has_onednn()
 
 
 @lru_cache(maxsize=1)

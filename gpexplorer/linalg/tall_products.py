@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .matrix_products import product_of_rows
+
 TILE = 125  # rows: half a megabyte of float64 at 512 columns, so that a tile stays in the cache of a core
 PANEL = 1000  # rows of one matrix-vector product in a batch, so that no core waits for another
 MAX_FEW = 4  # up to this many vectors, reading L takes longer than the arithmetic
@@ -36,7 +38,7 @@ def minus_product(g: Float[Tensor, " n"], L: Float[Tensor, "n m"], w: Float[Tens
 
 def times_rows(L: Float[Tensor, "n m"], W: Float[Tensor, "c m"]) -> Float[Tensor, "c n"]:
     """Return W L', with one read of L if W has few rows."""
-    return (L @ W.T).T.contiguous() if len(W) <= MAX_FEW else W @ L.T
+    return (L @ W.T).T.contiguous() if len(W) <= MAX_FEW else product_of_rows(W, L)
 
 
 def rows_times(R: Float[Tensor, "c n"], L: Float[Tensor, "n m"]) -> Float[Tensor, "c m"]:

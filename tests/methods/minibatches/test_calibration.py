@@ -127,7 +127,7 @@ def test_the_refit_has_the_lowest_density_and_is_that_of_the_n_by_n_matrix(folds
     (_, theta), refit = models[0], refitted(models)
 
     def dense(magnitude: float, log_sd: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """y, mean and variance of each part when magnitude and noise of part k move by as much as those of the first."""
+        """y, mean and variance of each part, whose magnitude and noise move by as much as those of the first."""
         for model, learned in models:
             X, y = model.validation()
             moved = learned.clone()
