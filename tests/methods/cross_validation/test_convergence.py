@@ -133,16 +133,16 @@ def test_rounding_of_the_inputs_hardly_changes_theta(n: int, noise: float, rank:
 
 @pytest.mark.parametrize("key", ["gpcv-admm", "gpcv-admm-holdout"])
 def test_the_number_of_threads_hardly_changes_theta(key: str):
-    """Sums over rows are rounded differently. Before, theta differed by 5e-5 after 16 iterations."""
+    """Sums over rows may be rounded differently. Before, theta differed by 5e-5 after 16 iterations."""
     task, before, means = rough(250, 0.05), torch.get_num_threads(), []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             means.append(torch.stack([step.state.mean for step in islice(registry[key]().steps(task), 1, 17)]))
+            assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(means[0], means[1], rtol=0.0, atol=1e-8)
-    assert not torch.equal(means[0], means[1])  # two threads were at work
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

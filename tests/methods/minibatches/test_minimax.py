@@ -173,6 +173,14 @@ def test_the_gap_is_the_distance_of_a_and_f_relative_to_f_and_the_penalty_relati
     assert abs(gap - 1.0) > 1e-3
 
 
+def test_mu_grows_from_epoch_to_epoch():
+    _, learner = begun(method("minimax", batch_size=8, mu=2.0, mu_growth=3.0), problem())
+    per_epoch = learner.rows.per_epoch
+
+    weights = [learner._mu(t) for t in (0, per_epoch - 1, per_epoch, 2 * per_epoch)]
+    assert weights == pytest.approx([2.0, 2.0, 6.0, 18.0])
+
+
 def test_a_refresh_makes_a_exact():
     model, learner = begun(method("minimax", batch_size=8, refresh=5, rate=0.05), problem())
     for t in range(5):
