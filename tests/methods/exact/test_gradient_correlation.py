@@ -48,3 +48,23 @@ def test_coefficients_are_pearsons_and_larger_for_neighbours():
     assert len(result.near) == pairs.size
     np.testing.assert_allclose(np.sort(result.near.numpy()), np.sort(pairs.ravel()), atol=1e-6)
     assert float(result.near.mean()) > float(result.far.mean()) + 0.2
+
+
+def test_every_other_row_is_a_neighbour_where_more_are_wanted_than_there_are():
+    task = wavy()
+
+    result = gradient_correlations(task, task.theta, iterates(task), centres=10, neighbours=500)
+
+    assert len(result.near) == 10 * 79
+    assert 10 * 70 < len(result.far) < 10 * 79  # some draws are the centre itself
+    assert float(result.near.max()) < 1.0 - 1e-9
+    assert float(result.far.max()) < 1.0 - 1e-9
+
+
+def test_two_iterates_are_enough_and_one_is_not():
+    task = wavy()
+    alphas = iterates(task)
+
+    assert len(gradient_correlations(task, task.theta, alphas[:2], centres=5, neighbours=3).near) > 0
+    none = gradient_correlations(task, task.theta, alphas[:1])
+    assert (len(none.near), len(none.far), none.iterations) == (0, 0, 1)
