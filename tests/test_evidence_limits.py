@@ -80,6 +80,23 @@ def test_runs_report_the_limit_once_per_epoch_and_at_every_evaluation_of_moved_p
     assert steps[-1].info.exact_least == pytest.approx(least_objective(model, float(task.train.y @ task.train.y)))
 
 
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe"])
+def test_the_gap_that_a_run_reports_is_that_of_the_points_of_its_epoch(objective: str, shift: float) -> None:
+    task = problem(shift)
+    method = CholQR(num_inducing=8, num_pivots=16, objective=objective, max_epochs=2, learn=False)
+    steps = list(method.steps(task))
+
+    pairs = [(before, step) for before, step in itertools.pairwise(steps) if step.info.gap == step.info.gap]
+
+    assert len(pairs) >= 2
+    for before, step in pairs:  # the first swap of an epoch reports the limits of the points before it
+        Z = task.train.X[before.state.inducing]
+        limits = evidence_limits(task.kernel, step.state.theta, task.train, Z)
+        assert step.info.exact_least == pytest.approx(limits.least, rel=1e-7)
+        assert step.info.gap == pytest.approx(limits.gap, rel=1e-7)
+
+
 def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_range() -> None:
     settings = {"num_inducing": 8, "num_pivots": 16, "max_epochs": 1, "learn": False}
     run = Spec(method="cholqr", settings=settings, data="friedman1", kernel="se-ard").open()
