@@ -6,17 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from gpexplorer.linalg.scipy_descent import Evaluated
 from gpexplorer.methods.base import registry
 from gpexplorer.methods.cross_validation import consensus, fold_steps
 from gpexplorer.methods.cross_validation.folds import equal_parts, split
 from gpexplorer.methods.cross_validation.lagrangian import FoldSystems, Limits
-from gpexplorer.methods.cross_validation.learning import gradient_descent
 from gpexplorer.methods.cross_validation.solvers import Solution
 from gpexplorer.methods.cross_validation.theta_step import (
     ARMIJO,
@@ -299,20 +296,3 @@ def test_converged_needs_a_theta_at_rest_a_small_gradient_and_a_small_constraint
     assert consensus.outcome_of(method, steep._replace(resets=3)).reason == "stopped"  # type: ignore[union-attr]
     assert consensus.outcome_of(method, state._replace(gap=2.0 * method.tolerance)) is None
     assert consensus.outcome_of(method, state._replace(still=method.patience - 1)) is None
-
-
-def test_gradient_descent_refuses_steps_with_too_small_a_decrease():
-    """Eq 3 on a narrow valley, where the first step increases the objective."""
-    scale, seen = np.array([1.0, 400.0]), list[np.ndarray]()
-
-    def valley(x: np.ndarray) -> Evaluated:
-        seen.append(x)
-        return Evaluated(float(0.5 * scale @ x**2), scale * x, None)
-
-    result = list(gradient_descent(valley, np.array([1.0, 0.1]), "", 60))
-
-    values = [best.value for best in result]
-    assert values == sorted(values, reverse=True)
-    assert values[-1] < 0.2 * values[0]
-    assert any(valley(x).value > values[0] for x in seen[:60])  # tried, and refused
-    assert all(best.value == pytest.approx(0.5 * scale @ best.point**2) for best in result)
