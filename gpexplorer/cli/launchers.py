@@ -94,6 +94,10 @@ def reproduce(
         typer.Argument(help='A figure or table, several joined by commas, or "all". Without it, the names are listed.'),
     ] = "",
     full: Annotated[bool, typer.Option("--full", help="Use as many repeats and rows as the paper.")] = False,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most this many draws, splits, folds or seeds, to have the paper's sizes sooner."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The directory for the table (Parquet) and the picture (HTML).")] = Path(
         "reproduced"
     ),
@@ -113,6 +117,7 @@ def reproduce(
         return
     folder = out / ("full" if full else "quick")
     chosen = [figures.find(each.strip()) for each in (figures.names() if name == "all" else name.split(","))]
+    chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for line in run_all(chosen, folder, full) if len(chosen) > 1 else chosen[0].run(folder, full):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from bokeh.resources import INLINE
 Unit = Mapping[str, Any]  # the parameters of one piece of work, as JSON can represent them
 Rows = Sequence[Mapping[str, Any]]
 
+REPEATED = ("seed", "trial", "split", "fold")  # names of the parameters that number the repeats of a piece
 FRAME = {"frame_width": 260, "frame_height": 220}
 silence(FIXED_SIZING_MODE, True)  # a figure is as large as its frame, its axes and its legend together
 
@@ -55,6 +56,17 @@ class Figure:
     units: Callable[[bool], Sequence[Unit]]
     work: Callable[[Unit], Rows]
     plot: Callable[[pd.DataFrame], hv.Element | hv.Overlay | hv.Layout]
+
+    def limited(self, repeats: int) -> Figure:
+        """Return the same figure with at most this many repeats: draws, splits, folds or seeds.
+
+        Pieces that both have in common are computed once for both.
+        """
+
+        def units(full: bool) -> list[Unit]:
+            return [unit for unit in self.units(full) if all(unit.get(name, 0) < repeats for name in REPEATED)]
+
+        return replace(self, units=units, paper=f"{self.paper} Here each piece has at most {repeats} repeats.")
 
     def run(self, out: Path, full: bool = False) -> Iterator[str]:
         """Do the pieces of work that are missing in `out`, and write the table and the picture there.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import holoviews as hv
@@ -12,7 +13,7 @@ import pytest
 from gpexplorer import reproduce
 from gpexplorer.__main__ import main
 from gpexplorer.errors import SettingError
-from gpexplorer.reproduce.base import Figure, Rows, Unit
+from gpexplorer.reproduce.base import REPEATED, Figure, Rows, Unit
 
 
 def figure(done: list[int], stop_at: int | None = None) -> Figure:
@@ -57,6 +58,55 @@ def test_quick_pieces_serve_the_full_version_but_not_the_other_way(tmp_path: Pat
 
     assert done == [1, 2, 3, 4, 5]
     assert "25" not in lines[1]
+
+
+def test_fewer_repeats_are_part_of_all_and_are_not_computed_twice(tmp_path: Path):
+    done: list[tuple[str, int]] = []
+
+    def work(unit: Unit) -> Rows:
+        done.append((unit["method"], unit["seed"]))
+        return [{"seed": unit["seed"], "method": unit["method"]}]
+
+    repeated = replace(
+        figure([]),
+        units=lambda full: [{"method": name, "seed": seed} for seed in range(4) for name in ("one", "two")],
+        work=work,
+        plot=lambda frame: hv.Scatter(frame, "seed", "method"),
+    )
+    two = repeated.limited(2)
+
+    *_, last = two.run(tmp_path)
+
+    assert done == [("one", 0), ("two", 0), ("one", 1), ("two", 1)]
+    assert last.startswith("The paper printed 1, 4, 9. Here each piece has at most 2 repeats.")
+    list(repeated.run(tmp_path))
+    assert len(done) == len(set(done)) == 8
+    assert sorted(set(two.rows(tmp_path, False)["seed"])) == [0, 1]
+
+
+def test_a_figure_without_repeats_is_whole_under_any_limit():
+    whole = reproduce.find("cholqr-fig4")
+    assert whole.limited(1).units(True) == whole.units(True)
+    assert len(reproduce.find("admm-table1").limited(3).units(True)) == 3 * 3 * 3  # kernels, sizes, draws
+
+
+@pytest.mark.parametrize("name", reproduce.names())
+def test_with_one_repeat_nothing_but_repeats_is_missing(name: str):
+    every, one = reproduce.find(name).units(True), reproduce.find(name).limited(1).units(True)
+
+    def described(unit: Unit) -> str:
+        return str({key: value for key, value in unit.items() if key not in REPEATED})
+
+    assert {described(unit) for unit in one} == {described(unit) for unit in every}
+
+
+def test_the_command_takes_a_number_of_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[int] = []
+    monkeypatch.setattr(Figure, "run", lambda self, out, full: asked.append(len(self.units(full))) or [])
+    for extra in ([], ["--repeats", "1"]):
+        with pytest.raises(SystemExit):
+            main(["reproduce", "cholqr-fig1", "--full", "--out", str(tmp_path), *extra])
+    assert asked == [30, 3]
 
 
 def test_names_are_listed_and_an_unknown_one_is_a_sentence(capsys: pytest.CaptureFixture[str]):
