@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from gpexplorer.errors import NotPositiveDefinite, SettingError
-from gpexplorer.features.deep import Scaled
+from gpexplorer.features.deep import Network, Scaled
+from gpexplorer.features.pretrained import Pretrained
 from gpexplorer.methods.minibatches import loop
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood, exact_posterior
-from gpexplorer.methods.minibatches.learner import MinibatchRows
+from gpexplorer.methods.minibatches.held_out_refit import band_factor
+from gpexplorer.methods.minibatches.learner import Learner, MinibatchRows
 from gpexplorer.methods.minibatches.loop import validation_error
 from gpexplorer.methods.minibatches.model import Model, select_rows, send_rows
 from gpexplorer.problem import Problem, RowGroups
@@ -141,6 +143,7 @@ def test_rates_are_half_a_decade_apart_around_the_one_that_is_set(count: int):
     assert all(b / a == pytest.approx(10.0**0.5) for a, b in itertools.pairwise(rates))
     assert [step.state.trial for step in searched] == list(range(1, count + 1))
     assert [step.state.batches for step in searched] == [6] * count
+    assert [step.state.step for step in steps] == list(range(len(steps)))
     best = min(searched, key=lambda step: step.info.objective)
     assert steps[count + 1].state.rate == best.info.rate
     assert searched[-1].state.best_rate == best.info.rate
@@ -273,6 +276,79 @@ def test_overfitting_is_said_with_the_nats_that_the_likelihood_went_on_to_win():
     assert f"decrease by {decrease:.0f} nat after the best theta" in steps[-1].state.remark
 
 
+@pytest.mark.parametrize(("waited", "share"), [(0, 1.2), (3, 0.8), (3, 1.2)])
+def test_overfitting_is_said_only_after_waiting_and_beyond_so_many_nats_per_row(waited: int, share: float):
+    at = problem(n=60)
+    ours = small(validation=0.3)
+    here = Model(ours, at, 0.3)
+    best = here.start()
+    last, value = best.clone(), float(dense(here, best))
+    allowed = loop.OVERFIT_NATS * here.n
+    lengths = torch.linspace(0.0, 1.0, 400, dtype=torch.float64)
+    worse = here.start()
+    worse[-1] += 1.0
+    for length in lengths:  # from a theta with too much noise towards one whose likelihood is so much higher
+        last = best.lerp(worse, float(length))
+        if float(dense(here, last)) - value > share * allowed:
+            break
+    state = next(ours.steps(at)).state._replace(
+        phase="learn", theta=best, best_theta=last, best_w=best.new_zeros(here.D), waited=waited
+    )
+    ended, info = ours._finish(at, here, state)
+    assert ("overfitting" in ended.remark) == (waited > 0 and share > 1.0)
+    assert torch.equal(ended.theta, last)
+    assert (info.phase, ended.phase, ended.step) == ("best", "best", state.step + 1)
+
+
+@pytest.mark.parametrize("refit", ["held-out", "none"])
+def test_on_the_way_the_bands_are_fitted_to_the_rows_set_aside_where_a_refit_follows(refit: str):
+    at = problem(n=60)
+    ours = small(validation=0.3, refit=refit)
+    here = Model(ours, at, 0.3)
+    step = next(step for step in ours.steps(at) if step.info.phase == "learn")
+    exact = exact_likelihood(here, step.state.theta)
+    wanted = band_factor(here, step.state.theta, exact) if refit == "held-out" else 1.0
+    assert step.state.band_factor == pytest.approx(wanted)
+    assert (wanted != 1.0) == (refit == "held-out")
+
+
+def test_a_matrix_without_a_factor_is_an_error_unless_the_parameters_have_diverged(monkeypatch: pytest.MonkeyPatch):
+    def fails(self: Any, first: int, end: int) -> None:
+        raise NotPositiveDefinite("F", 3, 0.0)
+
+    at, ours = problem(), small()
+    monkeypatch.setattr(Learner, "take", fails)
+    with pytest.raises(NotPositiveDefinite):
+        walked(ours, at)
+
+    def fails_far_away(self: Any, first: int, end: int) -> None:
+        self.parameters.theta[0] = 1e9
+        raise NotPositiveDefinite("F", 3, 0.0)
+
+    monkeypatch.setattr(Learner, "take", fails_far_away)
+    steps, outcome = walked(ours, at)
+    assert outcome.reason == "diverged"
+    assert "Lower the rate" in outcome.message
+    assert len(steps) == 1
+
+
+def test_a_part_whose_features_diverge_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    at = problem(n=60)
+    ours = small(validation=0.3, refit="held-out", folds=3)
+    state = next(ours.steps(at)).state._replace(phase="learn", best_batches=4)
+    learned = ours._learn_fold(at, state)
+    assert len(learned.fold_thetas[0]) == len(state.theta)
+    assert (learned.phase, learned.step) == ("fold", state.step + 1)
+
+    def fails(self: Any, first: int, end: int) -> None:
+        raise NotPositiveDefinite("F", 3, 0.0)
+
+    monkeypatch.setattr(Learner, "take", fails)
+    assert len(ours._learn_fold(at, learned).fold_thetas[1]) == 0
+    monkeypatch.setattr(Learner, "take", lambda self, first, end: self.parameters.theta.fill_(1e9))
+    assert len(ours._learn_fold(at, learned).fold_thetas[1]) == 0
+
+
 def test_the_error_is_that_of_the_mean_at_the_rows_set_aside():
     at = problem(n=60, shift=2.0)
     here = Model(small(), at, 0.3)
@@ -299,12 +375,14 @@ def test_before_the_refit_predictions_have_the_magnitude_and_noise_of_the_band_f
     mean, variance = dense_prediction(Model(ours, at), theta, at.train.X[:6])  # all rows take part
     torch.testing.assert_close(got.mean, mean)
     torch.testing.assert_close(got.var, variance)
-    assert ours.noise_variance(at, state) == pytest.approx(2.5 * math.exp(2.0 * float(state.theta[-1])))
+    state.theta[-1] = -0.7
+    assert ours.noise_variance(at, state) == pytest.approx(2.5 * math.exp(-1.4))
 
 
 def test_sampling_is_refused_before_any_work_where_there_are_no_weights_of_features():
     with pytest.raises(SettingError, match="no weights of features that could be sampled; set samples to 0"):
         next(method("svgp", samples=5).steps(problem()))
+    assert next(method("svgp").steps(problem())).info.phase == "start"
 
 
 # -- the rows and the features -----------------------------------------------------------------------------------------
@@ -356,6 +434,7 @@ def test_groups_are_set_aside_whole():
     assert parts > 1
     for fold in range(parts):
         here = Model(ours, grouped, 0.2, fold)
+        assert len(here.held)
         assert not set(number[here.held].tolist()) & set(number[here.kept].tolist())
         assert len(here.held) + here.n == 60
         seen += here.held.tolist()
@@ -390,6 +469,41 @@ def test_the_gradient_through_the_features_is_that_of_autograd(kernel: str, laye
     here.pullback(here.parts(theta), here.features(here.parts(theta), X), G.clone(), here.parts(into))
     torch.testing.assert_close(into[:-1], leaf.grad[:-1])
     assert float(into[-1]) == 5.0  # the noise is not touched
+
+
+def test_the_linear_kernel_on_inputs_has_a_constant_feature_and_the_gaussian_one_does_not():
+    assert model(layers=0).map.width == 4
+    assert model(layers=0, kernel="gaussian").map.width == 3
+
+
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_the_prior_variance_is_matched_at_any_size_of_the_features(size: float):
+    at = problem()
+    here = model(at=at, layers=0)
+    theta = here.start()
+    theta[-2] = math.log(size)
+    matched = here.matched(theta)
+    Phi = here.features(here.parts(matched), at.train.X).Phi
+    wanted = float(at.kernel.diag(at.theta, at.train.X).mean())
+    assert float(Phi.square().sum(1).mean()) == pytest.approx(wanted)
+
+
+def test_features_that_are_all_zero_keep_their_magnitude():
+    at = problem()
+    here = model(at=at, layers=1, activation="relu")
+    theta = here.start()
+    theta[: here.map.size] = 0.0
+    assert torch.equal(here.matched(theta), theta)
+
+
+def test_weights_of_another_number_of_inputs_are_refused():
+    network = Network([4, 5], "relu")
+    ours = small()
+    ours.features = Pretrained([4, 5], "relu", network.start(0))
+    with pytest.raises(SettingError, match="network with 4 inputs, but the data have 3"):
+        Model(ours, problem())
+    ours.features = Pretrained([3, 5], "relu", Network([3, 5], "relu").start(0))
+    assert Model(ours, problem()).map is ours.features
 
 
 def test_texts_and_foreign_features_are_refused_by_name():

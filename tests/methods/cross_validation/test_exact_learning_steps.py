@@ -1,0 +1,229 @@
+"""Learning by an exact objective, one evaluation per step: what a step holds, how a run ends, and its restarts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer import kernels
+from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.linalg.scipy_descent import descend
+from gpexplorer.methods.base import registry
+from gpexplorer.methods.cross_validation.learning import (
+    GRADIENT_DESCENT,
+    Objective,
+    State,
+    dense_cost,
+    initial_values,
+    learn,
+)
+from gpexplorer.methods.cross_validation.loo import SQUARED, leave_one_out
+from gpexplorer.methods.cross_validation.scale_direction import scale_direction
+from gpexplorer.objectives import evidence
+from gpexplorer.problem import Outcome, Problem, Step
+from oracles_admm import problem
+
+
+def walked(run: Any) -> tuple[list[Step], Outcome]:
+    steps = []
+    while True:
+        try:
+            steps.append(next(run))
+        except StopIteration as end:
+            return steps, end.value
+
+
+def method(**settings: Any) -> Any:
+    return registry["ml"](**{"evaluations": 8, "tolerance": 0.0, **settings})
+
+
+def test_a_step_is_one_evaluation_and_holds_the_best_theta_and_all_results():
+    task = problem(n=30)
+    steps, outcome = walked(method().steps(task))
+    assert [step.info.phase for step in steps] == ["start", *["learn"] * 8]
+    assert [step.state.step for step in steps] == list(range(9))
+    assert math.isnan(steps[0].info.objective)
+    assert steps[0].state.objective == math.inf
+    assert steps[0].state.answers.shape == (0, len(task.theta) + 2)
+    for k, step in enumerate(steps[1:], 1):
+        value, gradient = evidence(task.kernel, step.state.theta, task.train)
+        assert len(step.state.answers) == k
+        values = step.state.answers[:, 0]
+        assert step.state.objective == step.info.objective == pytest.approx(float(values.min()))
+        assert value == pytest.approx(step.state.objective, rel=1e-10)
+        assert step.info.slope == pytest.approx(float(gradient.abs().max()), rel=1e-6)
+        best = int(values.argmin())
+        torch.testing.assert_close(step.state.answers[best, 2:], gradient, rtol=1e-6, atol=1e-8)
+    largest = steps[-1].info.slope
+    assert outcome == Outcome(
+        "budget", f"All 8 evaluations are done; the largest derivative is {largest:.2g}. Raise evaluations."
+    )
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-3])
+def test_a_descent_ends_where_no_derivative_exceeds_its_share_of_the_objective(tolerance: float):
+    task = problem(n=30)
+    steps, outcome = walked(method(evaluations=200, tolerance=tolerance).steps(task))
+    last = steps[-1]
+    allowed = tolerance * max(abs(last.state.objective), 1.0)
+    assert last.info.slope <= allowed
+    slopes = last.state.answers[:-1, 2:].abs().amax(1)
+    values = last.state.answers[:-1, 0]
+    lowest = torch.cummin(values, 0).values
+    assert bool((slopes > tolerance * lowest.abs().clamp_min(1.0)).all())  # it ends at the first that is small enough
+    assert outcome == Outcome(
+        "converged", f"The largest derivative is {last.info.slope:.2g} after {len(steps) - 1} evaluations."
+    )
+
+
+def test_an_objective_below_one_has_an_absolute_tolerance():
+    task = problem(n=12)
+
+    def small(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+        return 1e-3 * float(theta.square().sum()), 0.0, 2e-3 * theta
+
+    steps, outcome = walked(learn(method(tolerance=1e-2), task, None, Objective(small)))
+    assert len(steps) == 2
+    assert outcome.reason == "converged"
+
+
+def test_the_scale_is_added_along_its_direction_where_the_objective_does_not_depend_on_it():
+    task = problem(n=30)
+    loo = registry["loo"](evaluations=6, tolerance=0.0)
+    steps, _ = walked(loo.steps(task))
+    along = scale_direction(task)
+    assert along is not None
+    for step in steps[1:]:
+        at_rest = step.state.theta - step.info.scale * along
+        value, scale, _ = leave_one_out(task.kernel, at_rest, task.train, SQUARED)
+        assert value == pytest.approx(step.state.objective, rel=1e-8)
+        assert scale == pytest.approx(step.info.scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("begin", [0, 1, 4, 8, 11])
+@pytest.mark.parametrize("optimiser", ["L-BFGS-B", "CG", GRADIENT_DESCENT])
+def test_a_resumed_run_repeats_every_step(optimiser: str, begin: int):
+    task = problem(n=24)
+    ours = method(evaluations=6, restarts=1, optimiser=optimiser)
+    steps, told = walked(ours.steps(task))
+    assert len(steps) == 13
+    rest, same = walked(ours.steps(task, steps[begin].state))
+    assert told == same
+    assert len(rest) == len(steps) - begin - 1
+    for a, b in zip(rest, steps[begin + 1 :], strict=True):
+        assert torch.equal(a.state.theta, b.state.theta)
+        assert a.state.objective == b.state.objective
+
+
+def test_restarts_begin_at_theta_and_then_a_standard_normal_number_away():
+    theta = torch.linspace(-1.0, 1.0, 2000, dtype=torch.float64)
+    values = list(initial_values(theta, 3, seed=4))
+    assert len(values) == 4
+    assert values[0] is theta
+    changes = torch.stack(values[1:]) - theta
+    assert changes.std().item() == pytest.approx(1.0, abs=0.05)
+    assert changes.mean().item() == pytest.approx(0.0, abs=0.05)
+    assert not torch.equal(changes[0], changes[1])
+    assert torch.equal(list(initial_values(theta, 1, seed=4))[1], values[1])
+    assert not torch.equal(list(initial_values(theta, 1, seed=5))[1], values[1])
+
+
+def test_each_restart_has_all_evaluations_and_the_lowest_objective_is_kept():
+    task = problem(n=24)
+    steps, _ = walked(method(evaluations=4, restarts=2, seed=3).steps(task))
+    assert len(steps) == 1 + 3 * 4
+    starts = list(initial_values(task.theta, 2, 3))
+    for k in (0, 1, 2):
+        value = evidence(task.kernel, starts[k], task.train)[0]
+        assert float(steps[-1].state.answers[4 * k, 0]) == pytest.approx(value, rel=1e-9)
+    objectives = [step.state.objective for step in steps[1:]]
+    assert objectives == sorted(objectives, reverse=True)
+    assert objectives[-1] == pytest.approx(float(steps[-1].state.answers[:, 0].min()))
+
+
+def test_a_point_without_a_value_is_a_row_of_nan_and_the_descent_goes_on():
+    task = problem(n=12)
+    calls = []
+
+    def fails_at_second(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+        calls.append(theta.clone())
+        if len(calls) == 2:
+            raise NotPositiveDefinite("C", 12, 0.0)
+        if len(calls) == 3:
+            return math.inf, 0.0, theta
+        return 5.0 + float((theta - 0.3).square().sum()), 0.25, 2.0 * (theta - 0.3)
+
+    steps, _ = walked(learn(method(evaluations=12, tolerance=1e-6), task, None, Objective(fails_at_second)))
+    answers = steps[-1].state.answers
+    assert answers[1].isnan().all()
+    assert answers[2].isnan().all()
+    assert answers[0].isfinite().all()
+    assert float(answers[0, 1]) == 0.25
+    torch.testing.assert_close(steps[-1].state.theta, torch.full_like(task.theta, 0.3), rtol=1e-4, atol=1e-4)
+    assert steps[-1].info.slope < 1e-3
+
+
+def test_no_initial_value_means_failure_with_a_way_out():
+    def never(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+        raise NotPositiveDefinite("C", 12, 0.0)
+
+    steps, outcome = walked(learn(method(restarts=2), problem(n=12), None, Objective(never)))
+    assert len(steps) == 1
+    assert outcome == Outcome(
+        "failed",
+        "K + s2 I has no Cholesky factor at any initial theta. Choose other initial values, or more noise.",
+    )
+
+
+def test_known_noise_stays_in_restarts():
+    task = problem(n=20)
+    kernel = kernels.make("se-ard", 2)
+    object.__setattr__(kernel, "noise_is_known", True)
+    seen = []
+
+    def watched(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
+        seen.append(theta.clone())
+        return float((theta[:-1] - 0.1).square().sum()), 0.0, torch.cat([2.0 * (theta[:-1] - 0.1), theta[-1:] * 0.0])
+
+    walked(learn(method(restarts=2, evaluations=2), replace_kernel(task, kernel), None, Objective(watched)))
+    assert {float(theta[-1]) for theta in seen} == {float(task.theta[-1])}
+    assert len({float(theta[0]) for theta in seen}) > 3
+
+
+def replace_kernel(task: Problem, kernel: Any) -> Problem:
+    return replace(task, kernel=kernel)
+
+
+def test_an_optimiser_goes_back_from_points_without_a_value_or_too_far_away():
+    seen = []
+
+    def bowl(point: np.ndarray) -> Any:
+        from gpexplorer.linalg.scipy_descent import Evaluated
+
+        seen.append(point.copy())
+        return Evaluated(1e6 * float((point - 20.0) @ (point - 20.0)), 2e6 * (point - 20.0), "here")
+
+    bests = list(descend(bowl, np.zeros(2), "CG", 60))
+    assert all(np.abs(point).max() <= 12.0 for point in seen)
+    assert [best.value for best in bests] == sorted((best.value for best in bests), reverse=True)
+    assert bests[-1].extra == "here"
+
+
+def test_the_cost_counts_entries_matrices_and_calls():
+    task = problem(n=50)
+    cost = dense_cost(task, 1e6, 3)
+    assert cost.flops == 1e6 + 2.0 * 2500 * (100.0 + 8.0)
+    assert cost.bytes == 10.0 * 8 * 2500
+    assert cost.arrays == {"n x n matrices": 3 * 8 * 2500}
+    assert cost.calls == pytest.approx(60.0 + 40.0, abs=1.0)
+
+
+def test_a_state_is_only_numbers():
+    state = walked(method(evaluations=2).steps(problem(n=12)))[0][-1].state
+    assert isinstance(state, State)
+    assert state.answers.shape == (2, 6)
