@@ -117,6 +117,7 @@ def test_a_run_ends_at_the_first_gradient_within_the_tolerance_which_is_computed
         assert all(value > tolerance for value in values[:-1])
         assert values[-1] <= tolerance
         assert [math.isnan(step.info.drift) for step in steps[1:]] == [True] * (len(steps) - 2) + [False]
+        assert steps[-1].info.drift < 1e-9
         bounds = error_bounds(float(gram(task).diagonal().max()), noise(task), steps[-1].state.norm)
         assert outcome == Outcome(
             "converged",
