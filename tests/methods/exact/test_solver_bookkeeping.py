@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from gpexplorer.methods.exact import posteriors
+from gpexplorer.methods.exact.joint.posterior import JointPosterior
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior, variance_rows
 from gpexplorer.methods.exact.reliability import Point, StepCheck, check_step, error_bounds, used_up, way_out
 from gpexplorer.methods.exact.solver import _copies, _in_float64, _repaired_recently
@@ -247,6 +249,25 @@ def test_the_check_of_a_step_is_that_of_dense_algebra(shift: float):
     assert check.error == pytest.approx(float(old @ wrong), abs=1e-9)
 
 
+@pytest.mark.parametrize(("moved", "seen"), [(1, True), (39, True), (40, True), (41, False), (80, False)])
+@pytest.mark.parametrize("mixed", [True, False])
+def test_the_first_step_with_float32_columns_is_compared_with_the_objective_from_scratch(
+    mixed: bool, moved: int, seen: bool
+):
+    task = wavy()
+    A, y, solver = system(task), task.train.y, System(task, task.theta, 0.0, mixed)
+    alpha = torch.zeros_like(y)
+    alpha[:moved] = 0.1 * y[:moved]
+    wrong = A @ alpha - y + 0.01
+    check = check_step(solver, Point(torch.zeros_like(y), -y), Point(alpha, wrong))
+    true = float(0.5 * alpha @ A @ alpha - alpha @ y)
+    error = 0.5 * 0.01 * float(alpha.sum()) if seen and mixed else 0.0
+    assert check.objective == pytest.approx(true + 0.5 * 0.01 * float(alpha.sum()))
+    assert check.error == pytest.approx(error, abs=1e-7)
+    later = check_step(solver, Point(alpha, A @ alpha - y), Point(0.5 * alpha, 0.5 * (A @ alpha) - y))
+    assert later.error == pytest.approx(0.0, abs=1e-9)
+
+
 def test_a_rise_beyond_rounding_and_an_error_beside_a_small_decrease_are_seen():
     assert not StepCheck(decrease=1.0, error=0.0, resolution=0.01).rises
     assert not StepCheck(decrease=-0.01, error=0.0, resolution=0.01).rises
@@ -308,6 +329,35 @@ def test_variances_use_the_rows_that_the_settings_name(settings: dict, solved: b
     mean, got = method.posterior(task, state).moments(X)
     torch.testing.assert_close(got, variance, rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(mean, task.kernel(task.theta, X, task.train.X) @ state.alpha, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("room", "cache", "settings", "joint"),
+    [
+        (8 * 80 * 80, 0.0, {}, False),
+        (8 * 80 * 80 - 1, 0.0, {}, True),
+        (0, 8 * 80 * 80, {}, False),
+        (0, 8 * 80 * 80 - 1, {}, True),
+        (0, 0.0, {"rows": 25}, False),
+        (0, 0.0, {"solved": False}, False),
+    ],
+)
+def test_variances_of_all_rows_come_from_iterations_where_a_factor_has_no_room(
+    room: float, cache: float, settings: dict, joint: bool, monkeypatch: pytest.MonkeyPatch
+):
+    task = wavy()
+    state = walked(quick("gbcd"), task)[0][-1].state
+    monkeypatch.setattr(posteriors, "FACTOR_BYTES", room)
+    found = exact_posterior(
+        task, state, Bands(**{"rows": 0, "seed": 0, "cache": float(cache), "tolerance": 1e-8, **settings})
+    )
+    assert isinstance(found, JointPosterior) == joint
+    if settings.get("rows"):
+        return
+    X = task.train.X[:4] + 0.1
+    A, across = system(task), task.kernel(task.theta, task.train.X, X)
+    variance = task.kernel.diag(task.theta, X) - (across * torch.linalg.solve(A, across)).sum(0)
+    torch.testing.assert_close(found.moments(X)[1], variance, rtol=1e-5, atol=1e-7)
 
 
 def test_the_note_beside_a_variance_says_how_many_rows_it_uses():
