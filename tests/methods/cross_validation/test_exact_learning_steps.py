@@ -27,17 +27,9 @@ from gpexplorer.methods.cross_validation.learning import (
 from gpexplorer.methods.cross_validation.loo import SQUARED, leave_one_out
 from gpexplorer.methods.cross_validation.scale_direction import scale_direction
 from gpexplorer.objectives import evidence
-from gpexplorer.problem import Outcome, Step
+from gpexplorer.problem import Outcome
 from oracles_admm import problem
-
-
-def walked(run: Any) -> tuple[list[Step], Outcome]:
-    steps = []
-    while True:
-        try:
-            steps.append(next(run))
-        except StopIteration as end:
-            return steps, end.value
+from whole_run import whole_run
 
 
 def method(**settings: Any) -> Any:
@@ -46,7 +38,7 @@ def method(**settings: Any) -> Any:
 
 def test_a_step_is_one_evaluation_and_holds_the_best_theta_and_all_results():
     task = problem(n=30)
-    steps, outcome = walked(method().steps(task))
+    steps, outcome = whole_run(method().steps(task))
     assert [step.info.phase for step in steps] == ["start", *["learn"] * 8]
     assert [step.state.step for step in steps] == list(range(9))
     assert math.isnan(steps[0].info.objective)
@@ -70,7 +62,7 @@ def test_a_step_is_one_evaluation_and_holds_the_best_theta_and_all_results():
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-3])
 def test_a_descent_ends_where_no_derivative_exceeds_its_share_of_the_objective(tolerance: float):
     task = problem(n=30)
-    steps, outcome = walked(method(evaluations=200, tolerance=tolerance).steps(task))
+    steps, outcome = whole_run(method(evaluations=200, tolerance=tolerance).steps(task))
     last = steps[-1]
     allowed = tolerance * max(abs(last.state.objective), 1.0)
     assert last.info.slope <= allowed
@@ -92,7 +84,7 @@ def test_an_objective_below_one_has_an_absolute_tolerance(slope: float, ends: bo
         gradient = torch.full_like(theta, slope) if torch.equal(theta, begin) else torch.zeros_like(theta)
         return 0.5 + float((theta - begin).sum()) * slope, 0.0, gradient
 
-    steps, outcome = walked(learn(method(tolerance=1e-2), task, None, Objective(small)))
+    steps, outcome = whole_run(learn(method(tolerance=1e-2), task, None, Objective(small)))
     assert (len(steps) == 2) == ends
     assert outcome.reason == "converged"
 
@@ -112,7 +104,7 @@ def test_gradient_descent_refuses_a_decrease_that_is_too_small_for_its_step():
 def test_the_scale_is_added_along_its_direction_where_the_objective_does_not_depend_on_it():
     task = problem(n=30)
     loo = registry["loo"](evaluations=6, tolerance=0.0)
-    steps, _ = walked(loo.steps(task))
+    steps, _ = whole_run(loo.steps(task))
     along = scale_direction(task)
     assert along is not None
     for step in steps[1:]:
@@ -127,9 +119,9 @@ def test_the_scale_is_added_along_its_direction_where_the_objective_does_not_dep
 def test_a_resumed_run_repeats_every_step(optimiser: str, begin: int):
     task = problem(n=24)
     ours = method(evaluations=6, restarts=1, optimiser=optimiser)
-    steps, told = walked(ours.steps(task))
+    steps, told = whole_run(ours.steps(task))
     assert len(steps) == 13
-    rest, same = walked(ours.steps(task, steps[begin].state))
+    rest, same = whole_run(ours.steps(task, steps[begin].state))
     assert told == same
     assert len(rest) == len(steps) - begin - 1
     for a, b in zip(rest, steps[begin + 1 :], strict=True):
@@ -152,7 +144,7 @@ def test_restarts_begin_at_theta_and_then_a_standard_normal_number_away():
 
 def test_each_restart_has_all_evaluations_and_the_lowest_objective_is_kept():
     task = problem(n=24)
-    steps, _ = walked(method(evaluations=4, restarts=2, seed=3).steps(task))
+    steps, _ = whole_run(method(evaluations=4, restarts=2, seed=3).steps(task))
     assert len(steps) == 1 + 3 * 4
     starts = list(initial_values(task.theta, 2, 3))
     for k in (0, 1, 2):
@@ -175,7 +167,7 @@ def test_a_point_without_a_value_is_a_row_of_nan_and_the_descent_goes_on():
             return math.inf, 0.0, theta
         return 5.0 + float((theta - 0.3).square().sum()), 0.25, 2.0 * (theta - 0.3)
 
-    steps, _ = walked(learn(method(evaluations=12, tolerance=1e-6), task, None, Objective(fails_at_second)))
+    steps, _ = whole_run(learn(method(evaluations=12, tolerance=1e-6), task, None, Objective(fails_at_second)))
     answers = steps[-1].state.answers
     assert answers[1].isnan().all()
     assert answers[2].isnan().all()
@@ -189,7 +181,7 @@ def test_no_initial_value_means_failure_with_a_way_out():
     def never(theta: torch.Tensor) -> tuple[float, float, torch.Tensor]:
         raise NotPositiveDefinite("C", 12, 0.0)
 
-    steps, outcome = walked(learn(method(restarts=2), problem(n=12), None, Objective(never)))
+    steps, outcome = whole_run(learn(method(restarts=2), problem(n=12), None, Objective(never)))
     assert len(steps) == 1
     assert outcome == Outcome(
         "failed",
@@ -207,7 +199,7 @@ def test_known_noise_stays_in_restarts():
         seen.append(theta.clone())
         return float((theta[:-1] - 0.1).square().sum()), 0.0, torch.cat([2.0 * (theta[:-1] - 0.1), theta[-1:] * 0.0])
 
-    walked(learn(method(restarts=2, evaluations=2, seed=1), replace(task, kernel=kernel), None, Objective(watched)))
+    whole_run(learn(method(restarts=2, evaluations=2, seed=1), replace(task, kernel=kernel), None, Objective(watched)))
     assert {float(theta[-1]) for theta in seen} == {float(task.theta[-1])}
     for k, start in enumerate(initial_values(task.theta, 2, 1)):
         assert torch.equal(seen[2 * k][:-1], start[:-1])
@@ -236,6 +228,6 @@ def test_the_cost_counts_entries_matrices_and_calls():
 
 
 def test_a_state_is_only_numbers():
-    state = walked(method(evaluations=2).steps(problem(n=12)))[0][-1].state
+    state = whole_run(method(evaluations=2).steps(problem(n=12)))[0][-1].state
     assert isinstance(state, State)
     assert state.answers.shape == (2, 6)

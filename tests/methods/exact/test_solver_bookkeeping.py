@@ -17,15 +17,11 @@ from gpexplorer.methods.exact.solver import _copies, _in_float64, _repaired_rece
 from gpexplorer.methods.exact.system import Iteration, System
 from gpexplorer.problem import Outcome, Step
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
+from whole_run import whole_run
 
 
 def walked(method: Any, task: Any, resume: Any = None) -> tuple[list[Step], Outcome]:
-    run, steps = method.steps(task, resume), []
-    while True:
-        try:
-            steps.append(next(run))
-        except StopIteration as end:
-            return steps, end.value
+    return whole_run(method.steps(task, resume))
 
 
 # -- phases and positions ----------------------------------------------------------------------------------------------

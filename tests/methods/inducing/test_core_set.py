@@ -15,6 +15,7 @@ from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Cost, Dataset, Outcome, Problem, Step
 from gpexplorer.runs.monotone import MonotoneWatch
 from gpexplorer.runs.trace import Record
+from whole_run import whole_run
 
 SETTINGS = {"num_inducing": 8, "num_pivots": 12, "max_epochs": 2, "evaluations": 3, "swaps_per_epoch": 6}
 MEMORY = core_set.WHILE_REFRESHED * 100 * 8 * (2 * 8 + 16 + 3 * 12) / 1e9  # gigabytes for about 100 rows
@@ -28,13 +29,8 @@ def waves(n: int = 300) -> Problem:
     return Problem(train, kernel, kernel.start(train))
 
 
-def whole_run(method: CholQR, task: Problem, resume: object = None) -> tuple[list[Step], Outcome]:
-    run, steps = method.steps(task, resume), []
-    while True:
-        try:
-            steps.append(next(run))
-        except StopIteration as end:
-            return steps, end.value
+def finished(method: CholQR, task: Problem, resume: object = None) -> tuple[list[Step], Outcome]:
+    return whole_run(method.steps(task, resume))
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +45,12 @@ def limited() -> CholQR:
 
 @pytest.fixture(scope="module")
 def ran(task: Problem, limited: CholQR) -> tuple[list[Step], Outcome]:
-    return whole_run(limited, task)
+    return finished(limited, task)
 
 
 def test_with_enough_memory_nothing_changes(task: Problem) -> None:
-    ours, told = whole_run(CholQR(**SETTINGS), task)
-    unlimited, same = whole_run(CholQR(**SETTINGS, memory=0.0), task)
+    ours, told = finished(CholQR(**SETTINGS), task)
+    unlimited, same = finished(CholQR(**SETTINGS, memory=0.0), task)
     assert told == same
     for a, b in zip(ours, unlimited, strict=True):
         assert torch.equal(a.state.inducing, b.state.inducing)
@@ -68,7 +64,7 @@ def test_points_are_those_of_a_run_on_the_core_set(
     core = limited._core_set(task)
     assert core is not None
     assert 90 <= len(core.rows) <= 100
-    alone, _ = whole_run(CholQR(**SETTINGS), Problem(task.train.rows(core.rows), task.kernel, task.theta))
+    alone, _ = finished(CholQR(**SETTINGS), Problem(task.train.rows(core.rows), task.kernel, task.theta))
     for ours, theirs in zip(steps, alone, strict=False):
         assert torch.equal(ours.state.inducing, core.rows[theirs.state.inducing])
         assert torch.equal(ours.state.pivots, core.rows[theirs.state.pivots])
@@ -99,7 +95,7 @@ def test_the_end_is_that_of_all_rows_and_says_so(
 def test_a_run_resumes_from_every_phase(task: Problem, limited: CholQR, ran: tuple[list[Step], Outcome]) -> None:
     steps, _ = ran
     for begin in (0, len(steps) - 5, len(steps) - 2):
-        rest, _ = whole_run(limited, task, steps[begin].state)
+        rest, _ = finished(limited, task, steps[begin].state)
         assert len(rest) == len(steps) - begin - 1
         for ours, theirs in zip(rest, steps[begin + 1 :], strict=True):
             assert torch.equal(ours.state.inducing, theirs.state.inducing)
@@ -107,7 +103,7 @@ def test_a_run_resumes_from_every_phase(task: Problem, limited: CholQR, ran: tup
 
 
 def test_without_learning_the_objective_of_all_rows_is_computed_once(task: Problem) -> None:
-    steps, _ = whole_run(CholQR(**SETTINGS, memory=MEMORY, learn=False), task)
+    steps, _ = finished(CholQR(**SETTINGS, memory=MEMORY, learn=False), task)
     last = steps[-1].state
     assert [step.info.phase for step in steps].count("all rows") == 1
     terms = nystrom(task.kernel, task.theta, task.train, task.train.rows(last.inducing).X).terms
@@ -115,7 +111,7 @@ def test_without_learning_the_objective_of_all_rows_is_computed_once(task: Probl
 
 
 def test_polishing_follows_on_all_rows(task: Problem) -> None:
-    steps, outcome = whole_run(CholQR(**SETTINGS, memory=MEMORY, polish=8), task)
+    steps, outcome = finished(CholQR(**SETTINGS, memory=MEMORY, polish=8), task)
     fitted = next(step for step in reversed(steps) if step.state.phase == "all rows")
     assert [step.state.phase for step in steps[-8:]] == ["polish"] * 8
     assert steps[-1].state.objective < fitted.state.objective
@@ -243,11 +239,11 @@ def test_all_rows_are_learned_with_so_many_evaluations_and_counted(
 
 def test_without_learning_the_last_step_is_one_and_a_resumed_run_has_nothing_left(task: Problem) -> None:
     method = CholQR(**SETTINGS, memory=MEMORY, learn=False)
-    steps, outcome = whole_run(method, task)
+    steps, outcome = finished(method, task)
     assert (steps[-1].state.position, steps[-1].state.step) == (1, len(steps) - 1)
     info = steps[-1].info
     assert info.objective == pytest.approx(info.fit + info.logdet + info.trace)
-    again, same = whole_run(method, task, steps[-1].state)
+    again, same = finished(method, task, steps[-1].state)
     assert again == []
     assert same.message.startswith("The points are chosen.")
     assert outcome.message.endswith("The last objective and the predictions are those of all 300 rows.")

@@ -17,6 +17,7 @@ from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem, Step
 from gpexplorer.views import registry as views
 from swap_problems import SHIFTS, problem
+from whole_run import whole_run
 
 SWAPS, MOVES = 9, 12
 
@@ -39,6 +40,7 @@ def test_polishing_decreases_the_objective_below_that_of_the_swaps(shift: float,
 
     assert {step.info.phase for step in moves} == {"polish"}
     assert all(step.state.Z is None for step in swaps)
+    assert [step.state.position for step in moves] == list(range(1, MOVES + 1))
     assert moves[0].info.objective == pytest.approx(swaps[-1].info.objective, rel=1e-9)
     values = [step.info.objective for step in moves]
     assert values == sorted(values, reverse=True)
@@ -61,6 +63,15 @@ def test_a_run_resumes_from_any_state_of_either_phase(learn: bool) -> None:
             assert one.info.objective == pytest.approx(other.info.objective, rel=1e-8)
             assert (one.state.Z is None) == (other.state.Z is None)
         assert torch.allclose(rest[-1].state.Z, steps[-1].state.Z, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(5, "budget"), (3000, "converged")])
+def test_polishing_ends_where_the_gradient_does_or_after_so_many_evaluations(limit: int, reason: str) -> None:
+    steps, outcome = whole_run(method(num_inducing=2, polish=limit).steps(problem(n=30)))
+    position = steps[-1].state.position
+    assert outcome.reason == reason
+    assert f"{position} evaluations then moved the points" in outcome.message
+    assert (position == limit) == (reason == "budget")
 
 
 def test_hyperparameters_move_with_the_points_when_they_are_learned() -> None:

@@ -16,6 +16,7 @@ from gpexplorer.methods.inducing.swapping.removal_order import ORDERS, Turn, lea
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Outcome, Problem, Step
 from swap_problems import problem
+from whole_run import whole_run
 
 EVALUATIONS = 4
 SWAPS = 6
@@ -30,13 +31,8 @@ def waves(n: int = 120, shift: float = 3.0) -> Problem:
     return Problem(train, kernel, kernel.start(train))
 
 
-def whole(method: CholQR, task: Problem, resume: object = None) -> tuple[list[Step], Outcome]:
-    run, steps = method.steps(task, resume), []
-    while True:
-        try:
-            steps.append(next(run))
-        except StopIteration as end:
-            return steps, end.value
+def finished(method: CholQR, task: Problem, resume: object = None) -> tuple[list[Step], Outcome]:
+    return whole_run(method.steps(task, resume))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +47,7 @@ def method() -> CholQR:
 
 @pytest.fixture(scope="module")
 def steps(task: Problem, method: CholQR) -> list[Step]:
-    return whole(method, task)[0]
+    return finished(method, task)[0]
 
 
 def test_epochs_are_so_many_swaps_and_then_so_many_evaluations(steps: list[Step]) -> None:
@@ -154,25 +150,25 @@ def test_learning_starts_where_the_last_epoch_ended_and_keeps_the_best(task: Pro
 
 
 def test_a_run_that_does_not_learn_keeps_theta_and_goes_on_with_swaps(task: Problem) -> None:
-    steps, _ = whole(CholQR(**SMALL, max_epochs=2, tolerance=0.0, learn=False), task)
+    steps, _ = finished(CholQR(**SMALL, max_epochs=2, tolerance=0.0, learn=False), task)
     assert [step.info.phase for step in steps] == ["start", *["swap"] * 2 * SWAPS]
     assert all(torch.equal(step.state.theta, task.theta) for step in steps)
     assert [step.state.epoch for step in steps[1:]] == [0] * SWAPS + [1] * SWAPS
 
 
 def test_all_epochs_are_done_or_the_decrease_is_below_the_tolerance(task: Problem) -> None:
-    _, outcome = whole(CholQR(**SMALL, max_epochs=2, tolerance=0.0), task)
+    _, outcome = finished(CholQR(**SMALL, max_epochs=2, tolerance=0.0), task)
     assert (outcome.reason, outcome.message) == ("budget", "All 2 epochs are done; raise max_epochs to continue.")
 
 
 def test_a_run_ends_after_the_first_epoch_whose_decrease_is_within_the_tolerance(task: Problem) -> None:
-    long, _ = whole(CholQR(**SMALL, max_epochs=6, tolerance=0.0, learn=False), task)
+    long, _ = finished(CholQR(**SMALL, max_epochs=6, tolerance=0.0, learn=False), task)
     ends = [long[k * SWAPS].state for k in range(1, len(long) // SWAPS + 1)]
     decreases = [(state.epoch_begin - state.objective) / max(abs(state.objective), 1.0) for state in ends]
     assert abs(ends[0].objective) > 2.0
     for k in range(len(decreases)):
         for tolerance in (min(1.001 * decreases[k], 1.0), min(0.999 * decreases[k], 1.0)):
-            steps, outcome = whole(CholQR(**SMALL, max_epochs=6, tolerance=tolerance, learn=False), task)
+            steps, outcome = finished(CholQR(**SMALL, max_epochs=6, tolerance=tolerance, learn=False), task)
             last = next((j for j, decrease in enumerate(decreases) if decrease <= tolerance), len(ends) - 1)
             assert len(steps) == 1 + (last + 1) * SWAPS
             assert (outcome.reason == "converged") == (decreases[last] <= tolerance)
@@ -181,7 +177,7 @@ def test_a_run_ends_after_the_first_epoch_whose_decrease_is_within_the_tolerance
 
 def test_the_number_of_swaps_in_an_epoch_is_that_of_the_points_unless_it_is_set(task: Problem) -> None:
     few = {name: value for name, value in SMALL.items() if name != "swaps_per_epoch"}
-    steps, _ = whole(CholQR(**few, max_epochs=1, learn=False), task)
+    steps, _ = finished(CholQR(**few, max_epochs=1, learn=False), task)
     assert len(steps) == 1 + 9
     assert CholQR()._limit(100) == 60
 
@@ -190,7 +186,7 @@ def test_points_in_random_order_are_offered_once_per_permutation_and_the_order_g
     task: Problem,
 ) -> None:
     method = CholQR(**SMALL, removal="random", max_epochs=3, learn=False, tolerance=0.0, seed=5)
-    steps, _ = whole(method, task)
+    steps, _ = finished(method, task)
     offered, points = [], steps[0].state.inducing.tolist()
     for step in steps[1:]:
         slot = points.index(step.info.removed)
@@ -228,7 +224,7 @@ def test_an_order_returns_as_many_slots_as_are_tried_until_the_pivots_are_drawn_
 
 @pytest.mark.parametrize("begin", [0, 1, 3, SWAPS, SWAPS + 2, SWAPS + EVALUATIONS, 2 * SWAPS + EVALUATIONS - 1])
 def test_a_resumed_run_repeats_every_report(task: Problem, method: CholQR, steps: list[Step], begin: int) -> None:
-    rest, _ = whole(method, task, steps[begin].state)
+    rest, _ = finished(method, task, steps[begin].state)
     assert len(rest) == len(steps) - begin - 1
     for ours, theirs in zip(rest, steps[begin + 1 :], strict=True):
         assert torch.equal(ours.state.inducing, theirs.state.inducing)
@@ -240,7 +236,7 @@ def test_a_resumed_run_repeats_every_report(task: Problem, method: CholQR, steps
 
 def test_with_every_row_a_point_there_is_one_step_with_the_objective_and_a_sentence() -> None:
     few = waves(12)
-    steps, outcome = whole(CholQR(num_inducing=12, learn=False), few)
+    steps, outcome = finished(CholQR(num_inducing=12, learn=False), few)
     assert [step.info.phase for step in steps] == ["start", "swap"]
     assert steps[-1].state.step == 1
     K = few.kernel(few.theta, few.train.X, few.train.X)
@@ -252,7 +248,7 @@ def test_with_every_row_a_point_there_is_one_step_with_the_objective_and_a_sente
 
 
 def test_a_rebuild_is_due_after_as_many_swaps_as_the_setting_says(task: Problem) -> None:
-    steps, _ = whole(CholQR(**SMALL, max_epochs=1, learn=False, rebuild=3), task)
+    steps, _ = finished(CholQR(**SMALL, max_epochs=1, learn=False, rebuild=3), task)
     drifts = [step.info.drift for step in steps if step.info.phase == "swap"]
     assert [k for k, drift in enumerate(drifts, 1) if not math.isnan(drift)] == [3, 6]
     assert all(drift < 1e-10 for drift in drifts if not math.isnan(drift))
@@ -291,7 +287,7 @@ def test_the_slot_offered_next_is_the_one_that_the_run_offers(task: Problem, met
 
 def test_the_slot_offered_next_is_known_also_where_the_order_is_random(task: Problem) -> None:
     ours = CholQR(**SMALL, removal="random", max_epochs=4, tolerance=0.0, seed=3)
-    steps, _ = whole(ours, task)
+    steps, _ = finished(ours, task)
     for k in (0, 3, SWAPS - 1, SWAPS + EVALUATIONS, 2 * SWAPS + EVALUATIONS - 1, 2 * (SWAPS + EVALUATIONS)):
         swapper, slot = ours.prepare(task, steps[k].state)
         assert int(swapper.factor.inducing[slot]) == steps[k + 1].info.removed
@@ -339,7 +335,7 @@ def test_terms_and_predictions_are_those_of_the_points_of_the_state(
 def test_more_points_join_where_rows_become_distinct_while_the_kernel_is_learned() -> None:
     long = torch.tensor([0.1, 2.5, 2.5, -1.5], dtype=torch.float64)  # at such lengthscales few points explain all rows
     method = CholQR(num_inducing=40, max_epochs=8)
-    steps, _ = whole(method, replace(problem(n=40), theta=long))
+    steps, _ = finished(method, replace(problem(n=40), theta=long))
     sizes = [len(step.state.inducing) for step in steps[1:]]
     assert sizes[0] < 40
     assert sizes[-1] == 40

@@ -21,15 +21,11 @@ from gpexplorer.methods.minibatches.loop import validation_error
 from gpexplorer.methods.minibatches.model import Model, select_rows, send_rows
 from gpexplorer.problem import Problem, RowGroups
 from oracles_minibatches import begun, dense, dense_prediction, method, model, problem
+from whole_run import whole_run
 
 
 def walked(method: Any, at: Problem, resume: Any = None) -> tuple[list[Any], Any]:
-    run, steps = method.steps(at, resume), []
-    while True:
-        try:
-            steps.append(next(run))
-        except StopIteration as end:
-            return steps, end.value
+    return whole_run(method.steps(at, resume))
 
 
 def small(**settings: Any) -> Any:

@@ -1,0 +1,411 @@
+"""One swap: which candidates are tested, which is accepted, what is reported, and what is not computed again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from gpexplorer.errors import SettingError
+from gpexplorer.methods.inducing.swapping import swap, swap_landscape
+from gpexplorer.methods.inducing.swapping.factor import Factor
+from gpexplorer.methods.inducing.swapping.pivot_policies import (
+    FIRST,
+    POLICIES,
+    TRUSTED,
+    WINDOW,
+    Candidates,
+    best_of_pool,
+    by_variance,
+    missed_reduction,
+    rank_correlation,
+)
+from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried
+from gpexplorer.problem import Problem
+from swap_problems import SHIFTS, dense, problem, swapper
+
+
+def decreases(task: Problem, s: Swapper, slot: int, rows: list[int]) -> list[float]:
+    """By how much each row in the place of the point decreases the objective, by dense algebra."""
+    before, found = dense(task, s.factor.inducing, s.factor.objective), []
+    for row in rows:
+        points = s.factor.inducing.clone()
+        points[slot] = row
+        found.append(before - dense(task, points, s.factor.objective))
+    return found
+
+
+# -- without proposals: all pivots are tested exactly ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_best_pivot_is_tried_and_accepted_only_where_it_decreases_the_objective(objective: str, shift: float):
+    task = problem(shift)
+    s = swapper(task, objective, proposals=0, z=10)
+    outcomes = set()
+    for k in range(24):
+        slot, pivots = k % 8, s.pivots.rows.tolist()
+        removed, gains = int(s.factor.inducing[slot]), decreases(task, s, slot, pivots)
+        tried = s.swap([slot], k)
+        best = max(range(10), key=lambda j: gains[j])
+        assert (tried.removed, tried.proposed) == (removed, pivots[best])
+        assert tried.exact == pytest.approx(gains[best], rel=1e-6, abs=1e-7)
+        assert tried.accepted == (gains[best] > 0.0)
+        assert math.isnan(tried.approx)
+        assert math.isnan(tried.regret)  # random pivots have no scores
+        outcomes.add(tried.accepted)
+    assert outcomes == {True, False}
+
+
+def test_the_regret_is_how_much_better_the_best_pivot_is_than_the_one_with_the_best_score():
+    task = problem()
+    s = swapper(task, "vfe", proposals=0, z=10, policy="scored")
+    regrets = []
+    for k in range(24):
+        if k % 8 == 0:
+            s.refresh(k, list(range(8)))
+        points, pivots = s.factor.inducing.tolist(), s.pivots.rows.tolist()
+        gains = decreases(task, s, k % 8, pivots)
+        ranked = [row for row in s.pivots.ranked.tolist() if row in pivots and row not in points]
+        tried = s.swap(list(range(k % 8, 8)), k)
+        if ranked and tried.regret == tried.regret:
+            regrets.append(tried.regret)
+            assert tried.regret == pytest.approx(max(gains) - gains[pivots.index(ranked[0])], rel=1e-6, abs=1e-6)
+    assert len(regrets) > 8
+    assert max(regrets) > 0.0
+
+
+def test_a_decrease_that_is_only_rounding_is_not_accepted(monkeypatch: pytest.MonkeyPatch):
+    for share, accepted in ((0.999, True), (1.001, False)):
+        task = problem()
+        s = swapper(task, "vfe", proposals=0, z=10)
+        gain = max(decreases(task, s, 0, s.pivots.rows.tolist()))
+        assert gain > 1e-3
+        monkeypatch.setattr(swap, "LEAST_GAIN", share * gain / abs(s.factor.total))
+        assert s.swap([0], 0).accepted == accepted
+
+
+def test_where_all_candidates_are_explained_a_swap_has_no_numbers_of_one():
+    nothing = Tried.of(4, 9, False, -math.inf, approx=0.5, regret=0.25, inverse_error=1e-12)
+    assert (nothing.removed, nothing.proposed, nothing.accepted, nothing.inverse_error) == (4, -1, False, 1e-12)
+    assert all(math.isnan(value) for value in (nothing.approx, nothing.exact, nothing.regret))
+    something = Tried.of(4, 9, True, 0.75, approx=0.5, regret=0.25, inverse_error=1e-12)
+    assert something == Tried(4, 9, True, 0.5, 0.75, 0.25, 1e-12)
+
+
+# -- what is evaluated together, and what is kept ----------------------------------------------------------------------
+
+
+class Counted:
+    """Counts the calls of a function of a module."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
+        self.real, self.calls = getattr(owner, name), []
+        monkeypatch.setattr(owner, name, self)
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        self.calls.append(inputs)
+        return self.real(*inputs, **named)
+
+
+def rejecting(s: Swapper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swap, "LEAST_GAIN", 1e9)
+
+
+def test_tries_are_evaluated_together_until_one_is_accepted(monkeypatch: pytest.MonkeyPatch):
+    s = swapper(problem(), "vfe", proposals=0, z=10)
+    s.refresh(1, list(range(8)))
+    tries = Counted(monkeypatch, swap, "Tries")
+    rejecting(s, monkeypatch)
+    for k in range(8):
+        assert not s.swap(list(range(k, 8)), k).accepted
+    assert len(tries.calls) == 1
+    assert tries.calls[0][-1] == 8
+    assert s.removal_columns.slots == []
+
+
+def test_after_two_accepted_in_a_row_one_try_is_evaluated_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    s = swapper(problem(), "vfe", proposals=0, z=10)
+    s.refresh(1, list(range(8)))
+    tries = Counted(monkeypatch, swap, "Tries")
+    monkeypatch.setattr(swap, "LEAST_GAIN", -1e9)  # everything is accepted
+    for k in range(4):
+        assert s.swap(list(range(k, 8)), k).accepted
+    assert [call[-1] for call in tries.calls] == [8, 7, 1, 1]
+    rejecting(s, monkeypatch)
+    for k in range(4, 7):
+        assert not s.swap(list(range(k, 8)), k).accepted
+    assert [call[-1] for call in tries.calls[4:]] == [1, 3]  # a rejected one, and then all that are left
+
+
+def test_other_slots_than_those_that_are_known_are_computed(monkeypatch: pytest.MonkeyPatch):
+    task = problem()
+    s = swapper(task, "vfe", proposals=0, z=10)
+    s.refresh(1, [0, 1, 2])
+    rejecting(s, monkeypatch)
+    for slot in (0, 5, 2, 2):
+        gains = decreases(task, s, slot, s.pivots.rows.tolist())
+        tried = s.swap([slot], 0)
+        assert tried.removed == int(s.factor.inducing[slot])
+        assert tried.exact == pytest.approx(max(gains), abs=1e-7)
+
+
+def test_the_inverse_is_computed_again_only_where_its_error_is_large(monkeypatch: pytest.MonkeyPatch):
+    task = problem()
+    s = swapper(task, "vfe", proposals=0, z=10)
+    s.refresh(1, list(range(8)))
+    rebuilt = Counted(monkeypatch, s.factor, "rebuild_inverse")
+    for k in range(4):
+        assert s.swap(list(range(k, 8)), k).inverse_error < 1e-9
+    assert not rebuilt.calls
+    s.factor.P.mul_(1.0 + 1e-6)
+    s.removal_columns.multiply()
+    s._tries = None
+    tried = s.swap(list(range(4, 8)), 4)
+    assert len(rebuilt.calls) == 1
+    assert tried.inverse_error == pytest.approx(1e-6, rel=0.1)  # the error before
+    assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-10)
+    assert s.swap(list(range(5, 8)), 5).inverse_error < 1e-9
+
+
+# -- with proposals ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "by_score"), [(1, 1), (2, 1), (3, 2), (4, 2)])
+def test_half_of_the_proposals_have_the_best_scores_and_none_is_a_pivot(count: int, by_score: int):
+    s = swapper(problem(), "vfe", proposals=count, z=6)
+    scores = torch.linspace(1.0, 2.0, 90, dtype=torch.float64)
+    scores[:40] = -math.inf
+    rows = s._proposed_rows(scores, 3).tolist()
+    pivots = s.pivots.rows.tolist()
+    ranked = [row for row in range(89, 39, -1) if row not in pivots]
+    assert rows[:by_score] == ranked[:by_score]
+    assert len(rows) == len(set(rows)) == count
+    assert not set(rows) & set(pivots)
+    assert min(rows) >= 40
+    assert s._proposed_rows(scores, 3).tolist() == rows
+
+
+def test_without_competition_nothing_is_proposed_where_a_pivot_has_the_best_score():
+    s = swapper(problem(), "vfe", z=6)
+    alone = Swapper(s.factor, 6, 5, 0, POLICIES["random"], compete=False)
+    assert alone.num_proposals == 1
+    alone.refresh(0)
+    scores = torch.zeros(90, dtype=torch.float64)
+    scores[int(alone.pivots.rows[2])] = 1.0
+    assert len(alone._proposed_rows(scores, 0)) == 0
+    free = next(row for row in range(90) if row not in alone.pivots.rows.tolist())
+    scores[free] = 2.0
+    assert alone._proposed_rows(scores, 0).tolist() == [free]
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_pivots_compete_with_proposals_and_the_predicted_decrease_is_that_of_the_score(shift: float):
+    task = problem(shift)
+    s = swapper(task, "vfe", proposals=3, z=6)
+    for k in range(16):
+        slot, pivots = k % 8, s.pivots.rows.tolist()
+        points, before = set(s.factor.inducing.tolist()), len(s.tested)
+        free = [row for row in range(90) if row not in points]
+        gains = dict(zip(free, decreases(task, s, slot, free), strict=True))
+        tried = s.swap([slot, (k + 1) % 8], k)
+        new = len(s.tested) - before if len(s.tested) < WINDOW else 3
+        assert 0 < new <= 3
+        assert tried.exact == pytest.approx(gains[tried.proposed], rel=1e-6, abs=1e-7)
+        assert tried.exact >= max(gains[row] for row in pivots if row not in points) - 1e-7
+        assert math.isfinite(tried.approx)
+        assert tried.regret >= 0.0
+
+
+def test_the_newest_tests_are_kept_and_their_correlation():
+    s = swapper(problem(), "vfe", z=6)
+    approx = torch.arange(40, dtype=torch.float64)
+    exact = approx.square()
+    exact[3] = -math.inf
+    s.set_tested(approx.new_zeros(0, 2))
+    s._add_tested(approx, exact)
+    assert len(s.tested) == WINDOW == 32
+    assert s.tested[-1].tolist() == [39.0, 39.0**2]
+    assert s.tested[0].tolist() == [8.0, 64.0]
+    assert s.correlation == pytest.approx(1.0)
+    s._add_tested(approx[:1] - 5.0, exact[:1] + 1e6)
+    assert s.tested[-1].tolist() == [-5.0, 1e6]
+    assert s.tested[0].tolist() == [9.0, 81.0]
+    assert s.correlation == pytest.approx(rank_correlation(s.tested))
+
+
+def test_pivots_that_are_kept_are_not_drawn_again_and_no_row_left_is_said():
+    kept = swapper(problem(), "vfe", z=6, policy="adaptive")
+    before = kept.pivots
+    assert kept.refresh(5) is True
+    assert kept.pivots is before
+    task = problem(n=20)
+    factor = Factor(task.kernel, task.theta, task.train, torch.arange(20), "vfe")
+    everything = Swapper(factor, 4, 0, 0, POLICIES["random"])
+    assert everything.refresh(0) is False
+    assert everything.pivots is None
+    assert swapper(task, "vfe", z=6).refresh(1) is True
+
+
+def test_a_rebuild_reports_the_share_by_which_the_objective_was_wrong():
+    s = swapper(problem(), "vfe", proposals=0, z=6)
+    right = s.factor.total
+    s.factor.terms = s.factor.terms._replace(fit=s.factor.terms.fit + 2e-3 * right)
+    pivots = s.pivots.rows.clone()
+    assert s.rebuild() == pytest.approx(1e-3, rel=1e-5)
+    assert s.factor.total == pytest.approx(right)
+    assert torch.equal(s.pivots.rows, pivots)
+    assert s.removal_columns is None
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def candidates(s: Swapper, z: int, pivots: bool = True) -> Candidates:
+    rows = torch.arange(90)[~s.factor.is_inducing]
+    shuffled = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(7))]
+    return Candidates(s.factor, rows, shuffled, s.pivots if pivots else None, z, seed=0, step=5)
+
+
+def test_random_and_adaptive_pivots_are_the_first_of_a_random_order():
+    s = swapper(problem(), "vfe", z=20)
+    given = candidates(s, 20)
+    assert torch.equal(POLICIES["random"].draw(given).rows, given.shuffled[:20])
+    assert torch.equal(POLICIES["adaptive"].draw(given).rows, given.shuffled[:FIRST])
+    assert len(POLICIES["adaptive"].draw(candidates(s, 3)).rows) == 3
+    assert POLICIES["random"].draw(given).ranked is None
+
+
+def test_the_adaptive_policy_has_room_until_the_scores_can_be_trusted():
+    adaptive, random = POLICIES["adaptive"], POLICIES["random"]
+    assert adaptive.room(20, 8, TRUSTED - 1e-9) == 12
+    assert adaptive.room(20, 8, TRUSTED) == 0
+    assert adaptive.room(20, 8, math.nan) == 12
+    assert random.room(20, 8, 0.0) == 0
+
+
+def test_optimised_pivots_come_from_four_times_as_many_rows():
+    s = swapper(problem(), "vfe", z=5)
+    given = candidates(s, 5)
+    drawn = POLICIES["optimised"].draw(given).rows
+    pool = given.shuffled[:20]
+    E, _ = s.factor.residual_columns(pool, [])
+    assert torch.equal(drawn, best_of_pool(E, pool, 5))
+    assert set(drawn.tolist()) <= set(pool.tolist())
+    assert len(set(drawn.tolist())) == 5
+
+
+@pytest.mark.parametrize("z", [4, 8, 9])
+def test_scored_pivots_are_half_by_score_a_quarter_by_variance_and_the_rest_uniform(z: int):
+    s = swapper(problem(), "vfe", z=12, policy="scored", proposals=0)
+    given = candidates(s, z)
+    drawn = POLICIES["scored"].draw(given)
+    scores = s.pivots.without(s.factor.no_removal()).approximate()
+    best = scores.topk(z // 2).indices.tolist()
+    assert torch.equal(drawn.scores, scores)
+    assert drawn.ranked.tolist() == best
+    assert drawn.rows[: z // 2].tolist() == best
+    assert len(drawn.rows) == len(set(drawn.rows.tolist())) == z
+    rest = drawn.rows[z // 2 :].tolist()
+    uniform = [row for row in rest if row in given.shuffled[:z].tolist()]
+    assert len(uniform) >= z - z // 2 - z // 4
+    assert not bool(s.factor.is_inducing[drawn.rows].any())
+
+
+def test_without_pivots_scored_ones_are_drawn_by_variance_and_uniformly():
+    s = swapper(problem(), "vfe", z=8, policy="scored", proposals=0)
+    drawn = POLICIES["scored"].draw(candidates(s, 8, pivots=False))
+    assert len(drawn.ranked) == 0
+    assert len(drawn.rows) == 8
+    assert bool((drawn.scores == -math.inf).all())
+
+
+def test_rows_are_drawn_in_proportion_to_their_variance_without_repetition():
+    D = torch.tensor([4.0, 2.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    rng = torch.Generator().manual_seed(0)
+    first = torch.zeros(5)
+    for _ in range(4000):
+        drawn = by_variance(D, 2, rng)
+        assert len(set(drawn.tolist())) == 2
+        first[drawn[0]] += 1
+    torch.testing.assert_close(first / 4000, torch.tensor([0.5, 0.25, 0.125, 0.125, 0.0]), atol=0.03, rtol=0.0)
+    assert len(by_variance(D, 9, rng)) == 5
+
+
+def test_a_pool_whose_rows_explain_each_other_gives_fewer_pivots():
+    task = problem()
+    K = task.kernel(task.theta, task.train.X, task.train.X)
+    pool = torch.tensor([3, 3, 9, 3, 9])
+    assert sorted(best_of_pool(K[pool], pool, 4).tolist()) == [3, 9]
+    assert len(best_of_pool(K[pool], pool, 1)) == 1
+
+
+def test_the_missed_reduction_is_that_of_the_best_score_beside_the_best_candidate():
+    inf = math.inf
+    exact = torch.tensor([[1.0, 5.0, 3.0], [1.0, 5.0, -inf], [1.0, 2.0, 3.0]], dtype=torch.float64)
+    scores = torch.tensor([[0.5, 0.1, 0.9], [0.5, 0.1, 0.9], [-inf, -inf, -inf]], dtype=torch.float64)
+    missed = missed_reduction(exact, scores).tolist()
+    assert missed[:2] == [2.0, 4.0]  # an explained candidate has no score
+    assert math.isnan(missed[2])
+
+
+def test_a_correlation_needs_four_tests():
+    tested = torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 5.0], [4.0, 9.0]], dtype=torch.float64)
+    assert math.isnan(rank_correlation(tested[:3]))
+    assert rank_correlation(tested) == pytest.approx(1.0)
+
+
+# -- the landscape -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["vfe", "pp"])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_landscape_of_many_rows_is_exact_on_a_sample_with_all_pivots(
+    objective: str, shift: float, monkeypatch: pytest.MonkeyPatch
+):
+    task = problem(shift)
+    s = swapper(task, objective, proposals=0, z=10)
+    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 60)
+    monkeypatch.setattr(swap_landscape, "SAMPLE", 20)
+    found = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
+    known = torch.isfinite(found.exact).nonzero()[:, 0].tolist()
+    assert set(s.pivots.rows.tolist()) <= set(known)
+    assert 20 <= len(known) <= 30
+    gains = decreases(task, s, 3, known)
+    assert found.exact[known].tolist() == pytest.approx(gains, rel=1e-6, abs=1e-7)
+    assert (found.removed, found.rows.tolist()) == (int(s.factor.inducing[3]), list(range(90)))
+    assert torch.equal(found.pivots, s.pivots.rows)
+    again = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
+    other = swap_landscape.swap_landscape(s, 3, seed=0, step=3)
+    assert torch.equal(torch.isfinite(again.exact), torch.isfinite(found.exact))
+    assert not torch.equal(torch.isfinite(other.exact), torch.isfinite(found.exact))
+    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 90)
+    everything = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
+    assert int(torch.isfinite(everything.exact).sum()) == 90 - 8  # points have no value
+
+
+def test_a_landscape_without_pivots_has_no_scores():
+    s = swapper(problem(), "vfe", z=6)
+    s.pivots = None
+    found = swap_landscape.swap_landscape(s, 2, seed=0, step=0)
+    assert bool((found.approx == -math.inf).all())
+    assert bool(found.exact.isnan().all())
+    assert math.isnan(found.correlation)
+    assert len(found.pivots) == 0
+    assert found.removed == int(s.factor.inducing[2])
+
+
+def test_a_row_that_the_points_that_stay_explain_cannot_be_put_in_place():
+    task = problem(repeats=10)
+    s = swapper(task, "vfe", m=4)
+    s.factor.build(torch.tensor([1, 40, 50, 60]))
+    with pytest.raises(SettingError, match="Row 40 is an inducing point already"):
+        swap_landscape.force_swap(s.factor, 0, 40)
+    with pytest.raises(SettingError, match="Row 0 is explained by the inducing points to rounding"):
+        swap_landscape.force_swap(s.factor, 2, 0)  # row 0 equals row 1, which stays
+    swap_landscape.force_swap(s.factor, 0, 0)
+    assert s.factor.inducing.tolist() == [0, 40, 50, 60]
+    assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-9)

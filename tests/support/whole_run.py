@@ -1,0 +1,16 @@
+"""A run to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+
+def whole_run(steps: Generator[Any, None, Any]) -> tuple[list[Any], Any]:
+    """Return all that a generator yields, and what it returns: the steps of a method, and its outcome."""
+    found = []
+    while True:
+        try:
+            found.append(next(steps))
+        except StopIteration as end:
+            return found, end.value
