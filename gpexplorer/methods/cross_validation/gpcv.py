@@ -244,7 +244,7 @@ class Consensus(GPCV):
 
     @property
     def coupling_strength(self) -> float:
-        return float(self.coupling) if self.folds > 1 else 0.0
+        return float(self.coupling)
 
     @property
     def shares_theta(self) -> bool:

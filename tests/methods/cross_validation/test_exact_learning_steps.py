@@ -89,6 +89,12 @@ def test_an_objective_below_one_has_an_absolute_tolerance(slope: float, ends: bo
     assert outcome.reason == "converged"
 
 
+def test_a_derivative_above_the_absolute_tolerance_is_not_converged():
+    steep = Objective(lambda theta: (0.5, 0.0, torch.full_like(theta, 0.015)))
+    _, outcome = whole_run(learn(method(tolerance=1e-2, evaluations=3), problem(n=12), None, steep))
+    assert outcome.reason == "budget"
+
+
 def test_gradient_descent_refuses_a_decrease_that_is_too_small_for_its_step():
     seen = []
 

@@ -13,6 +13,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.linalg.workspace import Workspace
 from gpexplorer.methods.base import registry
+from gpexplorer.methods.cross_validation import folds
 from gpexplorer.methods.cross_validation.folds import FoldGroup, equal_parts, ordered_by_fold, split
 from gpexplorer.methods.cross_validation.gpcv import Z_RULES, admm_cost
 from gpexplorer.problem import Problem, RowGroups
@@ -55,10 +56,10 @@ def test_given_folds_stand_together_and_rows_that_none_holds_out_at_the_end():
     assert [row for row in drawn if number[row] == 2] == order[4:8].tolist()  # in random order within a fold
 
 
-@pytest.mark.parametrize(("folds", "drawn"), [(1, 3), (3, 1)])
-def test_one_given_fold_and_several_are_for_different_methods(folds: int, drawn: int):
-    task = with_groups(problem(n=12), [k % folds for k in range(12)], are_folds=True)
-    with pytest.raises(SettingError, match=f"The rows have {folds} given folds, but the method has {drawn}"):
+@pytest.mark.parametrize(("given", "drawn"), [(1, 3), (3, 1)])
+def test_one_given_fold_and_several_are_for_different_methods(given: int, drawn: int):
+    task = with_groups(problem(n=12), [k % given for k in range(12)], are_folds=True)
+    with pytest.raises(SettingError, match=f"The rows have {given} given folds, but the method has {drawn}"):
         ordered_by_fold(task.train, equal_parts(12, drawn), 0)
 
 
@@ -112,7 +113,10 @@ def test_vectors_of_the_training_rows_become_columns_and_return():
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("rows", [0, 1, 7, 1000])
-def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(rows: int, shared: bool):
+def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
+    rows: int, shared: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(folds, "row_blocks", lambda n, _: (slice(k, min(k + 5, n)) for k in range(0, n, 5)))
     task = problem(n=24)
     each = group(task, shared)[-1]
     each = each._replace(room=Workspace(8.0 * each.trained * rows))

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gpexplorer import kernels
+from gpexplorer.errors import SettingError
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.methods.inducing.swapping.removal_order import ORDERS, Turn, least_loss, removal_permutation
@@ -340,3 +341,23 @@ def test_more_points_join_where_rows_become_distinct_while_the_kernel_is_learned
     assert sizes[0] < 40
     assert sizes[-1] == 40
     assert all(len(set(step.state.inducing.tolist())) == len(step.state.inducing) for step in steps)
+
+
+def test_a_noise_that_the_precision_does_not_resolve_is_refused_at_the_beginning_only() -> None:
+    far = waves(40)
+    theta = far.theta.clone()
+    theta[-1] = -12.0
+    single = replace(far, train=replace(far.train, X=far.train.X.float(), y=far.train.y.float()), theta=theta.float())
+    steps = CholQR(**SMALL).steps(single)
+    next(steps)
+    with pytest.raises(SettingError):
+        next(steps)
+
+
+def test_points_that_cannot_leave_their_rows_are_not_advised_to() -> None:
+    draw = torch.Generator().manual_seed(0)
+    counts = torch.randint(0, 9, (40, 3), generator=draw).double()
+    kernel, train = kernels.make("minmax", 3), Dataset(counts, torch.sin(counts.sum(1)))
+    _, outcome = finished(CholQR(**SMALL, max_epochs=30, tolerance=0.05), Problem(train, kernel, kernel.start(train)))
+    assert outcome.reason == "converged"
+    assert "polish" not in outcome.message

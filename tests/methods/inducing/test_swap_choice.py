@@ -17,6 +17,8 @@ from gpexplorer.methods.inducing.swapping.pivot_policies import (
     TRUSTED,
     WINDOW,
     Candidates,
+    Drawn,
+    PivotPolicy,
     best_of_pool,
     by_variance,
     missed_reduction,
@@ -132,13 +134,15 @@ def test_after_two_accepted_in_a_row_one_try_is_evaluated_at_a_time(monkeypatch:
     s.refresh(1, list(range(8)))
     tries = Counted(monkeypatch, swap, "Tries")
     monkeypatch.setattr(swap, "LEAST_GAIN", -1e9)  # everything is accepted
-    for k in range(4):
+    for k in range(3):
         assert s.swap(list(range(k, 8)), k).accepted
-    assert [call[-1] for call in tries.calls] == [8, 7, 1, 1]
+    assert [call[-1] for call in tries.calls] == [8, 7, 1]
     rejecting(s, monkeypatch)
-    for k in range(4, 7):
-        assert not s.swap(list(range(k, 8)), k).accepted
-    assert [call[-1] for call in tries.calls[4:]] == [1, 3]  # a rejected one, and then all that are left
+    assert not s.swap(list(range(3, 8)), 3).accepted
+    monkeypatch.setattr(swap, "LEAST_GAIN", -1e9)
+    for k in range(4, 6):
+        assert s.swap(list(range(k, 8)), k).accepted
+    assert [call[-1] for call in tries.calls[3:]] == [1, 4, 3]  # one that is rejected begins a new count
 
 
 def test_other_slots_than_those_that_are_known_are_computed(monkeypatch: pytest.MonkeyPatch):
@@ -183,6 +187,7 @@ def test_half_of_the_proposals_have_the_best_scores_and_none_is_a_pivot(count: i
     pivots = s.pivots.rows.tolist()
     ranked = [row for row in range(89, 39, -1) if row not in pivots]
     assert rows[:by_score] == ranked[:by_score]
+    assert count == 1 or rows[by_score:] != ranked[by_score:count]  # the others are drawn
     assert len(rows) == len(set(rows)) == count
     assert not set(rows) & set(pivots)
     assert min(rows) >= 40
@@ -248,6 +253,32 @@ def test_pivots_that_are_kept_are_not_drawn_again_and_no_row_left_is_said():
     assert everything.refresh(0) is False
     assert everything.pivots is None
     assert swapper(task, "vfe", z=6).refresh(1) is True
+
+
+def test_a_policy_that_finds_no_pivot_ends_the_swaps():
+    class Nothing(PivotPolicy):
+        def draw(self, candidates: Candidates) -> Drawn:
+            return Drawn(candidates.rows[:0])
+
+    s = swapper(problem(), "vfe", z=6)
+    s.policy = Nothing()
+    assert s.refresh(1) is False
+    assert s.pivots is None
+
+
+def test_with_proposals_the_column_of_the_next_removal_alone_is_computed():
+    s = swapper(problem(), "vfe", z=6, proposals=2)
+    assert len(s.tested) == 0
+    assert s.pivots.oldest == 0
+    s.refresh(1, [0, 1, 2])
+    assert s.removal_columns.slots == [0]
+    s.set_pivots(s.pivots.rows, 0, [0, 4])  # the first one is known, also where another follows
+    assert s.removal_columns.slots == [0]
+    known = s.removal_columns
+    s.set_pivots(s.pivots.rows, 0, [0, 4])
+    assert s.removal_columns is known
+    s.swap([0, 1, 2], 0)
+    assert s.removal_columns.slots == [1]
 
 
 def test_a_rebuild_reports_the_share_by_which_the_objective_was_wrong():
