@@ -131,11 +131,12 @@ def _with_rows(matrix: sparse.csr_array, sets: Sequence[np.ndarray], columns: di
 
 def jaccard(x: sparse.csr_array, z: sparse.csr_array) -> np.ndarray:
     """Jaccard similarity [n, m] of the rows of two 0/1 matrices; two empty rows have similarity 1."""
+    sizes = np.diff(x.indptr)[:, None] + np.diff(z.indptr)[None, :]  # [n, m] tokens of both rows
     if z.shape[0] * z.shape[1] > MAX_DENSE:  # leave out tokens that no row of z has
         used = np.unique(z.indices)
         x, z = x[:, used], z[:, used]
     intersection = (x @ np.ascontiguousarray(z.toarray().T)).astype(
         np.float64
     )  # [n, m], whole numbers: exact in float32
-    union = np.diff(x.indptr)[:, None] + np.diff(z.indptr)[None, :] - intersection
+    union = sizes - intersection
     return np.divide(intersection, union, out=np.ones_like(intersection), where=union > 0)
