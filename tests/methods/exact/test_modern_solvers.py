@@ -150,3 +150,38 @@ def test_the_power_iteration_finds_the_largest_generalised_eigenvalue():
     found = preconditioners.largest_eigenvalue(A, lambda v: v / M.diagonal(), start, turns=60)
 
     assert found == pytest.approx(float(torch.linalg.eigvals(torch.linalg.solve(M, A)).real.max()), rel=1e-4)
+
+
+def test_momentum_is_dropped_where_the_objective_would_rise_and_goes_on_as_after_a_resumption():
+    task = wavy()
+    method = quick("block-nystrom", rank=0, block=12, tolerance=0.0, max_iterations=60)
+    states = [step.state for step in method.steps(task)]
+    dropped = [k for k, state in enumerate(states) if k > 1 and torch.equal(state.memory[0], state.alpha)]
+    assert dropped
+    for k in (dropped[0], dropped[-1], dropped[-1] - 1):
+        again = next(method.steps(task, states[k])).state
+        torch.testing.assert_close(again.alpha, states[k + 1].alpha, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(again.memory[0], states[k + 1].memory[0], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize(("block", "log_noise"), [(12, -1.2), (60, -1.2), (12, 0.5), (40, 1.5)])
+def test_the_coefficients_of_momentum_follow_from_noise_and_block(block: int, log_noise: float):
+    task = wavy()
+    theta = task.theta.clone()
+    theta[-1] = log_noise
+    solver = System(task, theta, 0.0)
+    nu = 80 / block
+    mu = min(math.exp(2.0 * log_noise) / float(solver.diag.mean()), 1.0 / nu)
+    beta, gamma = 1.0 - math.sqrt(mu / nu), 1.0 / math.sqrt(mu * nu)
+    found = quick("block-nystrom")._momentum(solver, block)  # type: ignore[attr-defined]
+    assert tuple(found) == pytest.approx((beta, gamma, 1.0 / (1.0 + gamma * nu)))
+    assert tuple(quick("block-nystrom", momentum=False)._momentum(solver, block)) == (1.0, 0.0, 0.0)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("rank", "sketched"), [(0, False), (1, True), (29, True), (30, False), (99, False)])
+def test_a_block_is_inverted_itself_where_the_sketch_would_not_be_smaller(rank: int, sketched: bool):
+    task, rows, g = wavy(), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
+    A_BB = system(task)[rows][:, rows]
+    found = quick("block-nystrom", rank=rank)._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
+    exact = torch.linalg.solve(A_BB, g)
+    assert torch.allclose(found, exact, rtol=1e-9) != sketched
