@@ -154,7 +154,7 @@ def test_the_power_iteration_finds_the_largest_generalised_eigenvalue():
 
 def test_momentum_is_dropped_where_the_objective_would_rise_and_goes_on_as_after_a_resumption():
     task = wavy()
-    method = quick("block-nystrom", rank=0, block=12, tolerance=0.0, max_iterations=60)
+    method = quick("block-nystrom", rank=0, block=40, tolerance=0.0, max_iterations=60)
     states = [step.state for step in method.steps(task)]
     dropped = [k for k, state in enumerate(states) if k > 1 and torch.equal(state.memory[0], state.alpha)]
     assert dropped
