@@ -8,20 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.swapping import swap, swap_landscape
+from gpexplorer.methods.inducing.swapping import swap
 from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.methods.inducing.swapping.pivot_policies import (
-    FIRST,
     POLICIES,
-    TRUSTED,
     WINDOW,
     Candidates,
     Drawn,
     PivotPolicy,
-    best_of_pool,
-    by_variance,
-    missed_reduction,
     rank_correlation,
 )
 from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried
@@ -290,153 +284,3 @@ def test_a_rebuild_reports_the_share_by_which_the_objective_was_wrong():
     assert s.factor.total == pytest.approx(right)
     assert torch.equal(s.pivots.rows, pivots)
     assert s.removal_columns is None
-
-
-# -- policies ----------------------------------------------------------------------------------------------------------
-
-
-def candidates(s: Swapper, z: int, pivots: bool = True) -> Candidates:
-    rows = torch.arange(90)[~s.factor.is_inducing]
-    shuffled = rows[torch.randperm(len(rows), generator=torch.Generator().manual_seed(7))]
-    return Candidates(s.factor, rows, shuffled, s.pivots if pivots else None, z, seed=0, step=5)
-
-
-def test_random_and_adaptive_pivots_are_the_first_of_a_random_order():
-    s = swapper(problem(), "vfe", z=20)
-    given = candidates(s, 20)
-    assert torch.equal(POLICIES["random"].draw(given).rows, given.shuffled[:20])
-    assert torch.equal(POLICIES["adaptive"].draw(given).rows, given.shuffled[:FIRST])
-    assert len(POLICIES["adaptive"].draw(candidates(s, 3)).rows) == 3
-    assert POLICIES["random"].draw(given).ranked is None
-
-
-def test_the_adaptive_policy_has_room_until_the_scores_can_be_trusted():
-    adaptive, random = POLICIES["adaptive"], POLICIES["random"]
-    assert adaptive.room(20, 8, TRUSTED - 1e-9) == 12
-    assert adaptive.room(20, 8, TRUSTED) == 0
-    assert adaptive.room(20, 8, math.nan) == 12
-    assert random.room(20, 8, 0.0) == 0
-
-
-def test_optimised_pivots_come_from_four_times_as_many_rows():
-    s = swapper(problem(), "vfe", z=5)
-    given = candidates(s, 5)
-    drawn = POLICIES["optimised"].draw(given).rows
-    pool = given.shuffled[:20]
-    E, _ = s.factor.residual_columns(pool, [])
-    assert torch.equal(drawn, best_of_pool(E, pool, 5))
-    assert set(drawn.tolist()) <= set(pool.tolist())
-    assert len(set(drawn.tolist())) == 5
-
-
-@pytest.mark.parametrize("z", [4, 8, 9])
-def test_scored_pivots_are_half_by_score_a_quarter_by_variance_and_the_rest_uniform(z: int):
-    s = swapper(problem(), "vfe", z=12, policy="scored", proposals=0)
-    given = candidates(s, z)
-    drawn = POLICIES["scored"].draw(given)
-    scores = s.pivots.without(s.factor.no_removal()).approximate()
-    best = scores.topk(z // 2).indices.tolist()
-    assert torch.equal(drawn.scores, scores)
-    assert drawn.ranked.tolist() == best
-    assert drawn.rows[: z // 2].tolist() == best
-    assert len(drawn.rows) == len(set(drawn.rows.tolist())) == z
-    rest = drawn.rows[z // 2 :].tolist()
-    uniform = [row for row in rest if row in given.shuffled[:z].tolist()]
-    assert len(uniform) >= z - z // 2 - z // 4
-    assert not bool(s.factor.is_inducing[drawn.rows].any())
-
-
-def test_without_pivots_scored_ones_are_drawn_by_variance_and_uniformly():
-    s = swapper(problem(), "vfe", z=8, policy="scored", proposals=0)
-    drawn = POLICIES["scored"].draw(candidates(s, 8, pivots=False))
-    assert len(drawn.ranked) == 0
-    assert len(drawn.rows) == 8
-    assert bool((drawn.scores == -math.inf).all())
-
-
-def test_rows_are_drawn_in_proportion_to_their_variance_without_repetition():
-    D = torch.tensor([4.0, 2.0, 1.0, 1.0, 0.0], dtype=torch.float64)
-    rng = torch.Generator().manual_seed(0)
-    first = torch.zeros(5)
-    for _ in range(4000):
-        drawn = by_variance(D, 2, rng)
-        assert len(set(drawn.tolist())) == 2
-        first[drawn[0]] += 1
-    torch.testing.assert_close(first / 4000, torch.tensor([0.5, 0.25, 0.125, 0.125, 0.0]), atol=0.03, rtol=0.0)
-    assert len(by_variance(D, 9, rng)) == 5
-
-
-def test_a_pool_whose_rows_explain_each_other_gives_fewer_pivots():
-    task = problem()
-    K = task.kernel(task.theta, task.train.X, task.train.X)
-    pool = torch.tensor([3, 3, 9, 3, 9])
-    assert sorted(best_of_pool(K[pool], pool, 4).tolist()) == [3, 9]
-    assert len(best_of_pool(K[pool], pool, 1)) == 1
-
-
-def test_the_missed_reduction_is_that_of_the_best_score_beside_the_best_candidate():
-    inf = math.inf
-    exact = torch.tensor([[1.0, 5.0, 3.0], [1.0, 5.0, -inf], [1.0, 2.0, 3.0]], dtype=torch.float64)
-    scores = torch.tensor([[0.5, 0.1, 0.9], [0.5, 0.1, 0.9], [-inf, -inf, -inf]], dtype=torch.float64)
-    missed = missed_reduction(exact, scores).tolist()
-    assert missed[:2] == [2.0, 4.0]  # an explained candidate has no score
-    assert math.isnan(missed[2])
-
-
-def test_a_correlation_needs_four_tests():
-    tested = torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 5.0], [4.0, 9.0]], dtype=torch.float64)
-    assert math.isnan(rank_correlation(tested[:3]))
-    assert rank_correlation(tested) == pytest.approx(1.0)
-
-
-# -- the landscape -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("objective", ["vfe", "pp"])
-@pytest.mark.parametrize("shift", SHIFTS)
-def test_a_landscape_of_many_rows_is_exact_on_a_sample_with_all_pivots(
-    objective: str, shift: float, monkeypatch: pytest.MonkeyPatch
-):
-    task = problem(shift)
-    s = swapper(task, objective, proposals=0, z=10)
-    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 60)
-    monkeypatch.setattr(swap_landscape, "SAMPLE", 20)
-    found = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
-    known = torch.isfinite(found.exact).nonzero()[:, 0].tolist()
-    assert set(s.pivots.rows.tolist()) <= set(known)
-    assert 20 <= len(known) <= 30
-    gains = decreases(task, s, 3, known)
-    assert found.exact[known].tolist() == pytest.approx(gains, rel=1e-6, abs=1e-7)
-    assert (found.removed, found.rows.tolist()) == (int(s.factor.inducing[3]), list(range(90)))
-    assert torch.equal(found.pivots, s.pivots.rows)
-    again = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
-    other = swap_landscape.swap_landscape(s, 3, seed=0, step=3)
-    assert torch.equal(torch.isfinite(again.exact), torch.isfinite(found.exact))
-    assert not torch.equal(torch.isfinite(other.exact), torch.isfinite(found.exact))
-    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 90)
-    everything = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
-    assert int(torch.isfinite(everything.exact).sum()) == 90 - 8  # points have no value
-
-
-def test_a_landscape_without_pivots_has_no_scores():
-    s = swapper(problem(), "vfe", z=6)
-    s.pivots = None
-    found = swap_landscape.swap_landscape(s, 2, seed=0, step=0)
-    assert bool((found.approx == -math.inf).all())
-    assert bool(found.exact.isnan().all())
-    assert math.isnan(found.correlation)
-    assert len(found.pivots) == 0
-    assert found.removed == int(s.factor.inducing[2])
-
-
-def test_a_row_that_the_points_that_stay_explain_cannot_be_put_in_place():
-    task = problem(repeats=10)
-    s = swapper(task, "vfe", m=4)
-    s.factor.build(torch.tensor([1, 40, 50, 60]))
-    with pytest.raises(SettingError, match="Row 40 is an inducing point already"):
-        swap_landscape.force_swap(s.factor, 0, 40)
-    with pytest.raises(SettingError, match="Row 0 is explained by the inducing points to rounding"):
-        swap_landscape.force_swap(s.factor, 2, 0)  # row 0 equals row 1, which stays
-    swap_landscape.force_swap(s.factor, 0, 0)
-    assert s.factor.inducing.tolist() == [0, 40, 50, 60]
-    assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-9)

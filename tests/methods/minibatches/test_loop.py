@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from gpexplorer.errors import NotPositiveDefinite, SettingError
-from gpexplorer.features.deep import Network, Scaled
-from gpexplorer.features.pretrained import Pretrained
 from gpexplorer.methods.minibatches import loop
 from gpexplorer.methods.minibatches.exact_likelihood import exact_likelihood, exact_posterior
 from gpexplorer.methods.minibatches.held_out_refit import band_factor
-from gpexplorer.methods.minibatches.learner import Learner, MinibatchRows
+from gpexplorer.methods.minibatches.learner import Learner
 from gpexplorer.methods.minibatches.loop import validation_error
-from gpexplorer.methods.minibatches.model import Model, select_rows, send_rows
-from gpexplorer.problem import Problem, RowGroups
+from gpexplorer.methods.minibatches.model import Model
+from gpexplorer.problem import Problem
 from oracles_minibatches import begun, dense, dense_prediction, method, model, problem
 from whole_run import whole_run
 
@@ -198,7 +195,7 @@ def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: py
     assert searched[-1].state.best_rate == min(searched[1:], key=lambda step: step.info.objective).info.rate
 
 
-# -- the end: rows set aside in turn, the refit, and the bands on the way ---------------------------------------------
+# -- the end: rows set aside in turn, the refit, and the bands on the way ----------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -379,221 +376,3 @@ def test_sampling_is_refused_before_any_work_where_there_are_no_weights_of_featu
     with pytest.raises(SettingError, match="no weights of features that could be sampled; set samples to 0"):
         next(method("svgp", samples=5).steps(problem()))
     assert next(method("svgp").steps(problem())).info.phase == "start"
-
-
-# -- the rows and the features -----------------------------------------------------------------------------------------
-
-
-def test_rows_set_aside_and_learned_from_are_all_rows_once():
-    at = problem(n=50)
-    ours = small(folds=1)
-    for fraction, held in ((0.3, 15), (0.31, 16), (0.01, 1), (0.0, 0)):
-        here = Model(ours, at, fraction)
-        assert len(here.held) == held
-        assert here.n == 50 - held
-        if held:
-            assert sorted([*here.held.tolist(), *here.kept.tolist()]) == list(range(50))
-            X, y = here.validation()
-            assert torch.equal(X, at.train.X[here.held])
-            assert torch.equal(y, at.train.y[here.held])
-            X, y = here.rows(torch.tensor([0, 3]))
-            assert torch.equal(X, at.train.X[here.kept[[0, 3]]])
-            assert torch.equal(y, at.train.y[here.kept[[0, 3]]])
-            assert here.num_parts == 50 // held
-
-
-def test_at_least_twenty_rows_are_set_aside_where_parts_follow_in_turn_but_at_most_one_part():
-    assert len(Model(small(folds=5), problem(n=300), 0.01).held) == 20
-    assert len(Model(small(folds=5), problem(n=50), 0.01).held) == 10
-    assert len(Model(small(folds=2), problem(n=50), 0.01).held) == 20
-    assert len(Model(small(folds=1), problem(n=300), 0.01).held) == 3
-    assert len(Model(small(folds=5), problem(n=300), 0.2).held) == 60
-    assert len(Model(small(folds=1), problem(n=2), 0.9).held) == 1
-
-
-def test_the_parts_follow_each_other_and_share_no_row():
-    at, ours = problem(n=50), small(folds=3)
-    parts = [Model(ours, at, 0.3, fold).held.tolist() for fold in range(3)]
-    assert len({row for part in parts for row in part}) == 45 + 3 * (len(parts[0]) - 15)
-    for fold in range(3):
-        here = Model(ours, at, 0.3, fold)
-        assert sorted([*here.held.tolist(), *here.kept.tolist()]) == list(range(50))
-        assert here.n == len(here.kept)
-
-
-def test_groups_are_set_aside_whole():
-    at = problem(n=60)
-    number = torch.arange(60) // 6
-    grouped = replace(at, train=replace(at.train, groups=RowGroups(number, are_folds=False)))
-    ours, seen = small(folds=4), []
-    parts = Model(ours, grouped, 0.2).num_parts
-    assert parts > 1
-    for fold in range(parts):
-        here = Model(ours, grouped, 0.2, fold)
-        assert len(here.held)
-        assert not set(number[here.held].tolist()) & set(number[here.kept].tolist())
-        assert len(here.held) + here.n == 60
-        seen += here.held.tolist()
-    assert sorted(seen) == list(range(60))
-
-
-def test_features_of_the_linear_kernel_are_the_outputs_times_the_magnitude():
-    at = problem()
-    here = model(at=at, layers=0)
-    theta = here.start()
-    theta[-2] = 0.7
-    assert isinstance(here.map, Scaled)
-    tape = here.features(here.parts(theta), at.train.X)
-    torch.testing.assert_close(tape.Phi, math.exp(0.7) * tape.H[-1])
-    assert float(tape.scale) == pytest.approx(math.exp(0.7))
-    assert tape.waves is None
-    assert here.size == len(theta) == sum(math.prod(shape) for shape in here.shapes)
-    assert here.D == tape.Phi.shape[1]
-
-
-@pytest.mark.parametrize("kernel", ["linear", "gaussian"])
-@pytest.mark.parametrize("layers", [0, 2])
-def test_the_gradient_through_the_features_is_that_of_autograd(kernel: str, layers: int):
-    at = problem(shift=0.5)
-    here = model(at=at, kernel=kernel, layers=layers)
-    theta = here.start() + 0.1 * torch.randn(here.size, generator=torch.Generator().manual_seed(1)).double()
-    X = at.train.X[:7]
-    G = torch.randn(7, here.D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    leaf = theta.clone().requires_grad_()
-    (here.features(here.parts(leaf), X).Phi * G).sum().backward()
-    into = torch.full_like(theta, 5.0)
-    here.pullback(here.parts(theta), here.features(here.parts(theta), X), G.clone(), here.parts(into))
-    torch.testing.assert_close(into[:-1], leaf.grad[:-1])
-    assert float(into[-1]) == 5.0  # the noise is not touched
-
-
-def test_the_linear_kernel_on_inputs_has_a_constant_feature_and_the_gaussian_one_does_not():
-    assert model(layers=0).map.width == 4
-    assert model(layers=0, kernel="gaussian").map.width == 3
-
-
-@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
-def test_the_prior_variance_is_matched_at_any_size_of_the_features(size: float):
-    at = problem()
-    here = model(at=at, layers=0)
-    theta = here.start()
-    theta[-2] = math.log(size)
-    matched = here.matched(theta)
-    Phi = here.features(here.parts(matched), at.train.X).Phi
-    wanted = float(at.kernel.diag(at.theta, at.train.X).mean())
-    assert float(Phi.square().sum(1).mean()) == pytest.approx(wanted)
-
-
-def test_features_that_are_all_zero_keep_their_magnitude():
-    at = problem()
-    here = model(at=at, layers=1, activation="relu")
-    theta = here.start()
-    theta[: here.map.size] = 0.0
-    assert torch.equal(here.matched(theta), theta)
-
-
-def test_weights_of_another_number_of_inputs_are_refused():
-    network = Network([4, 5], "relu")
-    ours = small()
-    ours.features = Pretrained([4, 5], "relu", network.start(0))
-    with pytest.raises(SettingError, match="network with 4 inputs, but the data have 3"):
-        Model(ours, problem())
-    ours.features = Pretrained([3, 5], "relu", Network([3, 5], "relu").start(0))
-    assert Model(ours, problem()).map is ours.features
-
-
-def test_texts_and_foreign_features_are_refused_by_name():
-    at = problem()
-    ours = small()
-    ours.features = "a network"
-    with pytest.raises(SettingError, match=r"features are a str; give a torch module"):
-        Model(ours, at)
-    with pytest.raises(SettingError, match="needs columns of numbers"):
-        Model(small(), replace(at, train=replace(at.train, X=["a"] * 40)))
-
-
-def test_rows_are_selected_by_a_slice_or_by_numbers_and_converted():
-    X = torch.arange(12.0).view(6, 2)
-    assert torch.equal(select_rows(X, slice(1, 3)), X[1:3])
-    assert torch.equal(select_rows(X, torch.tensor([4, 0])), X[[4, 0]])
-    sent = send_rows(X, torch.tensor([4, 0]), torch.device("cpu"), torch.float64)
-    assert sent.dtype == torch.float64
-    assert torch.equal(sent, X[[4, 0]].double())
-
-
-# -- a learner ---------------------------------------------------------------------------------------------------------
-
-
-def test_rows_of_minibatches_depend_on_seed_stream_and_epoch_and_fit_the_size():
-    rows = MinibatchRows(1, 10, 4, "rows")
-    assert (rows.per_epoch, rows.size) == (2, 4)
-    assert MinibatchRows(1, 3, 8, "rows").size == 3
-    assert MinibatchRows(1, 3, 8, "rows").per_epoch == 1
-    first = [rows(t).tolist() for t in range(4)]
-    assert len(set(first[0]) | set(first[1])) == 8
-    assert first[:2] != first[2:]
-    assert rows(0).tolist() == first[0]  # it can go back
-    assert MinibatchRows(2, 10, 4, "rows")(0).tolist() != first[0]
-    assert MinibatchRows(1, 10, 4, "others")(0).tolist() != first[0]
-
-
-def test_the_rate_follows_a_power_of_the_epochs():
-    _, learner = begun(small(rate_decay=0.75), problem())
-    assert learner.rows.per_epoch == 5
-    assert learner.scheduled_rate(0) == pytest.approx(0.03)
-    assert learner.scheduled_rate(10) == pytest.approx(0.03 * 3.0**-0.75)
-    assert learner.last == 4 * 5
-
-
-def test_a_refresh_is_due_after_so_many_minibatches_but_not_at_first():
-    _, learner = begun(small(refresh=3), problem())
-    assert [t for t in range(10) if learner.refreshes(t)] == [3, 6, 9]
-    _, learner = begun(small(refresh=0), problem())
-    assert not any(learner.refreshes(t) for t in range(10))
-
-
-def test_averages_of_the_optimiser_go_on_from_the_state_and_are_copies():
-    at = problem()
-    ours = small()
-    steps, _ = walked(ours, at)
-    state = steps[3].state
-    learner = ours.learner(model(at=at), state)
-    assert len(learner.averages) == 2
-    for mine, theirs in zip(learner.averages, state.averages, strict=True):
-        assert torch.equal(mine, theirs)
-        assert mine.data_ptr() != theirs.data_ptr()
-    before = state.theta.clone()
-    learner.move(state.batches)
-    assert torch.equal(state.theta, before)
-    copied = learner.state(state)
-    assert torch.equal(copied.theta, learner.parameters.theta)
-    assert copied.theta.data_ptr() != learner.parameters.theta.data_ptr()
-    assert copied.w.data_ptr() != learner.parameters.w.data_ptr()
-    assert copied.averages[0].data_ptr() != learner.averages[0].data_ptr()
-
-
-def test_a_parameter_on_its_bound_is_divergence_and_one_below_is_not():
-    _, learner = begun(small(largest=5.0), problem())
-    learner.parameters.theta[0] = 4.9
-    assert learner.within_bounds()
-    assert learner.divergence() == ""
-    learner.parameters.theta[0] = -5.0
-    assert not learner.within_bounds()
-    assert learner.divergence() == "A parameter reached its bound 5. Lower the rate 0.03."
-    learner.parameters.theta[0] = 0.0
-    learner.parameters.w[0] = math.nan
-    assert learner.divergence()
-
-
-def test_several_minibatches_are_taken_one_after_another_and_the_estimate_is_their_mean():
-    at = problem()
-    _, one = begun(small(), at)
-    _, other = begun(small(), at)
-    one.take(0, 4)
-    values = []
-    for t in range(4):
-        other.move(t)
-        values.append(other.estimate())
-    assert torch.equal(one.parameters.x, other.parameters.x)
-    assert one.estimate() == pytest.approx(sum(values) / 4)
-    assert one.estimate() == 0.0  # nothing since
