@@ -12,6 +12,7 @@ import torch
 from gpexplorer.linalg import preconditioners
 from gpexplorer.linalg.preconditioners import sketched_root
 from gpexplorer.linalg.randomness import generator
+from gpexplorer.methods.exact.blocks.sdd import StochasticDual
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
 
@@ -185,3 +186,31 @@ def test_a_block_is_inverted_itself_where_the_sketch_would_not_be_smaller(rank: 
     found = quick("block-nystrom", rank=rank)._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
     exact = torch.linalg.solve(A_BB, g)
     assert torch.allclose(found, exact, rtol=1e-9) != sketched
+
+
+@pytest.mark.parametrize("refresh", [0, 4])
+def test_a_descent_that_was_halved_stays_halved_after_a_refresh_and_a_resumption(refresh: int):
+    task = wavy(n=60)
+    method = quick("sdd", rate=20.0, block=8, tolerance=0.0, refresh=refresh, max_iterations=60)
+    states = [step.state for step in method.steps(task)]
+    halvings = [float(state.memory[-1]) for state in states[1:]]
+    assert halvings == sorted(halvings)
+    assert halvings[-1] > 1.0
+    changed = [k for k, (a, b) in enumerate(itertools.pairwise(halvings), 2) if a != b]
+    assert all(k % 10 == 0 for k in changed)  # looked at every ten iterations
+    assert all(b - a in (0.0, 1.0) for a, b in itertools.pairwise(halvings))
+    for k in (changed[0] - 1, changed[0], changed[0] + 3, 41):
+        again = next(method.steps(task, states[k])).state
+        torch.testing.assert_close(again.alpha, states[k + 1].alpha, rtol=1e-7, atol=1e-9)
+        assert float(again.memory[-1]) == halvings[k]
+    if not refresh:
+        assert not states[changed[0]].alpha.any()  # it begins again from zero
+
+
+def test_a_descent_diverges_where_its_gradient_grows_to_three_times_that_of_zero():
+    y = torch.linspace(-1.0, 2.0, 9, dtype=torch.float64)
+    diverges = StochasticDual._diverges
+    assert not diverges(-1.99 * y, y)
+    assert diverges(-2.01 * y, y)
+    assert diverges(4.01 * y, y)
+    assert diverges(torch.full_like(y, math.nan), y)

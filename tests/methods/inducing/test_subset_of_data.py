@@ -7,6 +7,7 @@ import torch
 
 from baseline_problems import SHIFTS, problem, trajectory
 from gpexplorer import Spec, methods
+from whole_run import whole_run
 
 
 @pytest.mark.parametrize("start", ["random", "greedy-variance", "kmeans"])
@@ -49,3 +50,36 @@ def test_at_its_defaults_it_is_the_exact_gp_where_rows_are_few():
 
     assert scores["subset-of-data"]["nlpd"] == pytest.approx(scores["ml"]["nlpd"], abs=0.02)
     assert scores["subset-of-data"]["coverage95"] > 0.85
+
+
+@pytest.mark.parametrize("begin", [0, 1, 2, 5, -4, -1])
+def test_epochs_of_learning_are_counted_and_a_resumed_run_repeats_them(begin: int):
+    task = problem()
+    method = methods["subset-of-data"](num_rows=20, evaluations=4, tolerance=0.0, max_epochs=3)
+    steps, told = whole_run(method.steps(task))
+    assert [step.info.phase for step in steps[:2]] == ["start", "choose"]
+    assert [step.state.step for step in steps] == list(range(len(steps)))
+    epochs = [[step for step in steps[2:] if step.state.epoch == epoch] for epoch in range(3)]
+    assert all([step.state.position for step in epoch] == list(range(1, len(epoch) + 1)) for epoch in epochs)
+    for before, epoch in zip([steps[1], epochs[0][-1], epochs[1][-1]], epochs, strict=True):
+        for step in epoch:
+            assert step.state.epoch_begin == before.info.objective
+            assert torch.equal(step.state.theta_begin, before.state.theta)
+    assert told.message == "All 3 epochs are done; raise max_epochs to continue."
+    rest, same = whole_run(method.steps(task, steps[begin].state))
+    assert same == told
+    assert len(rest) == len(steps) - 1 - (begin if begin >= 0 else len(steps) + begin)
+    for ours, theirs in zip(rest, steps[len(steps) - len(rest) :], strict=True):
+        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-8, nan_ok=True)
+
+
+def test_it_ends_where_an_epoch_decreases_too_little_or_where_nothing_is_learned():
+    task = problem()
+    _, outcome = whole_run(methods["subset-of-data"](num_rows=20, evaluations=4, tolerance=1.0).steps(task))
+    assert outcome.reason == "converged"
+    assert "improved the objective by" in outcome.message
+    steps, outcome = whole_run(methods["subset-of-data"](num_rows=20, learn=False).steps(task))
+    assert len(steps) == 2
+    assert outcome.message == "The 20 rows are chosen; the hyperparameters stay fixed."
+    prior = methods["subset-of-data"](num_rows=20).posterior(task, steps[0].state)(task.train.X[:3])
+    assert not prior.mean.any()
