@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -36,6 +38,36 @@ def test_interpolation_is_exact_for_cubics_and_zero_outside_the_axis(points: int
         torch.testing.assert_close((U - shift) ** power @ E, (x - shift) ** power, rtol=1e-9, atol=1e-9)
     assert not interpolation(U, torch.stack([U[0] - 1.0, U[-1] + 1.0])).any()
     torch.testing.assert_close(interpolation(U, U[:-1]), torch.eye(points, dtype=torch.float64)[:, :-1])
+
+
+@pytest.mark.parametrize(
+    ("place", "used"),
+    [(0.0, [0, 1, 2, 3]), (0.4, [0, 1, 2, 3]), (1.5, [0, 1, 2, 3]), (3.5, [2, 3, 4, 5]), (6.9, [4, 5, 6, 7])],
+)
+def test_interpolation_uses_the_four_nearest_points(place: float, used: list[int]):
+    U = torch.linspace(2.0, 9.0, 8, dtype=torch.float64)
+    weights = interpolation(U, torch.tensor([2.0 + place], dtype=torch.float64))[:, 0]
+    assert set(weights.nonzero()[:, 0].tolist()) <= set(used)
+    if place % 1.0:
+        assert weights.nonzero()[:, 0].tolist() == used
+    for j in used:  # Lagrange's formula
+        others = [i for i in used if i != j]
+        wanted = math.prod((place - i) / (j - i) for i in others)
+        assert float(weights[j]) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_a_fingerprint_depends_on_theta_but_its_noise_and_on_functions_and_grid():
+    task = problem()
+    method = registry["ski"](num_eigenfunctions=9, grid_points=6, learn=False)
+    choice = method.eigenfunctions(task, next(method.steps(task)).state)
+    theta = task.theta.clone()
+    before = choice.fingerprint(theta)
+    theta[-1] += 1.0
+    assert choice.fingerprint(theta) == before
+    for k in range(len(theta) - 1):
+        theta[k] += 1e-3
+        assert choice.fingerprint(theta) != before
+        before = choice.fingerprint(theta)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

@@ -213,6 +213,29 @@ def test_an_epoch_has_forty_evaluations_unless_it_is_set(key: str):
     assert registry[key](evaluations=7).descent(task).limit == 7
 
 
+@pytest.mark.parametrize(("key", "likelihood"), [("sgpr", "vfe"), ("fitc", "fitc"), ("fitc", "pp")])
+def test_predictions_are_those_of_the_likelihood_and_a_lower_limit_belongs_to_bounds_alone(key: str, likelihood: str):
+    task = problem()
+    settings = {"likelihood": likelihood} if key == "fitc" else {}
+    method, (steps, _) = registry[key](**SMALL, **settings), walked(key, task, **settings)
+    state, X = steps[-1].state, task.train.X[:5] + 0.1
+    Z, s2, y = state.Z, float((2.0 * state.theta[-1]).exp()), task.train.y
+    K_nm, K_mm, K_sm = (task.kernel(state.theta, rows, Z) for rows in (task.train.X, Z, X))
+    K_hat = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
+    noise = torch.full_like(y, s2)
+    if likelihood == "fitc":
+        noise += task.kernel.diag(state.theta, task.train.X) - K_hat.diagonal()
+    cross = K_sm @ torch.linalg.solve(K_mm, K_nm.T)
+    mean = cross @ torch.linalg.solve(K_hat + noise.diag(), y)
+    prior = task.kernel.diag(state.theta, X)
+    variance = prior - (cross * torch.linalg.solve(K_hat + noise.diag(), cross.T).T).sum(1)
+    found = method.posterior(task, state)(X)
+    torch.testing.assert_close(found.mean, mean, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(found.var, variance, rtol=1e-4, atol=1e-7)
+    reported = [step.info.exact_least for step in steps[1:]]
+    assert all(math.isnan(value) == (likelihood not in ("vfe", "tight-vfe")) for value in reported)
+
+
 def test_a_dragged_point_begins_a_new_descent_from_where_it_was_put():
     task = problem()
     method = registry["sgpr"](**SMALL)
