@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import gpexplorer as gpx
 from gpexplorer import kernels, methods
 from gpexplorer.errors import PosteriorError
+from gpexplorer.mixed_rows import Columns, MixedRows
 from gpexplorer.posteriors import (
+    CholeskySolver,
     InducingPosterior,
     MarginalPosterior,
     PriorPosterior,
@@ -188,10 +191,12 @@ def test_texts_and_the_prior_are_saved_and_have_no_torch_module(tmp_path: Path):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the description of a good file."""
-    from safetensors import safe_open
-
     path = tmp_path_factory.mktemp("good") / "model"
     small_run("cholqr", d=2, steps=3).posterior().save(path)
+    return parts_of(path)
+
+
+def parts_of(path: Path) -> tuple[dict[str, Tensor], Any]:
     with safe_open(path, "pt") as file:
         return load_file(path), json.loads(file.metadata()["posterior"])
 
@@ -281,3 +286,37 @@ def test_other_files_are_refused(saved: tuple[dict[str, Tensor], Any], tmp_path:
     ):
         with pytest.raises(PosteriorError, match=says):
             load_posterior(path)
+
+
+def test_noise_of_the_rows_is_saved_and_has_to_be_positive(tmp_path: Path):
+    kernel, theta = kernels.make("se-ard", 2), torch.tensor([0.0, 1.0, 0.3, -1.0], dtype=torch.float64)
+    draw = torch.Generator().manual_seed(0)
+    X, y = torch.rand(9, 2, generator=draw).double(), torch.rand(9, generator=draw).double()
+    noise = 0.1 + torch.rand(9, generator=draw).double()
+    A = kernel(theta, X, X) + noise.diag()
+    solver = CholeskySolver(kernel, theta, X, noise=noise)
+    RowsPosterior(kernel, theta, (X, torch.linalg.solve(A, y)), X, solver).save(tmp_path / "a")
+
+    across = kernel(theta, X[:4] + 0.1, X)
+    exact = kernel(theta, X[:4], X[:4]) - across @ torch.linalg.solve(A, across.T)
+    torch.testing.assert_close(gpx.load_posterior(tmp_path / "a").cov(X[:4] + 0.1), exact)
+    tensors, description = parts_of(tmp_path / "a")
+    for wrong in (0.0, -0.1):
+        bad = {**tensors, "row_noise": tensors["row_noise"].index_fill(0, torch.tensor([3]), wrong)}
+        with pytest.raises(PosteriorError, match="a noise variance of its rows is not positive"):
+            load_posterior(rewritten(tmp_path / "bad", bad, description))
+
+
+def test_columns_of_text_have_one_text_per_row(tmp_path: Path):
+    columns = Columns(("size",), ("colour",))
+    kernel = kernels.make("se * category", 2, columns)
+    sizes = torch.tensor([[1.0], [2.0], [0.5]], dtype=torch.float64)
+    train = Dataset(MixedRows(sizes, (("red", "blue", "red"),)), sizes[:, 0], ("size", "colour"))
+    exact_gp_posterior(kernel, kernel.start(train), train).save(tmp_path / "a")
+    tensors, description = parts_of(tmp_path / "a")
+    assert description["X columns of text"] == [["red", "blue", "red"]]
+    load_posterior(rewritten(tmp_path / "good", tensors, description))
+    for wrong in ([["red", "blue"]], [], "red"):
+        bad = changed(description, "X columns of text", value=wrong)
+        with pytest.raises(PosteriorError, match="one text per row in each column"):
+            load_posterior(rewritten(tmp_path / "bad", tensors, bad))
