@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,6 +26,8 @@ from gpexplorer.methods.inducing.distinct_rows import (
 from gpexplorer.methods.inducing.initial_sets import start_inputs, start_rows
 from gpexplorer.methods.inducing.lloyd import kmeans_centres, lloyd, nearest, rows_near, spread_rows
 from gpexplorer.methods.inducing.moving import loop
+from gpexplorer.methods.inducing.moving.sparse_objectives import sparse_gradient
+from gpexplorer.methods.inducing.moving.state import initial_state
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, problem
@@ -229,11 +232,33 @@ def test_predictions_are_those_of_the_likelihood_and_a_lower_limit_belongs_to_bo
     mean = cross @ torch.linalg.solve(K_hat + noise.diag(), y)
     prior = task.kernel.diag(state.theta, X)
     variance = prior - (cross * torch.linalg.solve(K_hat + noise.diag(), cross.T).T).sum(1)
-    found = method.posterior(task, state)(X)
+    posterior = method.posterior(task, state)
+    assert posterior.row_noise == (likelihood == "fitc")  # the noise of a row has what the points leave unexplained
+    found = posterior(X)
     torch.testing.assert_close(found.mean, mean, rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(found.var, variance, rtol=1e-4, atol=1e-7)
     reported = [step.info.exact_least for step in steps[1:]]
     assert all(math.isnan(value) == (likelihood not in ("vfe", "tight-vfe")) for value in reported)
+
+
+def test_the_noise_stays_above_what_the_precision_resolves():
+    task = problem(n=40)
+    smooth = replace(task.train, y=torch.sin(task.train.X[:, 0]))
+    clean = Problem(smooth, task.kernel, task.theta)
+    seen = []
+
+    def watched(kernel: Any, theta: torch.Tensor, train: Any, Z: torch.Tensor) -> Any:
+        seen.append((float((2.0 * theta[-1]).exp()), least_learned_noise(kernel, theta, train)))
+        return sparse_gradient(kernel, theta, train, Z, likelihood="vfe")
+
+    begin = initial_state(clean, 20, 0, "sgpr")
+    descent = loop.Descent(watched, "vfe", True, "L-BFGS-B", 120)
+    steps = list(loop.descent_steps(clean, begin._replace(phase="move"), descent))
+    noises, limits = zip(*seen, strict=True)
+    assert min(noises) < 1e-4
+    assert all(noise >= limit for noise, limit in seen)
+    assert len(steps) == len(seen)
+    assert max(limits) < 1e-6
 
 
 def test_a_dragged_point_begins_a_new_descent_from_where_it_was_put():
