@@ -53,6 +53,9 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "methods/eigenfunctions": ["methods/eigenfunctions", *ALL_METHODS],
     "methods/cross_validation": ["methods/cross_validation", *ALL_METHODS],
     "methods/minibatches": ["methods/minibatches", *ALL_METHODS],
+    "methods/langevin.py": ["methods/eigenfunctions/test_langevin.py", "methods/eigenfunctions/test_mcmc.py"],
+    "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_mcmc.py"],
+    "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
 
@@ -317,6 +320,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.keep:
         arguments.keep = arguments.keep.resolve()
+    unknown = [part for part in arguments.parts if not any(sources_of(group, [part]) for group in TESTS)]
+    if unknown:
+        parser.error(f"no file of these groups begins with {', '.join(unknown)}: {', '.join(TESTS)}")
     too_few = False
     for group in TESTS:
         if os.fork() == 0:  # a process of its own, which collects only this group's tests
