@@ -53,8 +53,10 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "methods/eigenfunctions": ["methods/eigenfunctions", *ALL_METHODS],
     "methods/cross_validation": ["methods/cross_validation", *ALL_METHODS],
     "methods/minibatches": ["methods/minibatches", *ALL_METHODS],
-    "methods/langevin.py": ["methods/eigenfunctions/test_langevin.py", "methods/eigenfunctions/test_mcmc.py"],
-    "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_mcmc.py"],
+    "methods/langevin.py": [
+        f"methods/eigenfunctions/test_{name}.py" for name in ("langevin", "mcmc", "chain_diagnostics")
+    ],
+    "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_chain_diagnostics.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed
