@@ -20,7 +20,7 @@ from gpexplorer.bench.arena.kept_cells import read
 from gpexplorer.bench.arena.verdicts import frame_of
 from gpexplorer.views.drawing.static_svg import figure_svg
 
-WIDTH, HEIGHT, COLUMNS = 360, 270, 4  # pixels of one set; sets in a row
+WIDTH, HEIGHT, COLUMNS = 360, 250, 3  # pixels of one set; sets in a row
 HEAD = 54  # pixels of the common legend
 OF_OURS = ("#0b3c5d", "#1f77b4", "#17a2b8", "#3fa796", "#6a51a3", "#9e6bd1")
 OF_OTHER_GPS = ("#a63603", "#e6550d", "#fd8d3c", "#c49c00", "#b5651d")
