@@ -57,6 +57,9 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
         f"methods/eigenfunctions/test_{name}.py" for name in ("langevin", "mcmc", "chain_diagnostics")
     ],
     "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_chain_diagnostics.py"],
+    "runs/scores.py": ["runs/test_scores.py"],
+    "data/standardising.py": ["data/test_mapped.py", "test_mixed_rows.py", "test_row_noise.py"],
+    "recommendation/candidates.py": ["recommendation/test_candidates.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed

@@ -1,0 +1,201 @@
+"""Which methods `recommend` tries, by the number of rows, of inputs and of seconds, and by what the inputs are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gpexplorer.data import Split
+from gpexplorer.mixed_rows import MixedRows
+from gpexplorer.problem import Dataset, RowGroups
+from gpexplorer.recommendation import candidates as module
+from gpexplorer.recommendation.candidates import (
+    DESCENT_UP_TO,
+    EXACT,
+    EXACT_UP_TO,
+    GRID_INPUTS,
+    MOST_WORDS,
+    NETWORK_FROM,
+    Candidate,
+    candidates,
+    exact_gp,
+)
+from gpexplorer.recommendation.held_out import FOLDS, FOLDS_BELOW, parts
+from gpexplorer.recommendation.lanes import Lane
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_of_known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exact model of 100 rows per second of its share, and 10 inducing points per second."""
+    monkeypatch.setattr(module, "rows_for", lambda n, seconds: min(n, int(100 * seconds)))
+    monkeypatch.setattr(module, "points_for", lambda n, seconds: min(n, int(10 * seconds)))
+
+
+def names(n: int, d: int = 3, seconds: float = 1000.0) -> list[str]:
+    X = torch.zeros(1, d).expand(n, d)
+    return [found.name for found in candidates(Split(Dataset(X, X[:, 0]), Dataset(X[:1], X[:1, 0]), "x"), seconds)]
+
+
+def test_few_rows_have_exact_gps_first_and_no_network():
+    assert names(NETWORK_FROM - 1) == [
+        "ml, matern32-ard", "ml, se-ard", "sgpr, matern32-ard, m = 399", "cholqr, se-ard", "grief, se-ard",
+        "ml, matern52-ard", "cholqr, matern52-ard, m = 399", "sgpr, se-ard, m = 399",
+    ]  # fmt: skip
+
+
+def test_a_network_joins_with_enough_rows():
+    found = names(NETWORK_FROM)
+    assert found[:4] == ["ml, matern32-ard", "ml, se-ard", "scgd, network", "sgpr, matern32-ard, m = 400"]
+    assert len(found) == 9
+
+
+def test_many_rows_begin_with_the_network_and_the_full_gp_by_blocks():
+    n = EXACT_UP_TO + 1
+    found = candidates(split_of(n), 40.0)
+    assert [each.name for each in found] == [
+        "scgd, network", "gbcd, matern32-ard", "sgpr, matern32-ard, m = 400", "gbcd, se-ard", "cholqr, se-ard",
+        "grief, se-ard", "gbcd, matern52-ard", "cholqr, matern52-ard, m = 400", "sgpr, se-ard, m = 400",
+    ]  # fmt: skip
+    network, by_blocks = found[:2]
+    assert network.all_rows
+    assert (by_blocks.group, by_blocks.all_rows, by_blocks.settings) == (EXACT, True, {"subset": 2000})
+    assert candidates(split_of(n), 2.0)[1].settings == {"subset": 500}  # at least
+    assert found[2].settings == {"num_inducing": 400}
+    assert found[4].settings == {}
+
+
+def split_of(n: int, X: Any = None) -> Split:
+    X = torch.zeros(1, 3).expand(n, 3) if X is None else X
+    train = Dataset(X, torch.zeros(1).expand(n))
+    return Split(train, train, "x")
+
+
+def test_very_many_rows_have_exact_gps_on_some_of_them():
+    assert names(DESCENT_UP_TO, seconds=40.0)[1] == "gbcd, matern32-ard"
+    found = names(DESCENT_UP_TO + 1, seconds=40.0)
+    assert found[:2] == ["scgd, network", "subset-of-data, matern32-ard, 4000 rows"]
+    assert found.count("subset-of-data, se-ard, 4000 rows") == 1
+
+
+def test_a_grid_is_for_some_inputs_only():
+    assert "grief, se-ard" in names(200, GRID_INPUTS)
+    assert "grief, se-ard" not in names(200, GRID_INPUTS + 1)
+    assert len(names(200, GRID_INPUTS + 1)) == len(names(200, GRID_INPUTS)) - 1
+
+
+@pytest.mark.parametrize(
+    ("n", "seconds", "method", "settings"),
+    [
+        (EXACT_UP_TO, 2.5, "ml", {}),  # twelve shares of the time suffice for 3000 rows
+        (EXACT_UP_TO, 2.4, "subset-of-data", {"num_rows": 240}),
+        (EXACT_UP_TO + 1, 1000.0, "subset-of-data", {"num_rows": 3001}),
+        (600, 0.5, "ml", {}),
+        (601, 0.5, "subset-of-data", {"num_rows": 50}),
+    ],
+)
+def test_an_exact_gp_has_all_rows_where_the_time_suffices(n: int, seconds: float, method: str, settings: dict):
+    found = exact_gp("se-ard", n, seconds)
+    assert (found.method, found.settings, found.group, found.kernel) == (method, settings, EXACT, "se-ard")
+
+
+@pytest.mark.parametrize(("texts", "keys"), [("CCO", ("molecules", "spectrum")), ("x!", ("spectrum", "mismatch"))])
+@pytest.mark.parametrize(("seconds", "exact"), [(3.0, "ml"), (1.0, "subset-of-data")])
+def test_texts_are_molecules_or_strings(texts: str, keys: tuple[str, str], seconds: float, exact: str):
+    found = candidates(split_of(120, [texts] * 120), seconds)
+    assert [(each.method, each.kernel) for each in found] == [
+        ("cholqr", keys[0]), (exact, keys[0]), ("cholqr", keys[1]), (exact, keys[1])
+    ]  # fmt: skip
+    assert found[1].settings == ({} if exact == "ml" else {"num_rows": 100})
+    assert [each.group for each in found] == ["inducing points", EXACT] * 2
+
+
+def mixed(words: list[list[str]], numbers: int) -> Split:
+    n = len(words[0])
+    X = MixedRows(torch.zeros(n, numbers), tuple(map(tuple, words)))
+    names_of = (*(f"a{q}" for q in range(numbers)), *(f"t{q}" for q in range(len(words))))
+    train = Dataset(X, torch.zeros(n), names_of)
+    return Split(train, train, "x")
+
+
+@pytest.mark.parametrize(("seconds", "exact"), [(3.0, "ml"), (0.5, "subset-of-data")])
+def test_numbers_beside_texts_have_sums_and_products_of_a_kernel_each(seconds: float, exact: str):
+    found = candidates(mixed([["!red", "!blue"] * 60], 2), seconds)
+    kernels = [f"{numbers}{sign}category[t0]" for numbers in ("se-ard", "matern32-ard") for sign in "+*"]
+    assert [each.kernel for each in found] == [kernel for kernel in kernels for _ in range(2)]
+    assert [each.method for each in found] == [exact, "cholqr"] * 4
+    assert found[0].settings == ({} if exact == "ml" else {"num_rows": 50})
+
+
+def test_texts_alone_are_not_combined_with_nothing():
+    assert [each.kernel for each in candidates(mixed([["!a", "!b"] * 9], 0), 60.0)] == ["category[t0]"] * 2
+    both = candidates(mixed([["!a", "!b"] * 9, ["!c"] * 18], 0), 60.0)
+    assert [each.kernel for each in both[::2]] == ["category[t0]+category[t1]", "category[t0]*category[t1]"]
+
+
+@pytest.mark.parametrize(("count", "key"), [(MOST_WORDS, "category"), (MOST_WORDS + 1, "spectrum")])
+def test_few_different_words_are_compared_word_by_word(count: int, key: str):
+    words = [f"!word {k % count}" for k in range(3 * count)]
+    assert module._key_for(words) == key
+
+
+def test_molecules_are_recognised_by_the_first_fifty():
+    assert module._key_for(["CCO"] * 50 + ["not a molecule!"]) == "molecules"
+    assert module._key_for(["CCO"] * 49 + ["not a molecule!"]) == "category"
+
+
+def test_a_spec_has_no_more_points_or_rows_than_there_are_and_begins_with_a_theta_that_was_learned():
+    candidate = Candidate("x", "g", "sgpr", "se-ard", {"num_inducing": 80, "max_epochs": 3})
+    assert candidate.spec(50, 7).settings["num_inducing"] == 50
+    assert candidate.spec(500, 7).settings["num_inducing"] == 80
+    assert candidate.spec(50, 7).settings["max_epochs"] == 3
+    assert candidate.spec(50, 7).seed == 7
+    assert candidate.spec(50, 7, [0.1, 0.2]).kernel == {"name": "se-ard", "theta": [0.1, 0.2]}
+    rows = Candidate("x", "g", "subset-of-data", "se-ard", {"num_rows": 80})
+    assert rows.spec(50, 0).settings["num_rows"] == 50
+
+
+# -- lanes and held-out rows -------------------------------------------------------------------------------------------
+
+
+def lane(*curve: tuple[float, float], all_rows: bool = False, group: str = EXACT) -> Lane:
+    return Lane(Candidate("x", group, "ml", "se-ard", all_rows=all_rows), 0, 1e9, curve=list(curve))
+
+
+def test_a_forecast_goes_on_falling_with_the_logarithm_of_time_and_never_rises():
+    assert lane().forecast(9.0) == np.inf
+    assert lane((1.0, 0.5)).forecast(9.0) == 0.5
+    falling = lane((1.0, 9.0), (1.0, 0.5), (2.0, 0.3))
+    assert falling.forecast(8.0) == pytest.approx(0.3 - 0.2 * math.log(4.0) / math.log(2.0))
+    assert falling.forecast(1.0) == pytest.approx(0.3)  # no earlier than it is
+    assert lane((1.0, 0.5), (2.0, 0.7)).forecast(8.0) == pytest.approx(0.7)
+
+
+def test_an_exact_gp_by_a_factor_is_one_that_is_not_continued_on_all_rows():
+    assert lane().is_factored
+    assert not lane(all_rows=True).is_factored
+    assert not lane(group="inducing points").is_factored
+    assert lane().learned_theta() is None
+    assert lane().seconds_of_a_run == 0.0
+
+
+@pytest.mark.parametrize("n", [FOLDS_BELOW - 1, FOLDS_BELOW])
+@pytest.mark.parametrize("make", [None, lambda n: RowGroups(torch.arange(n) // 5, are_folds=False)])
+def test_few_rows_are_held_out_in_folds_and_many_in_one_part(n: int, make: Callable[[int], RowGroups] | None):
+    X = torch.randn(n, 2, generator=torch.Generator().manual_seed(0))
+    train = Dataset(X, X[:, 0], groups=make(n) if make else None)
+    found = parts(Split(train, train, "x"), seed=3)
+    assert len(found) == (FOLDS if n < FOLDS_BELOW else 1)
+    held = torch.cat([part.test.X for part in found])
+    assert len(held) == len({tuple(row) for row in held.tolist()})
+    assert (len(held) == n) == (n < FOLDS_BELOW)
+    for part in found:
+        assert len(part.train) + len(part.test) == n
+        if make:
+            assert part.test.groups is not None
+            assert not set(part.train.groups.number.tolist()) & set(part.test.groups.number.tolist())
+    assert [part.key for part in found] == [part.key for part in parts(Split(train, train, "x"), seed=3)]
