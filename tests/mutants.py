@@ -58,7 +58,7 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     ],
     "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_chain_diagnostics.py"],
     "runs/scores.py": ["runs/test_scores.py"],
-    "data/standardising.py": ["data/test_mapped.py", "test_mixed_rows.py", "test_row_noise.py"],
+    "data/standardising.py": ["data/test_standardising.py"],
     "recommendation/candidates.py": ["recommendation/test_candidates.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }

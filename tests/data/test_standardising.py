@@ -1,0 +1,79 @@
+"""Inputs and targets have mean 0 and standard deviation 1 over the training rows, also where a column hardly varies."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gpexplorer.data import Split
+from gpexplorer.data.standardising import fit_scale, moments, scale
+from gpexplorer.mixed_rows import MixedRows
+from gpexplorer.problem import Dataset
+
+
+def rows(n: int, shift: float = 0.0) -> Dataset:
+    draw = torch.Generator().manual_seed(n)
+    X = shift + torch.randn(n, 3, generator=draw, dtype=torch.float64) * torch.tensor([0.01, 1.0, 300.0])
+    return Dataset(X, shift - 5.0 + 4.0 * torch.randn(n, generator=draw, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_the_training_rows_decide_and_the_test_rows_follow(shift: float):
+    train, test = rows(50, shift), rows(20, shift)
+    split = Split(train, test, "x").scaled()
+    for part in (split.train.X, split.train.y[:, None]):
+        torch.testing.assert_close(part.mean(0), torch.zeros(part.shape[1]).double(), atol=1e-7, rtol=0.0)
+        torch.testing.assert_close(part.std(0, correction=0), torch.ones(part.shape[1]).double(), atol=1e-7, rtol=0.0)
+    found = split.train.scale
+    assert found is not None
+    torch.testing.assert_close(found.x_mean, train.X.mean(0))
+    torch.testing.assert_close(found.x_sd, train.X.std(0, correction=0), rtol=1e-6, atol=0.0)
+    assert (found.y_mean, found.y_sd) == pytest.approx((float(train.y.mean()), float(train.y.std(correction=0))))
+    torch.testing.assert_close(split.test.X * found.x_sd + found.x_mean, test.X)
+    torch.testing.assert_close(split.test.y * found.y_sd + found.y_mean, test.y)
+    assert split.scaled() is split
+
+
+@pytest.mark.parametrize("level", [0.0, 3.0, -1e8])
+def test_a_column_that_is_constant_to_rounding_keeps_its_unit_and_one_that_varies_more_does_not(level: float):
+    eps = torch.finfo(torch.float64).eps * max(abs(level), 1e-300)
+    X = torch.full((40, 2), level, dtype=torch.float64)
+    X[::2, 0] += 2.0 * eps  # within eight units in the last place
+    X[::2, 1] += 2000.0 * eps if level else 1e-3
+    sd = moments(X).sd
+    assert float(sd[0]) == 1.0
+    assert float(sd[1]) == pytest.approx(float(X[:, 1].std(correction=0)), rel=0.05)
+    assert float(sd[1]) < 0.5
+
+
+@pytest.mark.parametrize("first", [1, 13, 39])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_moments_of_two_blocks_are_those_of_all_rows(first: int, shift: float):
+    X = rows(40, shift).X
+    both, whole = moments(X[:first]).joined(moments(X[first:])), moments(X)
+    assert both.rows == 40
+    torch.testing.assert_close(both.mean, whole.mean)
+    torch.testing.assert_close(both.spread, whole.spread, rtol=1e-8, atol=0.0)
+    assert torch.equal(both.largest, whole.largest)
+    torch.testing.assert_close(both.sd, X.std(0, correction=0), rtol=1e-8, atol=0.0)
+
+
+def test_counts_keep_their_units_and_the_target_does_not():
+    train = rows(30)
+    found = fit_scale(train, inputs=False)
+    assert (found.x_mean.tolist(), found.x_sd.tolist()) == ([0.0] * 3, [1.0] * 3)
+    scaled = scale(train, found)
+    assert torch.equal(scaled.X, train.X)
+    assert float(scaled.y.std(correction=0)) == pytest.approx(1.0)
+
+
+def test_texts_do_not_change_and_the_numbers_beside_them_do():
+    train = rows(30)
+    words = Dataset(["a", "b"] * 15, train.y)
+    found = fit_scale(words)
+    assert len(found.x_mean) == len(found.x_sd) == 0
+    assert scale(words, found).X == words.X
+    beside = Dataset(MixedRows(train.X, (tuple("ab" * 15),)), train.y)
+    scaled = scale(beside, fit_scale(beside))
+    torch.testing.assert_close(scaled.X.numbers, (train.X - train.X.mean(0)) / train.X.std(0, correction=0))
+    assert scaled.X.texts == beside.X.texts
