@@ -38,6 +38,16 @@ def swapper(
     return swapper
 
 
+def decreases(task: Problem, s: Swapper, slot: int, rows: list[int]) -> list[float]:
+    """By how much each row in the place of the point decreases the objective, by dense algebra."""
+    before, found = dense(task, s.factor.inducing, s.factor.objective), []
+    for row in rows:
+        points = s.factor.inducing.clone()
+        points[slot] = row
+        found.append(before - dense(task, points, s.factor.objective))
+    return found
+
+
 def hard_problem(
     seed: int = 0, n: int = 400, lengthscale: float = 1.5, ratio: float = 6e4, dtype: torch.dtype = torch.float64
 ) -> Problem:

@@ -14,3 +14,8 @@ def whole_run(steps: Generator[Any, None, Any]) -> tuple[list[Any], Any]:
             found.append(next(steps))
         except StopIteration as end:
             return found, end.value
+
+
+def finished(method: Any, task: Any, resume: Any = None) -> tuple[list[Any], Any]:
+    """Return the steps of a method on a task, from the beginning or after the state `resume`, and its outcome."""
+    return whole_run(method.steps(task, resume))

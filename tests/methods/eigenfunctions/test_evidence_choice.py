@@ -11,7 +11,6 @@ from gpexplorer import kernels
 from gpexplorer.features.basis_choices import Leading
 from gpexplorer.features.grid_eigenfunctions import Grid
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.methods.base import Steps
 from gpexplorer.methods.eigenfunctions import grid_method
 from gpexplorer.methods.eigenfunctions.evidence import regress
 from gpexplorer.methods.eigenfunctions.evidence_choice import (
@@ -23,10 +22,11 @@ from gpexplorer.methods.eigenfunctions.evidence_choice import (
 from gpexplorer.methods.eigenfunctions.grid_method import SPACINGS
 from gpexplorer.methods.eigenfunctions.grief import Grief
 from gpexplorer.methods.eigenfunctions.sampling.mcmc import GriefMCMC
-from gpexplorer.problem import Dataset, Outcome, Problem, Step
+from gpexplorer.problem import Dataset, Problem
 from gpexplorer.runs import Run
 from gpexplorer.runs.scores import coverage, smse
 from oracles_grief import covariance, dense_choice, dense_selection, draw, nlml, predicted, problem
+from whole_run import whole_run
 
 CHOICE = {"num_eigenfunctions": 12, "grid_points": 6, "basis": "evidence", "candidates": 80}
 
@@ -318,13 +318,13 @@ def test_bands_cover_data_of_the_model_when_functions_are_chosen_for_few_rows():
 def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
     task = problem(3.0, d=3)
     method = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=2, weights=weights)
-    steps, outcome = collected(method.steps(task))
+    steps, outcome = whole_run(method.steps(task))
     before = [step.info.phase for step in steps].index("noise") - 1
     assert [step.state.step for step in steps] == list(range(len(steps)))
     assert steps[before + 1].state.position == 0
 
     for k in (before, before + 1):
-        resumed, again = collected(method.steps(task, steps[k].state))
+        resumed, again = whole_run(method.steps(task, steps[k].state))
         last = (resumed or steps[k:])[-1].state
         assert again == outcome
         assert torch.equal(last.theta, steps[-1].state.theta)
@@ -332,15 +332,5 @@ def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
         assert last.objective == pytest.approx(steps[-1].state.objective, rel=1e-12)
     for more, reason in ((1, "budget"), (2, "converged")):
         longer = Grief(**CHOICE, subset=40, evaluations=4, max_rounds=steps[-1].state.round + more)
-        _, outcome = collected(longer.steps(task, steps[before + 1].state))
+        _, outcome = whole_run(longer.steps(task, steps[before + 1].state))
         assert outcome.reason == reason
-
-
-def collected(steps: Steps) -> tuple[list[Step], Outcome]:
-    """The steps of a method, and its outcome."""
-    kept = []
-    while True:
-        try:
-            kept.append(next(steps))
-        except StopIteration as end:
-            return kept, end.value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import Any
 
 import pytest
 import torch
@@ -12,13 +11,8 @@ import torch
 from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.joint.posterior import JointPosterior
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior, variance_rows
-from gpexplorer.problem import Outcome, Step
 from oracles_gbcd import gram, noise, quick, system, wavy
-from whole_run import whole_run
-
-
-def walked(method: Any, task: Any, resume: Any = None) -> tuple[list[Step], Outcome]:
-    return whole_run(method.steps(task, resume))
+from whole_run import finished
 
 
 @pytest.mark.parametrize(
@@ -35,7 +29,7 @@ def walked(method: Any, task: Any, resume: Any = None) -> tuple[list[Step], Outc
 def test_variances_use_the_rows_that_the_settings_name(settings: dict, solved: bool, rows: int):
     task = wavy()
     method = quick("gbcd", **settings)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     state = steps[-1].state if solved else steps[2].state
     S = variance_rows(task, rows if rows < 80 else 0, method.seed)
     X = task.train.X[:6] + 0.2
@@ -64,7 +58,7 @@ def test_variances_of_all_rows_come_from_iterations_where_a_factor_has_no_room(
     room: float, cache: float, settings: dict, joint: bool, monkeypatch: pytest.MonkeyPatch
 ):
     task = wavy()
-    state = walked(quick("gbcd"), task)[0][-1].state
+    state = finished(quick("gbcd"), task)[0][-1].state
     monkeypatch.setattr(posteriors, "FACTOR_BYTES", room)
     found = exact_posterior(
         task, state, Bands(**{"rows": 0, "seed": 0, "cache": float(cache), "tolerance": 1e-8, **settings})
@@ -80,7 +74,7 @@ def test_variances_of_all_rows_come_from_iterations_where_a_factor_has_no_room(
 
 def test_the_note_beside_a_variance_says_how_many_rows_it_uses():
     task = wavy()
-    steps, _ = walked(quick("gbcd"), task)
+    steps, _ = finished(quick("gbcd"), task)
     begun, solved = steps[2].state, steps[-1].state
     few = quick("gbcd", bands="rows", variance_rows=25)
     assert few.variance_note(task, begun) == "estimated from 25 rows: the solver has not converged"
@@ -97,7 +91,7 @@ def test_the_note_beside_a_variance_says_how_many_rows_it_uses():
 def test_a_state_is_solved_within_either_tolerance_and_in_the_last_phase_only():
     task = wavy()
     method = quick("gbcd", tolerance=1e-3)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     last = steps[-1].state
     assert method._solved(task, last)
     assert not method._solved(task, last._replace(phase="learn"))
@@ -114,7 +108,7 @@ def test_a_state_is_solved_within_either_tolerance_and_in_the_last_phase_only():
 def test_bands_of_some_rows_are_shown_beside_and_never_narrower(rows: int, wanted: int):
     task = wavy()
     method = quick("gbcd", variance_rows=rows)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     some, count = method.posterior_of_some_rows(task, steps[-1].state)
     assert count == wanted
     X = task.train.X[:6] + 0.2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import islice
-from typing import Any
 
 import pytest
 import torch
@@ -12,14 +11,9 @@ import torch
 from gpexplorer.methods.exact.reliability import error_bounds
 from gpexplorer.methods.exact.solver import _copies, _in_float64, _repaired_recently
 from gpexplorer.methods.exact.system import Iteration, System
-from gpexplorer.problem import Outcome, Step
+from gpexplorer.problem import Outcome
 from oracles_gbcd import SHIFTS, gram, noise, quick, system, wavy
-from whole_run import whole_run
-
-
-def walked(method: Any, task: Any, resume: Any = None) -> tuple[list[Step], Outcome]:
-    return whole_run(method.steps(task, resume))
-
+from whole_run import finished
 
 # -- phases and positions ----------------------------------------------------------------------------------------------
 
@@ -27,7 +21,7 @@ def walked(method: Any, task: Any, resume: Any = None) -> tuple[list[Step], Outc
 def test_learning_and_solving_are_counted_from_one_in_each_phase():
     task = wavy()
     method = quick("gbcd", learn=True, evaluations=4, subset=30, max_iterations=5, tolerance=0.0)
-    steps, outcome = walked(method, task)
+    steps, outcome = finished(method, task)
     assert [step.info.phase for step in steps] == ["start", *["learn"] * 4, *["solve"] * 5]
     assert [step.state.step for step in steps] == list(range(10))
     assert [step.state.position for step in steps] == [0, 1, 2, 3, 4, 1, 2, 3, 4, 5]
@@ -45,7 +39,7 @@ def test_learning_and_solving_are_counted_from_one_in_each_phase():
 
 def test_without_learning_theta_stays():
     task = wavy()
-    steps, _ = walked(quick("cg", max_iterations=3, tolerance=0.0), task)
+    steps, _ = finished(quick("cg", max_iterations=3, tolerance=0.0), task)
     assert [step.info.phase for step in steps] == ["start", "solve", "solve", "solve"]
     assert all(torch.equal(step.state.theta, task.theta) for step in steps)
     assert not steps[0].state.alpha.any()
@@ -56,8 +50,8 @@ def test_without_learning_theta_stays():
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):
     task = wavy()
     method = quick(key, learn=True, evaluations=4, subset=30, max_iterations=5, tolerance=0.0)
-    steps, told = walked(method, task)
-    rest, same = walked(method, task, steps[begin].state)
+    steps, told = finished(method, task)
+    rest, same = finished(method, task, steps[begin].state)
     assert told == same
     assert [step.state.position for step in rest] == [step.state.position for step in steps[begin + 1 :]]
     for ours, theirs in zip(rest, steps[begin + 1 :], strict=True):
@@ -69,7 +63,7 @@ def test_a_resumed_run_repeats_every_step(key: str, begin: int):
 def test_every_report_is_that_of_dense_algebra(shift: float):
     task = wavy(shift)
     A, y, s2 = system(task), task.train.y, noise(task)
-    steps, _ = walked(quick("gbcd"), task)
+    steps, _ = finished(quick("gbcd"), task)
     best = torch.linalg.solve(A, y)
     least = float(0.5 * best @ A @ best - best @ y)
     for step in steps[1:]:
@@ -107,7 +101,7 @@ def test_active_rows_are_those_of_alpha_that_changed_and_gains_what_each_alone_p
 def test_a_run_ends_at_the_first_gradient_within_the_tolerance_which_is_computed_from_scratch():
     task = wavy()
     for tolerance in (1e-1, 1e-3):
-        steps, outcome = walked(quick("gbcd", tolerance=tolerance), task)
+        steps, outcome = finished(quick("gbcd", tolerance=tolerance), task)
         values = [step.state.largest for step in steps[1:]]
         assert all(value > tolerance for value in values[:-1])
         assert values[-1] <= tolerance
@@ -123,7 +117,7 @@ def test_a_run_ends_at_the_first_gradient_within_the_tolerance_which_is_computed
 
 def test_a_run_may_end_on_the_error_of_the_mean_alone():
     task = wavy()
-    steps, outcome = walked(quick("gbcd", tolerance=0.0, mean_tolerance=0.3), task)
+    steps, outcome = finished(quick("gbcd", tolerance=0.0, mean_tolerance=0.3), task)
     bounds = [step.info.mean_bound for step in steps[1:]]
     assert all(bound > 0.3 for bound in bounds[:-1])
     assert bounds[-1] <= 0.3
@@ -134,23 +128,23 @@ def test_a_solver_without_further_iterations_says_that_the_system_is_solved(monk
     method = quick("cg", tolerance=0.0)
     real = type(method).iterations
     monkeypatch.setattr(type(method), "iterations", lambda self, *inputs: islice(real(self, *inputs), 3))
-    steps, outcome = walked(method, wavy())
+    steps, outcome = finished(method, wavy())
     assert len(steps) == 4
     largest = steps[-1].state.largest
     assert outcome == Outcome("converged", f"The system is solved; the largest gradient entry is {largest:.2g}.")
 
 
 def test_a_refresh_is_due_after_so_many_iterations():
-    steps, _ = walked(quick("gbcd", refresh=3, max_iterations=8, tolerance=0.0), wavy())
+    steps, _ = finished(quick("gbcd", refresh=3, max_iterations=8, tolerance=0.0), wavy())
     assert [k for k, step in enumerate(steps[1:], 1) if not math.isnan(step.info.drift)] == [3, 6]
-    steps, _ = walked(quick("gbcd", refresh=0, max_iterations=8, tolerance=0.0), wavy())
+    steps, _ = finished(quick("gbcd", refresh=0, max_iterations=8, tolerance=0.0), wavy())
     assert all(math.isnan(step.info.drift) for step in steps)
 
 
 def test_a_gradient_that_is_not_finite_is_divergence():
     task = wavy()
     method = quick("gbcd", tolerance=1e-7)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     state = steps[2].state._replace(largest=math.nan)
     outcome = method._outcome(System(task, task.theta, 0.0), state)
     assert outcome == Outcome("diverged", "The gradient is not finite after 2 iterations.")
@@ -160,7 +154,7 @@ def test_a_gradient_that_is_not_finite_is_divergence():
 def test_a_stalled_run_says_which_precision_is_too_coarse():
     task = wavy()
     method = quick("gbcd", tolerance=1e-7)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     state = steps[2].state._replace(stalled=True, largest=0.5)
     outcome = method._outcome(System(task, task.theta, 0.0), state)
     assert outcome is not None
@@ -174,7 +168,7 @@ def test_a_stalled_run_says_which_precision_is_too_coarse():
 def test_an_end_in_float64_after_float32_says_from_which_iteration_on():
     task = wavy()
     method = quick("gbcd", tolerance=1e-1)
-    steps, _ = walked(method, task)
+    steps, _ = finished(method, task)
     outcome = method._outcome(System(task, task.theta, 0.0), steps[-1].state._replace(float64_from=3))
     assert outcome is not None
     assert outcome.message.endswith(

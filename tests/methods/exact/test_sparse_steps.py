@@ -116,4 +116,3 @@ def test_where_no_row_adds_anything_the_run_ends_with_the_number_of_regressors()
     assert outcome.message == "5 regressors explain every other row: no further row adds anything."
     steps, outcome = walked("subset-of-regressors", twins, num_regressors=5, growth=9, chunk=9)
     assert len(set(map(tuple, few[steps[-1].state.inducing].tolist()))) == 5
-    assert "rows were skipped" in outcome.message or len(steps) > 2

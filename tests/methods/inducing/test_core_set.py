@@ -15,7 +15,7 @@ from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Cost, Dataset, Outcome, Problem, Step
 from gpexplorer.runs.monotone import MonotoneWatch
 from gpexplorer.runs.trace import Record
-from whole_run import whole_run
+from whole_run import finished
 
 SETTINGS = {"num_inducing": 8, "num_pivots": 12, "max_epochs": 2, "evaluations": 3, "swaps_per_epoch": 6}
 MEMORY = core_set.WHILE_REFRESHED * 100 * 8 * (2 * 8 + 16 + 3 * 12) / 1e9  # gigabytes for about 100 rows
@@ -27,10 +27,6 @@ def waves(n: int = 300) -> Problem:
     y = torch.sin(8.0 * X[:, 0]) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
     kernel, train = kernels.make("se-ard", 2), Dataset(X, y)
     return Problem(train, kernel, kernel.start(train))
-
-
-def finished(method: CholQR, task: Problem, resume: object = None) -> tuple[list[Step], Outcome]:
-    return whole_run(method.steps(task, resume))
 
 
 @pytest.fixture(scope="module")
@@ -259,8 +255,9 @@ def test_landscape_and_moved_points_have_the_row_numbers_of_all_rows(
     assert set(landscape.pivots.tolist()) <= set(landscape.rows.tolist())
     core = limited._core_set(task)
     assert core is not None
+    outside = next(row for row in range(300) if row not in core.rows.tolist())
     with pytest.raises(SettingError, match="raise memory"):
-        limited.force_swap(task, state, 299 if 299 not in core.rows.tolist() else 298)
+        limited.force_swap(task, state, outside)
     target = task.train.X[int(core.rows[7])]
     free = [row for row in core.rows.tolist() if row not in state.inducing.tolist()]
     nearest = min(free, key=lambda row: float((task.train.X[row] - target).norm()))

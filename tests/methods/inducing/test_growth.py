@@ -75,7 +75,6 @@ def test_points_are_taken_away_where_the_first_ones_in_the_order_are_enough(shif
 
 def test_a_set_that_is_about_right_stays(task: Problem):
     order = in_order(task, ROWS, [], 24)
-    assert sizes_until(24)[-3:] == [21, 24][-3:] or sizes_until(24)[-1] == 24
     for k in (kk for kk in sizes_until(24) if kk > 0.9 * 24):
         gap = 1.0001 * limits_with(task, order[:k]).gap
         changed, limits = resized(task, state_with(task, ROWS), "vfe", gap)

@@ -82,11 +82,7 @@ def test_epochs_of_learning_follow_and_points_are_chosen_again_where_the_setting
 
 def test_a_new_set_is_only_taken_where_it_is_better_and_reported_while_it_grows():
     task = problem()
-    steps, _ = (
-        walked("random", task, again=True)
-        if "again" in methods["random"].param
-        else walked("titsias", task, again=True)
-    )
+    steps, _ = walked("titsias", task, again=True)
     second = [step for step in steps if step.state.epoch == 1]
     chosen = [step for step in second if step.info.phase == "choose"]
     before = [step for step in steps if step.state.epoch == 0][-1]

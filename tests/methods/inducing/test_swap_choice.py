@@ -19,19 +19,7 @@ from gpexplorer.methods.inducing.swapping.pivot_policies import (
     rank_correlation,
 )
 from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried
-from gpexplorer.problem import Problem
-from swap_problems import SHIFTS, dense, problem, swapper
-
-
-def decreases(task: Problem, s: Swapper, slot: int, rows: list[int]) -> list[float]:
-    """By how much each row in the place of the point decreases the objective, by dense algebra."""
-    before, found = dense(task, s.factor.inducing, s.factor.objective), []
-    for row in rows:
-        points = s.factor.inducing.clone()
-        points[slot] = row
-        found.append(before - dense(task, points, s.factor.objective))
-    return found
-
+from swap_problems import SHIFTS, decreases, dense, problem, swapper
 
 # -- without proposals: all pivots are tested exactly ------------------------------------------------------------------
 
@@ -107,7 +95,7 @@ class Counted:
         return self.real(*inputs, **named)
 
 
-def rejecting(s: Swapper, monkeypatch: pytest.MonkeyPatch) -> None:
+def rejecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swap, "LEAST_GAIN", 1e9)
 
 
@@ -115,7 +103,7 @@ def test_tries_are_evaluated_together_until_one_is_accepted(monkeypatch: pytest.
     s = swapper(problem(), "vfe", proposals=0, z=10)
     s.refresh(1, list(range(8)))
     tries = Counted(monkeypatch, swap, "Tries")
-    rejecting(s, monkeypatch)
+    rejecting(monkeypatch)
     for k in range(8):
         assert not s.swap(list(range(k, 8)), k).accepted
     assert len(tries.calls) == 1
@@ -131,7 +119,7 @@ def test_after_two_accepted_in_a_row_one_try_is_evaluated_at_a_time(monkeypatch:
     for k in range(3):
         assert s.swap(list(range(k, 8)), k).accepted
     assert [call[-1] for call in tries.calls] == [8, 7, 1]
-    rejecting(s, monkeypatch)
+    rejecting(monkeypatch)
     assert not s.swap(list(range(3, 8)), 3).accepted
     monkeypatch.setattr(swap, "LEAST_GAIN", -1e9)
     for k in range(4, 6):
@@ -143,7 +131,7 @@ def test_other_slots_than_those_that_are_known_are_computed(monkeypatch: pytest.
     task = problem()
     s = swapper(task, "vfe", proposals=0, z=10)
     s.refresh(1, [0, 1, 2])
-    rejecting(s, monkeypatch)
+    rejecting(monkeypatch)
     for slot in (0, 5, 2, 2):
         gains = decreases(task, s, slot, s.pivots.rows.tolist())
         tried = s.swap([slot], 0)

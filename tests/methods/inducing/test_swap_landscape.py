@@ -9,19 +9,7 @@ import torch
 
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.inducing.swapping import swap_landscape
-from gpexplorer.methods.inducing.swapping.swap import Swapper
-from gpexplorer.problem import Problem
-from swap_problems import SHIFTS, dense, problem, swapper
-
-
-def decreases(task: Problem, s: Swapper, slot: int, rows: list[int]) -> list[float]:
-    """By how much each row in the place of the point decreases the objective, by dense algebra."""
-    before, found = dense(task, s.factor.inducing, s.factor.objective), []
-    for row in rows:
-        points = s.factor.inducing.clone()
-        points[slot] = row
-        found.append(before - dense(task, points, s.factor.objective))
-    return found
+from swap_problems import SHIFTS, decreases, dense, problem, swapper
 
 
 @pytest.mark.parametrize("objective", ["vfe", "pp"])

@@ -9,13 +9,8 @@ import pytest
 import torch
 
 from gpexplorer.methods.minibatches.learner import MinibatchRows
-from gpexplorer.problem import Problem
 from oracles_minibatches import begun, method, model, problem
-from whole_run import whole_run
-
-
-def walked(method: Any, at: Problem, resume: Any = None) -> tuple[list[Any], Any]:
-    return whole_run(method.steps(at, resume))
+from whole_run import finished
 
 
 def small(**settings: Any) -> Any:
@@ -53,7 +48,7 @@ def test_a_refresh_is_due_after_so_many_minibatches_but_not_at_first():
 def test_averages_of_the_optimiser_go_on_from_the_state_and_are_copies():
     at = problem()
     ours = small()
-    steps, _ = walked(ours, at)
+    steps, _ = finished(ours, at)
     state = steps[3].state
     learner = ours.learner(model(at=at), state)
     assert len(learner.averages) == 2
