@@ -1,7 +1,7 @@
 """Sparse and scalable Gaussian processes, one step at a time.
 
-The public shelf, filled on first use: `import gpexplorer as gpx` is instant, `gpx.Explorer` is what imports a
-drawing library, and the packages behind the names may move while the names stay.
+Each public name is imported on first use: `import gpexplorer as gpx` is instant, and a drawing library is imported only
+when a name that draws, such as `gpx.Explorer`, is used. Modules may move; the public names stay.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_PACKAGES = ("data", "errors", "kernels", "methods", "views")
-_SHELF = {
+_SUBPACKAGES = ("data", "errors", "kernels", "methods", "views")
+_MODULE_OF = {
     "Compare": "views.studies",
     "load": "data",
     "load_posterior": "runs.storage.saved_posterior",
@@ -72,10 +72,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
+    if name in _SUBPACKAGES:
         return importlib.import_module(f".{name}", __name__)
-    if name in _SHELF:
-        return getattr(importlib.import_module(f".{_SHELF[name]}", __name__), name)
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     raise AttributeError(f"gpexplorer has no {name!r}; it has {', '.join(__all__)}.")
 
 

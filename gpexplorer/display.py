@@ -1,7 +1,7 @@
 """What runs, specs and studies show as the last line of a notebook cell.
 
-Pictures and widgets belong to upper floors, which this module reaches through the public shelf: a script that draws
-nothing imports no drawing library.
+Pictures and widgets belong to higher layers. This module reaches them through the public names of `gpexplorer`, so that
+a script that draws nothing imports no drawing library.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def html_table(rows: Mapping[str, Any]) -> str:
     return f"<table>{''.join(cells)}</table>"
 
 
-def _shelf() -> Any:
-    """The public shelf, without the types of the floors above this one."""
+def _public_names() -> Any:
+    """The package with its public names. Its type is Any, because this layer may not import higher ones."""
     return importlib.import_module("gpexplorer")
 
 
@@ -61,7 +61,7 @@ class RunDisplay:
         SettingError
             If there is no such picture or option for this run.
         """
-        return _shelf().Picture(self, key, at, **options)
+        return _public_names().Picture(self, key, at, **options)
 
     def widget(self, *keys: str) -> Any:
         """Make a player of this run: a notebook cell shows its buttons and live pictures.
@@ -76,7 +76,7 @@ class RunDisplay:
         gpexplorer.RunWidget
             Its parameters `at`, `last`, `playing` and `record` can be watched, and `at` and `playing` can be set.
         """
-        return _shelf().RunWidget(self, keys)
+        return _public_names().RunWidget(self, keys)
 
     def save_page(self, path: str | os.PathLike[str], *keys: str, title: str = "") -> Path:
         """Write the run as one HTML file, which plays its pictures without a server and without a network.
@@ -100,7 +100,7 @@ class RunDisplay:
         SettingError
             If the run has no record, there is no such picture, or the file cannot be written.
         """
-        written: Path = _shelf().views.saved_page.page_file.save_page(self, path, keys, title=title)
+        written: Path = _public_names().views.saved_page.page_file.save_page(self, path, keys, title=title)
         return written
 
     def _repr_html_(self) -> str:
@@ -114,7 +114,7 @@ class RunDisplay:
         if run.outcome is not None:
             rows["outcome"] = run.outcome.message
         try:
-            picture = _shelf().Picture(run, "fit").html() if len(run.trace) else ""
+            picture = _public_names().Picture(run, "fit").html() if len(run.trace) else ""
         except Exception:  # the table is shown in any case
             picture = ""
         return html_table(rows) + picture
@@ -152,11 +152,11 @@ class RaceDisplay:
         SettingError
             If there is no such score.
         """
-        return _shelf().views.studies.race_svg(self, metric)
+        return _public_names().views.studies.race_svg(self, metric)
 
     def _repr_html_(self) -> str:
         """The newest scores of each lane, and their curves."""
-        return str(_shelf().views.studies.race_html(self))
+        return str(_public_names().views.studies.race_html(self))
 
 
 class ScalingDisplay:
@@ -164,4 +164,4 @@ class ScalingDisplay:
 
     def _repr_html_(self) -> str:
         """One row per size, and the fitted power law."""
-        return str(_shelf().views.studies.scaling_html(self))
+        return str(_public_names().views.studies.scaling_html(self))

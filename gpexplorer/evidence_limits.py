@@ -70,12 +70,26 @@ def least_objective(model: Nystrom, yy: float) -> float:
 
 
 def least_from(A: Tensor, c: Tensor, yy: float, s2: float, unexplained: float, complexity: float) -> float:
-    """Return the same from A = L'L + s2 I [m, m], which is not changed, c = L'y [m], tr(K - K_hat) and E_C."""
+    """Return the limit of `least_objective` from its parts; A is not changed.
+
+    Parameters
+    ----------
+    A : Tensor [m, m]
+        L'L + s2 I.
+    c : Tensor [m]
+        L'y.
+    yy, s2 : float
+        y'y and the noise variance.
+    unexplained : float
+        tr(K - K_hat).
+    complexity : float
+        E_C = log det(K_hat + s2 I).
+    """
     T = max(unexplained, 0.0)
     shifted = A.clone()
     shifted.diagonal().add_(T)
-    half = torch.linalg.solve_triangular(cholesky(shifted, "L'L + (s2 + T) I").L, c[:, None], upper=False)
-    return 0.5 * ((yy - float(half.square().sum())) / (s2 + T) + complexity)
+    whitened_c = torch.linalg.solve_triangular(cholesky(shifted, "L'L + (s2 + T) I").L, c[:, None], upper=False)
+    return 0.5 * ((yy - float(whitened_c.square().sum())) / (s2 + T) + complexity)
 
 
 def evidence_limits(
@@ -128,11 +142,11 @@ def evidence_limits(
         v, r = v + step * p, r - step * Ap
         z = solve_sparse(r)
         energy = float(v @ (y + r))  # 2 v'y - v'(K + s2 I) v
-        before, rz = rz, float(r @ z)
+        previous_rz, rz = rz, float(r @ z)
         lowest, highest = max(lowest, energy), min(highest, energy + rz)
         if rz <= 1e-12 * yy / model.s2:
             break
-        p = z + (rz / before) * p
+        p = z + (rz / previous_rz) * p
     return EvidenceLimits(0.5 * (lowest + terms.complexity), 0.5 * (highest + terms.complexity + terms.trace))
 
 

@@ -71,7 +71,7 @@ class MixedRows:
 
     def joined(self, other: MixedRows) -> MixedRows:
         """These rows, and the others after them."""
-        texts = tuple((*mine, *theirs) for mine, theirs in zip(self.texts, other.texts, strict=True))
+        texts = tuple((*own, *added) for own, added in zip(self.texts, other.texts, strict=True))
         return MixedRows(torch.cat([self.numbers, other.numbers]), texts)
 
 

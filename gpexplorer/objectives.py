@@ -129,7 +129,7 @@ def nystrom(kernel: Kernel, theta: Float[Tensor, " p"], train: Dataset, Z: Any, 
 
 
 def residual_variance(prior: Float[Tensor, " n"], Lt: Float[Tensor, "m n"]) -> Float[Tensor, " n"]:
-    """Return D = diag(K - L L') [n] from diag(K) and L'; rounding is not let below 0."""
+    """Return D = diag(K - L L') [n] from diag(K) and L'; values below 0, which come from rounding, become 0."""
     return (prior - torch.linalg.vecdot(Lt, Lt, dim=0)).clamp_min_(0.0)
 
 
@@ -197,14 +197,15 @@ def nystrom_gradient(
     A_inv, eye = torch.cholesky_inverse(factors.L_A), torch.eye(m).to(factors.L_A)  # [m, m]
     weights = A_inv @ factors.c  # [m]: the posterior mean at the training rows is L weights
     alpha = solve_transposed(factors.L_mm, weights[:, None])[:, 0]  # [m]
+    # (A^-1 [- I/s2]) L_mm^-1 [m, m], the factor that every row of dF/dK_nm has in common
     right = torch.linalg.solve_triangular(factors.L_mm, A_inv - eye / s2 if vfe else A_inv, upper=False, left=False)
 
-    gradient, beta2, weighted = torch.zeros_like(theta), 0.0, torch.zeros_like(eye)
+    gradient, beta_beta, weighted = torch.zeros_like(theta), 0.0, torch.zeros_like(eye)  # [p], beta'beta, [m, m]
     for rows in row_blocks(n, 3 * y.element_size() * m):
         X = train.X[rows]
         Lt = torch.linalg.solve_triangular(factors.L_mm, kernel(theta, Z, X), upper=False)  # [m, block]
         beta = (y[rows] - Lt.T @ weights) / s2  # [block]
-        beta2 += float(beta @ beta)
+        beta_beta += float(beta @ beta)
         if tight:
             delta[rows] = 1.0 / (s2 + residual_variance(prior[rows], Lt))
             scaled = Lt * delta[rows]  # [m, block]
@@ -214,7 +215,7 @@ def nystrom_gradient(
             in_K_mn = right.T @ Lt
         gradient += kernel.theta_gradient(theta, Z, X, in_K_mn.addr_(alpha, beta, alpha=-1.0))  # dF/dK_mn
 
-    middle = s2 * A_inv - eye + weighted
+    middle = s2 * A_inv - eye + weighted  # [m, m], the bracket of dF/dK_mm
     if vfe:
         middle += factors.L_A @ factors.L_A.T / s2 - eye
     if vfe or tight:
@@ -222,7 +223,7 @@ def nystrom_gradient(
     twice_in_K_mm = torch.outer(alpha, alpha) + solve_transposed(factors.L_mm, solve_transposed(factors.L_mm, middle).T)
     gradient += kernel.theta_gradient(theta, Z, Z, 0.5 * twice_in_K_mm)
 
-    twice_in_s2 = -beta2 + (n - m) / s2 + float(A_inv.diagonal().sum())
+    twice_in_s2 = -beta_beta + (n - m) / s2 + float(A_inv.diagonal().sum())
     twice_in_s2 -= factors.terms.trace / s2 if vfe else float((1.0 / s2 - delta).sum()) if tight else 0.0
     gradient[-1] += noise_derivative(kernel, twice_in_s2 * s2)
     return factors, gradient

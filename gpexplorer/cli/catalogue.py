@@ -1,4 +1,4 @@
-"""What there is: methods with their settings, kernels and data sets, as plain values that lists and completions read.
+"""The catalogue: methods with their settings, kernels and data sets, as plain values for lists and completions.
 
 Collecting them imports torch, which takes seconds. They are therefore kept in the user's cache folder under a name that
 changes with every file of this package, and a list or a completion of the shell takes a fraction of a second.
@@ -17,7 +17,7 @@ from typing import Any
 import platformdirs
 
 PACKAGE = Path(__file__).resolve().parent.parent
-DIGITS = 16  # of the name of a kept catalogue
+DIGITS = 16  # hexadecimal digits in the file name of a cached catalogue
 
 Catalogue = dict[str, list[dict[str, Any]]]
 
@@ -34,18 +34,18 @@ def catalogue() -> Catalogue:
         return collected()
     path = _path()
     with suppress(OSError, ValueError):
-        kept = json.loads(path.read_text("utf-8"))
-        if set(kept) == {"methods", "kernels", "data"}:
-            return kept
-    found = collected()
+        cached = json.loads(path.read_text("utf-8"))
+        if set(cached) == {"methods", "kernels", "data"}:
+            return cached
+    entries = collected()
     with suppress(OSError):  # a folder that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
         for older in path.parent.glob("catalogue-*.json"):
             older.unlink()
-        new = path.with_suffix(f".{os.getpid()}.new")
-        new.write_text(json.dumps(found), "utf-8")
-        new.replace(path)
-    return found
+        temporary = path.with_suffix(f".{os.getpid()}.new")
+        temporary.write_text(json.dumps(entries), "utf-8")
+        temporary.replace(path)
+    return entries
 
 
 def collected() -> Catalogue:

@@ -57,8 +57,8 @@ def _opened(kept: Path) -> Run:
 
     path = kept.expanduser().resolve()
     store = Store(path.parent)
-    spec, found = store.spec(path.name), store.kept(path.name)
+    spec, stored = store.spec(path.name), store.kept(path.name)
     opened = spec.open()
     return Run(
-        opened.method, opened.problem, opened.split, spec=opened.spec, resume=found.records, outcome=found.outcome
+        opened.method, opened.problem, opened.split, spec=opened.spec, resume=stored.records, outcome=stored.outcome
     )

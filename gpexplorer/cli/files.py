@@ -80,15 +80,15 @@ def write_sweep_table(runs: Iterator[Swept], count: int, out: Path, report: Call
     SettingError
         If `out` cannot be written. This is tried before the first run starts.
     """
-    finished, begin, written = dict[str, Finished](), time.monotonic(), 0.0
+    finished, begin, last_write = dict[str, Finished](), time.monotonic(), 0.0
     require_writable(out)
     for number, run in enumerate(runs, 1):
         elapsed = time.monotonic() - begin
         to_go = f"about {format_duration(elapsed / number * (count - number))} to go"
         report(f"{number} of {count}, {to_go} · {run.name} · {run.sentence}")
         finished |= {run.name: run.finished} if run.finished else {}
-        if number == count or elapsed - written > TABLE_SECONDS or number == 1:
-            written = elapsed
+        if number == count or elapsed - last_write > TABLE_SECONDS or number == 1:
+            last_write = elapsed
             with writable(out):
                 table(finished).to_parquet(out)
     return table(finished)
@@ -104,7 +104,7 @@ def writable(out: Path, option: str = "--out") -> Iterator[None]:
 
 
 def require_writable(out: Path | None, option: str = "--out") -> None:
-    """Raise SettingError where a file cannot be written, before the work that it is to hold; None is no file."""
+    """Raise SettingError if the file cannot be written, so that no work is lost later; None is no file."""
     if out is None:
         return
     existed = out.exists()
@@ -118,7 +118,7 @@ def _read(source: str) -> dict[str, Any]:
     """The JSON object in this file, or on standard input for a dash."""
     try:
         text = sys.stdin.buffer.read(LARGEST + 1) if source == "-" else _read_file(source)
-    except (OSError, ValueError) as error:  # of a name with a zero byte
+    except (OSError, ValueError) as error:  # a file name with a zero byte is a ValueError
         raise SettingError(f"Cannot read the spec {source!r}: {getattr(error, 'strerror', None) or error}.") from None
     return parsed(text)
 
@@ -128,12 +128,12 @@ def _read_file(path: str) -> bytes:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb", buffering=0) as file:
         if not stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
             return file.read(LARGEST + 1) or b""
-        text, last = b"", time.monotonic()
+        text, last_arrival = b"", time.monotonic()
         while len(text) <= LARGEST:
-            more = file.read(LARGEST + 1 - len(text))  # None while a writer is silent, empty without a writer
-            if more:
-                text, last = text + more, time.monotonic()
-            elif (text and more == b"") or time.monotonic() - last > PIPE_SECONDS:
+            chunk = file.read(LARGEST + 1 - len(text))  # None while a writer is silent, empty without a writer
+            if chunk:
+                text, last_arrival = text + chunk, time.monotonic()
+            elif (text and chunk == b"") or time.monotonic() - last_arrival > PIPE_SECONDS:
                 break
             else:
                 time.sleep(0.02)

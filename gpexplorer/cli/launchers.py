@@ -31,10 +31,10 @@ def serve(  # noqa: PLR0913 - the options of a command
     max_sessions: Annotated[int, typer.Option(min=1, help="Pages that are open at the same time.")] = 60,
     max_memory: Annotated[
         float | None,
-        typer.Option(help="GB for all runs together, by formula; three quarters of this machine without it."),
+        typer.Option(help="GB for all runs together, by formula; by default three quarters of this machine."),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Cores for the steps of all runs; all but one without it.")
+        int | None, typer.Option(min=1, help="Cores for the steps of all runs; by default all but one.")
     ] = None,
     ready_pages: Annotated[
         int, typer.Option(min=0, help="Pages that are built in advance, so that a class can open them at once.")
@@ -112,11 +112,11 @@ def reproduce(
     from .files import writable
 
     if not name:
-        for known in figures.names():
-            typer.echo(f"{known}: {figures.find(known).title}")
+        for figure_name in figures.names():
+            typer.echo(f"{figure_name}: {figures.find(figure_name).title}")
         return
     folder = out / ("full" if full else "quick")
-    chosen = [figures.find(each.strip()) for each in (figures.names() if name == "all" else name.split(","))]
+    chosen = [figures.find(part.strip()) for part in (figures.names() if name == "all" else name.split(","))]
     chosen = chosen if repeats is None else [figure.limited(repeats) for figure in chosen]
     with writable(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The commands `methods`, `kernels`, `data` and `schema`: what there is to run, and what to run it on."""
+"""The commands `methods`, `kernels`, `costs`, `schema` and `data`: lists of what can be run and on which data sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import SettingError, closest
 from .catalogue import catalogue, is_here, keys
 from .output import AsJson, print_json, print_table
 
-WIDTH = 110
+WIDTH = 110  # characters per line of the lists
 
 data_app = typer.Typer(help="List the data sets, or fetch one of them.", invoke_without_command=True)
 
@@ -35,9 +35,9 @@ def methods(
 ) -> None:
     """List the methods: title, family, paper, and every setting with its bounds."""
     entries = catalogue()["methods"]
-    known = [entry["key"] for entry in entries]
-    if key and key not in known:
-        raise SettingError(f"Method {key!r} is not known{closest(key, known)}")
+    method_keys = [entry["key"] for entry in entries]
+    if key and key not in method_keys:
+        raise SettingError(f"Method {key!r} is not known{closest(key, method_keys)}")
     chosen = [entry for entry in entries if key in ("", entry["key"])]
     if as_json:
         return print_json(chosen)

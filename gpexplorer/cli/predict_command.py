@@ -63,9 +63,9 @@ def _write_parquet(tables: Iterator[pd.DataFrame], out: Path) -> None:
     writer = None
     try:
         for table in tables:
-            strip = pa.Table.from_pandas(table, preserve_index=False)
-            writer = writer or pq.ParquetWriter(out, strip.schema)
-            writer.write_table(strip)
+            arrow_table = pa.Table.from_pandas(table, preserve_index=False)
+            writer = writer or pq.ParquetWriter(out, arrow_table.schema)
+            writer.write_table(arrow_table)
     finally:
         if writer is not None:
             writer.close()

@@ -18,7 +18,7 @@ from .run_commands import INTERRUPTED
 if TYPE_CHECKING:
     from ..recommendation import Progress, Recommendation
 
-DIGITS = 4
+DIGITS = 4  # decimal places in the table
 
 
 def recommend(  # noqa: PLR0913 - the options of the command
@@ -46,8 +46,8 @@ def recommend(  # noqa: PLR0913 - the options of the command
     require_writable(model, "--model")
     options: dict[str, Any] = {"target": target or None, "drop": drop or None, "groups": groups or None}
     options["missing"] = missing
-    given = {name: value for name, value in options.items() if value not in (None, "refuse")}
-    rows = load(source, **given)
+    load_options = {name: value for name, value in options.items() if value not in (None, "refuse")}
+    rows = load(source, **load_options)
     stopped = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the step in progress ends first
     try:

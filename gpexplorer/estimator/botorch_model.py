@@ -12,7 +12,7 @@ from ..methods import gpytorch_parts
 from ..posteriors import Posterior
 from ..runs.setting_checks import of_kind
 
-MOST_ROWS = 2000  # of one joint covariance; batches of candidates are taken a few at a time
+MOST_ROWS = 2000  # rows of one joint covariance; more groups of candidates are computed in several batches
 
 
 def botorch_model(posterior: Posterior) -> Any:
@@ -26,7 +26,7 @@ def botorch_model(posterior: Posterior) -> Any:
     Returns
     -------
     botorch.models.model.Model
-        Maximises nothing by itself: BoTorch maximises, so give it the posterior of the negated target to minimise.
+        BoTorch maximises the target. To minimise it, fit a method to the negated target and wrap that posterior.
 
     Raises
     ------
@@ -84,14 +84,14 @@ def joint_moments(posterior: Posterior, X: Tensor, noise: bool) -> tuple[Tensor,
     q, d = X.shape[-2:]
     groups = X.reshape(-1, q, d)
     means, covariances = [], []
-    for some in groups.split(max(MOST_ROWS // q, 1)):
-        rows = some.reshape(-1, d)
-        means.append(posterior.mean(rows).view(len(some), q))
+    for batch in groups.split(max(MOST_ROWS // q, 1)):
+        rows = batch.reshape(-1, d)
+        means.append(posterior.mean(rows).view(len(batch), q))
         if q == 1:
             covariances.append(posterior.var(rows, noise=noise).view(-1, 1, 1))
             continue
-        every = posterior.cov(rows, noise=noise).view(len(some), q, len(some), q)
-        own = torch.arange(len(some), device=every.device)
-        covariances.append(every[own, :, own])  # of each group with itself
+        joint = posterior.cov(rows, noise=noise).view(len(batch), q, len(batch), q)
+        index = torch.arange(len(batch), device=joint.device)
+        covariances.append(joint[index, :, index])  # of each group with itself
     mean, covariance = torch.cat(means), torch.cat(covariances)
     return mean.view(X.shape[:-1]), covariance.view(*X.shape[:-1], q)

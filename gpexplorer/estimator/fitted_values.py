@@ -1,4 +1,4 @@
-"""How an estimator finishes its run, and what it reads off the run and its posterior."""
+"""How an estimator finishes its run, and the attributes that it computes from the run and its posterior."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ..runs.trace import Record
 def finish(
     run: Run, budget: Mapping[str, Any], callbacks: Sequence[Callable[[Record], Any]] = (), verbose: int = 0
 ) -> None:
-    """Take all steps of a run, one at a time if a callback or a line of progress wants to see them."""
+    """Take all steps of a run, one at a time if there are callbacks or if lines of progress are printed."""
     if not callbacks and not verbose:
         run.finish()
         return
     steps, seconds = budget.get("steps", math.inf), budget.get("seconds")
     while True:
-        seen = len(run.trace)
+        count_before = len(run.trace)
         outcome = run.finish(steps=int(min(run.done + 1, steps)), seconds=seconds)
-        new = list(run.trace[seen:])
-        for record in new:
+        new_records = list(run.trace[count_before:])
+        for record in new_records:
             if verbose and record.index % verbose == 0:
                 value = getattr(record.step.info, "objective", math.nan)
                 print(f"step {record.index}, {record.seconds:.1f} s: objective {value:.6g}")
-        stopped = any([bool(callback(record)) for record in new for callback in callbacks])
-        if stopped or not new or outcome.reason != "budget":
+        stopped = any([bool(callback(record)) for record in new_records for callback in callbacks])
+        if stopped or not new_records or outcome.reason != "budget":
             return
 
 

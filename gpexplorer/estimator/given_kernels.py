@@ -93,10 +93,10 @@ def _stationary(base: str, lengthscale: Any, units: Units, extra: tuple[float, .
 
 
 def _sum(first: Part, second: Part) -> Part:
-    both = Part(first.terms + second.terms, first.constant + second.constant, first.noise + second.noise)
-    if both.constant and not both.is_constant:
+    total = Part(first.terms + second.terms, first.constant + second.constant, first.noise + second.noise)
+    if total.constant and not total.is_constant:
         raise KernelError("A constant that is added to a kernel has no equal; targets are centred here anyway.")
-    return both
+    return total
 
 
 def _scaled(part: Part, factor: float) -> Part:

@@ -68,20 +68,20 @@ def sized_settings(
     128 points, it was 0.269, -1.370, 0.374 and 0.594 on concrete, energy, airfoil and housing; with swaps until the end
     it was 0.285, -1.367, 0.389 and 0.613.
     """
-    found, n = dict(settings), len(train)
+    completed, n = dict(settings), len(train)
     if method is not None and "num_inducing" in method.param and num_inducing is not None:
-        by_budget = num_inducing == "auto" and "gap" not in found  # with a gap, the method chooses their number
-        found.setdefault("num_inducing", points_for_budget(n, budget) if by_budget else num_inducing)
-    points = found.get("num_inducing")
+        by_budget = num_inducing == "auto" and "gap" not in completed  # with a gap, the method chooses their number
+        completed.setdefault("num_inducing", points_for_budget(n, budget) if by_budget else num_inducing)
+    points = completed.get("num_inducing")
     if isinstance(points, (int, np.integer)) and points is not True:
-        found["num_inducing"] = points = min(int(points), n)
+        completed["num_inducing"] = points = min(int(points), n)
         can_move = method is not None and method.key == "cholqr" and points < n and _has_gradient(kernel, train)
-        if num_inducing == "auto" and can_move and "gap" not in found:
+        if num_inducing == "auto" and can_move and "gap" not in completed:
             timed = "seconds" in budget
-            found.setdefault("polish", POLISH_WITH_SECONDS if timed else POLISH)
-            if found["polish"]:
-                found.setdefault("max_epochs", EPOCHS_WITH_SECONDS if timed else EPOCHS)
-    return found
+            completed.setdefault("polish", POLISH_WITH_SECONDS if timed else POLISH)
+            if completed["polish"]:
+                completed.setdefault("max_epochs", EPOCHS_WITH_SECONDS if timed else EPOCHS)
+    return completed
 
 
 def _has_gradient(kernel: str | dict[str, Any], train: Dataset) -> bool:

@@ -1,4 +1,4 @@
-"""Any method as a scikit-learn regressor, for grid searches, pipelines and all else that scikit-learn offers."""
+"""Any method as a scikit-learn regressor, for grid searches, pipelines and the other tools of scikit-learn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from . import training_rows
 from .fitted_values import evidence, finish, inducing_points, last_theta
 from .given_kernels import spec_kernel
 from .parameters import mapping_of, seed_of, sized_settings
-from .training_rows import OfRows, all_for_training, checked_groups, is_texts, kept_rows, rows_of, units_of
+from .training_rows import RowDetails, all_for_training, checked_groups, is_texts, kept_rows, rows_of, units_of
 
 NESTED = "settings__"
 Floats = NDArray[np.float64]
@@ -149,7 +149,8 @@ class Estimator(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array or sequence of str
-            Inputs [n, d], n >= 2, or n texts or SMILES, or a frame with texts for "se-ard * category[colour]" or so.
+            Inputs [n, d], n >= 2, or n texts or SMILES, or a frame whose columns of text have kernels of their own,
+            such as "se-ard * category[colour]".
         y : array
             Targets [n], or [n, k] for k independent fits.
         sample_weight : array [n], optional
@@ -168,17 +169,17 @@ class Estimator(RegressorMixin, BaseEstimator):
         Notes
         -----
         With noise per row, all methods do what their algebra gives for a diagonal noise matrix (see
-        `kernels.row_scaled`); methods that cannot refuse in a sentence. Inputs are standardised without weights.
+        `kernels.row_scaled`); methods that cannot do this raise an error. Inputs are standardised without weights.
         """
         X, targets = self._training_rows(X, y)
-        given = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
-        X, targets, of_rows = kept_rows(X, targets, sample_weight, noise, given)
+        row_groups = checked_groups(self.folds, X, targets, groups, registry.get(str(self.method)))
+        X, targets, details = kept_rows(X, targets, sample_weight, noise, row_groups)
         earlier = self.kernel_ if self.warm_start and hasattr(self, "kernel_") else None
         columns = [targets] if targets.ndim == 1 else list(targets.T)
         starts = earlier if isinstance(earlier, list) else [earlier]
         starts = starts if len(starts) == len(columns) else [None] * len(columns)
         seed = seed_of(self.random_state)
-        runs = [self._fitted(X, column, of_rows, start, seed) for column, start in zip(columns, starts, strict=True)]
+        runs = [self._fitted(X, column, details, start, seed) for column, start in zip(columns, starts, strict=True)]
         self._keep(runs, single=targets.ndim == 1)
         return self
 
@@ -265,7 +266,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         array [t, n_samples], or [t, k, n_samples] for k targets
         """
         X, seed = self._inputs(X), seed_of(random_state)
-        samples = [each.sample(X, n_samples, seed + i).T for i, each in enumerate(self._posteriors)]
+        samples = [posterior.sample(X, n_samples, seed + i).T for i, posterior in enumerate(self._posteriors)]
         arrays = [part.cpu().numpy() for part in samples]
         return np.stack(arrays, 1) if isinstance(self.posterior_, list) else arrays[0]
 
@@ -273,8 +274,8 @@ class Estimator(RegressorMixin, BaseEstimator):
     def inducing_points_(self) -> Any:
         """The inducing inputs, in the units of the data."""
         check_is_fitted(self)
-        found = [inducing_points(each) for each in self._posteriors]
-        return found if isinstance(self.posterior_, list) else found[0]
+        points = [inducing_points(posterior) for posterior in self._posteriors]
+        return points if isinstance(self.posterior_, list) else points[0]
 
     @property
     def log_marginal_likelihood_value_(self) -> Any:
@@ -330,11 +331,11 @@ class Estimator(RegressorMixin, BaseEstimator):
             return X
         return validate_data(self, X, dtype=np.float64, reset=False)
 
-    def _fitted(self, X: Any, y: Floats, of_rows: OfRows, start: Any, seed: int) -> Run:
+    def _fitted(self, X: Any, y: Floats, details: RowDetails, start: Any, seed: int) -> Run:
         """The finished run of one column of targets."""
-        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), of_rows)
-        own = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is not that of a kernel
-        spec = self._spec(split.train, (not own and start) or self.kernel, seed)
+        split = all_for_training(X, y, tuple(getattr(self, "feature_names_in_", ())), details)
+        has_own_kernel = getattr(registry.get(str(self.method)), "own_kernel", False)  # its theta is of another form
+        spec = self._spec(split.train, (not has_own_kernel and start) or self.kernel, seed)
         run = spec.open(data=split)
         finish(run, mapping_of("budget", self.budget), self.callbacks or (), int(self.verbose))
         run.close()
@@ -346,17 +347,17 @@ class Estimator(RegressorMixin, BaseEstimator):
         """Fit to the rows of the last fit and new ones, from the hyperparameters of the last fit."""
         single = not isinstance(self.run_, list)
         runs, starts = ([self.run_], [self.kernel_]) if single else (self.run_, self.kernel_)
-        seed, found = seed_of(self.random_state), []
+        seed, refitted = seed_of(self.random_state), []
         for run, start, column in zip(runs, starts, columns, strict=True):
             old_X, old_y = rows_of(run)
-            both = training_rows.joined_rows(old_X, X)
-            found.append(self._fitted(both, np.append(old_y, column), OfRows(), start, seed))
-        self._keep(found, single)
+            all_X = training_rows.joined_rows(old_X, X)
+            refitted.append(self._fitted(all_X, np.append(old_y, column), RowDetails(), start, seed))
+        self._keep(refitted, single)
 
     def _keep(self, runs: list[Run], single: bool) -> None:
-        """Keep what the fit has found."""
+        """Set the attributes of a fit."""
         thetas = [last_theta(run) for run in runs]
-        found: dict[str, list[Any]] = {
+        attributes: dict[str, list[Any]] = {
             "run_": runs,
             "posterior_": [run.posterior(of="y") for run in runs],
             "theta_": thetas,
@@ -365,7 +366,7 @@ class Estimator(RegressorMixin, BaseEstimator):
                 for run, theta in zip(runs, thetas, strict=True)
             ],
         }
-        for name, values in found.items():
+        for name, values in attributes.items():
             setattr(self, name, values[0] if single else values)
         self._evidence = [evidence(run) for run in runs]
 

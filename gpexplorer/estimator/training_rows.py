@@ -26,27 +26,27 @@ from .given_kernels import Units
 Floats = NDArray[np.float64]
 
 
-class OfRows(NamedTuple):
-    """What is known of each row beside its inputs and targets."""
+class RowDetails(NamedTuple):
+    """The noise and the group of each row, if they are known."""
 
     noise: RowNoise | None = None
     groups: RowGroups | None = None
 
 
-NOTHING_ELSE = OfRows()
+NO_DETAILS = RowDetails()
 
 
-def all_for_training(X: Any, y: Floats, names: tuple[str, ...], of_rows: OfRows = NOTHING_ELSE) -> Split:
+def all_for_training(X: Any, y: Floats, names: tuple[str, ...], row_details: RowDetails = NO_DETAILS) -> Split:
     """A split with all rows for training and none for testing. Its key is a hash of the content."""
-    texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), of_rows
+    texts, mixed, (noise, groups) = isinstance(X, list), isinstance(X, MixedRows), row_details
     numbers = X.numbers.numpy() if mixed else np.zeros(1) if texts else X
     if max(np.abs(numbers).max(initial=0.0), np.abs(y).max()) > LARGEST:
         raise DataError(f"X or y holds numbers beyond {LARGEST:g}, whose square no 64-bit number holds: rescale them.")
-    rows = "\0".join(X).encode() if texts else np.ascontiguousarray(numbers).tobytes()
-    rows += repr(X.texts).encode() if mixed else b""
-    of_noise = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()
-    of_groups = b"" if groups is None else groups.number.numpy().tobytes() + str(groups.are_folds).encode()
-    content = hashlib.sha256(rows + np.ascontiguousarray(y).tobytes() + of_noise + of_groups).hexdigest()[:16]
+    row_bytes = "\0".join(X).encode() if texts else np.ascontiguousarray(numbers).tobytes()
+    row_bytes += repr(X.texts).encode() if mixed else b""
+    noise_bytes = b"" if noise is None else noise.ratio.numpy().tobytes() + str(noise.common).encode()
+    group_bytes = b"" if groups is None else groups.number.numpy().tobytes() + str(groups.are_folds).encode()
+    content = hashlib.sha256(row_bytes + np.ascontiguousarray(y).tobytes() + noise_bytes + group_bytes).hexdigest()[:16]
     names = names or (("object",) if texts else tuple(f"x{i}" for i in range(X.shape[1])))
     train = Dataset(X if texts or mixed else torch.tensor(X), torch.tensor(y), names, noise=noise, groups=groups)
     return Split(train, train.rows(torch.arange(0)), "arrays", key=f"arrays-{content}")
@@ -54,21 +54,21 @@ def all_for_training(X: Any, y: Floats, names: tuple[str, ...], of_rows: OfRows 
 
 def kept_rows(
     X: Any, y: Floats, sample_weight: Any, noise: Any, groups: RowGroups | None
-) -> tuple[Any, Floats, OfRows]:
+) -> tuple[Any, Floats, RowDetails]:
     """The rows with a weight above 0, with their noise and groups.
 
     Raises
     ------
     SettingError
-        If both weights and noise are given, or one has the wrong length, or a number that cannot be.
+        If both weights and noise are given, or if one has the wrong length or holds a number that is not allowed.
     """
     if sample_weight is None and noise is None:
-        return X, y, OfRows(None, groups)
+        return X, y, RowDetails(None, groups)
     if sample_weight is not None and noise is not None:
         raise SettingError("Give sample_weight or noise, not both: a weight w stands for a noise variance of s2 / w.")
-    name, given = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
+    name, row_values = ("noise", noise) if sample_weight is None else ("sample_weight", sample_weight)
     try:
-        numbers = np.asarray(given, np.float64)
+        numbers = np.asarray(row_values, np.float64)
     except (TypeError, ValueError):
         numbers = np.full(0, np.nan)
     numbers = np.full(len(y), numbers) if numbers.ndim == 0 else numbers
@@ -79,7 +79,7 @@ def kept_rows(
         )
     if noise is not None:
         common = float(numbers.mean())
-        return X, y, OfRows(RowNoise(torch.tensor(numbers / common), common), groups)
+        return X, y, RowDetails(RowNoise(torch.tensor(numbers / common), common), groups)
     kept = np.flatnonzero(numbers)
     if len(kept) < 2:
         raise SettingError(
@@ -88,8 +88,8 @@ def kept_rows(
     X = [X[i] for i in kept] if isinstance(X, list) else X[kept]
     groups = groups and groups._replace(number=groups.number[torch.from_numpy(kept)])
     if (numbers[kept] == numbers[kept[0]]).all():
-        return X, y[kept], OfRows(None, groups)  # equal weights change nothing but the meaning of the noise
-    return X, y[kept], OfRows(RowNoise(torch.tensor(1.0 / numbers[kept])), groups)
+        return X, y[kept], RowDetails(None, groups)  # equal weights only rescale the noise, which is learned
+    return X, y[kept], RowDetails(RowNoise(torch.tensor(1.0 / numbers[kept])), groups)
 
 
 _NEEDED = {"noise": "positive variance, in the units of y squared,", "sample_weight": "finite number of 0 or more"}
@@ -97,10 +97,10 @@ _NEEDED = {"noise": "positive variance, in the units of y squared,", "sample_wei
 
 def checked_groups(folds: Any, X: Any, y: Floats, groups: Any, method: type[Method] | None) -> RowGroups | None:
     """How the folds and groups that a caller gave hold rows out; SettingError for a method that cannot use them."""
-    for name, given, flag in (("folds", folds, "uses_folds"), ("groups", groups, "uses_groups")):
-        needed = given is not None and (name == "folds" or folds is None)  # beside folds, groups are for the splitter
+    for name, value, flag in (("folds", folds, "uses_folds"), ("groups", groups, "uses_groups")):
+        needed = value is not None and (name == "folds" or folds is None)  # beside folds, groups are for the splitter
         if needed and method is not None and not getattr(method, flag):
-            able = ", ".join(sorted(key for key, each in registry.items() if getattr(each, flag)))
+            able = ", ".join(sorted(key for key, candidate in registry.items() if getattr(candidate, flag)))
             lacks = "takes no folds" if name == "folds" else "holds out no rows"
             raise SettingError(f"Method {method.key!r} {lacks}: leave {name} out, or choose one of {able}.")
     return row_groups(folds, X, y, groups)

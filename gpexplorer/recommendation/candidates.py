@@ -3,7 +3,7 @@
 Sizes follow two rules. A method whose step costs O(n m^2) gets the number of inducing points m for which thirty steps
 fit into its share of the time; an exact model gets the number of rows for which thirty factorisations, n^3 operations
 each, fit into it. Both come from the speed of this machine, so that a faster machine is given larger models. The full
-GP that is solved by blocks learns its hyperparameters on so many rows, too, and then uses all of them.
+GP that is solved by blocks also learns its hyperparameters on that number of rows, and then uses all rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
 MOST_WORDS = 30  # different texts of a column that is compared word by word
-EXACT = "exact"  # the group whose theta, learned on some rows, is where others of the same kernel begin
+EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
 
 @dataclass(frozen=True)
@@ -98,25 +98,25 @@ def exact_gp(kernel: str, n: int, seconds: float) -> Candidate:
 
 def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     points = points_for(n, seconds)
-    few = exact_gp("matern32-ard", n, seconds).method == "ml"
+    is_exact_possible = exact_gp("matern32-ard", n, seconds).method == "ml"
 
     def full_gp(kernel: str) -> Candidate:
-        """The GP on all rows that can be had; others of the same kernel begin with the theta that it has learned."""
-        if few or n > DESCENT_UP_TO:
+        """A GP on as many rows as possible; its learned theta is the initial theta of others with this kernel."""
+        if is_exact_possible or n > DESCENT_UP_TO:
             return exact_gp(kernel, n, seconds)
         size = {"subset": max(LEAST_SUBSET, rows_for(n, SUBSET_SHARE * seconds))}
         return Candidate(f"gbcd, {kernel}", EXACT, "gbcd", kernel, size, all_rows=True)
 
     network = Candidate("scgd, network", "learned features", "scgd", "se-ard", all_rows=True)
-    if not few:
+    if not is_exact_possible:
         yield network  # it learns most in the first seconds, and its steps are short
     yield full_gp("matern32-ard")
-    if few:
+    if is_exact_possible:
         yield full_gp("se-ard")
-    if few and n >= NETWORK_FROM:
+    if is_exact_possible and n >= NETWORK_FROM:
         yield network
     yield _inducing("sgpr", "matern32-ard", points)
-    if not few:
+    if not is_exact_possible:
         yield full_gp("se-ard")
     yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
     if d <= GRID_INPUTS:

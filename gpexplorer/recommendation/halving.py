@@ -10,11 +10,12 @@ again. Other runs begin the next stage from the theta that they have learned, if
 from the theta that an exact GP with the same kernel has learned on some rows: bounds on the likelihood have optima at
 which everything is noise, and a start near the exact optimum avoids them.
 
-After a stage the better half by held-out NLPD goes on. So do the lane that would be chosen now, which is the first
-candidate of those within a standard error of the best, the lane whose NLPD would be lowest at the end if it went on to
-fall as it does, and, while rows are still to be added, the best lane of each group, because groups profit from more
-rows in different ways (an exact GP on 1000 rows gains nothing from others). Two lanes reach the last stage: the one
-that would be chosen, and the one that is expected to be the best at the end. What is chosen has the rest of the time.
+After a stage these lanes continue: the better half by held-out NLPD; the lane with the lowest SMSE; the lane that would
+be chosen at this point, which is the first candidate of those within a standard error of the best; the lane with the
+lowest forecast of its final NLPD, extrapolated from its last two stages; and, while rows are still to be added, the
+best lane of each group, because groups profit from more rows in different ways (an exact GP on a subset of 1000 rows
+gains nothing from the other rows). Two lanes reach the last stage: the one that would be chosen, and the one with the
+lowest forecast. The lane that is chosen has the rest of the time.
 
 References
 ----------
@@ -46,8 +47,8 @@ from .simple_models import for_inputs, plain_inputs
 from .stages import FEWEST_LANES, lanes_for, parts_of_stages, shares_for
 from .what_is_given import NO_ROWS, bytes_of, rows_of
 
-SIMPLE_ROWS_PER_SECOND = 600  # the simple models are fitted to so many rows per second of the time, at most
-LEAST_SHARE = 0.02  # of the time, for the lanes of a stage whose time others have used
+SIMPLE_ROWS_PER_SECOND = 600  # limit of the rows to which simple models are fitted, per second of the time
+LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
 SIZE_SHARE = 1 / 15  # of the time: what thirty steps of a candidate may take, which decides its size
 TOO_SHORT = (
@@ -55,9 +56,12 @@ TOO_SHORT = (
     "model of the search, which is fitted to the rows that were not held out."
 )
 REFIT_UP_TO = 10_000  # rows: with fewer, the chosen method is fitted again to all rows, if there is time
-ANEW_TIMES = 5.0  # the time that a run on two thirds of the rows took, for a run on all of them: 1.5^3, and a margin
-# The time that its run took: with less, going on is worth more than the rows that were held out. An exact GP that is
-# factored needs less, because its answer with the theta of the search is complete at the first evaluation.
+# An exact GP is fitted to all rows from its initial values if the time left is this multiple of the time that its run
+# on two thirds of the rows took: 1.5^3, and a margin.
+ANEW_TIMES = 5.0
+# The winner is fitted to all rows if the time left is this multiple of the time that its run took. With less time, more
+# steps of that run gain more than the held-out rows do. An exact GP that is factored (True) needs less time, because
+# its answer with the theta of the search is complete at the first evaluation.
 REFIT_TIMES = {False: 2.0, True: 0.5}
 
 
@@ -155,8 +159,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     train = split.train
     if folds is None and groups is not None:
         split = replace(split, train=replace(train, groups=groups_of_rows(groups, len(train))))
-    given = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
-    search = _Search(split, begin, seconds, parts(split, seed, given), on_progress, should_stop, clock)
+    pairs = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
+    search = _Search(split, begin, seconds, parts(split, seed, pairs), on_progress, should_stop, clock)
     if among is None:
         chosen = list(candidates(split, seconds * SIZE_SHARE))[: lanes_for(len(train), seconds)]
     else:
@@ -188,7 +192,7 @@ class _Search:
         self.shares = shares_for(FEWEST_LANES)
 
     def report(self, sentence: str) -> None:
-        """Tell how far the work is."""
+        """Report how much of the time is used, with a sentence about the work that begins."""
         if self.on_progress is not None:
             elapsed = self.clock() - self.begin
             self.on_progress(Progress(min(elapsed / self.seconds, 1.0), max(self.seconds - elapsed, 0.0), sentence))
@@ -218,8 +222,8 @@ class _Search:
         self.shares = shares_for(len(lanes))
         stages = parts_of_stages(self.parts, len(self.shares))
         for stage, stage_parts in enumerate(stages):
-            now, left = self.clock(), 1.0 - sum(self.shares[:stage])  # the share of this stage and of all later ones
-            end = now + max(self.begin + self.seconds - now, 0.0) * self.shares[stage] / left
+            start, shares_left = self.clock(), 1.0 - sum(self.shares[:stage])  # of this stage and all that follow
+            end = start + max(self.begin + self.seconds - start, 0.0) * self.shares[stage] / shares_left
             self._try(running, stage_parts, end, stage)
             running = sorted((lane for lane in running if not lane.sentence), key=_by_density)
             if self.should_stop() or not running or stage == len(stages) - 1:
@@ -233,21 +237,23 @@ class _Search:
         return running
 
     def answer(self, lanes: list[Lane], finalists: list[Lane], simple: Mapping[str, RowScores]) -> Recommendation:
-        """Choose among the finalists, go on with the winner until the time is used, and say all of it in words."""
+        """Choose among the finalists, continue the winner until the time is used, and describe the result."""
         if not finalists:
             reasons = " ".join(f"{lane.name}: {lane.sentence}" for lane in lanes)
             raise SettingError(f"No candidate gave an answer within {self.seconds:g} s. {reasons}")
         small = len(self.split.train) <= REFIT_UP_TO
         winner = _chosen(finalists, lanes) if small else min(finalists, key=self._forecast)
-        left = self.begin + self.seconds - self.clock()
+        seconds_left = self.begin + self.seconds - self.clock()
         refitted, note = False, ""
         if self.should_stop():
             run = _first_run(winner)
-        elif len(self.parts) > 1 or (small and left >= REFIT_TIMES[winner.is_factored] * winner.seconds_of_a_run):
-            run, note = self._on_all_rows(winner)
+        elif len(self.parts) > 1 or (
+            small and seconds_left >= REFIT_TIMES[winner.is_factored] * winner.seconds_of_a_run
+        ):
+            run, note = self._refit_to_all_rows(winner)
             refitted = not note
         else:
-            winner, run, note = self._going_on(winner, finalists, lanes)
+            winner, run, note = self._continue_winner(winner, finalists, lanes)
         assert winner.scores is not None
         others = [lane for lane in finalists if lane is not winner]
         for lane in others:
@@ -270,29 +276,29 @@ class _Search:
 
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:
         """Give each lane an equal share of the time that is left until the end of the stage."""
-        # An exact GP learns first, and says nothing before; others of the same kernel begin with its theta.
+        # An exact GP has no useful answer before it has learned; later lanes of the same kernel begin with its theta.
         exact = EXACT_WEIGHT[len(self.shares) == 1] if stage == 0 else 1.0
         weights = [exact if lane.group == EXACT else 1.0 for lane in lanes]
-        # Every lane has half of its share at least, also where the steps of others took too long.
+        # Every lane has at least half of its share, even if the steps of earlier lanes took too long.
         least = max(0.5 * (end - self.clock()), LEAST_SHARE * self.seconds) / sum(weights)
-        for done, lane in enumerate(lanes):
+        for position, lane in enumerate(lanes):
             if self.should_stop() and lane.scores is not None:
                 continue
-            share = weights[done] * max((end - self.clock()) / sum(weights[done:]), least)
+            share = weights[position] * max((end - self.clock()) / sum(weights[position:]), least)
             own_parts = self.parts if lane.candidate.all_rows and len(self.parts) == 1 else stage_parts
             rows = len(own_parts[0].train)
             self.report(f"Stage {stage + 1} of {len(self.shares)}: {lane.name} on {rows:,} rows.")
-            before = lane.scores, lane.rows
+            previous = lane.scores, lane.rows
             if not registry[lane.candidate.method].own_kernel:
                 lane.start = self.thetas.get(lane.candidate.kernel)
             lane.work(own_parts, share, self.should_stop, self.clock)
-            if lane.sentence and before[0] is not None and lane.scores is None:
-                lane.scores, lane.rows = before  # for the table: what it reached on fewer rows
+            if lane.sentence and previous[0] is not None and lane.scores is None:
+                lane.scores, lane.rows = previous  # for the table: what it reached on fewer rows
             if lane.group == EXACT and (theta := lane.learned_theta()) is not None:
                 self.thetas[lane.candidate.kernel] = theta
 
     def _kept(self, ranked: list[Lane], lanes: list[Lane], rows_grow: bool) -> list[Lane]:
-        """The better half, the lowest SMSE and forecast, the choice of now and, while rows grow, the best of groups."""
+        """The better half, the lowest SMSE, the lane to choose now, the best forecast and, if rows grow, each group."""
         kept = ranked[: max(2, (len(ranked) + 1) // 2)]
         kept.append(min(ranked, key=lambda lane: lane.scores.smse if lane.scores else np.inf))
         kept += [_chosen(ranked, lanes), min(ranked, key=self._forecast)]
@@ -310,7 +316,7 @@ class _Search:
         """The NLPD to expect of a lane if it is chosen and has the rest of the time."""
         return lane.forecast(self.seconds * (1.0 - sum(self.shares)))
 
-    def _going_on(self, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> tuple[Lane, Run, str]:
+    def _continue_winner(self, winner: Lane, finalists: list[Lane], lanes: list[Lane]) -> tuple[Lane, Run, str]:
         """Step the winner's run until the time is used. If a finalist is still better then, it is the winner.
 
         If the run fails, the record that was scored last is the answer, and the third part of the result says so.
@@ -325,13 +331,13 @@ class _Search:
         else:
             note = _failure(f"going on with {winner.name}", run)
             run.close()
-            winner.runs = {key: each.fork(scored) for key, each in winner.runs.items()}
+            winner.runs = {part: own_run.fork(scored) for part, own_run in winner.runs.items()}
         best = _chosen(sorted(finalists, key=_by_density), lanes)
         run = _first_run(best)
         run.close()
         return best, run, note
 
-    def _on_all_rows(self, winner: Lane) -> tuple[Run, str]:
+    def _refit_to_all_rows(self, winner: Lane) -> tuple[Run, str]:
         """A run of the winner on all training rows for the rest of the time.
 
         It begins with the theta that the winner has learned. An exact GP learns from its initial values again, if there
@@ -339,14 +345,14 @@ class _Search:
         few steps when the time is used, so that it may be worse, the result is the winner's run on the rows of the
         search, and a sentence that says so.
         """
-        left = self.begin + self.seconds - self.clock()
-        is_anew = winner.group == EXACT and left >= ANEW_TIMES * winner.seconds_of_a_run
-        theta = None if is_anew else winner.learned_theta()
-        every = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
-        spec = winner.candidate.spec(len(every.train), winner.seed, theta)
+        seconds_left = self.begin + self.seconds - self.clock()
+        from_initial_values = winner.group == EXACT and seconds_left >= ANEW_TIMES * winner.seconds_of_a_run
+        theta = None if from_initial_values else winner.learned_theta()
+        all_rows = replace(self.split, test=self.split.train.rows(NO_ROWS), key=f"{self.split.key}/all")
+        spec = winner.candidate.spec(len(all_rows.train), winner.seed, theta)
         winner.give_up("")
-        self.report(f"Fitting {winner.name} to all {len(every.train):,} rows.")
-        run = spec.open(data=every)
+        self.report(f"Fitting {winner.name} to all {len(all_rows.train):,} rows.")
+        run = spec.open(data=all_rows)
         step_until(run, self.begin + self.seconds, self.should_stop, self.clock)
         run.close()
         if run.error is None and len(run.trace):

@@ -30,9 +30,9 @@ from ..problem import Dataset
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-FOLDS, FOLDS_BELOW = 3, 1000  # so many parts, with fewer rows than this
-SHARE, MOST, LEAST = 0.1, 2000, 200  # of the rows, when one part is held out
-RESAMPLES, LEVEL = 1000, 0.95  # of the bootstrap, and the level of its interval
+FOLDS, FOLDS_BELOW = 3, 1000  # the number of parts of a data set with fewer than FOLDS_BELOW rows
+SHARE, MOST, LEAST = 0.1, 2000, 200  # the share of the rows in a single held-out part, and its limits in rows
+RESAMPLES, LEVEL = 1000, 0.95  # bootstrap samples, and the level of the interval
 
 
 class Interval(NamedTuple):
@@ -133,25 +133,25 @@ def parts(split: Split, seed: int, given: Sequence[Pair] = ()) -> list[Split]:
     n = len(split.train)
     order = shuffled(n, seed)  # [n]
     pairs = [(_mask(n, train), _mask(n, test)) for train, test in given]
-    pairs = pairs or [(~held, held) for held in _drawn_masks(split.train, order, seed)]
+    pairs = pairs or [(~mask, mask) for mask in _drawn_masks(split.train, order, seed)]
     result = []
-    for k, (fit, held) in enumerate(pairs):
-        key = f"{split.key}/held-out-{seed}-{k}" + (f"-{_content(fit, held)}" if given else "")
-        rows, kept = (order[torch.from_numpy(mask)[order]] for mask in (held, fit))
-        result.append(Split(split.train.rows(kept), split.train.rows(rows), split.name, key=key))
+    for k, masks in enumerate(pairs):
+        key = f"{split.key}/held-out-{seed}-{k}" + (f"-{_content(*masks)}" if given else "")
+        fit_rows, held_out_rows = (order[torch.from_numpy(mask)[order]] for mask in masks)
+        result.append(Split(split.train.rows(fit_rows), split.train.rows(held_out_rows), split.name, key=key))
     return result
 
 
 def _drawn_masks(train: Dataset, order: Tensor, seed: int) -> list[Mask]:
     """The rows [n] that each part holds out."""
-    n, few = len(train), len(train) < FOLDS_BELOW
-    count = min(max(SHARE * n, LEAST), MOST)
+    n, is_small = len(train), len(train) < FOLDS_BELOW
+    size = min(max(SHARE * n, LEAST), MOST)
     if train.groups is None:
-        held = [order[k::FOLDS] for k in range(FOLDS)] if few else [order[: int(count)]]
-        return [_mask(n, rows.numpy()) for rows in held]
+        held_out = [order[k::FOLDS] for k in range(FOLDS)] if is_small else [order[: int(size)]]
+        return [_mask(n, rows.numpy()) for rows in held_out]
     number = train.groups.number
     if not train.groups.are_folds:
-        number = drawn_folds(number, FOLDS, seed) if few else drawn_share(number, count / n, seed).long() - 1
+        number = drawn_folds(number, FOLDS, seed) if is_small else drawn_share(number, size / n, seed).long() - 1
     return [(number == k).numpy() for k in range(int(number.max()) + 1)]
 
 
@@ -162,6 +162,7 @@ def _mask(n: int, rows: NDArray[np.int64]) -> Mask:
 
 
 def _content(*masks: Mask) -> str:
+    """A hash of these masks, for the key of a split."""
     return hashlib.sha256(b"".join(np.packbits(mask).tobytes() for mask in masks)).hexdigest()[:16]
 
 
@@ -169,7 +170,7 @@ def first_rows(split: Split, count: int) -> Split:
     """The same held-out rows with only the first rows to fit."""
     if count >= len(split.train):
         return split
-    every = split.train
-    groups = every.groups and every.groups._replace(number=every.groups.number[:count])
-    train = Dataset(every.X[:count], every.y[:count], every.names, every.target, groups=groups)
+    source = split.train
+    groups = source.groups and source.groups._replace(number=source.groups.number[:count])
+    train = Dataset(source.X[:count], source.y[:count], source.names, source.target, groups=groups)
     return Split(train, split.test, split.name, key=f"{split.key}/first-{count}")

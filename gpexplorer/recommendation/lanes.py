@@ -73,15 +73,15 @@ class Lane:
         begin = clock()
         try:
             self._open(parts, seconds)
-            for done, run in enumerate(self.runs.values()):
-                share = (begin + seconds - self.scoring - clock()) / (len(self.runs) - done)
+            for number, run in enumerate(self.runs.values()):
+                share = (begin + seconds - self.scoring - clock()) / (len(self.runs) - number)
                 step_until(run, clock() + share, stopped, clock)
-            if stopped():  # the answer so far is that of the parts that have one
+            if stopped():  # score only the parts whose run has taken a step
                 begun = {k: run for k, run in self.runs.items() if len(run.trace) or run.error is not None}
                 self.runs = begun or self.runs
-            stepped = clock()
+            scoring_began = clock()
             self._score(parts)
-            self.scoring = clock() - stepped
+            self.scoring = clock() - scoring_began
         except GPExplorerError as error:
             self.give_up(str(error))
         self.seconds += clock() - begin
@@ -89,7 +89,7 @@ class Lane:
             self.curve.append((self.seconds, self.scores.nlpd))
 
     def forecast(self, seconds: float) -> float:
-        """The NLPD to expect after so many seconds, if it goes on to fall with the logarithm of time as it last did."""
+        """The NLPD after so many seconds, extrapolated linearly in the logarithm of time from the last two stages."""
         if len(self.curve) < 2:
             return self.curve[-1][1] if self.curve else np.inf
         (t1, v1), (t2, v2) = self.curve[-2:]
@@ -176,14 +176,14 @@ def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Cl
     A step is expected to take as long as the one before it. The first two records are always taken, because there is
     no answer without them.
     """
-    last = 0.0
+    last_seconds = 0.0
     while not stopped() and run.outcome is None:
         begin = clock()
-        if run.done >= 1 and begin + 0.5 * last > deadline:
+        if run.done >= 1 and begin + 0.5 * last_seconds > deadline:
             return
         if run.advance() is None:
             return
-        last = clock() - begin
+        last_seconds = clock() - begin
 
 
 def held_out_scores(run: Run, part: Split) -> RowScores:

@@ -32,7 +32,7 @@ class Recommendation:
     spec : Spec
         The whole choice. `spec.open(data=rows)` with the same rows gives the same steps.
     run : Run
-        The fitted model: trained on, within the time, after it was chosen.
+        The run of the chosen method, which took further steps after the choice until the time was used.
     expected : dict of str to Interval
         "smse" and "nlpd" on held-out rows with their 95 % intervals. If the model was fitted again to all rows
         (`refitted`), they are those of the same candidate on fewer rows.
@@ -40,7 +40,7 @@ class Recommendation:
         One row per candidate and simple model, the best first: rows fitted to, seconds, smse, nlpd, the ends of the
         95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence.
     runner_up : str
-        The second best candidate; empty if there was one only.
+        The second best candidate; empty if there was only one.
     better_simple_model : str
         A simple model whose NLPD or SMSE on the held-out rows is lower; empty if there is none.
     refitted : bool
@@ -107,11 +107,11 @@ def sentences(
         What went wrong after the choice, if something did.
     """
     assert winner.scores is not None
-    scores, held = winner.scores, len(winner.scores.targets)
+    scores, count = winner.scores, len(winner.scores.targets)
     words = [
         f"Use {winner.name}.",
         f"Expected on new rows: SMSE {described(scores.interval('smse'))} and NLPD "
-        f"{described(scores.interval('nlpd'))}, from {held:,} held-out rows.",
+        f"{described(scores.interval('nlpd'))}, from {count:,} held-out rows.",
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
@@ -129,13 +129,13 @@ def sentences(
         words.append("The model was then fitted to all training rows.")
     if note:
         words.append(note)
-    return (*words, f"All of this took {seconds[0]:.1f} s of {seconds[1]:g} s.")
+    return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 
 def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> str:
     """The simple model with the lowest NLPD if that is lower than the winner's; otherwise one with a lower SMSE."""
-    by_density = sorted((each.nlpd, name) for name, each in simple.items())
-    by_error = sorted((each.smse, name) for name, each in simple.items())
+    by_density = sorted((model_scores.nlpd, name) for name, model_scores in simple.items())
+    by_error = sorted((model_scores.smse, name) for name, model_scores in simple.items())
     for ranked, own in ((by_density, scores.nlpd), (by_error, scores.smse)):
         if ranked and ranked[0][0] < own:
             return ranked[0][1]

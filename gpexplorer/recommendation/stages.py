@@ -13,17 +13,17 @@ from ..data import Split
 from .held_out import first_rows
 
 SHARES = {1: (0.5,), 2: (0.25, 0.3), 3: (0.16, 0.2, 0.25), 4: (0.12, 0.16, 0.2, 0.2)}
-# of the time, for so many stages that try candidates; the rest is the chosen one's
+# shares of the time of each stage, by the number of stages; the chosen candidate has the rest
 MOST_STAGES = max(SHARES)
 ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
-SECONDS_PER_LANE = 0.03, 0.2  # of the first stage of four: on any rows, and times the root of the thousands of rows
+SECONDS_PER_LANE = 0.03, 0.2  # in the first stage of four: a constant, and a factor of sqrt(n / 1000)
 FEWEST_LANES = 2
 
 
 def lanes_for(n: int, seconds: float) -> int:
     """The number of candidates that are tried on n training rows in so many seconds."""
-    least, more = SECONDS_PER_LANE
-    return max(FEWEST_LANES, int(seconds * SHARES[MOST_STAGES][0] / (least + more * math.sqrt(n / 1000))))
+    constant, factor = SECONDS_PER_LANE
+    return max(FEWEST_LANES, int(seconds * SHARES[MOST_STAGES][0] / (constant + factor * math.sqrt(n / 1000))))
 
 
 def shares_for(lanes: int) -> tuple[float, ...]:
@@ -42,8 +42,8 @@ def parts_of_stages(parts: Sequence[Split], stages: int) -> list[list[Split]]:
         From 1 to 4.
     """
     if (count := len(parts)) > 1:
-        shown = [max(stage + 1, math.ceil(count * (stage + 1) / MOST_STAGES)) for stage in range(MOST_STAGES)]
-        return [list(parts[:most]) for most in shown][-stages:]
+        counts = [max(stage + 1, math.ceil(count * (stage + 1) / MOST_STAGES)) for stage in range(MOST_STAGES)]
+        return [list(parts[:parts_used]) for parts_used in counts][-stages:]
     (part,) = parts
     sizes = [*ROWS, *[len(part.train)] * (MOST_STAGES - len(ROWS))]
     return [[first_rows(part, size)] for size in sizes[-stages:]]

@@ -79,10 +79,10 @@ def held_out_score(
     if split.train.scale is not None:
         raise SettingError("The rows are scaled or mapped from a file; a search takes rows that are read whole.")
     train = split.train
-    given = () if folds is None else fold_pairs(folds, train.X, train.y.numpy())
+    pairs = () if folds is None else fold_pairs(folds, train.X, train.y.numpy())
     scores: RowScores | None = None
     spec = replace(spec, data="held-out rows")  # the rows are given to each run
-    for part in parts(split, spec.seed, given):
+    for part in parts(split, spec.seed, pairs):
         run = spec.open(data=part)
         try:
             latest = _finished(run, part, metric, report)
