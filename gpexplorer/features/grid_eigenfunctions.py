@@ -28,9 +28,7 @@ from ..problem import Kernel
 
 MARGIN = 0.1  # an axis is longer than the range of its input by this fraction of the range on each side
 QUANTILE_ROWS = 100_000  # quantiles are computed from about this many rows (fewer than twice as many)
-SMALLEST_RATIO = (
-    1e-10  # 1-D eigenvalues below this fraction of the largest are rounding error, and so are their vectors
-)
+SMALLEST_RATIO = 1e-10  # 1-D eigenvalues below this fraction of the largest, and their vectors, are rounding error
 OneInput = Callable[[Tensor, Tensor], Tensor]  # x [n], z [m] -> covariances [n, m]
 TILE_BYTES = 2**20  # size of the pieces in which the last product is computed, so that each piece stays in the cache
 
@@ -107,8 +105,8 @@ def grid_axes(
     if len(sizes) != d:
         raise SettingError(f"The grid has {len(sizes)} sizes for {d} inputs. Give one size, or one size per input.")
     low, high = X.min(0).values, X.max(0).values
-    room = torch.where(high > low, margin * (high - low), torch.full_like(low, 0.5))
-    ends = list(zip((low - room).tolist(), (high + room).tolist(), strict=True))
+    margins = torch.where(high > low, margin * (high - low), torch.full_like(low, 0.5))
+    ends = list(zip((low - margins).tolist(), (high + margins).tolist(), strict=True))
     axes = [torch.linspace(a, b, size, dtype=torch.float64).to(X) for (a, b), size in zip(ends, sizes, strict=True)]
     if spacing == "quantile":
         sample = X[:: max(n // QUANTILE_ROWS, 1)]
@@ -197,8 +195,8 @@ class Grid:
             values, vectors = torch.linalg.eigh(k(U, U))  # [mbar], [mbar, mbar]
             values, vectors = values.flip(0), vectors.flip(1)
             smallest = max(SMALLEST_RATIO, 10.0 * len(U) * torch.finfo(values.dtype).eps)
-            kept = values.detach() > smallest * values.detach()[0]
-            pairs.append((values[kept], vectors[:, kept]))
+            is_above_rounding = values.detach() > smallest * values.detach()[0]
+            pairs.append((values[is_above_rounding], vectors[:, is_above_rounding]))
         return pairs
 
     def exist(self, theta: Tensor, index: Int[Tensor, "p d"]) -> Tensor:

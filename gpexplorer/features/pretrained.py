@@ -91,10 +91,12 @@ class Module:
         if not parts:
             return
         with torch.enable_grad():
-            own = [part.detach().requires_grad_() for part in parts]
-            gradients = torch.autograd.grad(self.layers(own, H[0])[-1], own, G, materialize_grads=True)
-        for gradient, place in zip(gradients, into, strict=True):
-            place.copy_(gradient)
+            differentiable = [part.detach().requires_grad_() for part in parts]
+            gradients = torch.autograd.grad(
+                self.layers(differentiable, H[0])[-1], differentiable, G, materialize_grads=True
+            )
+        for gradient, target in zip(gradients, into, strict=True):
+            target.copy_(gradient)
 
 
 def save(path: str | Path, network: Network, alpha: Float[Tensor, " p"]) -> None:

@@ -47,9 +47,7 @@ class RandomFourier:
         self.kind, self.width = kind, num_features if kind == "plain" else 2 * math.ceil(num_features / 2)
         draw, m = generator(seed, "frequencies"), self.width if kind == "plain" else self.width // 2
         self.Omega = orthogonal(m, d, draw) if kind == "orthogonal" else normal(m, d, draw)  # [m, d]
-        self.c = (
-            2.0 * math.pi * torch.rand(m, generator=draw, dtype=torch.float64)
-        )  # [m] offsets, used by kind "plain" only
+        self.c = 2.0 * math.pi * torch.rand(m, generator=draw, dtype=torch.float64)  # [m] offsets of kind "plain"
 
     def to(self, like: Tensor) -> RandomFourier:
         """Move the frequencies to the device and precision of `like`, and return this object."""

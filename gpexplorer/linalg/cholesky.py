@@ -83,8 +83,8 @@ def cholesky(
     while True:
         L, info = torch.linalg.cholesky_ex(A if jitter == 0.0 else A + jitter * torch.eye(len(A)).to(A))
         if int(info) == 0:
-            more = _next_jitter(jitter, scale, A)
-            if not (accurate and more <= largest * scale and _has_small_pivot(L, scale)):
+            next_jitter = _next_jitter(jitter, scale, A)
+            if not (accurate and next_jitter <= largest * scale and _has_small_pivot(L, scale)):
                 return _with_jitter_noted(L, jitter, name if noted else "")
         jitter = _permitted(_next_jitter(jitter, scale, A), largest * scale, A, name)
 
@@ -208,14 +208,14 @@ def _attempt(A: Tensor, accurate: bool) -> tuple[Tensor, Tensor]:
     L, info = torch.linalg.cholesky_ex(A)
     if not (accurate and len(A)):
         return L, info
-    least = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * A.diagonal().mean()
-    return L, (L.diagonal().min().square() <= least).logical_or_(info)
+    smallest_allowed = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * A.diagonal().mean()
+    return L, (L.diagonal().min().square() <= smallest_allowed).logical_or_(info)
 
 
 def _has_small_pivot(L: Tensor, scale: float) -> bool:
     """Whether a squared pivot of a factor is so small beside the diagonal that it consists of rounding."""
-    least = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * scale
-    return bool(len(L)) and float(L.diagonal().min()) ** 2 <= least
+    smallest_allowed = SMALLEST_PIVOT * torch.finfo(L.dtype).eps * scale
+    return bool(len(L)) and float(L.diagonal().min()) ** 2 <= smallest_allowed
 
 
 def logdet(L: Float[Tensor, "m m"]) -> float:

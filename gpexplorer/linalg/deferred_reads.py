@@ -1,9 +1,9 @@
 """Numbers and decisions that stay on a GPU, so that the host does not wait for them.
 
 On a CPU a single number costs nothing to read, and Python's numbers save small operations. On a GPU each read empties
-the queue of kernels. There `number` keeps the tensor, and `happens` answers "no" to a rare condition and notes on the
-device whether that was wrong. Whoever entered the RareCases reads the note later, and repeats the work with reads if a
-case has happened.
+the queue of kernels. There `number` keeps the tensor, and `happens` returns False for a rare condition and records on
+the device whether the condition held. The code that entered the context of RareCases reads this record at its end, and
+repeats the work with reads if a case has happened.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RareCases:
 
     @contextmanager
     def assumed_away(self) -> Iterator[None]:
-        """Inside, `happens` notes its condition here and answers "no"."""
+        """Inside this context, `happens` records its condition here and returns False."""
         token = _cases.set(self)
         try:
             yield
@@ -47,7 +47,7 @@ _cases: ContextVar[RareCases | None] = ContextVar("rare cases", default=None)  #
 
 
 def happens(condition: Tensor) -> bool:
-    """Whether a condition [] holds (or an error code is not zero); inside `assumed_away`, no, and it is noted."""
+    """Whether a condition [] holds or an error code is not zero; inside `assumed_away` it is recorded, and False."""
     cases = _cases.get()
     if cases is None:
         return bool(condition)

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-WORTH_ENTRIES = 2**22  # of a matrix from which on compilation pays
-_compiled: dict[Callable[..., Any], Callable[..., Any]] = {}  # by function; the function itself where it failed
+WORTH_ENTRIES = 2**22  # compilation pays for matrices with at least this many entries
+_compiled: dict[Callable[..., Any], Callable[..., Any]] = {}  # by function; the function itself if compilation failed
 _log = logging.getLogger(__name__)
 
 

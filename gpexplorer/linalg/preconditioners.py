@@ -77,8 +77,8 @@ def sufficient_rank(K: Float[Tensor, "r r"], variance: float) -> int:
 
     r^3 / 3 flops. If the rows are in random order, the other rows of the data set hardly have more variance than that.
     """
-    more = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > variance
-    return int(torch.arange(1, len(K) + 1, device=K.device).where(more, 1).max())
+    exceeds = cholesky(K, "K_rr of the preconditioner", noted=False).L.diagonal().square() > variance
+    return int(torch.arange(1, len(K) + 1, device=K.device).where(exceeds, 1).max())
 
 
 def drawn_root(
@@ -121,8 +121,8 @@ def drawn_root(
         K[torch.arange(len(draw), device=C.device), draw] += shift
         K.addmm_(W[draw, :k], W[:, :k].T, alpha=-1.0)
         L = cholesky(K.index_select(1, draw), PIVOTS if W.dtype == diag.dtype else PIVOTS_FLOAT32).L
-        new = W[:, k : k + len(draw)].copy_(torch.linalg.solve_triangular(L, K, upper=False).T)
-        residual -= torch.linalg.vector_norm(new, dim=1).to(residual.dtype).square_()
+        new_columns = W[:, k : k + len(draw)].copy_(torch.linalg.solve_triangular(L, K, upper=False).T)
+        residual -= torch.linalg.vector_norm(new_columns, dim=1).to(residual.dtype).square_()
         C = torch.cat([C, draw])
     return C
 

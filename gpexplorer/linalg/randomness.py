@@ -61,13 +61,15 @@ def random_rows(n: int, size: int, source: torch.Generator) -> Tensor:
         return torch.randperm(n, generator=source)[:size]
     drawn = torch.randint(n, (2 * size,), generator=source)
     while True:
-        distinct, which = torch.unique(drawn, return_inverse=True)
+        distinct, value_index = torch.unique(drawn, return_inverse=True)
         if len(distinct) >= size:
             break
         drawn = torch.cat([drawn, torch.randint(n, (size,), generator=source)])
     positions = torch.arange(len(drawn))
-    first = torch.full((len(distinct),), len(drawn)).scatter_reduce(0, which, positions, "amin")  # first occurrence
-    return drawn[first.sort().values[:size]]
+    first_position = torch.full((len(distinct),), len(drawn)).scatter_reduce(
+        0, value_index, positions, "amin"
+    )  # first occurrence
+    return drawn[first_position.sort().values[:size]]
 
 
 def cosines(Omega: Tensor, sd: float, draw: torch.Generator) -> Callable[[Tensor], Tensor]:

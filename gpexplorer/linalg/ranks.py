@@ -10,8 +10,8 @@ import numpy as np
 
 def ranks(values: np.ndarray) -> np.ndarray:
     """Return ranks from 1, in the shape of the values. Equal values share the mean of their ranks. O(n log n)."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - 0.5 * (counts - 1))[which].reshape(values.shape)
+    _, value_index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - 0.5 * (counts - 1))[value_index].reshape(values.shape)
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 STRIP_ROWS = 2**14
-PANELS = 5  # of rows, into which half of a Gram matrix is cut
+PANELS = 5  # panels of rows into which the lower half of a Gram matrix is divided
 TILE = 8  # the number of rows of a panel is a multiple of this, for which a BLAS is fastest
 
 Sums = tuple[Tensor, ...]
