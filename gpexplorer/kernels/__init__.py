@@ -22,7 +22,7 @@ from .on_columns import OnColumns, check_all_are_read
 __all__ = ["Covariance", "Product", "Sum", "available", "make"]
 
 MAX_LENGTH = 500  # characters in the text of a kernel
-ELSEWHERE = {  # what other packages and books call our kernels
+NAMES_ELSEWHERE = {  # the name in other packages and books: the key here
     "rbf": "se",
     "gaussian": "se",
     "exponentiated-quadratic": "se",
@@ -88,11 +88,17 @@ def make(text: str, d: SupportsIndex = 1, columns: Columns | None = None) -> Cov
 
     def atom(key: str, chosen: tuple[str, ...] | None) -> Covariance:
         if key not in registry:
-            named = ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
-            close = [named, f"{named}-ard"] if named else difflib.get_close_matches(key.lower(), registry, n=3)
-            close = [each for each in close if each in registry]
+            other_name = NAMES_ELSEWHERE.get(key.lower().replace("_", "-").replace("/", ""))
+            candidates = (
+                [other_name, f"{other_name}-ard"]
+                if other_name
+                else difflib.get_close_matches(key.lower(), registry, n=3)
+            )
+            candidates = [candidate for candidate in candidates if candidate in registry]
             way_out = (
-                f"did you mean {' or '.join(close)}?" if close else f"choose one of {', '.join(sorted(registry))}."
+                f"did you mean {' or '.join(candidates)}?"
+                if candidates
+                else f"choose one of {', '.join(sorted(registry))}."
             )
             raise KernelError(f"Kernel {key!r} is not known; {way_out}")
         if chosen is None and not (columns and columns.texts):

@@ -70,22 +70,22 @@ class Composite(Covariance):
 
     def _joined(self, theta: Tensor, gradients: list[Tensor]) -> Tensor:
         """The gradient [p] in theta, made of the parts' gradients; 0 for the noise."""
-        own = [gradient[: part.size] for part, gradient in zip(self.parts, gradients, strict=True)]
-        return torch.cat([*own, theta.new_zeros(len(theta) - self.size)])
+        own_gradients = [gradient[: part.size] for part, gradient in zip(self.parts, gradients, strict=True)]
+        return torch.cat([*own_gradients, theta.new_zeros(len(theta) - self.size)])
 
     def __call__(self, theta: Float[Tensor, " p"], X: Any, Z: Any) -> Float[Tensor, "n m"]:
         """The two covariance matrices [n, m], combined."""
-        return self.combine(*(part(own, X, Z) for part, own in self._with_theta(theta)))
+        return self.combine(*(part(part_theta, X, Z) for part, part_theta in self._with_theta(theta)))
 
     def diag(self, theta: Float[Tensor, " p"], X: Any) -> Float[Tensor, " n"]:
         """The two diagonals [n], combined."""
-        return self.combine(*(part.diag(own, X) for part, own in self._with_theta(theta)))
+        return self.combine(*(part.diag(part_theta, X) for part, part_theta in self._with_theta(theta)))
 
     def random_features(
         self, theta: Float[Tensor, " p"], count: int, draw: torch.Generator
     ) -> Callable[[Tensor], Tensor] | None:
         """Features of both parts, combined: they are independent of each other and have mean 0."""
-        parts = [part.random_features(own, count, draw) for part, own in self._with_theta(theta)]
+        parts = [part.random_features(part_theta, count, draw) for part, part_theta in self._with_theta(theta)]
         first, second = parts
         if first is None or second is None:
             return None
@@ -115,23 +115,28 @@ class Sum(Composite):
 
     def theta_gradient(self, theta: Float[Tensor, " p"], X: Any, Z: Any, G: Tensor) -> Float[Tensor, " p"]:
         """Gradients of the parts, each by its own closed form."""
-        return self._joined(theta, [part.theta_gradient(own, X, Z, G) for part, own in self._with_theta(theta)])
+        return self._joined(
+            theta, [part.theta_gradient(part_theta, X, Z, G) for part, part_theta in self._with_theta(theta)]
+        )
 
     def theta_gradient_bilinear(
         self, theta: Float[Tensor, " p"], X: Any, Z: Any, sides: tuple[Tensor, Tensor]
     ) -> Float[Tensor, " p"]:
         """Gradients of the parts, each by its own closed form."""
         return self._joined(
-            theta, [part.theta_gradient_bilinear(own, X, Z, sides) for part, own in self._with_theta(theta)]
+            theta,
+            [part.theta_gradient_bilinear(part_theta, X, Z, sides) for part, part_theta in self._with_theta(theta)],
         )
 
     def theta_gradient_diag(self, theta: Float[Tensor, " p"], X: Any, g: Tensor) -> Float[Tensor, " p"]:
         """Gradients of the parts, each by its own closed form."""
-        return self._joined(theta, [part.theta_gradient_diag(own, X, g) for part, own in self._with_theta(theta)])
+        return self._joined(
+            theta, [part.theta_gradient_diag(part_theta, X, g) for part, part_theta in self._with_theta(theta)]
+        )
 
     def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
         """The products of both parts, or None if either part is no sum of products."""
-        first, second = (part.terms(own) for part, own in self._with_theta(theta))
+        first, second = (part.terms(part_theta) for part, part_theta in self._with_theta(theta))
         return None if first is None or second is None else first + second
 
     def initial_values(self, train: Dataset) -> list[float]:
@@ -155,7 +160,9 @@ class Product(Composite):
 
         None unless both parts have such a formula.
         """
-        gradients = [part.theta_gradient_from_matrix(own, X, Z, sides, K) for part, own in self._with_theta(theta)]
+        gradients = [
+            part.theta_gradient_from_matrix(part_theta, X, Z, sides, K) for part, part_theta in self._with_theta(theta)
+        ]
         available = [gradient for gradient in gradients if gradient is not None]
         return self._joined(theta, available) if len(available) == len(gradients) else None
 
@@ -166,7 +173,7 @@ class Product(Composite):
 
     def by_input(self, theta: Float[Tensor, " p"]) -> list[OneInput] | None:
         """Products of the factors of both parts, or None if either part does not factor."""
-        first, second = (part.by_input(own) for part, own in self._with_theta(theta))
+        first, second = (part.by_input(part_theta) for part, part_theta in self._with_theta(theta))
         if first is None or second is None:
             return None
 
@@ -174,7 +181,7 @@ class Product(Composite):
 
     def terms(self, theta: Float[Tensor, " p"]) -> list[list[OneInput]] | None:
         """Every product of a term of the first part and a term of the second, or None if there are too many."""
-        first, second = (part.terms(own) for part, own in self._with_theta(theta))
+        first, second = (part.terms(part_theta) for part, part_theta in self._with_theta(theta))
         if first is None or second is None or len(first) * len(second) > MAX_TERMS:
             return None
         return [_factor_products(f, g) for f in first for g in second]

@@ -35,11 +35,7 @@ class Counts(Covariance):
     def check(self, X: Any) -> None:
         """Raise KernelError if a count is negative."""
         super().check(X)
-        if len(X) and float(X.min()) < 0.0:
-            raise KernelError(
-                f"Kernel {self.key!r} needs counts of 0 or more, but the smallest input is {float(X.min()):g}; "
-                "do not standardise the inputs."
-            )
+        require_counts(self.key, X)
 
     @abstractmethod
     def similarity(self, X: Tensor, Z: Tensor) -> Tensor:
@@ -96,6 +92,15 @@ class MinMax(Counts):
     def similarity(self, X: Tensor, Z: Tensor) -> Tensor:
         minima = sum_of_minima(X, Z)
         return _ratio(minima, X.sum(1)[:, None] + Z.sum(1) - minima)  # min + max = x + z
+
+
+def require_counts(key: str, X: Float[Tensor, "n d"]) -> None:
+    """Raise KernelError, which names the kernel, if an input is negative."""
+    if len(X) and float(X.min()) < 0.0:
+        raise KernelError(
+            f"Kernel {key!r} needs counts of 0 or more, but the smallest input is {float(X.min()):g}; "
+            "do not standardise the inputs."
+        )
 
 
 def sum_of_minima(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"]) -> Float[Tensor, "n m"]:

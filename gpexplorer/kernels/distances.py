@@ -86,9 +86,9 @@ def _divided(X: Tensor, Z: Tensor, lengthscale: Tensor) -> tuple[Tensor, Tensor,
         A = X / lengthscale
         B = A if Z is X else Z / lengthscale
         return (A, B, *_squared_norms(A, B))
-    both, sizes = torch.cat([X, Z]) / lengthscale, [len(X), len(Z)]
-    squares, _, largest = _squared_norms(both, both)
-    (A, B), (A2, B2) = both.split(sizes), squares.split(sizes)
+    rows, sizes = torch.cat([X, Z]) / lengthscale, [len(X), len(Z)]
+    squares, _, largest = _squared_norms(rows, rows)
+    (A, B), (A2, B2) = rows.split(sizes), squares.split(sizes)
     return A, B, A2, B2, largest
 
 
@@ -220,10 +220,10 @@ def distance_factors(
 
 def _factors(scaled: Scaled, scale: float, shift: float | Tensor) -> tuple[Tensor, Tensor]:
     a2 = torch.add(shift, scaled.A2, alpha=scale) if isinstance(shift, Tensor) else scale * scaled.A2 + shift
-    b2, one = scale * scaled.B2, a2.new_ones(1, 1)
+    b2, ones = scale * scaled.B2, a2.new_ones(1, 1)
     A = scaled.A if scale == -0.5 else -2.0 * scale * scaled.A  # -1/2 is the scale of the SE kernel
-    P = torch.cat([A, a2, one.expand(len(a2), 1)], 1)
-    return P, torch.cat([scaled.B, one.expand(len(b2), 1), b2], 1)
+    P = torch.cat([A, a2, ones.expand(len(a2), 1)], 1)
+    return P, torch.cat([scaled.B, ones.expand(len(b2), 1), b2], 1)
 
 
 def weighted_square_sums(

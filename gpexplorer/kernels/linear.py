@@ -44,8 +44,8 @@ class Linear(Covariance):
     ) -> Callable[[Tensor], Tensor]:
         """Random straight lines: bias and slopes are normal with the standard deviations of the kernel."""
         normal = torch.randn(1 + self.d, count, generator=draw, dtype=torch.float64)
-        own = theta[: self.size].double().cpu().exp()
-        bias, slopes = own[0] * normal[0], own[1:, None] * normal[1:]  # [count], [d, count]
+        sds = theta[: self.size].double().cpu().exp()
+        bias, slopes = sds[0] * normal[0], sds[1:, None] * normal[1:]  # [count], [d, count]
         return lambda X: torch.addmm(bias.to(X.device), X.double(), slopes.to(X.device))
 
     def terms(self, theta: Float[Tensor, " p"]) -> list[list[Callable[[Tensor, Tensor], Tensor]]]:

@@ -100,19 +100,19 @@ class Molecules(Weighted):
     def _table_with(self, texts: Rows) -> Table:
         """The table, extended by those of these molecules that are new."""
         table = self._table
-        new = list(dict.fromkeys(text for text in texts if text not in table.row_of))
-        if new:
-            self._table = table = _extended(table, new)
+        new_texts = list(dict.fromkeys(text for text in texts if text not in table.row_of))
+        if new_texts:
+            self._table = table = _extended(table, new_texts)
         return table
 
 
 def _extended(table: Table, new: list[str]) -> Table:
     """A larger table; the old one does not change, because another thread may be reading it."""
-    prints = [fingerprint(text) for text in new]
+    fingerprints = [fingerprint(text) for text in new]
     row_of = {**table.row_of, **{text: len(table.row_of) + i for i, text in enumerate(new)}}
     columns = tuple(dict(columns_of_kind) for columns_of_kind in table.columns)
     matrices = tuple(
-        _with_rows(matrix, [sets[v] for sets in prints], columns[v]) for v, matrix in enumerate(table.matrices)
+        _with_rows(matrix, [sets[v] for sets in fingerprints], columns[v]) for v, matrix in enumerate(table.matrices)
     )
     return Table(row_of, columns, matrices)
 
@@ -135,8 +135,7 @@ def jaccard(x: sparse.csr_array, z: sparse.csr_array) -> np.ndarray:
     if z.shape[0] * z.shape[1] > MAX_DENSE:  # leave out tokens that no row of z has
         used = np.unique(z.indices)
         x, z = x[:, used], z[:, used]
-    intersection = (x @ np.ascontiguousarray(z.toarray().T)).astype(
-        np.float64
-    )  # [n, m], whole numbers: exact in float32
+    products = x @ np.ascontiguousarray(z.toarray().T)  # [n, m], whole numbers, which are exact in float32
+    intersection = products.astype(np.float64)
     union = sizes - intersection
     return np.divide(intersection, union, out=np.ones_like(intersection), where=union > 0)

@@ -21,7 +21,7 @@ from .base import Covariance, OneInput
 
 PLAIN_NAME = re.compile(r'[^\[\]",\s](?:[^\[\]",]*[^\[\]",\s])?')  # a column name that needs no quotes
 NAME = re.compile(rf'\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>{PLAIN_NAME.pattern}))\s*')
-SHOWN = 12  # column names in an error
+SHOWN = 12  # an error lists at most this many column names
 
 
 class OnColumns(Covariance):
@@ -149,10 +149,10 @@ class OnColumns(Covariance):
 
     def _at_all_columns(self, factors: list[OneInput]) -> list[OneInput]:
         """One factor per column of the rows."""
-        found: list[OneInput] = [_one] * self.d
+        all_factors: list[OneInput] = [_one] * self.d
         for place, factor in zip(self.places, factors, strict=True):
-            found[place] = factor
-        return found
+            all_factors[place] = factor
+        return all_factors
 
     def initial_values(self, train: Dataset) -> list[float]:
         """Those of the inner kernel for its columns."""
@@ -167,17 +167,17 @@ def _check_columns(kind: Covariance, columns: Columns, read: tuple[str, ...], al
     """Raise KernelError unless these columns exist and hold what a kernel of this kind reads."""
     is_text = kind.inputs == "strings"
     words, other = ("text", columns.numbers) if is_text else ("numbers", columns.texts)
-    have = columns.texts if is_text else columns.numbers
-    here = f"the columns of {words} are {_listing(have)}" if have else f"there is no column of {words}"
+    available = columns.texts if is_text else columns.numbers
+    listing = f"the columns of {words} are {_listing(available)}" if available else f"there is no column of {words}"
     for name in read:
         if name in other:
-            raise KernelError(f"Kernel {kind.key!r} reads {words}, but column {name!r} holds none; {here}.")
-        if name not in have:
-            raise KernelError(f"Kernel {kind.key!r}: there is no column {name!r}; {here}.")
+            raise KernelError(f"Kernel {kind.key!r} reads {words}, but column {name!r} holds none; {listing}.")
+        if name not in available:
+            raise KernelError(f"Kernel {kind.key!r}: there is no column {name!r}; {listing}.")
     if len(set(read)) < len(read):
         raise KernelError(f"Kernel {kind.key!r} names a column twice: {_listing(read)}.")
     if not read:
-        raise KernelError(f"Kernel {kind.key!r} reads {words}, but {here}.")
+        raise KernelError(f"Kernel {kind.key!r} reads {words}, but {listing}.")
     if is_text and len(read) > 1:
         way_out = f"say which, such as {kind.key}[{quoted_name(read[0])}]" if all_of_its_kind else "give it one"
         raise KernelError(f"Kernel {kind.key!r} reads one column of text, but got {_listing(read)}; {way_out}.")
@@ -225,9 +225,9 @@ def names_in(brackets: str) -> tuple[str, ...]:
         If it is not a list of names.
     """
     inside, names, position = brackets[1:-1], [], 0
-    while found := NAME.match(inside, position):
-        names.append(found["quoted"] or found["plain"])
-        position = found.end()
+    while match := NAME.match(inside, position):
+        names.append(match["quoted"] or match["plain"])
+        position = match.end()
         if position == len(inside):
             return tuple(names)
         if inside[position] != ",":

@@ -130,12 +130,12 @@ def with_row_noise(problem: Problem) -> Problem:
         return problem
     if not isinstance(train.X, Tensor) or not isinstance(kernel, Covariance):
         raise SettingError("Noise per row needs inputs that are columns of numbers, but these are objects.")
-    ratio, known = train.noise
+    ratio, common = train.noise
     d = ratio.rsqrt().to(train.y)  # [n]
     y_sd = train.scale.y_sd if train.scale else 1.0
-    theta[-1] = 0.5 * math.log(known) - math.log(y_sd) if known else theta[-1] - 0.5 * math.log(float(ratio.mean()))
+    theta[-1] = 0.5 * math.log(common) - math.log(y_sd) if common else theta[-1] - 0.5 * math.log(float(ratio.mean()))
     rows = replace(train, X=torch.cat([train.X, d[:, None]], 1), y=train.y * d, noise=None)
-    return Problem(rows, RowScaled(kernel, known is not None), theta)
+    return Problem(rows, RowScaled(kernel, common is not None), theta)
 
 
 def unscaled_rows(train: Dataset) -> Dataset:

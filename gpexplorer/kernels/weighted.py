@@ -20,7 +20,7 @@ from torch import Tensor
 from ..errors import KernelError
 from ..problem import Dataset
 from .base import Covariance, target_sd
-from .discrete import sum_of_minima
+from .discrete import require_counts, sum_of_minima
 
 CAMERAS = 3
 
@@ -91,11 +91,7 @@ class CameraHistograms(Weighted):
         super().check(X)
         if X.shape[1] % CAMERAS:
             raise KernelError(f"Kernel {self.key!r} needs {CAMERAS} equal blocks of columns, but X has {X.shape[1]}.")
-        if len(X) and float(X.min()) < 0.0:
-            raise KernelError(
-                f"Kernel {self.key!r} needs histograms of 0 or more, but the smallest input is {float(X.min()):g}; "
-                "do not standardise the inputs."
-            )
+        require_counts(self.key, X)
 
     def similarities(self, X: Tensor, Z: Tensor, like: Tensor) -> Tensor:
         """Similarities [3, n, m]; n m d operations."""
