@@ -85,8 +85,10 @@ def _with_row(train: Dataset, numbers: Sequence[float], name: str) -> Dataset:
         raise DataError(
             f"{name}: an added row needs {train.d} inputs and a target, but this one has {len(numbers)} numbers."
         )
-    new = train.X.new_tensor(numbers)
+    new_row = train.X.new_tensor(numbers)
     groups = train.groups  # an added row is in none, so that it is never held out
     if groups is not None:
         groups = groups._replace(number=torch.cat([groups.number, groups.number.new_tensor([-1])]))
-    return replace(train, X=torch.cat([train.X, new[None, :-1]]), y=torch.cat([train.y, new[-1:]]), groups=groups)
+    return replace(
+        train, X=torch.cat([train.X, new_row[None, :-1]]), y=torch.cat([train.y, new_row[-1:]]), groups=groups
+    )

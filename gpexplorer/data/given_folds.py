@@ -38,10 +38,10 @@ def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
     folds : splitter or iterable
         An object with scikit-learn's method `split`, or pairs of row numbers or of masks [n].
     X, y : array
-        All rows, which the splitter is given. Classes that it should stratify must be pairs: `StratifiedKFold`
-        refuses targets that are real numbers.
+        All rows, which are passed to the splitter. Folds that are stratified by classes must be given as pairs,
+        because `StratifiedKFold` refuses targets that are real numbers.
     groups : array [n], optional
-        The group of each row, which the splitter is given.
+        The group of each row, which is passed to the splitter.
 
     Raises
     ------
@@ -50,12 +50,12 @@ def fold_pairs(folds: Any, X: Any, y: Any, groups: Any = None) -> list[Pair]:
     """
     n = len(y)
     try:
-        given = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
+        pairs = list(folds.split(X, y, groups) if hasattr(folds, "split") else folds)
     except (TypeError, ValueError) as error:
         raise SettingError(f"folds is {_short(folds)}, which gives no folds of these {n} rows: {error}") from None
-    if not given:
+    if not pairs:
         raise SettingError(f"folds is empty; {FORMS}.")
-    return [_checked_pair(k, pair, n) for k, pair in enumerate(given)]
+    return [_checked_pair(k, pair, n) for k, pair in enumerate(pairs)]
 
 
 def folds_of_rows(pairs: list[Pair], n: int) -> RowGroups:
@@ -69,12 +69,12 @@ def folds_of_rows(pairs: list[Pair], n: int) -> RowGroups:
     """
     number = np.full(n, -1)
     for k, (train, test) in enumerate(pairs):
-        again = test[number[test] >= 0]
-        if len(again):
-            first = number[again[0]]
+        repeated = test[number[test] >= 0]
+        if len(repeated):
+            first_fold = number[repeated[0]]
             raise SettingError(
-                f"folds: row {again[0]} is held out by folds {first} and {k}. Use folds that hold out each row once, "
-                "such as those of KFold or GroupKFold."
+                f"folds: row {repeated[0]} is held out by folds {first_fold} and {k}. Use folds that hold out each "
+                "row once, such as those of KFold or GroupKFold."
             )
         if len(train) + len(test) < n:
             left_out = n - len(train) - len(test)
@@ -132,17 +132,17 @@ def drawn_folds(groups: Tensor, count: int, seed: int) -> Tensor:
     SettingError
         If there are fewer groups than folds.
     """
-    held = groups[groups >= 0].cpu()
-    numbers, index, sizes = torch.unique(held, return_inverse=True, return_counts=True)
+    groups_to_divide = groups[groups >= 0].cpu()
+    numbers, index, sizes = torch.unique(groups_to_divide, return_inverse=True, return_counts=True)
     if len(numbers) < count:
         raise SettingError(f"There are {len(numbers)} groups of rows and {count} folds; lower the number of folds.")
     order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
     order = order[torch.argsort(sizes[order], descending=True, stable=True)]
-    fold_of_group, filled = torch.zeros_like(numbers), [(0, fold) for fold in range(count)]
+    fold_of_group, fold_sizes = torch.zeros_like(numbers), [(0, fold) for fold in range(count)]
     for group, size in zip(order.tolist(), sizes[order].tolist(), strict=True):
-        rows, fold = heapq.heappop(filled)
+        rows, fold = heapq.heappop(fold_sizes)
         fold_of_group[group] = fold
-        heapq.heappush(filled, (rows + size, fold))
+        heapq.heappush(fold_sizes, (rows + size, fold))
     folds = torch.full_like(groups, -1)
     folds[groups >= 0] = fold_of_group[index].to(groups.device)
     return folds
@@ -156,13 +156,13 @@ def drawn_share(groups: Tensor, share: float, seed: int) -> Tensor:
     numbers, index, sizes = torch.unique(groups.cpu(), return_inverse=True, return_counts=True)
     order = torch.randperm(len(numbers), generator=generator(seed, "groups"))
     order = order[numbers[order] >= 0]
-    before = sizes[order].cumsum(0) - sizes[order]
-    chosen = order[(before < share * len(groups)) & (before + sizes[order] < len(groups))]
+    rows_before = sizes[order].cumsum(0) - sizes[order]
+    chosen = order[(rows_before < share * len(groups)) & (rows_before + sizes[order] < len(groups))]
     if not len(chosen):
         raise SettingError("One group has nearly all rows, so that no group can be held out; divide it.")
-    held = torch.zeros(len(numbers), dtype=torch.bool)
-    held[chosen] = True
-    return held[index].to(groups.device)
+    is_held_out = torch.zeros(len(numbers), dtype=torch.bool)
+    is_held_out[chosen] = True
+    return is_held_out[index].to(groups.device)
 
 
 def drawn_parts(groups: Tensor, size: float, seed: int) -> Tensor:
@@ -173,14 +173,14 @@ def drawn_parts(groups: Tensor, size: float, seed: int) -> Tensor:
     groups : Tensor [n]
         The number of the group of each row; rows with -1 are in no part.
     size : float
-        The wanted number of rows of a part, at most about half of all.
+        The desired number of rows of a part, at most about half of all.
     seed : int
         Seed of the order of the groups.
 
     Returns
     -------
     Tensor [n]
-        The number of the part of each row, or -1; part 0 is the one whose size is closest to the wanted one.
+        The number of the part of each row, or -1; part 0 is the one whose size is closest to the desired one.
 
     Notes
     -----
@@ -206,9 +206,9 @@ def _checked_pair(k: int, pair: Any, n: int) -> Pair:
     if isinstance(pair, (str, bytes)) or not isinstance(pair, Iterable) or len(halves := list(pair)) != 2:
         raise SettingError(f"folds: fold {k} is {_short(pair)}; {FORMS}.")
     train, test = (_row_numbers(k, half, n) for half in halves)
-    both = np.intersect1d(train, test)
-    if len(both):
-        raise SettingError(f"folds: row {both[0]} of fold {k} is a training row and held out; it can only be one.")
+    common = np.intersect1d(train, test)
+    if len(common):
+        raise SettingError(f"folds: row {common[0]} of fold {k} is a training row and held out; it can only be one.")
     return Pair(train, test)
 
 

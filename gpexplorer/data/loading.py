@@ -222,6 +222,6 @@ def _content(numbers: Numbers) -> str:
     digest = hashlib.sha256(repr((numbers.names, numbers.target)).encode())
     digest.update(repr(numbers.X).encode() if isinstance(numbers.X, list) else numbers.X.tobytes())
     digest.update(numbers.y.tobytes())
-    for more in (numbers.texts, numbers.groups):
-        digest.update(repr(more).encode() if more else b"")
+    for texts in (numbers.texts, numbers.groups):
+        digest.update(repr(texts).encode() if texts else b"")
     return digest.hexdigest()

@@ -190,7 +190,7 @@ def row_strips(
     ----------
     path : Path
     inputs : sequence of str
-        Names of the input columns, in the order in which they are wanted.
+        Names of the input columns, in the order of the result.
     target : str
         Name of the target.
 
@@ -222,21 +222,21 @@ def row_strips(
 def _complete_rows(table: Table, choice: Choice, report: Report) -> tuple[Mask, tuple[str, ...]]:
     """The first pass: which rows of the file have no missing value, and notes; DataError for what is wrong."""
     survey, complete = table_checks.Survey(), np.zeros(table.rows, dtype=bool)
-    seen: dict[str, Column] = {}
+    columns_so_far: dict[str, Column] = {}
     for strip in _strips(table.path, table.name, table.columns):
         parsed = {c: parse(strip[c]) for c in table.columns}
-        seen = {c: _joined(seen.get(c), column, survey.rows) for c, column in parsed.items()}
+        columns_so_far = {c: _joined(columns_so_far.get(c), column, survey.rows) for c, column in parsed.items()}
         rows = slice(survey.rows, survey.rows + strip.num_rows)
         complete[rows] = survey.add({c: column.values for c, column in parsed.items()})
         report(survey.rows)
     for c in table.columns:
-        refuse_text(table.name, c, seen[c])
+        refuse_text(table.name, c, columns_so_far[c])
     survey.refuse(table.name, table.target, choice.missing)
     return complete, table.notes + survey.dropped + survey.notes_on(table.inputs)
 
 
 def _joined(before: Column | None, strip: Column, begin: int) -> Column:
-    """What an error message needs from both: cells of text, the first of them, and values of a strip that has any."""
+    """Two strips of a column, for error messages: the number of text cells, the first one, and values if any exist."""
     first = None if strip.first is None else (begin + strip.first[0], strip.first[1])
     if before is None:
         return Column(strip.values, strip.text, first)

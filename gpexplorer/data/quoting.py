@@ -35,8 +35,8 @@ def listing(names: Iterable[object], most: int = 12) -> str:
 
 def nearest(name: object, choices: Sequence[str]) -> str:
     """Return "Did you mean ...?" if one of the choices is similar to the name, otherwise a list of the choices."""
-    close = get_close_matches(str(name), choices, n=1)
-    return f"Did you mean {quote(close[0])}?" if close else f"Choose one of {listing(choices)}."
+    matches = get_close_matches(str(name), choices, n=1)
+    return f"Did you mean {quote(matches[0])}?" if matches else f"Choose one of {listing(choices)}."
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

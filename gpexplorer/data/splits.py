@@ -66,8 +66,10 @@ class Split:
         """
         if self.train.scale is not None:
             return self
-        by = fit_scale(self.train, inputs)
-        return replace(self, train=scale(self.train, by), test=scale(self.test, by), key=f"{self.key}/scaled")
+        statistics = fit_scale(self.train, inputs)
+        return replace(
+            self, train=scale(self.train, statistics), test=scale(self.test, statistics), key=f"{self.key}/scaled"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,8 +59,8 @@ class Survey:
             return
         infinite = np.abs(values) > LARGEST
         if infinite.any():
-            number, first = self._infinite.get(column, (0, self.kept + int(np.argmax(infinite))))
-            self._infinite[column] = number + int(infinite.sum()), first
+            number, first_row = self._infinite.get(column, (0, self.kept + int(np.argmax(infinite))))
+            self._infinite[column] = number + int(infinite.sum()), first_row
             return
         first_value = self._first.setdefault(column, float(values[0]))
         self._low[column] = min(self._low.get(column, first_value), float(values.min()))

@@ -1,4 +1,4 @@
-"""A stranger's file, parsed in a child process with its own limits on memory, processor time and wall time.
+"""An uploaded file, parsed in a child process with its own limits on memory, processor time and wall time.
 
 The child reads the name, the choice of columns and the bytes from its standard input, and writes one line of JSON and
 an NPZ archive. Nothing is pickled in either direction, and only checked numbers and names reach this process.
@@ -30,7 +30,7 @@ from .splits import How, Split
 from .upload_child import OUT_OF_MEMORY
 
 log = logging.getLogger(__name__)
-LOGGED = 4000  # bytes of the child's words in the log: the end of its traceback
+LOGGED = 4000  # bytes of the child's standard error that are logged: the end of its traceback
 CHILD = "gpexplorer.data.upload_child"
 _ROOT = Path(__file__).resolve().parents[2]
 _slots = threading.BoundedSemaphore(2)  # files read at the same time; each may use the whole memory limit
@@ -112,8 +112,8 @@ def read_inputs(
     DataError
         If the file cannot be read, a column is missing, or a limit is reached.
     """
-    wanted = {"names": list(columns), "numeric": numeric, "texts": texts}
-    answer, arrays = _run_child("inputs", name, data, None, limits, wanted)
+    columns_request = {"names": list(columns), "numeric": numeric, "texts": texts}
+    answer, arrays = _run_child("inputs", name, data, None, limits, columns_request)
     if texts:
         return mixed_rows(arrays["X"], answer["beside"])
     return arrays["X"] if numeric else answer["texts"]
@@ -131,7 +131,7 @@ def _run_child(
             f"{display_name(name)} waited too long, because other files are being read: try again in a minute."
         )
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-P", "-m", CHILD],
             input=json.dumps(request).encode() + b"\n" + data,
             capture_output=True,
@@ -143,13 +143,19 @@ def _run_child(
         raise DataError(_too_long(name, limits)) from None
     finally:
         _slots.release()
-    line, _, rest = done.stdout.partition(b"\n")
-    reached = done.returncode == OUT_OF_MEMORY or done.returncode < 0  # the system ends a process at its limits
-    if reached:
+    line, _, rest = process.stdout.partition(b"\n")
+    is_limit_reached = (
+        process.returncode == OUT_OF_MEMORY or process.returncode < 0
+    )  # the system ends a process at its limits
+    if is_limit_reached:
         raise DataError(_too_much(name, limits))
-    answer = json.loads(line) if done.returncode == 0 and line else {"unexpected": f"end (code {done.returncode})"}
+    answer = (
+        json.loads(line) if process.returncode == 0 and line else {"unexpected": f"end (code {process.returncode})"}
+    )
     if "unexpected" in answer:
-        log.warning("The child process that reads uploads failed: %s", done.stderr[-LOGGED:].decode("utf-8", "replace"))
+        log.warning(
+            "The child process that reads uploads failed: %s", process.stderr[-LOGGED:].decode("utf-8", "replace")
+        )
         raise DataError(_unexpected(name, answer["unexpected"]))
     if "error" in answer:
         raise DataError(answer["error"])

@@ -84,8 +84,8 @@ class Choice:
     def identity(self) -> dict[str, Any]:
         """What distinguishes two readings of one file. Later fields count where they are set: old keys stay valid."""
         fields, defaults = asdict(self), asdict(Choice())
-        first = ("target", "inputs", "drop", "objects", "missing")
-        return {name: value for name, value in fields.items() if name in first or value != defaults[name]}
+        always_included = ("target", "inputs", "drop", "objects", "missing")
+        return {name: value for name, value in fields.items() if name in always_included or value != defaults[name]}
 
 
 class Numbers(NamedTuple):
@@ -147,24 +147,26 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     filled = _fill(columns, target) if choice.missing == "fill" else ()
     texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
     survey = table_checks.Survey()
-    # Where gaps are filled, a text that is missing is an empty word like any other.
+    # If missing values are filled in, a missing text counts as the empty word.
     groups = _texts(table[choice.groups]) if choice.groups else []
-    gaps = {c: _missing_texts(cells) for c, cells in texts.items() if choice.objects or choice.missing != "fill"}
-    gaps |= {choice.groups: _missing_texts(groups)} if choice.groups else {}
-    keep = survey.add({**columns, **gaps})
+    missing_texts = {
+        c: _missing_texts(cells) for c, cells in texts.items() if choice.objects or choice.missing != "fill"
+    }
+    missing_texts |= {choice.groups: _missing_texts(groups)} if choice.groups else {}
+    keep = survey.add({**columns, **missing_texts})
     survey.refuse(name, target, choice.missing)
     columns = {c: values[keep] for c, values in columns.items()}
     y = columns.pop(target)
 
     notes = raw.notes + omitted + filled + survey.dropped + survey.notes_on(inputs)
     kept = np.flatnonzero(keep)
-    of_rows = tuple(groups[i] for i in kept) if groups else ()
+    row_groups = tuple(groups[i] for i in kept) if groups else ()
     if choice.objects:
         chosen = [texts[choice.objects][i] for i in kept]
-        return Numbers(chosen, y, (choice.objects,), target, notes, keep, groups=of_rows)
+        return Numbers(chosen, y, (choice.objects,), target, notes, keep, groups=row_groups)
     X = np.column_stack(list(columns.values())) if columns else np.zeros((len(y), 0))
-    beside = tuple(tuple(cells[i] for i in kept) for cells in texts.values())
-    return Numbers(X, y, (*columns, *choice.texts), target, notes, keep, beside, of_rows)
+    text_columns = tuple(tuple(cells[i] for i in kept) for cells in texts.values())
+    return Numbers(X, y, (*columns, *choice.texts), target, notes, keep, text_columns, row_groups)
 
 
 def _parsed(name: str, cells: dict[str, pa.ChunkedArray], choice: Choice) -> tuple[dict[str, Column], Choice]:
@@ -173,9 +175,9 @@ def _parsed(name: str, cells: dict[str, pa.ChunkedArray], choice: Choice) -> tup
     levels: dict[str, tuple[str, ...]] = {}
     for title, column in cells.items():
         if title in choice.encode and title != choice.target:
-            made = {level: Column(values, 0, None) for level, values in encoded(name, title, column).items()}
-            levels[title] = tuple(made)
-            parsed |= made
+            level_columns = {level: Column(values, 0, None) for level, values in encoded(name, title, column).items()}
+            levels[title] = tuple(level_columns)
+            parsed |= level_columns
         elif title in choice.dates:
             parsed[title] = Column(days(name, title, column), 0, None)
         else:
@@ -316,15 +318,15 @@ def refuse_text(name: str, column: str, parsed: Column) -> None:
     """Raise DataError for a number column with a cell of text, and for a column that is empty in every row."""
     if parsed.first is not None:
         row, value = parsed.first
-        what = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
+        content = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
         way_out = (
             'write 3.5 for 3,5 and 1234 for 1,234, or give decimal="," where 3,5 is 3.5'
-            if what != "text"
+            if content != "text"
             else "correct it, or leave the column out with inputs=[...]"
         )
         more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
         raise DataError(
-            f"{name}: column {quote(column)} has {what} in row {row + 1}: {quote(value)}{more}, "
+            f"{name}: column {quote(column)} has {content} in row {row + 1}: {quote(value)}{more}, "
             f"where a number is needed: {way_out}."
         )
     if not parsed.has_any:

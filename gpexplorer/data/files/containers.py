@@ -109,18 +109,20 @@ def _npz(name: str) -> Iterator[None]:
     except (DataError, MemoryError):
         raise
     except Exception as error:  # each compression and the parser of headers raise errors of their own kinds
-        what = quote(str(error) or type(error).__name__)
-        raise DataError(f"{name} is not an NPZ archive that can be read: {what}. Save it with numpy.savez.") from None
+        message = quote(str(error) or type(error).__name__)
+        raise DataError(
+            f"{name} is not an NPZ archive that can be read: {message}. Save it with numpy.savez."
+        ) from None
 
 
 def _npz_table(
     name: str, data: bytes, shapes: dict[str, tuple[int, ...]], limits: Limits
 ) -> tuple[pa.Table, tuple[str, ...]]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        lower = {key.lower(): key for key in shapes}
-        if "x" in lower and "y" in lower:
-            columns = _matrix(name, shapes[lower["x"]], limits)
-            X, y = np.asarray(arrays[lower["x"]]), np.asarray(arrays[lower["y"]])
+        key_of = {key.lower(): key for key in shapes}
+        if "x" in key_of and "y" in key_of:
+            columns = _matrix(name, shapes[key_of["x"]], limits)
+            X, y = np.asarray(arrays[key_of["x"]]), np.asarray(arrays[key_of["y"]])
             return _xy_table(name, X, y, columns), ()
         flat = {key: shape for key, shape in shapes.items() if len(shape) == 1}
         limits.check_table(name, max((s[0] for s in flat.values()), default=0), len(flat))

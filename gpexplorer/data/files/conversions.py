@@ -1,10 +1,10 @@
-"""Columns that are not numbers as they stand: texts become levels, dates become days, decimal commas become points.
+"""Conversions of columns into numbers: texts become levels, dates become days, decimal commas become points.
 
     "colour" with the texts red and blue     two columns, "colour = red" and "colour = blue", of 0 and 1
     "when" with the text 2004-03-01          days since 1970-01-01
     "price" with the text 1.234,5            1234.5
 
-Nothing is converted unless it was asked for (`Choice.encode`, `dates`, `decimal`). The rows of a new file, for
+Only the columns named in `Choice.encode`, `dates` and `decimal` are converted. The rows of a new file, for
 predictions, are converted by `as_inputs` to the columns that a model was trained on.
 """
 
@@ -33,7 +33,7 @@ DATE_FORMATS = (
     "%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y/%m/%d", "%d.%m.%Y", "%d.%m.%Y %H:%M",
     "%d/%m/%Y", "%m/%d/%Y",
 )  # fmt: skip
-SAMPLE = 500  # cells that recognise dates and SMILES
+SAMPLE = 500  # number of first cells by which dates and SMILES are recognised
 # The atoms, bonds, branches and rings of SMILES; a third of the texts must contain a bond, a branch or a ring.
 _SMILES = re.compile(r"(?=.*[BCNOPSFIbcnops])(?:Cl|Br|[BCNOPSFIbcnops]|\[[^\[\]\s]{1,40}\]|[-=#$:/\\.()%0-9@+*])+")
 _STRUCTURE = re.compile(r"[=#()1-9\[]")
@@ -163,11 +163,11 @@ def inputs_for(name: str, table: pa.Table, names: Sequence[str], d: int, numeric
     titles = [str(title) for title in table.column_names]
     if not numeric:
         return text_inputs(name, table, names[0])
-    wanted = list(names) or titles[:d]
-    known = {title.partition(LEVEL)[0] for title in wanted} | set(wanted)
-    if not known & set(titles) and len(titles) == d:
-        wanted = titles
-    return as_inputs(name, table, wanted)
+    columns = list(names) or titles[:d]
+    source_columns = {title.partition(LEVEL)[0] for title in columns} | set(columns)
+    if not source_columns & set(titles) and len(titles) == d:
+        columns = titles
+    return as_inputs(name, table, columns)
 
 
 def text_inputs(name: str, table: pa.Table, column: str) -> list[str]:
@@ -212,9 +212,9 @@ def _input(name: str, table: pa.Table, title: str) -> Floats:
     if title not in table.column_names:
         base, mark, level = title.partition(LEVEL)
         if not mark or base not in table.column_names:
-            wanted = base if mark else title
-            have = ", ".join(map(quote, table.column_names[:12]))
-            raise DataError(f"{name} has no column {quote(wanted)} but {have}: give every column trained on.")
+            missing = base if mark else title
+            present = ", ".join(map(quote, table.column_names[:12]))
+            raise DataError(f"{name} has no column {quote(missing)} but {present}: give every column trained on.")
         return _is_level(_trimmed(table[base]), level)
     column = table[title]
     if is_number(column.type):

@@ -27,7 +27,7 @@ DELIMITERS = ",;\t|"
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _number = re.compile(rf"\s*({NUMBER}|[+-]?[0-9]+,[0-9]+)?\s*")  # to guess the delimiter, with decimal commas
 _header_number = re.compile(rf"\s*({NUMBER}|nan|[+-]?inf)\s*", re.IGNORECASE)
-_FIRST_BYTES = {  # of files that are often named .csv by mistake
+_FIRST_BYTES = {  # the first bytes of other kinds of files, which are often named .csv by mistake
     b"PK\3\4": "a spreadsheet or a zip archive, despite its name: save its table as CSV",
     b"\x1f\x8b": "compressed by gzip: add .gz to its name",
     b"PAR1": "a Parquet file: give it a name that ends in .parquet",
@@ -151,9 +151,9 @@ def _utf8(name: str, data: bytes) -> tuple[bytes, tuple[str, ...]]:
             return data.decode("utf-16").encode(), ()
         except UnicodeDecodeError:
             raise DataError(f"{name} begins as UTF-16 and is not: save it as UTF-8.") from None
-    for sign, what in _FIRST_BYTES.items():
-        if data.startswith(sign):
-            raise DataError(f"{name} is {what}.")
+    for first_bytes, description in _FIRST_BYTES.items():
+        if data.startswith(first_bytes):
+            raise DataError(f"{name} is {description}.")
     data = data.removeprefix(b"\xef\xbb\xbf")
     if b"\0" in data[:4096]:
         raise DataError(f"{name} is not text (it has zero bytes): save the table as UTF-8 CSV, Parquet or NPZ.")

@@ -1,4 +1,4 @@
-"""What a person should know of each column of a file before choosing: its kind, and why it may not be an input."""
+"""A description of each column of a file, for the choice of inputs: its kind, and why it may be no sensible input."""
 
 from __future__ import annotations
 

@@ -139,9 +139,9 @@ def read_bytes(
 def _refuse_unknown(name: str) -> str:
     kind = kind_of(name)
     if not kind:
-        what = next((f" is {other}" for end, other in _OTHER.items() if name.lower().endswith(end)), "")
+        description = next((f" is {other}" for end, other in _OTHER.items() if name.lower().endswith(end)), "")
         raise DataError(
-            f"{name}{what or ' is of an unknown kind'}: give a table as {', '.join(KINDS[:2])}, "
+            f"{name}{description or ' is of an unknown kind'}: give a table as {', '.join(KINDS[:2])}, "
             ".csv.gz, .parquet or .npz."
         )
     return kind

@@ -77,9 +77,7 @@ def _check(name: str, file: CardFile, path: Path) -> None:
 
 
 def _download(name: str, file: CardFile, path: Path, meter: _Meter) -> None:
-    from requests.exceptions import (
-        RequestException,
-    )  # imported here because pooch needs it only here, and importing it is slow
+    from requests.exceptions import RequestException  # imported here, because it is slow and rarely needed
 
     get = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT)
     where = f"{file.path} ({size(file.nbytes)}) from {file.url}"

@@ -104,8 +104,8 @@ def _check_fields(where: str, fields: object, types: Mapping[str, Any]) -> None:
         )
     for key, kind in types.items():
         if not isinstance(fields[key], kind) or isinstance(fields[key], bool):
-            wanted = " or ".join(getattr(k, "__name__", str(k)) for k in get_args(kind) or (kind,))
-            raise DataError(f"{where}: {key} is {quote(fields[key])}; it must be of type {wanted}.")
+            expected = " or ".join(getattr(k, "__name__", str(k)) for k in get_args(kind) or (kind,))
+            raise DataError(f"{where}: {key} is {quote(fields[key])}; it must be of type {expected}.")
 
 
 def _file(name: str, path: str, fields: Any) -> CardFile:

@@ -21,7 +21,7 @@ from ...mixed_rows import MixedRows
 from ...problem import Dataset
 from ..quoting import listing, quote
 
-_MAX_GP_ROWS = 4_000  # of a GP draw, which needs an eigendecomposition [n, n] in O(n^3)
+_MAX_GP_ROWS = 4_000  # limit of n for a draw from a GP, which needs an eigendecomposition [n, n] in O(n^3)
 _GAP = (2.6, 3.5)  # the interval without inputs in snelson-like
 Truth = Callable[[Tensor], Tensor]
 

@@ -146,9 +146,8 @@ def skeleton(pose: dict[str, Tensor]) -> Tensor:
     joints = [pelvis, neck, neck + HEAD * up]
     for side, sign in SIDES.items():
         swing, spread, leg = (pose[f"{side} {name}"] for name in ("arm", "spread", "leg"))
-        elbow, knee = (
-            pose[f"{side} {name}"].clamp_min(0.0) for name in ("elbow", "knee")
-        )  # elbows and knees bend in one direction only
+        # elbows and knees bend in one direction only
+        elbow, knee = (pose[f"{side} {name}"].clamp_min(0.0) for name in ("elbow", "knee"))
         joints.append(neck + neck.new_tensor([sign * SHOULDER, -0.03, 0.0]))
         joints.append(joints[-1] + UPPER_ARM * _reach(swing, spread, sign))
         joints.append(joints[-1] + FOREARM * _reach(swing + elbow, 0.5 * spread, sign))
