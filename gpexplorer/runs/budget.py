@@ -96,7 +96,7 @@ def named_limits(limits: Any) -> dict[str, Any]:
     return dict(values)
 
 
-SHARE_OF_SCORES = 0.25  # time of scores, relative to that of the steps, from which on no further score begins
+SHARE_OF_SCORES = 0.25  # no further score begins once scoring has taken this share of the time of the steps
 
 
 class ScoringTime:

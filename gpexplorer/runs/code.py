@@ -1,4 +1,4 @@
-"""The run on the screen as a program: run without a screen, it prints the number on the screen to 1e-8.
+"""A run as a Python program, which prints the score that the page shows to 1e-8 and needs no page.
 
 It asks torch for as many threads as the run had. Sums in another order differ by rounding, and an optimiser of
 hyperparameters amplifies that: after 16 steps of `sgpr`, predictions with one and with two threads differ by 2e-6.

@@ -117,7 +117,9 @@ class Counted:
             return lambda theta: [self._factor(k) for k in factors] if (factors := attribute(theta)) else None
         if name == TERMS:
             return lambda theta: (
-                [list(map(self._factor, each)) for each in terms] if (terms := attribute(theta)) else None
+                [list(map(self._factor, factors_of_term)) for factors_of_term in terms]
+                if (terms := attribute(theta))
+                else None
             )
         return self._wrapped(attribute)
 

@@ -1,4 +1,4 @@
-"""What the modules below `spec` know of a spec.
+"""The fields of a spec, for the modules that `spec` imports.
 
 `Spec.open` makes a run, so `spec` imports `opening` and `run`. They name a spec by this protocol and not by its class:
 otherwise the three modules would import one another in a circle.

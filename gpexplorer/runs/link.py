@@ -145,8 +145,8 @@ def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
     parts = _parts(query, corrected)
     version = parts.pop("v", None)
     if parts and version != VERSION:
-        names = f"is of version {quoted(version)}" if version is not None else "names no version"
-        corrected.append(f"The link {names}; it was read as version {VERSION}, which may mean other numbers.")
+        problem = f"is of version {quoted(version)}" if version is not None else "names no version"
+        corrected.append(f"The link {problem}; it was read as version {VERSION}, which may mean other numbers.")
     view = _view(parts.pop("view", ""), tuple(views), corrected)
     at, digest = _record_index(parts.pop("at", None), corrected), parts.pop("defaults", None)
     for name in [name for name in parts if name not in FIELDS and name.partition(".")[0] not in NESTS]:
@@ -155,8 +155,8 @@ def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
     spec = _spec(parts, start, corrected)
     if digest is not None and digest != _digest(_with_method(start, spec.method, [])):
         corrected.append("A default has changed since this link was made: what it leaves out may have other values.")
-    more = len(corrected) - MOST_CORRECTIONS
-    corrected[MOST_CORRECTIONS:] = [f"{more} more parts of the link were put right."] if more > 0 else []
+    hidden = len(corrected) - MOST_CORRECTIONS
+    corrected[MOST_CORRECTIONS:] = [f"{hidden} more parts of the link were corrected."] if hidden > 0 else []
     return Link(spec, view, at, tuple(corrected))
 
 
@@ -280,9 +280,9 @@ def _with_rows(spec: Spec, parts: Mapping[str, Any], corrected: list[str]) -> Sp
     if options and "data" not in parts:
         corrected.append(f"The link names no data set for {quoted(', '.join(options))[1:-1]}, which was left out.")
     if "data" in parts:
-        given = parts["data"]
-        options = {**given, **options} if isinstance(given, dict) else options
-        name = given.get("name") if isinstance(given, dict) else given
+        data = parts["data"]
+        options = {**data, **options} if isinstance(data, dict) else options
+        name = data.get("name") if isinstance(data, dict) else data
         if not isinstance(name, str) or not data_sets.is_named(name):
             corrected.append(f"There is no data set {quoted(name)}; a link can only name a public set or a generator.")
             return spec

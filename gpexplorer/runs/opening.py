@@ -1,4 +1,4 @@
-"""How a `Spec` becomes a `Run`: its rows are read and scaled, its kernel is made, and stored records are taken up.
+"""How a `Spec` becomes a `Run`: its rows are read and scaled, its kernel is made, and stored records are resumed.
 
 This module knows a spec by its fields alone (`Description`), so that `spec` can import it and not the reverse.
 """
@@ -23,7 +23,7 @@ from .run import Run
 from .setting_checks import arguments, quoted
 from .storage.journal import Journal, Kept
 
-FILE_ENTRIES = ("file", *CHOICES)  # the entries of an upload, for whoever reads it again
+FILE_ENTRIES = ("file", *CHOICES)  # the entries of `Spec.data` from which an uploaded file is read again
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 SpecT = TypeVar("SpecT", bound=Description)
@@ -69,7 +69,7 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
     if store is None:
         return Run(method, problem, split, spec=spec)
     journal, kept = store.take_up(spec)
-    journal.weigh(method.cost(problem).memory)
+    journal.write_memory(method.cost(problem).memory)
     return Run(method, problem, split, spec=spec, store=journal, resume=kept.records, outcome=kept.outcome)
 
 
@@ -80,9 +80,9 @@ def _with_row_noise(spec: Description, problem: Problem) -> Problem:
     if noise is not None and kind not in registry[spec.method].row_noise:
         able = ", ".join(sorted(key for key, method in registry.items() if kind in method.row_noise))
         instead = "sample_weight, or " if "relative" in registry[spec.method].row_noise else ""
-        what = "learns its noise itself" if instead else "treats all rows as equally accurate"
+        reason = "learns its noise itself" if instead else "treats all rows as equally accurate"
         raise SettingError(
-            f"Method {spec.method!r} takes no {kind} noise per row, because it {what}. Give {instead}one of the "
+            f"Method {spec.method!r} takes no {kind} noise per row, because it {reason}. Give {instead}one of the "
             f"methods {able}."
         )
     return with_row_noise(problem)
@@ -115,12 +115,16 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
     """The scaled problem on its device, and the scaled split that it came from."""
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
-    named = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
-    kernel = kernels.make(named["name"], split.train.d, split.train.columns)
-    scaled, place = split.scaled(inputs=kernel.inputs != "counts"), (spec.device, DTYPES[spec.dtype])
-    split = replace(scaled, train=scaled.train.to(*place), test=scaled.test.to(*place))
-    theta = kernel.start(split.train) if "theta" not in named else split.train.y.new_tensor(named["theta"])  # [p]
+    kernel_entries = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
+    kernel = kernels.make(kernel_entries["name"], split.train.d, split.train.columns)
+    scaled, target = split.scaled(inputs=kernel.inputs != "counts"), (spec.device, DTYPES[spec.dtype])
+    split = replace(scaled, train=scaled.train.to(*target), test=scaled.test.to(*target))
+    theta = (
+        kernel.start(split.train)
+        if "theta" not in kernel_entries
+        else split.train.y.new_tensor(kernel_entries["theta"])
+    )  # [p]
     if len(theta) != len(kernel.names):
-        wanted = f"{len(kernel.names)} ({', '.join(kernel.names)})"
-        raise SettingError(f"theta has {len(theta)} entries; {named['name']} on these data takes {wanted}.")
+        expected = f"{len(kernel.names)} ({', '.join(kernel.names)})"
+        raise SettingError(f"theta has {len(theta)} entries; {kernel_entries['name']} on these data takes {expected}.")
     return Problem(split.train, kernel, theta), split

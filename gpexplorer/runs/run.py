@@ -96,8 +96,8 @@ class Run(RunDisplay):
         outcome: Outcome | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        for given, kind in ((method, Method), (problem, Problem)):
-            of_kind("A run takes a Method and a Problem; this", given, kind, "both, or open a Spec: spec.open()")
+        for value, kind in ((method, Method), (problem, Problem)):
+            of_kind("A run takes a Method and a Problem; this", value, kind, "both, or open a Spec: spec.open()")
         self.method, self.problem, self.split, self.spec = method, problem, split, spec
         self.trace = Trace(resume)
         self.outcome, self.closed = outcome, False
@@ -189,12 +189,12 @@ class Run(RunDisplay):
         -----
         The method's generator is closed at both ends of the block. The next step continues from the last record.
         """
-        own = self.method
-        self._exchange_method(own.with_mapper(mapper))
+        original = self.method
+        self._exchange_method(original.with_mapper(mapper))
         try:
             yield
         finally:
-            self._exchange_method(own)
+            self._exchange_method(original)
 
     def stop(self) -> None:
         """Ask the run to end before its next step. `finish` or `advance` can continue it later."""
@@ -249,9 +249,9 @@ class Run(RunDisplay):
         """
         state, guard = self.trace[at].step.state, partial(enough_memory, self.trace[at].index)
         with guard():
-            given = self.method.posterior(self.problem, state)
-            inner = as_posterior(given, getattr(state, "theta", self.problem.theta))
-            if inner is not given and isinstance(self.method, EstimatesNoise):
+            model = self.method.posterior(self.problem, state)
+            inner = as_posterior(model, getattr(state, "theta", self.problem.theta))
+            if inner is not model and isinstance(self.method, EstimatesNoise):
                 inner = inner.asked_for("f", self.method.noise_variance(self.problem, state))
             return in_units(inner, self.problem, guard).asked_for(of)
 

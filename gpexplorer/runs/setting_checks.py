@@ -39,15 +39,18 @@ def resolve(method: type[Method], settings: Mapping[str, Any]) -> dict[str, Any]
     If all settings are given that the method had before some were added to it, these take the values of the earlier
     behaviour (`Method.added_settings`), so that an old spec keeps its meaning.
     """
-    known = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+    parameters = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
     settings = written_out(method, settings)
     settings = {**added_before(method, settings), **settings}
     for name in settings:
         if name == "seed":
             raise SettingError("The seed is a field of the spec, not a setting: give Spec(seed=...).")
-        if name not in known:
-            raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, known)}")
-    return {name: _checked(method.key, known[name], settings.get(name, known[name].default)) for name in sorted(known)}
+        if name not in parameters:
+            raise SettingError(f"{method.key} has no setting {quoted(name)}{closest(name, parameters)}")
+    return {
+        name: _checked(method.key, parameters[name], settings.get(name, parameters[name].default))
+        for name in sorted(parameters)
+    }
 
 
 def written_out(method: type[Method], settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -59,9 +62,11 @@ def written_out(method: type[Method], settings: Mapping[str, Any]) -> Mapping[st
     for name, words in method.shorthands.items():
         word = settings.get(name)
         if isinstance(word, str) and word in words:
-            given = {key: value for key, value in settings.items() if key != name}
-            free = {key: value for key, value in words[word].items() if given.get(key) in (None, objects[key].default)}
-            settings = {**given, **free}
+            others = {key: value for key, value in settings.items() if key != name}
+            implied = {
+                key: value for key, value in words[word].items() if others.get(key) in (None, objects[key].default)
+            }
+            settings = {**others, **implied}
     return settings
 
 
@@ -170,15 +175,17 @@ def _checked(owner: str, setting: param.Parameter[Any], value: Any) -> Any:
     """This value as JSON would represent it, if the parameter accepts it."""
     value = plain(value)
     _refuse_what_bounds_accept(owner, setting, value)
-    given = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
+    converted = tuple(value) if isinstance(setting, param.Tuple) and isinstance(value, list) else value
     try:
-        setting._validate(given)
+        setting._validate(converted)
     except (ValueError, TypeError):
         raise SettingError(f"{owner}'s {setting.name} is {quoted(value)}; give {wanted(setting)}.") from None
     real = isinstance(setting, (param.NumericTuple, param.Number)) and not isinstance(setting, param.Integer)
-    if isinstance(given, tuple):
-        return [float(part) if real else part for part in given]
-    return float(given) if real and given is not None else given  # 1 and 1.0 mean the same and must read the same
+    if isinstance(converted, tuple):
+        return [float(part) if real else part for part in converted]
+    return (
+        float(converted) if real and converted is not None else converted
+    )  # 1 and 1.0 mean the same and must read the same
 
 
 def _refuse_what_bounds_accept(owner: str, setting: param.Parameter[Any], value: Any) -> None:

@@ -94,7 +94,7 @@ class Spec(SpecDisplay):
             "dtype": _checked_dtype(self.dtype),
             "budget": _checked_budget(self.budget),
         }
-        _refuse_half_characters(checked)
+        _refuse_lone_surrogates(checked)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -117,10 +117,10 @@ class Spec(SpecDisplay):
         values = parsed(text)
         if values.pop("gpexplorer", VERSION) != VERSION:
             raise SettingError(f"The spec is of another version; this gpexplorer reads version {VERSION}.")
-        known = [entry.name for entry in fields(cls)]
+        field_names = [entry.name for entry in fields(cls)]
         for name in values:
-            if name not in known:
-                raise SettingError(f"A spec has no field {quoted(name)}{closest(name, known)}")
+            if name not in field_names:
+                raise SettingError(f"A spec has no field {quoted(name)}{closest(name, field_names)}")
         if "method" not in values:
             raise SettingError(f"The spec names no method. Choose one of {', '.join(sorted(registry))}.")
         return cls(**values)
@@ -234,7 +234,7 @@ def _checked_budget(budget: Any) -> dict[str, Any]:
     return budget
 
 
-def _refuse_half_characters(values: Mapping[str, Any]) -> None:
+def _refuse_lone_surrogates(values: Mapping[str, Any]) -> None:
     """Refuse texts that no file and no link can hold, such as "\\ud800"; JSON can write them."""
     try:
         json.dumps(values, ensure_ascii=False, default=_as_json).encode()

@@ -33,7 +33,7 @@ class Store:
 
     A run's directory is named by the hash of its spec (`Spec.key`) and holds the spec, the journal of its records, and
     a note if someone wrote one. Any number of processes may read, and write different runs, at the same time. One
-    run has one writer. A run that cannot be read, or whose files are links or pipes, costs no other run.
+    run has one writer. A run that cannot be read, or whose files are links or pipes, does not affect other runs.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Store:
             raise StoreError("A run made without a Spec has no name to be kept under: open it with Spec.open.")
         journal, kept = self.take_up(run.spec)
         try:
-            journal.weigh(run.method.cost(run.problem).memory)
+            journal.write_memory(run.method.cost(run.problem).memory)
             journal.extend(run.trace[len(kept.records) :])
             if run.outcome is not None and kept.outcome != run.outcome:
                 journal.end(run.outcome)

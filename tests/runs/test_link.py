@@ -137,7 +137,7 @@ def test_many_corrections_are_counted():
     result = link.read("v=1&" + "&".join(f"x{k}=1" for k in range(40)), START)
 
     assert len(result.corrected) == link.MOST_CORRECTIONS + 1
-    assert result.corrected[-1] == "32 more parts of the link were put right."
+    assert result.corrected[-1] == "32 more parts of the link were corrected."
 
 
 @pytest.mark.parametrize("data", ["/home/me/rows.csv", {"content": "abc"}])

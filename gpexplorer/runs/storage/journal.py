@@ -79,7 +79,7 @@ class Journal:
         """The number of records written."""
         return self._length
 
-    def weigh(self, memory: float) -> None:
+    def write_memory(self, memory: float) -> None:
         """Write the bytes of the method's arrays by its formula, if the journal is new."""
         if not self._lines.content.lines:
             self._lines.append({"memory": float(memory)})

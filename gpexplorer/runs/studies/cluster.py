@@ -48,10 +48,10 @@ def working(run: Run, scheduler: str, report: Callable[[str], object] = warnings
     if not scheduler:
         yield
         return
-    sent, first = Sent(run.counter), run.done
+    sent, steps_before = Sent(run.counter), run.done
     with connected(scheduler) as client, run.using_mapper(mapped(client, sent=sent)):
         yield
-    if run.done > first and (sentence := undivided(run, sent.most_pieces)):
+    if run.done > steps_before and (sentence := undivided(run, sent.most_pieces)):
         report(sentence)
 
 
@@ -222,13 +222,13 @@ class Workers:
 
     def require(self) -> None:
         """Look for workers, at most once per second; ClusterError if there has been none for a minute."""
-        now = time.monotonic()
-        if now - self._look < LOOK_SECONDS:
+        current_time = time.monotonic()
+        if current_time - self._look < LOOK_SECONDS:
             return
-        self._look = now
+        self._look = current_time
         if self._has_any():
-            self._last = now
-        elif now - self._last > NO_WORKER_SECONDS:
+            self._last = current_time
+        elif current_time - self._last > NO_WORKER_SECONDS:
             raise ClusterError(
                 f"The scheduler has had no worker for {NO_WORKER_SECONDS:g} s: start workers, and run the same again."
             )

@@ -66,8 +66,8 @@ class Finished:
         values = {"steps": ends.get("index", np.nan), "seconds": ends.get("seconds", np.nan)}
         values |= {"entries": ends.get("entries", np.nan), "memory": self.memory}
         for name in SCORES:
-            taken = self.steps[name].dropna() if name in self.steps else pd.Series(dtype=float)
-            values[name] = taken.iloc[-1] if len(taken) else np.nan
+            scored = self.steps[name].dropna() if name in self.steps else pd.Series(dtype=float)
+            values[name] = scored.iloc[-1] if len(scored) else np.nan
         return {name: float(value) for name, value in values.items()}
 
 
@@ -131,7 +131,7 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     frame = pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
     if not len(frame):
         return frame
-    by = _known(by, [str(name) for name in frame if name not in ("method", "outcome")])
+    by = _checked_choice(by, [str(name) for name in frame if name not in ("method", "outcome")])
     frame = frame.sort_values(by, kind="stable").head(len(frame) if top is None else top)
     changed = differences({name: runs[name].spec for name in frame.index}).drop(columns="method", errors="ignore")
     frame["differs"] = [_listed(changed.loc[name]) for name in frame.index]
@@ -189,7 +189,7 @@ def aligned(tables: Sequence[pd.DataFrame], by: str, most: int = 10_000) -> tupl
         For each place, the row of each table that is the newest there, [p, runs]. A run that has ended stays at its
         last row, and one that has not begun at its first.
     """
-    values = [table[AXES[_known(by, ("step", "seconds"))]].to_numpy(float) for table in tables]
+    values = [table[AXES[_checked_choice(by, ("step", "seconds"))]].to_numpy(float) for table in tables]
     places = np.unique(np.concatenate(values))
     if len(places) > most:
         places = places[np.unique(np.linspace(0, len(places) - 1, most).round().astype(int))]
@@ -235,7 +235,9 @@ def pareto(runs: Mapping[str, Finished], spent: str = "seconds", score: str = "s
         "front" is true for a run that no other run equals or beats for less.
     """
     rows = [{"run": name, "method": run.spec.method, **run.last} for name, run in runs.items()]
-    frame = pd.DataFrame(rows, columns=["run", "method", _known(spent, SPENT), _known(score, SCORES)]).dropna()
+    frame = pd.DataFrame(
+        rows, columns=["run", "method", _checked_choice(spent, SPENT), _checked_choice(score, SCORES)]
+    ).dropna()
     frame = frame.sort_values([spent, score], kind="stable", ignore_index=True)
     best_before = frame[score].cummin().shift(fill_value=np.inf)
     return frame.assign(front=frame[score] < best_before)
@@ -254,13 +256,13 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
     over : {"step", "seconds", "kernel entries"}
         The x axis.
     """
-    axis = AXES[_known(over, AXES)]
+    axis = AXES[_checked_choice(over, AXES)]
     frames = {}
     for name, run in runs.items():
         if channel not in run.steps:
             continue
         frame = pd.DataFrame({"x": run.steps[axis].astype(float), "y": run.steps[channel].astype(float)})
-        if channel in {own.name for own in registry[run.spec.method].channels if own.monotone}:
+        if channel in {declared.name for declared in registry[run.spec.method].channels if declared.monotone}:
             frame = frame[: first_rise(frame["y"], DTYPES[run.spec.dtype])]
         frames[name] = frame[np.isfinite(frame["y"])].reset_index(drop=True)
         frames[name].attrs |= {"xlabel": over, "ylabel": channel}
@@ -269,8 +271,8 @@ def overlay(runs: Mapping[str, Finished], channel: str, over: str = "step") -> d
 
 def channels(runs: Mapping[str, Finished]) -> list[str]:
     """The channels and scores that some of these runs report, scores first."""
-    named = dict.fromkeys(str(name) for run in runs.values() for name in run.steps)
-    return sorted((name for name in named if name not in AXES.values()), key=lambda name: name not in SCORES)
+    names = dict.fromkeys(str(name) for run in runs.values() for name in run.steps)
+    return sorted((name for name in names if name not in AXES.values()), key=lambda name: name not in SCORES)
 
 
 def _flat(spec: Spec) -> dict[str, Any]:
@@ -300,7 +302,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _known(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
+def _checked_choice(name: str, names: Sequence[str] | Mapping[str, str]) -> str:
     if name not in names:
         raise SettingError(f"There is no {quoted(name)} to compare by; choose one of {', '.join(names)}.")
     return name

@@ -49,8 +49,8 @@ def machine() -> Speed:
     """Measure this machine once, in about 50 ms: a matrix product, a sum of long vectors, and steps on a tiny block."""
     call = _seconds_per_call()  # measured first, because the threads of a large product go on waiting busily
     a, x = torch.ones(ORDER, ORDER, dtype=torch.float64), torch.ones(LENGTH, dtype=torch.float64)
-    flops, moved = TIMES * 2 * ORDER**3, TIMES * 3 * 8 * LENGTH
-    return Speed(flops / _elapsed(lambda: a @ a, TIMES), moved / _elapsed(lambda: x + x, TIMES), call)
+    flops, moved_bytes = TIMES * 2 * ORDER**3, TIMES * 3 * 8 * LENGTH
+    return Speed(flops / _elapsed(lambda: a @ a, TIMES), moved_bytes / _elapsed(lambda: x + x, TIMES), call)
 
 
 def _seconds_per_call() -> float:

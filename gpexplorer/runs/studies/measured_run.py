@@ -84,14 +84,16 @@ def in_child(spec: Spec, rows: int | None = None, timeout: float = TIMEOUT) -> M
     program = [sys.executable, "-m", "gpexplorer.runs.studies.measured_run"]
     request = json.dumps({"spec": spec.to_json(), "rows": rows, "threads": torch.get_num_threads()})
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             program, input=request, capture_output=True, text=True, timeout=timeout, check=False, env=os.environ | PAGE
         )
-        return Measured(**json.loads(done.stdout))
+        return Measured(**json.loads(process.stdout))
     except subprocess.TimeoutExpired:
         return Measured(0, 0, sentence=f"Not measured: it took more than {timeout:g} s.")
     except (ValueError, TypeError):
-        return Measured(0, 0, sentence=f"Not measured: its process ended with status {done.returncode}; out of memory?")
+        return Measured(
+            0, 0, sentence=f"Not measured: its process ended with status {process.returncode}; out of memory?"
+        )
 
 
 def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -> Measured:

@@ -51,10 +51,10 @@ def rows_by_name(data: Any) -> Rows | None:
         n, d = (options.get(key, default) for key, default in (("n", recipe.n), ("d", recipe.d)))
         return Rows(n, d) if isinstance(n, int) and isinstance(d, int) else None
     try:
-        known = card(str(name))
+        data_card = card(str(name))
     except GPExplorerError:
         return Rows(TRAIN + TEST, DIMENSION)  # of the poses, which have no card
-    return Rows(known.n, known.d or 1)
+    return Rows(data_card.n, data_card.d or 1)
 
 
 def cost_of_step(spec: Spec, rows: Rows) -> Cost:

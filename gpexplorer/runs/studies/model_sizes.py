@@ -12,17 +12,15 @@ from typing import Any
 
 from . import machine_speed
 
-STEPS = 30  # so many steps or factorisations should fit into the time
+STEPS = 30  # number of steps or factorisations that should fit into the time
 MOST_POINTS, LEAST_POINTS = 1024, 64
 MOST_ROWS, LEAST_ROWS = 3000, 200  # of an exact model
 MOST_WITHOUT_TIME, LEAST_WITHOUT_TIME, PER_ROOT = 512, 128, 2.25  # points: about 2.25 sqrt(n)
-STEPS_OF_A_FIT = (
-    450  # so many n m^2 cost an epoch of swaps and 50 evaluations that move the points; more m, fewer steps
-)
+STEPS_OF_A_FIT = 450  # an epoch of swaps and 50 evaluations that move the points cost about this many times n m^2
 
 
 def points_for(n: int, seconds: float, steps: int = STEPS) -> int:
-    """The number of inducing points for which so many steps of n m^2 multiplications and additions take so long."""
+    """The number of inducing points m for which `steps` steps of n m^2 multiplications and additions take `seconds`."""
     affordable = math.sqrt(machine_speed.machine().flops * seconds / (2.0 * steps * n))
     rule = max(LEAST_POINTS, math.isqrt(n))  # the default of the methods
     return min(n, MOST_POINTS, max(rule, rounded(affordable)))
@@ -42,7 +40,7 @@ def points_for_budget(n: int, budget: Mapping[str, Any]) -> int:
 
 
 def rows_for(n: int, seconds: float) -> int:
-    """The number of rows for which STEPS evaluations of an exact GP's likelihood, n^3 operations each, take so long."""
+    """The number of rows with which STEPS evaluations of an exact GP's likelihood, O(n^3) each, take `seconds`."""
     affordable = (machine_speed.machine().flops * seconds / STEPS) ** (1 / 3)
     return min(n, MOST_ROWS, max(LEAST_ROWS, rounded(affordable)))
 

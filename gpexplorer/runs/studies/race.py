@@ -186,7 +186,7 @@ class Race(RaceDisplay):
         DataFrame
             One row per lane. A cell is nan if the lane has not worked that long and has not converged before.
         """
-        board, metric = self.board(), _known(metric)
+        board, metric = self.board(), _checked_metric(metric)
         listed = of_kind("at", at, Iterable, "seconds in a list, such as [1, 3, 10]")
         moments = [number("A moment of the scoreboard", moment, whole=False, low=0) for moment in listed]
         cells = {
@@ -197,12 +197,14 @@ class Race(RaceDisplay):
 
     def time_to_reach(self, metric: str = "smse") -> pd.DataFrame:
         """Seconds until the lane of the row reached the best value of the lane of the column; nan if it never did."""
-        board, metric = self.board(), _known(metric)
+        board, metric = self.board(), _checked_metric(metric)
         best = board.groupby("lane")[metric].min()
         rows = {}
         for name in self.lanes:
-            own = board[board["lane"] == name]
-            rows[name] = [own.loc[own[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes]
+            lane_rows = board[board["lane"] == name]
+            rows[name] = [
+                lane_rows.loc[lane_rows[metric] <= best.get(other, math.nan), "seconds"].min() for other in self.lanes
+            ]
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.lanes))
 
     def variance_notes(self) -> dict[str, str]:
@@ -235,7 +237,7 @@ class Race(RaceDisplay):
             lane.scored.append({"seconds": lane.seconds, "step": run.done, **scores, "memory": memory})
 
 
-def _known(metric: str) -> str:
+def _checked_metric(metric: str) -> str:
     if metric not in SCORED:
         raise SettingError(f"A race keeps no {quoted(metric)}{closest(metric, SCORED)}")
     return metric
@@ -243,6 +245,6 @@ def _known(metric: str) -> str:
 
 def _value_after(rows: pd.DataFrame, metric: str, moment: float, lane: Lane) -> float:
     """The last value at or before `moment`; nan if the lane has not worked that long and has not converged."""
-    before = rows[rows["seconds"] <= moment]
-    reached = len(before) and (lane.ended_by_itself or float(rows["seconds"].max()) >= moment)
-    return float(before[metric].iloc[-1]) if reached else math.nan
+    rows_until = rows[rows["seconds"] <= moment]
+    reached = len(rows_until) and (lane.ended_by_itself or float(rows["seconds"].max()) >= moment)
+    return float(rows_until[metric].iloc[-1]) if reached else math.nan

@@ -121,8 +121,8 @@ def axes(spec: Spec) -> dict[str, Axis]:
         return {}
     by_name = {"n": Axis("n")}
     for letter, candidates in SETTINGS.items():
-        own = [setting for setting in candidates if setting in spec.settings]
-        by_name |= {letter: Axis(letter, own[0])} if own else {}
+        available = [setting for setting in candidates if setting in spec.settings]
+        by_name |= {letter: Axis(letter, available[0])} if available else {}
     if name in GENERATORS and GENERATORS[str(name)].d_bounds[0] < GENERATORS[str(name)].d_bounds[1]:
         by_name["d"] = Axis("d")
     return by_name
@@ -170,10 +170,10 @@ class Scaling(ScalingDisplay):
     ) -> None:
         choices = axes(of_kind("What is to grow", spec, Spec, "a Spec and the sizes to measure it at"))
         if axis not in choices:
-            why = (
+            reason = (
                 f"it has {', '.join(choices)}" if choices else "its rows are in memory or a file, and cannot be redrawn"
             )
-            raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {why}.")
+            raise SettingError(f"{spec.method} on these data does not grow along {axis!r}; {reason}.")
         self.spec, self.axis = spec, choices[axis]
         if not isinstance(values, Iterable) or not list(values):
             raise SettingError(f"The sizes are {quoted(values)}; give whole numbers, such as [1000, 2000, 4000].")

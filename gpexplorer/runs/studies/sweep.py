@@ -157,7 +157,7 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str
     with connected(scheduler) as client:
         shared = None if data is None else client.scatter(data, broadcast=True)
         futures = {client.submit(_run, name, spec, shared, store, pure=False): name for name, spec in specs.items()}
-        names, told = dict(futures), ""
+        names, failure = dict(futures), ""
         try:
             for future in first_done(client, list(futures)):
                 name = names.pop(future)
@@ -166,9 +166,9 @@ def _on_workers(specs: Mapping[str, Spec], scheduler: str, data: Any, store: str
                 except ClusterError as error:
                     yield Swept(name, None, str(error))
         except ClusterError as error:
-            told = str(error)
+            failure = str(error)
             cancel(client, list(names))
-        yield from (Swept(name, None, told) for name in names.values())
+        yield from (Swept(name, None, failure) for name in names.values())
 
 
 def _run(
