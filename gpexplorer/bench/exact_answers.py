@@ -23,7 +23,7 @@ from ..linalg.preconditioners import drawn_root, woodbury
 from ..linalg.randomness import generator
 from ..methods import gpytorch_parts
 from ..methods.base import registry
-from ..methods.exact.joint.at_points import Wanted, posterior_at
+from ..methods.exact.joint.at_points import PointsRequest, posterior_at
 from ..methods.exact.joint.joint_descent import sizes_for
 from ..methods.exact.joint.posterior import PATH_TOLERANCE, JointPosterior, JointSolver
 from ..methods.exact.joint.right_hand_sides import Limit, variance_limit
@@ -129,8 +129,8 @@ def _limit(norm: float, n: int, s2: float) -> Limit:
 
 def _by_blocks(problem: Problem, Z: Tensor, work: Work, norm: float) -> Answer:
     system = System(problem, problem.theta, work.cache * 1e9)
-    wanted = Wanted(Z, work.samples, work.tolerance)
-    answer = posterior_at(system, problem, wanted, _limit(norm, system.n, system.s2), sizes_for(system.n))
+    request = PointsRequest(Z, work.samples, work.tolerance)
+    answer = posterior_at(system, problem, request, _limit(norm, system.n, system.s2), sizes_for(system.n))
     remark = f"{answer.blocks} blocks" + (f", {answer.unfinished} columns unfinished" if answer.unfinished else "")
     return Prediction(answer.mean, answer.var), answer.samples, remark
 

@@ -27,8 +27,8 @@ from .solver import Solver
 from .state import State
 from .system import Iteration, System
 
-MANY = 1000  # vectors: a rank chosen by rule may be this large for any size of the cache, as in gbcd by default
-SHIFT = 0.1  # of the noise variance, added to K_CC of drawn pivots: far above rounding, and costs no iteration
+MANY = 1000  # a rank chosen by rule may be this large for any size of the cache, as in gbcd by default
+SHIFT = 0.1  # share of the noise variance that is added to K_CC of drawn pivots; it costs no iteration
 
 Preconditioner = Callable[[Tensor], Tensor]
 
@@ -158,8 +158,8 @@ class PreconditionedCG(Solver):
 def _iterations(system: System, state: State, precondition: Preconditioner | None) -> Iterator[Iteration]:
     """Iterates from this state on; its memory is (r, p, r'M^-1 r), empty at the start and after a refresh."""
     if state.memory:
-        first = Iterate(state.alpha, *state.memory)
+        initial = Iterate(state.alpha, *state.memory)
     else:
-        first = from_residual(state.alpha, -system.gradient(state.alpha), precondition)
-    for iterate in cg(system.product, first, precondition):
+        initial = from_residual(state.alpha, -system.gradient(state.alpha), precondition)
+    for iterate in cg(system.product, initial, precondition):
         yield Iteration(iterate.x, -iterate.r, (iterate.r, iterate.p, iterate.rz))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from ...linalg.blocks import BLOCK_BYTES
 from ...problem import Cost, Problem
 
-FLOPS_PER_ENTRY = 100.0  # besides 2 d: a kernel entry takes as long as so many flops (0.4 to 0.6 G entries/s)
-FLOPS_PER_COPIED_ENTRY = 70.0  # more, if the entry is written into memory that was not used before
+FLOPS_PER_ENTRY = 100.0  # a kernel entry takes as long as this many flops and 2 d more (0.4 to 0.6 G entries/s)
+FLOPS_PER_COPIED_ENTRY = 70.0  # additional flops if the entry is written into memory that was not used before
 
 CALLS_PER_ITERATION = 60.0  # every solver: choose rows, solve their system, update alpha
-CALLS_PER_SKETCH = 130.0  # more, if a block is replaced by its leading eigenvectors
-CALLS_PER_SUBSPACE_STEP = 80.0  # more, if a step is combined with the previous ones
+CALLS_PER_SKETCH = 130.0  # additional calls if a block is replaced by its leading eigenvectors
+CALLS_PER_SUBSPACE_STEP = 80.0  # additional calls if a step is combined with the previous ones
 CALLS_PER_CHUNK = 70.0  # each time that rows join a block
 CALLS_PER_PAIR = 52.0  # of SMO
 VECTORS_PER_PAIR = 40.0  # vectors of length n that the choice of a pair reads: masks, gains, the largest of them
@@ -23,7 +23,7 @@ CALLS_PER_JOIN = 67.0  # each time that regressors join a sparse model
 CALLS_PER_GAINS = 50.0  # each time that the gains of candidate regressors are computed
 
 CALLS_PER_FILL, FILL_BYTES = 8.0, 2**20  # calls for every so many bytes of kernel entries, which are filled in blocks
-STRIP_FACTOR = 2.0  # more calls, if the whole matrix is visited in strips that are used on both sides
+STRIP_FACTOR = 2.0  # factor of the calls if the whole matrix is visited in strips that are used on both sides
 
 
 def iteration_cost(problem: Problem, cache: float, entries: float, flops: float, columns: int) -> Cost:
@@ -54,7 +54,7 @@ def iteration_cost(problem: Problem, cache: float, entries: float, flops: float,
     arrays = {
         "kept kernel rows": kept,
         "block columns": 1.0 * s * n * columns,
-        "rows on their way": min(s * entries, 1.0 * BLOCK_BYTES) if kept < s * n * n else 0.0,
+        "rows being computed": min(s * entries, 1.0 * BLOCK_BYTES) if kept < s * n * n else 0.0,
         "alpha and gradient": 4.0 * s * n,
     }
     traffic = s * (entries + 2.0 * computed + 6.0 * n)

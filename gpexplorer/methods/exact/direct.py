@@ -2,7 +2,7 @@
 
     A = K + s2 I = L L',   alpha = L'^-1 L^-1 y                    Rasmussen and Williams (2006), algorithm 2.1
 
-One step, n^3 / 3 flops and n^2 numbers of memory. The posterior of the solution takes the factor over, so that its
+One step, n^3 / 3 flops and n^2 numbers of memory. The posterior of the solution uses the same factor, so that its
 variances and samples need no second one.
 """
 
@@ -87,6 +87,6 @@ class CholeskyGP(Solver):
         n = len(problem.train)
         d, s = problem.train.d, problem.train.y.element_size()
         total = iteration_cost(problem, self.cache, entries=1.0 * n * n, flops=n**3 / 3.0, columns=n)
-        blocks = {"rows on their way": min(1.0 * s * n * n, 1.0 * BLOCK_BYTES)}  # of the gradient, which keeps none
+        blocks = {"rows being computed": min(1.0 * s * n * n, 1.0 * BLOCK_BYTES)}  # of the gradient, which keeps none
         total = replace(total, arrays={**total.arrays, **blocks})
         return total.plus((FLOPS_PER_ENTRY + 2.0 * d) * n * n, 2.0 * s * n * n, fill_calls(s * n * n))

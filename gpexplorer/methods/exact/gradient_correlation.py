@@ -94,16 +94,16 @@ def gradient_correlations(
     far = torch.randint(n, (len(chosen), count), generator=random).to(device)
     near = nearest_rows(problem, theta, chosen, count)
     members = torch.cat([chosen[:, None], near, far], 1)  # [c, 1 + 2 count]
-    needed, place = members.unique(return_inverse=True)
+    distinct, position = members.unique(return_inverse=True)
 
-    g = gradient_entries(problem, theta, alphas, needed)  # [t, needed]
+    g = gradient_entries(problem, theta, alphas, distinct)  # [t, needed]
     g = g - g.mean(0)
     size = g.norm(dim=0)
     g = g / size.clamp_min(torch.finfo(g.dtype).tiny)
-    coefficients = torch.einsum("tc,tck->ck", g[:, place[:, 0]], g[:, place[:, 1:]])  # [c, 2 count]
+    coefficients = torch.einsum("tc,tck->ck", g[:, position[:, 0]], g[:, position[:, 1:]])  # [c, 2 count]
 
     is_centre = torch.arange(members.shape[1], device=device) == 0
-    varies = (size[place] > STILL * float(size.max())) & ((members != chosen[:, None]) | is_centre)
+    varies = (size[position] > STILL * float(size.max())) & ((members != chosen[:, None]) | is_centre)
     valid = varies[:, :1] & varies[:, 1:]  # both rows vary, and a centre is not paired with itself
     near_pairs, far_pairs = coefficients[:, :count][valid[:, :count]], coefficients[:, count:][valid[:, count:]]
     return Correlations(near=near_pairs, far=far_pairs, iterations=len(alphas))

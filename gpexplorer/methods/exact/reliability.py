@@ -3,7 +3,7 @@
     s = a_new - a_old,   q = g_new - g_old                     q should be A s
     a_old'q = a_old'A s = s'A a_old = s'(g_old + y)            because A is symmetric and g_old = A a_old - y
 
-    error    = a_old'q - s'(g_old + y)                         by so much rounding changes the decrease of f
+    error    = a_old'q - s'(g_old + y)                         the change of the decrease of f by rounding
     decrease = f(a_old) - f(a_new),   f(a) = a'(g - y) / 2     never negative for a descent method
 
 The gradient also bounds the distance to the solution, because no eigenvalue of A is below s2 (`ErrorBounds`).
@@ -24,8 +24,8 @@ from torch import Tensor
 from ...problem import Outcome
 from .system import System
 
-SHARE = 0.1  # of the decrease: a larger error means that rounding decides how far a step goes
-RESOLUTION = 1e-6  # of f: smaller changes are visible in no picture and no score
+SHARE = 0.1  # an error above this share of the decrease means that rounding decides how far a step goes
+RESOLUTION = 1e-6  # changes below this share of f are visible in no picture and no score
 
 
 class Point(NamedTuple):
@@ -112,13 +112,13 @@ def check_step(system: System, before: Point, after: Point) -> StepCheck:
     ag, ag_new, ay, a_new_g, a_new_g_new, a_new_y, largest, norm = torch.cat(
         [(alphas @ gradients.T).flatten(), *norms]
     ).tolist()
-    old, new = 0.5 * (ag - ay), 0.5 * (a_new_g_new - a_new_y)
-    off = ag_new - a_new_g - (a_new_y - ay)  # a_old'q - s'(g_old + y), in which a_old'g_old cancels
+    f_old, f_new = 0.5 * (ag - ay), 0.5 * (a_new_g_new - a_new_y)
+    error = ag_new - a_new_g - (a_new_y - ay)  # a_old'q - s'(g_old + y), in which a_old'g_old cancels
     if system.columns is not system.exact and not bool(before.alpha.any()):
         rows = after.alpha.nonzero()[:, 0]
-        off = new - system.exact_value(after.alpha, rows) if 2 * len(rows) <= system.n else off
-    resolution = RESOLUTION * max(abs(old), abs(new))
-    return StepCheck(old - new, off, resolution, objective=new, largest=largest, norm=norm)
+        error = f_new - system.exact_value(after.alpha, rows) if 2 * len(rows) <= system.n else error
+    resolution = RESOLUTION * max(abs(f_old), abs(f_new))
+    return StepCheck(f_old - f_new, error, resolution, objective=f_new, largest=largest, norm=norm)
 
 
 def used_up(check: StepCheck, number: int, system: System) -> Outcome:

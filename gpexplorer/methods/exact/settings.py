@@ -10,7 +10,7 @@ GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 
 LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
-MANY_ROWS = 4000  # from so many rows on, more coarse rows and float32 columns save time
+MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 columns save time
 
 
 def block() -> Any:

@@ -1,4 +1,4 @@
-"""What all solvers of the exact GP share: learn theta on a subset, iterate on alpha, stop on an exact gradient.
+"""The steps of all solvers of the exact GP: learn theta on a subset, iterate on alpha, stop on an exact gradient.
 
 A solver is a generator of iterations (`Solver.iterations`). Three decisions are made here, for all solvers:
 
@@ -214,15 +214,15 @@ class Solver(Method):
         run may stop. The solver's memory is dropped then, because it belongs to the gradient that has drifted.
         """
         number, drift, repaired = state.position + 1, math.nan, exact is not None
-        within = self._accurate(system, check)
-        if exact is None and (within or (self.refresh and number % self.refresh == 0)):
+        may_stop = self._accurate(system, check)
+        if exact is None and (may_stop or (self.refresh and number % self.refresh == 0)):
             exact = system.gradient(iteration.alpha)
         if exact is not None:
             drift = float((exact - iteration.gradient).abs().max())
             iteration = iteration._replace(gradient=exact, memory=self.kept_memory(iteration.memory))
             after = Point(iteration.alpha, exact)
             check = check_step(system, after, after)
-        failed = within and not self._accurate(system, check)
+        failed = may_stop and not self._accurate(system, check)
         stalled = failed and check.largest > 0.5 * state.checked  # iterating has not even halved it
         state = state._replace(
             step=state.step + 1,
@@ -296,8 +296,8 @@ class Solver(Method):
 
     def _has_exact_bands(self, n: int) -> bool:
         """Whether the variances of the solution use all n rows."""
-        few = self.bands == "auto" and n <= FACTOR_ROWS
-        return few or self.bands == "exact" or not self.variance_rows
+        is_small = self.bands == "auto" and n <= FACTOR_ROWS
+        return is_small or self.bands == "exact" or not self.variance_rows
 
     def _solved(self, problem: Problem, state: SolverState) -> bool:
         """Whether a state is the solution, within the tolerances."""

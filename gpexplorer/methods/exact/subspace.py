@@ -47,13 +47,13 @@ def combine_steps(
         return after, ()
     steps = torch.stack([after.alpha - before.alpha, after.gradient - before.gradient, *memory])
     P, AP = steps.unflatten(0, (-1, 2)).unbind(1)  # [h, n] each
-    H = P @ AP.T
+    H = P @ AP.T  # [h, h]
     if happens(0.0 * torch.linalg.vector_norm(H, torch.inf)):  # nan, as the step has overflowed: it will be rejected
         return after, memory
-    c = _greatest_decrease(H, P @ after.gradient)
+    c = _greatest_decrease(H, P @ after.gradient)  # [h]
     point = Point(torch.addmv(after.alpha, P.T, c, alpha=-1.0), torch.addmv(after.gradient, AP.T, c, alpha=-1.0))
-    place, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
-    return point, (*memory[:place], *step, *memory[place + 2 :])
+    slot, step = 2 * (iteration % keep), (point.alpha - before.alpha, point.gradient - before.gradient)
+    return point, (*memory[:slot], *step, *memory[slot + 2 :])
 
 
 def _greatest_decrease(H: Tensor, gradient: Tensor) -> Tensor:

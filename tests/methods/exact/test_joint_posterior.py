@@ -20,7 +20,7 @@ from gpexplorer.methods.exact import posteriors
 from gpexplorer.methods.exact.block_choice import BlockSizes
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.joint import posterior as joint
-from gpexplorer.methods.exact.joint.at_points import Answer, Wanted, posterior_at
+from gpexplorer.methods.exact.joint.at_points import PointsAnswer, PointsRequest, posterior_at
 from gpexplorer.methods.exact.joint.joint_descent import BLOCK_MEMORY, sizes_for
 from gpexplorer.methods.exact.joint.posterior import SOLUTION_BYTES, JointPosterior, JointSolver
 from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit
@@ -253,7 +253,7 @@ def test_mean_variances_and_samples_that_share_all_rows_equal_those_of_a_factor(
     loose = 1e-4 if name == "high signal" else 1e-7
     sizes = BlockSizes(block=40, chunk=10, coarse=30)
 
-    found = posterior_at(system, problem, Wanted(Z, 300, loose), target_limit(120, s2, loose), sizes)
+    found = posterior_at(system, problem, PointsRequest(Z, 300, loose), target_limit(120, s2, loose), sizes)
 
     assert found.unfinished == 0
     torch.testing.assert_close(found.mean, dense.mean(Z), rtol=0, atol=1e-5)
@@ -276,7 +276,7 @@ def test_without_kernel_entries_the_mean_and_samples_belong_to_the_solutions_tha
     system, s2 = System(problem, problem.theta, 0.0), float((2 * problem.theta[-1]).exp())
     sizes = BlockSizes(block=40, chunk=10, coarse=30)
 
-    found = posterior_at(system, problem, Wanted(Z, 3, 0.5), target_limit(120, s2, 0.5), sizes)
+    found = posterior_at(system, problem, PointsRequest(Z, 3, 0.5), target_limit(120, s2, 0.5), sizes)
 
     K = problem.kernel(problem.theta, problem.train.X, Z)
     torch.testing.assert_close(found.mean, K.T @ found.alpha, rtol=1e-9, atol=1e-11)
@@ -289,9 +289,9 @@ def test_the_number_of_blocks_and_of_right_hand_sides_that_are_not_finished_is_c
     problem, Z = task("origin")
     sizes = BlockSizes(block=60, chunk=10, coarse=40)
 
-    def answer(samples: int, limit: float) -> Answer:
+    def answer(samples: int, limit: float) -> PointsAnswer:
         system = System(problem, problem.theta, 0.0)
-        return posterior_at(system, problem, Wanted(Z, samples, limit), target_limit(120, 1.0, limit), sizes)
+        return posterior_at(system, problem, PointsRequest(Z, samples, limit), target_limit(120, 1.0, limit), sizes)
 
     never, at_once = answer(4, 0.0), answer(0, 1e9)
 

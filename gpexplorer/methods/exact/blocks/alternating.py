@@ -64,10 +64,10 @@ class AlternatingProjections(Solver):
         blocks = system.once("partition", lambda: self._partition(system))
         factors = system.once("factors", lambda: Factors(self.factors * settings.GIGABYTE))
         while True:
-            worst = int(torch.stack([current.gradient[rows].norm() for rows in blocks]).argmax())
-            rows, g = blocks[worst], current.gradient
+            number = int(torch.stack([current.gradient[rows].norm() for rows in blocks]).argmax())
+            rows, g = blocks[number], current.gradient
             A_B = system.rows_in_workspace(rows)  # [b, n]
-            step = torch.cholesky_solve(-g[rows][:, None], factors(worst, A_B, rows, g.dtype))[:, 0]
+            step = torch.cholesky_solve(-g[rows][:, None], factors(number, A_B, rows, g.dtype))[:, 0]
 
             after = Point(current.alpha.index_add(0, rows, step), updated_gradient(g, A_B, step))
             current, memory = combine_steps(current, after, memory, self.conjugate, iteration)

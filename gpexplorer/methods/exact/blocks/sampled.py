@@ -89,7 +89,7 @@ class SampledBlocks(Solver):
                 if new_value <= value:
                     break
 
-            v, g_v = (beta * pair[:, 1] + (1.0 - beta) * mid for pair, mid in ((points, z), (gradients, g)))
+            v, g_v = (beta * pair[:, 1] + (1.0 - beta) * middle for pair, middle in ((points, z), (gradients, g)))
             restarted = share != a
             points = torch.stack([x, x if restarted else v.index_add(0, rows, d, alpha=-gamma)], 1)
             gradients = torch.stack([g - Ad, g - Ad if restarted else g_v - gamma * Ad], 1)

@@ -3,7 +3,7 @@
     A alpha = y,   A C = H + E,   A V = K       H prior paths at the rows, E noise, K = k(X, Z) for the points Z
     mean    = K'alpha,   var = k(z, z) + 2 min f,   samples = mean + H(Z) - K'C
 
-V makes K superfluous once its gradient G = A V - K is known: with the residuals g of the other right-hand sides R,
+K need not be kept once V and its gradient G = A V - K are known: with the residuals g of the other right-hand sides R,
 
     K'S = (A V - G)'S = V'(R + g) - G'S         for S = alpha or C
 
@@ -29,8 +29,8 @@ from .right_hand_sides import Columns, Limit, variance_limit
 CONJUGATE = 2  # previous steps that a step for targets and samples is combined with
 
 
-class Wanted(NamedTuple):
-    """What is asked for."""
+class PointsRequest(NamedTuple):
+    """The points, and what is to be computed at them."""
 
     points: Any  # inputs [t, d] or sequence
     samples: int  # number of joint samples at the points
@@ -38,8 +38,8 @@ class Wanted(NamedTuple):
     seed: int = 0  # of the samples
 
 
-class Answer(NamedTuple):
-    """The exact posterior at the points, and what it took."""
+class PointsAnswer(NamedTuple):
+    """The exact posterior at the points, and how many blocks were needed."""
 
     mean: Tensor  # [t]
     var: Tensor  # [t] of f, an upper bound
@@ -49,7 +49,9 @@ class Answer(NamedTuple):
     unfinished: int  # right-hand sides whose residual is above its limit
 
 
-def posterior_at(system: System, problem: Problem, wanted: Wanted, limit: Limit, sizes: BlockSizes) -> Answer:
+def posterior_at(
+    system: System, problem: Problem, request: PointsRequest, limit: Limit, sizes: BlockSizes
+) -> PointsAnswer:
     """Solve for targets, samples and points together.
 
     Parameters
@@ -58,7 +60,7 @@ def posterior_at(system: System, problem: Problem, wanted: Wanted, limit: Limit,
         A at the theta in question, in the precision of the data.
     problem : Problem
         Training rows and kernel.
-    wanted : Wanted
+    request : PointsRequest
         Points, number of samples and tolerance.
     limit : Limit
         For the targets and the samples.
@@ -67,7 +69,7 @@ def posterior_at(system: System, problem: Problem, wanted: Wanted, limit: Limit,
 
     Returns
     -------
-    Answer
+    PointsAnswer
 
     Raises
     ------
@@ -79,18 +81,18 @@ def posterior_at(system: System, problem: Problem, wanted: Wanted, limit: Limit,
     Memory: 2 n t numbers, and 6 n (s + 1) for targets and samples.
     """
     kernel, theta, X, y = problem.kernel, system.columns.theta, problem.train.X, problem.train.y
-    n, Z, draw = len(y), wanted.points, generator(wanted.seed, "posterior at points")
+    n, Z, draw = len(y), request.points, generator(request.seed, "posterior at points")
     R, H = y[:, None], y.new_zeros(0, len(Z))
-    if wanted.samples:
-        paths = prior_paths(kernel, theta, wanted.samples, draw)
-        noise = torch.randn(n, wanted.samples, generator=draw, dtype=torch.float64).to(y)
-        at_rows = torch.cat([paths(X[rows]) for rows in row_blocks(n, 8 * (FEATURES + wanted.samples))], 1)
+    if request.samples:
+        paths = prior_paths(kernel, theta, request.samples, draw)
+        noise = torch.randn(n, request.samples, generator=draw, dtype=torch.float64).to(y)
+        at_rows = torch.cat([paths(X[rows]) for rows in row_blocks(n, 8 * (FEATURES + request.samples))], 1)
         R, H = torch.cat([R, at_rows.T + system.s2**0.5 * noise], 1), paths(Z)  # [n, 1 + s], [s, t]
     prior = kernel.diag(theta, Z)
     targets = Columns(R.clone(), limit, CONJUGATE)
-    points = Columns(kernel(theta, X, Z), variance_limit(prior, system.s2, wanted.tolerance))
+    points = Columns(kernel(theta, X, Z), variance_limit(prior, system.s2, request.tolerance))
     blocks = max(solve_together(system, [targets, points], sizes, passes=100.0), default=0)
     (S, g, _), (V, G, values) = targets.result(), points.result()
     K_S = V.T @ (R + g) - G.T @ S  # [t, 1 + s]
     mean, unfinished = K_S[:, 0], len(targets.active) + len(points.active)
-    return Answer(mean, prior + values, mean + H - K_S[:, 1:].T, S[:, 0].clone(), blocks, unfinished)
+    return PointsAnswer(mean, prior + values, mean + H - K_S[:, 1:].T, S[:, 0].clone(), blocks, unfinished)

@@ -29,8 +29,8 @@ from .right_hand_sides import COMPACT, Columns
 
 SMALLEST_BLOCK, LARGEST_BLOCK = 500, 1000  # rows, beside three times as many coarse rows
 SHORTLIST = 4  # candidates per row of a block
-ESTIMATES = 10  # of the norms per pass
-SAMPLED_ROWS = 1000  # from which the norms of gradients are estimated
+ESTIMATES = 10  # number of times per pass that the norms of gradients are estimated
+SAMPLED_ROWS = 1000  # number of rows from which the norms of gradients are estimated
 BLOCK_MEMORY = 0.48e9  # bytes: 1000 and 3000 rows of 30 000 numbers in float32
 
 
@@ -88,19 +88,19 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
     b = min(sizes.block, system.n - len(coarse.rows))
     workspace = coarse.W.new_empty(b, system.n)  # [b, n]
     sample = torch.randperm(system.n, generator=generator(sizes.seed, "norms"))[:SAMPLED_ROWS].to(coarse.rows.device)
-    due = max(system.n // b, 1)  # blocks after which norms are computed in any case; they are estimated more often
-    number, left = 0, [group for group in groups if not group.drop_finished()]
-    while left and number * b < passes * system.n:
-        gradient = _gradient_for_choice(groups[0], left, number, sizes.seed)
+    blocks_per_pass = max(system.n // b, 1)  # norms are computed once per pass in any case, and estimated more often
+    number, unfinished = 0, [group for group in groups if not group.drop_finished()]
+    while unfinished and number * b < passes * system.n:
+        gradient = _gradient_for_choice(groups[0], unfinished, number, sizes.seed)
         block = Block(system, gradient, coarse, workspace)
         for _ in fill_block(system, block, sizes, number):
             pass
-        for group in left:
+        for group in unfinished:
             group.move(block)
         number += 1
-        in_any_case = number % due == 0 or number * b >= passes * system.n
-        estimated = number % max(due // ESTIMATES, 1) == 0
-        left = [group for group in left if not _is_finished(group, sample, estimated, in_any_case)]
+        in_any_case = number % blocks_per_pass == 0 or number * b >= passes * system.n
+        estimated = number % max(blocks_per_pass // ESTIMATES, 1) == 0
+        unfinished = [group for group in unfinished if not _is_finished(group, sample, estimated, in_any_case)]
         yield number
 
 
@@ -111,13 +111,13 @@ def _is_finished(group: Columns, sample: Tensor, estimated: bool, in_any_case: b
     return estimated and group.share_within_limits(sample) > 1.0 - COMPACT and group.drop_finished()
 
 
-def _gradient_for_choice(first: Columns, left: Sequence[Columns], number: int, seed: int) -> Tensor:
+def _gradient_for_choice(first: Columns, unfinished: Sequence[Columns], number: int, seed: int) -> Tensor:
     """The gradient [n] for which block `number` is chosen."""
     if number % 2 == 0 and first.conjugate and len(first.active) and int(first.active[0]) == 0:
         return first.G[:, 0].clone()
     draw = generator(seed, "combination", number)
-    total = torch.zeros(len(left[0].G), dtype=left[0].dtype, device=left[0].G.device)
-    for group in left:
+    total = torch.zeros(len(unfinished[0].G), dtype=unfinished[0].dtype, device=unfinished[0].G.device)  # [n]
+    for group in unfinished:
         weights = torch.randn(len(group.active), generator=draw, dtype=torch.float64).to(total)
         total += group.combined_gradient(weights / group.limits)
     return total

@@ -7,7 +7,7 @@
 One step solves for y and for the probes z through the same blocks, from the solutions of the step before, and then
 takes one step of Adam. The probes are the same at all steps, as in Lin et al. (2024), section 3: the solutions then
 change as little as theta does, and the objective that is descended is one function. A step ends after a few passes over
-the rows even if a residual is still above its limit; later steps go on from there.
+the rows even if a residual is still above its limit; later steps continue from there.
 
 References: Gardner et al. (2018), section 2; Wu et al. (2024), section 4; Kingma and Ba (2015), algorithm 1.
 """

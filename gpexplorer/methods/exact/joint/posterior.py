@@ -6,8 +6,8 @@
 
 No n x n matrix is formed. All right-hand sides of one call go through the same kernel rows, which are float32 where
 the noise permits it: that halves the time. The gradients are then compared with those in float64 at random rows. If
-rounding has changed them by more than a small part of the limit, they are computed in float64 and the iteration goes on
-from there; if that does not help, everything is solved for again in float64.
+rounding has changed them by more than a small part of the limit, they are computed in float64 and the iteration
+continues from there; if that does not help, everything is solved for again in float64.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class JointSolver:
             pass
 
     def _refined(self, columns: Columns, R: Float[Tensor, "n t"], limit: Limit) -> Columns:
-        """Go on with float32 rows from these solutions, with their gradients in float64: n^2 / 2 kernel entries more.
+        """Continue with float32 rows from these solutions, after their gradients in float64: n^2 / 2 kernel entries.
 
         Steps are smaller than the solutions were, and rounding with them.
         """

@@ -35,11 +35,11 @@ from ..block import Block, CoarseRows
 
 Limit = Callable[[Tensor, Tensor], Tensor]  # (columns [k], values 2 f [k]) -> largest |g| [k]
 
-COMPACT = 0.8  # of the columns: finished ones are dropped from the arrays when no more than this share is left
+COMPACT = 0.8  # finished columns are dropped from the arrays when at most this share of the columns is unfinished
 
 
 def variance_limit(prior: Float[Tensor, " k"], s2: float, tolerance: float) -> Limit:
-    """The limit for columns k(X, x*) with prior variances k(x*, x*): see the head of this file."""
+    """The limit for columns k(X, x*) with prior variances k(x*, x*), by the formula at the top of this file."""
 
     def limit(columns: Tensor, values: Tensor) -> Tensor:
         return (tolerance * s2 * ((prior[columns] + values).clamp_min(0.0) + s2)).sqrt()
@@ -141,17 +141,17 @@ class Columns:
 
     def drop_finished(self) -> bool:
         """Leave out the columns whose gradients are within their limits; return whether none is left."""
-        open_ = self.norms > self.limits
-        left = int(open_.sum())
-        if left and left > COMPACT * len(self.active):
+        is_unfinished = self.norms > self.limits  # [a]
+        count = int(is_unfinished.sum())
+        if count and count > COMPACT * len(self.active):
             return False
         self._store()
-        self.active = self.active[open_]
-        self.V = self.V[:, open_]  # one after another: each takes the memory that the one before has left
-        self.G = self.G[:, open_]
-        self.values = self.values[open_]
-        self._steps = [(p[:, open_], Ap[:, open_]) for p, Ap in self._steps]
-        return not left
+        self.active = self.active[is_unfinished]
+        self.V = self.V[:, is_unfinished]  # one after another: each takes the memory that the one before has left
+        self.G = self.G[:, is_unfinished]
+        self.values = self.values[is_unfinished]
+        self._steps = [(p[:, is_unfinished], Ap[:, is_unfinished]) for p, Ap in self._steps]
+        return not count
 
     def move(self, block: Block) -> None:
         """Solve for the rows of a block, and combine this step with the previous ones."""

@@ -108,18 +108,18 @@ class SparseModel(Method):
         for rows in state.inducing.split(self.chunk):  # a resumed run
             fit.join(rows)
         while fit.m < most:
-            before = fit.m
-            while fit.m < min(before + self.growth, most):
-                rows = self.choose(fit, min(self.chunk, before + self.growth - fit.m, most - fit.m))
+            count_before = fit.m
+            while fit.m < min(count_before + self.growth, most):
+                rows = self.choose(fit, min(self.chunk, count_before + self.growth - fit.m, most - fit.m))
                 if not len(rows):
                     break
                 fit.join(rows)
-            if fit.m == before:
+            if fit.m == count_before:
                 return Outcome(
                     "converged", f"{fit.m} regressors explain every other row: no further row adds anything."
                 )
             state = state._replace(step=state.step + 1, position=state.position + 1, inducing=fit.rows.clone())
-            yield Step(state, SparseInfo("grow", fit.value, jitter=fit.jitter, active=fit.rows[before:].clone()))
+            yield Step(state, SparseInfo("grow", fit.value, jitter=fit.jitter, active=fit.rows[count_before:].clone()))
         return Outcome(
             "converged",
             f"All {most} regressors are chosen, and their weights are the least-squares ones."
