@@ -121,12 +121,14 @@ def test_minibatch_methods_set_whole_groups_aside_in_every_part():
     folds = [Model(method, run.problem, method.validation, fold) for fold in range(method.num_folds(model_of(run)))]
     assert len(folds) > 1
     for fold in folds:
-        assert whole(train, train.rows(fold.held))
-        assert whole(train, train.rows(fold.kept))
-        assert sorted([*fold.held.tolist(), *fold.kept.tolist()]) == list(range(60))
-    assert len(torch.cat([fold.held for fold in folds]).unique()) == sum(len(fold.held) for fold in folds)
+        assert whole(train, train.rows(fold.validation_rows))
+        assert whole(train, train.rows(fold.learning_rows))
+        assert sorted([*fold.validation_rows.tolist(), *fold.learning_rows.tolist()]) == list(range(60))
+    assert len(torch.cat([fold.validation_rows for fold in folds]).unique()) == sum(
+        len(fold.validation_rows) for fold in folds
+    )
     one_group = replace(run.problem, train=replace(train, groups=train.groups._replace(number=torch.zeros(60).long())))
-    assert len(Model(method, one_group, 0.2).held) == 0  # all rows are for learning
+    assert len(Model(method, one_group, 0.2).validation_rows) == 0  # all rows are for learning
     assert gpx.Run(method, one_group).finish().reason == "budget"
 
 

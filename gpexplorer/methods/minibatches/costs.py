@@ -52,7 +52,7 @@ def step_cost(
     count = min(method.minibatches, per_epoch)
     share = count / (per_epoch * method.evaluate_every)  # of an evaluation of the exact likelihood
     evaluation = share * model.n * (feature_flops(model) + 2.0 * D * D)
-    moved = count * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
+    bytes_moved = count * s * (3.0 * matrices * D * D + 10.0 * (p + D) + 8.0 * b * D)
     arrays = {
         "parameters, gradient and averages": 8.0 * s * (p + D),
         "D x D matrices": 1.0 * s * matrices * D * D,
@@ -60,7 +60,7 @@ def step_cost(
         "block of features": min((4.0 if in_memory else 8.0) * s * model.n * D, 1.3 * BLOCK_BYTES),
         "order of the rows": 8.0 * model.n,
     }
-    read = share * s * model.n * (D + model.problem.train.d)
+    bytes_read = share * s * model.n * (D + model.problem.train.d)
     blocks = 1.0 + 4.0 * s * model.n * D / BLOCK_BYTES
     all_calls = count * (calls + (FOURIER_CALLS if model.waves else 0.0)) + BLOCK_CALLS * share * blocks
-    return Cost(count * minibatch + evaluation, moved + read, arrays, all_calls)
+    return Cost(count * minibatch + evaluation, bytes_moved + bytes_read, arrays, all_calls)

@@ -43,11 +43,7 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
     Cost: n D^2 flops and the features of n rows; O(D^2 + block) memory.
     """
     parts, s2, D = model.parts(theta), math.exp(2.0 * float(theta[-1])), model.D
-    gram, c, yy = (
-        theta.new_zeros(D, D, dtype=torch.float64),
-        theta.new_zeros(D, dtype=torch.float64),
-        theta.new_zeros((), dtype=torch.float64),
-    )
+    gram, c, yy = (theta.new_zeros(shape, dtype=torch.float64) for shape in ((D, D), (D,), ()))
     for block in row_blocks(model.n, 4 * gram.element_size() * D):
         X, y = model.rows(block)
         Phi, y = model.features(parts, X).Phi.double(), y.double()  # [b, D], [b]
@@ -65,7 +61,7 @@ def exact_likelihood(model: Model, theta: Float[Tensor, " p"]) -> ExactLikelihoo
 
 def exact_gradient(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood) -> Float[Tensor, " p"]:
     """Compute d NLML / d theta [p] by a second pass: 2 n D^2 flops and the backward pass of n rows."""
-    parts, inverse = model.parts(theta), torch.cholesky_inverse(exact.L).to(theta)
+    parts, inverse = model.parts(theta), torch.cholesky_inverse(exact.L).to(theta)  # F^-1 [D, D]
     total, block_gradient = torch.zeros_like(theta), torch.zeros_like(theta)
     into, squares = model.parts(block_gradient), theta.new_zeros((), dtype=torch.float64)
     for block in row_blocks(model.n, 6 * theta.element_size() * model.D):

@@ -40,7 +40,7 @@ class VariationalBound:
         with torch.random.fork_rng(devices=[]):  # GPyTorch draws initial values, which are replaced below
             normal = gpytorch.variational.CholeskyVariationalDistribution(len(Z)).to(theta)
 
-            class Deep(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
+            class ApproximateModel(gpytorch.models.ApproximateGP):  # type: ignore[misc, name-defined]
                 def __init__(self) -> None:
                     super().__init__(gpytorch.variational.VariationalStrategy(self, Z.clone(), normal))
                     self.theta = torch.nn.Parameter(theta)
@@ -49,12 +49,16 @@ class VariationalBound:
                     K = model.covariance(self.theta, X, X)
                     return gpytorch.distributions.MultivariateNormal(X.new_zeros(len(X)), wrap(K))
 
-            self.gp = Deep().train()
+            self.gp = ApproximateModel().train()
         self.gp.variational_strategy.variational_params_initialized.fill_(1)
-        own = [self.gp.variational_strategy.inducing_points, normal.variational_mean, normal.chol_variational_covar]
-        for parameter, part in zip([*own, self.gp.theta], [*parts, theta], strict=True):
+        variational = [
+            self.gp.variational_strategy.inducing_points,
+            normal.variational_mean,
+            normal.chol_variational_covar,
+        ]
+        for parameter, part in zip([*variational, self.gp.theta], [*parts, theta], strict=True):
             parameter.data = part  # shared memory: the optimiser moves the vector, and with it GPyTorch's parameters
-        self.parameters, self.n = [*own, self.gp.theta], model.n
+        self.parameters, self.n = [*variational, self.gp.theta], model.n
 
     def __call__(self, X: Tensor, y: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Return -2 ELBO / n without its constant, and the gradient of half of it in Z, mean, factor and theta."""

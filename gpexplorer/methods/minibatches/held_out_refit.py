@@ -112,8 +112,8 @@ def refit_magnitude_and_noise(
 
     def density(g: float, s2: float | None = None) -> tuple[Tensor, float]:
         """NLPD of each row [v], and the noise variance: by the closed form unless it is given."""
-        each = [part.residuals(g) for part in parts]
-        r, h = (torch.cat(values) for values in zip(*each, strict=True))  # [v], [v]
+        residuals = [part.residuals(g) for part in parts]
+        r, h = (torch.cat(values) for values in zip(*residuals, strict=True))  # [v], [v]
         if s2 is None:
             s2 = max(float((r.square() / h).sum()) / (rows - STUDENT), noise_floor**2)
         return 0.5 * (math.log(2.0 * math.pi * s2) + h.log() + r.square() / (s2 * h)), s2
@@ -121,19 +121,19 @@ def refit_magnitude_and_noise(
     s2_learned = parts[0].s2
     largest_ratio = max(max(float(part.lam[-1]), part.s2) / part.s2 for part in parts)
     low, high = (math.log(ratio * largest_ratio) for ratio in RATIO_RANGE)
-    before, _ = density(1.0, s2_learned)
+    losses_before, _ = density(1.0, s2_learned)
     ratios = torch.linspace(low, high, NUM_RATIOS, dtype=torch.float64).exp().tolist()
     g = min(ratios, key=lambda ratio: float(density(ratio)[0].mean()))
-    after, s2 = density(g)
-    gain = before - after
+    losses_after, s2 = density(g)
+    gain = losses_before - losses_after
     is_significant = float(gain.mean()) > max(STANDARD_ERRORS * float(gain.std()) / math.sqrt(rows), ROUNDING)
     chosen = theta.clone()
     chosen[-2] += 0.5 * math.log(s2 / (g * s2_learned))
     chosen[-1] = 0.5 * math.log(s2)
     return Refit(
         theta=chosen.clamp(-largest, largest),
-        nlpd_before=float(before.mean()),
-        nlpd_after=float(after.mean()),
+        nlpd_before=float(losses_before.mean()),
+        nlpd_after=float(losses_after.mean()),
         rows=rows,
         is_significant=is_significant,
     )
@@ -144,7 +144,7 @@ def band_factor(model: Model, theta: Float[Tensor, " p"], exact: ExactLikelihood
 
     One value is fitted, so that the factor is S / (s2 (v - 3)). The mean does not change. Cost: v D^2 flops.
     """
-    v = len(model.held)
+    v = len(model.validation_rows)
     if v < MIN_ROWS:
         return 1.0
     X, y = model.validation()

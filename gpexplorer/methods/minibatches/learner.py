@@ -20,7 +20,7 @@ from .state import State
 
 CPU = torch.device("cpu")
 _log = logging.getLogger(__name__)
-WORTH = 100  # minibatches for which a graph must stay valid: to record one takes as long as some of them
+WORTH = 100  # a graph is recorded if it stays valid for this many minibatches; recording takes as long as some of them
 WARM_UP = 3  # minibatches before the first one that is recorded: libraries of the GPU are set up by their first calls
 
 
@@ -59,8 +59,8 @@ class MinibatchRows:
         """Return the row indices [b] of minibatch t, counted from the first epoch."""
         epoch, k = divmod(t, self.per_epoch)
         if epoch != self._epoch:
-            place = generator(self.seed, self.stream, epoch)
-            self._epoch, self._order = epoch, torch.randperm(self.n, generator=place).to(self.device)
+            source = generator(self.seed, self.stream, epoch)
+            self._epoch, self._order = epoch, torch.randperm(self.n, generator=source).to(self.device)
         return self._order[k * self.size : (k + 1) * self.size]
 
 
@@ -145,14 +145,14 @@ class Learner(ABC):
                 self.move(t)
             return
         changed = self._changed()
-        before, count = [part.clone() for part in changed], self._count
+        saved, count = [part.clone() for part in changed], self._count
         with self._cases.assumed_away():
             for t in range(first, end):
                 if not self._replay(t):
                     self.move(t)
         if bool(self._cases.happened):
             with torch.inference_mode():
-                for part, value in zip(changed, before, strict=True):
+                for part, value in zip(changed, saved, strict=True):
                     part.copy_(value)
             self._count = count
             for t in range(first, end):

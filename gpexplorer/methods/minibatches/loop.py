@@ -188,7 +188,7 @@ class Minibatches(Method):
         if self.samples and not self.refits:
             raise SettingError(f"{self.title} has no weights of features that could be sampled; set samples to 0.")
         if self.samples:
-            refuse_few_rows(self.title, len(model.held))
+            refuse_few_rows(self.title, len(model.validation_rows))
         if state is None:
             theta = model.start()
             state = MinibatchState(0, "start", 0, theta, theta.new_zeros(model.D), (), (), float(self.rate))
@@ -211,12 +211,12 @@ class Minibatches(Method):
             yield Step(state, info)
         if self.samples:
             state = yield from sample_weights(self, model, state)
-        judged = "error on the rows set aside" if len(model.held) else self.objective_name
+        criterion = "error on the rows set aside" if len(model.validation_rows) else self.objective_name
         if state.batches < last:
-            ending = f"The {judged} did not improve in {self.patience} evaluations."
+            ending = f"The {criterion} did not improve in {self.patience} evaluations."
             return Outcome("converged", " ".join(filter(None, [ending, state.remark, "The best theta is returned."])))
         ending = f"All {self.epochs} epochs are done."
-        final = f"The theta with the lowest {judged} is returned."
+        final = f"The theta with the lowest {criterion} is returned."
         return Outcome("budget", " ".join(filter(None, [ending, state.remark, final])))
 
     def evaluate(self, model: Model, learner: Learner) -> Evaluation:
@@ -230,10 +230,10 @@ class Minibatches(Method):
 
     def num_folds(self, model: Model) -> int:
         """Return the number of parts of the rows that are set aside in turn."""
-        held = len(model.held)
-        if not (self.refits and held) or self.refit == "none":
+        count = len(model.validation_rows)
+        if not (self.refits and count) or self.refit == "none":
             return 1
-        return min(self.folds, math.ceil(ENOUGH_ROWS / held), model.num_parts)
+        return min(self.folds, math.ceil(ENOUGH_ROWS / count), model.num_parts)
 
     def _learn_fold(self, problem: Problem, state: MinibatchState) -> MinibatchState:
         """Learn the features without the next part of the rows, with as many minibatches as the best theta took."""
@@ -256,20 +256,20 @@ class Minibatches(Method):
         """Return to the best theta and refit magnitude and noise; say where likelihood and rows set aside disagree."""
         last_theta, sentences = state.theta, [state.remark] if state.remark else []
         state = at_best_theta(state)._replace(step=state.step + 1, phase="best", band_factor=1.0)
-        if not len(model.held):
+        if not len(model.validation_rows):
             return state, MinibatchInfo("best", state.best_value, noise=math.exp(float(state.theta[-1])))
         exact = exact_likelihood(model, state.theta)
         decrease = exact.value - exact_likelihood(model, last_theta).value
         if decrease > OVERFIT_NATS * model.n and state.waited:
             sentences.append(
-                f"The NLML went on to decrease by {decrease:.0f} nat after the best theta, which is overfitting."
+                f"The NLML decreased by another {decrease:.0f} nat after the best theta, which is overfitting."
             )
         if self.refit == "held-out":
             parts = [rows_set_aside(model, state.theta, exact)]
             for fold, theta in enumerate(state.fold_thetas, 1):
                 if len(theta):
-                    other = self._fold_model(problem, fold)
-                    parts.append(rows_set_aside(other, theta, exact_likelihood(other, theta)))
+                    fold_model = self._fold_model(problem, fold)
+                    parts.append(rows_set_aside(fold_model, theta, exact_likelihood(fold_model, theta)))
             refit = refit_magnitude_and_noise(parts, state.theta, self.noise_floor, self.largest)
             if refit:
                 if refit.is_significant:
@@ -294,7 +294,7 @@ class Minibatches(Method):
             return state._replace(phase="diverged")
         if learner.divergence():
             return state._replace(phase="diverged")
-        due = last or self._is_due(state.batches, until, learner.rows.per_epoch)
+        is_due = last or self._is_due(state.batches, until, learner.rows.per_epoch)
         state = learner.state(state)._replace(step=state.step + 1, phase="learn", batches=until)
         info = MinibatchInfo(
             "learn",
@@ -303,7 +303,7 @@ class Minibatches(Method):
             rate=state.rate,
             epoch=until / learner.rows.per_epoch,
         )
-        if due:
+        if is_due:
             evaluation = self.evaluate(model, learner)
             if evaluation.diverged:
                 return state._replace(phase="diverged")
@@ -374,7 +374,7 @@ def _divergence(learner: Learner, model: Model) -> str:
 
 def validation_error(model: Model, theta: Tensor, exact: ExactLikelihood) -> float:
     """Return the root mean squared error of the posterior mean on the validation rows; nan if there are none."""
-    if not len(model.held):
+    if not len(model.validation_rows):
         return math.nan
     X, y = model.validation()
     r = model.features(model.parts(theta), X).Phi @ exact.w - y

@@ -1,4 +1,4 @@
-"""MINIMAX: the Gram matrix is a variable of its own, and a penalty with an unbiased gradient ties it to the true one.
+"""MINIMAX: the Gram matrix is a variable A, and a penalty with an unbiased gradient makes it equal to the true one, F.
 
     Psi = g(theta) + log |A| + mu <B, A - F(theta)> / |A|,   min over (theta, A), max over |B| <= 1        eq 3.2
     1. (theta, A) <- proj(. - a grad Psi)        A >= s2 I, sd >= sd_min, and the box
@@ -336,12 +336,8 @@ class MinimaxLearner(Learner):
 
     def _ascend_B(self, Phi: Tensor, scale: Number) -> None:
         """Move B by its affine step on the features of other rows, and by its damping; scale is |A| / mu."""
-        G, inverse, rate, damping = (
-            torch.mm(Phi, self.A_inverse),
-            self.A_inverse,
-            self.b * scale,
-            self.multiplier_damping,
-        )
+        G, inverse = torch.mm(Phi, self.A_inverse), self.A_inverse  # [b, D], [D, D]
+        rate, damping = self.b * scale, self.multiplier_damping
         if damping:
             self.B.mul_(1.0 - damping)
         add_product(add_multiple(self.B, inverse, rate - damping * scale), G.T, G, -rate / len(Phi))

@@ -25,7 +25,7 @@ from ...features.random_fourier import RandomFourier, Waves
 from ...linalg.randomness import generator
 from ...problem import Problem, described_rows
 
-MIN_HELD = 20  # rows set aside, but at most one part of all rows, if parts are set aside in turn
+MIN_VALIDATION_ROWS = 20  # rows set aside, but at most one part of all rows, if parts are set aside in turn
 MATCHED_ROWS = 500  # the initial prior variance is matched on this many rows
 
 
@@ -69,7 +69,8 @@ class Model:
     n : number of rows for learning.
     D : number of features.
     size : number of entries of theta.
-    held : indices of the validation rows; none if the rows are one group.
+    validation_rows : indices of the rows set aside; none if the rows are one group.
+    learning_rows : indices of the other rows, in random order; None if no row is set aside.
     num_parts : number of parts that can be set aside in turn.
     rows_device : where the inputs are, and with them the indices of rows: a CPU if they are in a file.
     covariance : the kernel as a function of theta; Gaussian where random Fourier features approximate it.
@@ -86,13 +87,13 @@ class Model:
                 f"{method.title} needs columns of numbers, but the inputs are {described_rows(train.X)}."
             )
         self.problem, self.seed, self.n, self.like = problem, method.seed, len(train), train.y
-        self.rows_device, self.kept = train.X.device, cast("Tensor | None", None)
-        self.held, self.num_parts = torch.zeros(0, dtype=torch.int64), 0
-        num_held = min(math.ceil(validation * self.n), self.n - 1)
-        if num_held and method.folds > 1:
-            num_held = max(num_held, min(MIN_HELD, self.n // method.folds))
-        if num_held:
-            self._set_aside(num_held, fold)
+        self.rows_device, self.learning_rows = train.X.device, cast("Tensor | None", None)
+        self.validation_rows, self.num_parts = torch.zeros(0, dtype=torch.int64), 0
+        num_aside = min(math.ceil(validation * self.n), self.n - 1)
+        if num_aside and method.folds > 1:
+            num_aside = max(num_aside, min(MIN_VALIDATION_ROWS, self.n // method.folds))
+        if num_aside:
+            self._set_aside(num_aside, fold)
         linear = method.kernel == "linear"
         self.map = _feature_map(method, train.d, self.like)
         self.waves = None
@@ -104,18 +105,21 @@ class Model:
         self.shapes = [*self.map.shapes, (1,) if linear else (2,), (1,)]
         self.size = sum(math.prod(shape) for shape in self.shapes)
 
-    def _set_aside(self, num_held: int, fold: int) -> None:
+    def _set_aside(self, num_aside: int, fold: int) -> None:
         """Divide the rows into those to learn from and those set aside, which are whole groups where rows have them."""
         if self.problem.train.groups is None:
-            order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_held
-            held, kept = order[first : first + num_held], torch.cat([order[:first], order[first + num_held :]])
-            self.num_parts = self.n // num_held
+            order, first = torch.randperm(self.n, generator=generator(self.seed, "validation")), fold * num_aside
+            validation, learning = (
+                order[first : first + num_aside],
+                torch.cat([order[:first], order[first + num_aside :]]),
+            )
+            self.num_parts = self.n // num_aside
         else:
-            part = drawn_parts(self.problem.train.groups.number, num_held, self.seed)
+            part = drawn_parts(self.problem.train.groups.number, num_aside, self.seed)
             self.num_parts = int(part.max()) + 1
-            held, kept = (part == fold).nonzero()[:, 0], (part != fold).nonzero()[:, 0]
-        self.held, self.kept = held.to(self.rows_device), kept.to(self.rows_device)
-        self.n = len(kept)
+            validation, learning = (part == fold).nonzero()[:, 0], (part != fold).nonzero()[:, 0]
+        self.validation_rows, self.learning_rows = validation.to(self.rows_device), learning.to(self.rows_device)
+        self.n = len(learning)
 
     def start(self) -> Float[Tensor, " p"]:
         """Return the initial theta: lengthscale of the size of z, magnitude one, and the noise of the problem."""
@@ -129,10 +133,10 @@ class Model:
     def matched(self, theta: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
         """Return theta with the mean prior variance of the problem's own kernel on the first rows."""
         X = self.problem.train.X[:MATCHED_ROWS].to(self.like)
-        own = float(self.features(self.parts(theta), X).Phi.square().sum(1).mean())
-        wanted = float(self.problem.kernel.diag(self.problem.theta, X).mean())
+        variance = float(self.features(self.parts(theta), X).Phi.square().sum(1).mean())
+        target = float(self.problem.kernel.diag(self.problem.theta, X).mean())
         theta = theta.clone()
-        theta[-2] += 0.5 * math.log(wanted / own) if own > 0.0 else 0.0
+        theta[-2] += 0.5 * math.log(target / variance) if variance > 0.0 else 0.0
         return theta
 
     def parts(self, theta: Float[Tensor, " p"]) -> Parts:
@@ -166,11 +170,11 @@ class Model:
 
     def rows(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs [b, d] and targets [b] of these learning rows, on the device of theta; X may be a file."""
-        return self._select(index if self.kept is None else self.kept[index])
+        return self._select(index if self.learning_rows is None else self.learning_rows[index])
 
     def validation(self) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of the validation rows."""
-        return self._select(self.held)
+        return self._select(self.validation_rows)
 
     def _select(self, index: slice | Tensor) -> tuple[Tensor, Tensor]:
         train = self.problem.train
@@ -179,18 +183,18 @@ class Model:
 
 def _feature_map(method: FeatureSettings, d: int, like: Tensor) -> Network | Scaled | Module:
     """The map from x to z: `method.features` if it is given, otherwise the network of the settings."""
-    given = method.features
-    if given is None:
+    features = method.features
+    if features is None:
         sizes, constant = [d, *[method.width] * method.layers], method.kernel == "linear"
         return Network(sizes, method.activation) if method.layers else Scaled(d, constant)
-    if isinstance(given, torch.nn.Module):
-        return Module(given, d, like)
-    if not isinstance(given, Pretrained):
-        wanted = "a torch module, or the result of features.pretrained.load"
-        raise SettingError(f"{method.title}'s features are a {type(given).__name__}; give {wanted}.")
-    if given.sizes[0] != d:
-        raise SettingError(f"The weights belong to a network with {given.sizes[0]} inputs, but the data have {d}.")
-    return given
+    if isinstance(features, torch.nn.Module):
+        return Module(features, d, like)
+    if not isinstance(features, Pretrained):
+        choices = "a torch module, or the result of features.pretrained.load"
+        raise SettingError(f"{method.title}'s features are a {type(features).__name__}; give {choices}.")
+    if features.sizes[0] != d:
+        raise SettingError(f"The weights belong to a network with {features.sizes[0]} inputs, but the data have {d}.")
+    return features
 
 
 def select_rows(X: Tensor, index: slice | Tensor) -> Tensor:

@@ -130,7 +130,7 @@ class SVGP(Minibatches):
         S = S.tril()
         divergence = float(m.square().sum() + S.square().sum()) - len(m) - 2.0 * float(S.diagonal().abs().log().sum())
         objective, error = 0.5 * (total + model.n * math.log(s2) + divergence), math.nan
-        if len(model.held):
+        if len(model.validation_rows):
             X, y = model.validation()
             error = float((predict(X).mean - y).square().mean().sqrt())
         return Evaluation(objective, error)
@@ -175,8 +175,8 @@ def shapes(model: Model, m: int) -> list[tuple[int, ...]]:
 
 def variational_parts(model: Model, w: Tensor) -> list[Tensor]:
     """Return inducing inputs [m, d], mean [m] and factor [m, m] as views of w, whose length m^2 + m (d + 1) gives m."""
-    half = 0.5 * (model.problem.train.d + 1)
-    return views(w, shapes(model, round(math.sqrt(half * half + len(w)) - half)))
+    offset = 0.5 * (model.problem.train.d + 1)
+    return views(w, shapes(model, round(math.sqrt(offset * offset + len(w)) - offset)))
 
 
 def whitened(model: Model, theta: Tensor, Z: Tensor) -> Tensor:

@@ -161,7 +161,7 @@ def test_a_second_refit_changes_nothing_and_few_rows_set_aside_allow_none():
 
     assert not again.is_significant
     assert again.nlpd_after == pytest.approx(refit.nlpd_after, abs=2e-3)  # the grid of rho moved with the magnitude
-    assert len(few[0].held) == 9
+    assert len(few[0].validation_rows) == 9
     assert refit_magnitude_and_noise([set_aside(*few)], few[1], 1e-3, 1e3) is None
     assert band_factor(*few, exact_likelihood(*few)) == 1.0
 
@@ -200,7 +200,7 @@ def test_the_parts_are_disjoint_and_no_part_teaches_the_features_that_are_judged
     scgd = registry["scgd"](width=8, batch_size=8, folds=3, validation=0.34)
     model = Model(scgd, at, 0.34)
     state = next(scgd.steps(at)).state._replace(phase="learn", best_batches=20)
-    parts = [Model(scgd, at, 0.34, fold).held for fold in range(2)]
+    parts = [Model(scgd, at, 0.34, fold).validation_rows for fold in range(2)]
     spoiled = at.train.y.clone()
     spoiled[parts[1]] += 100.0
 
@@ -223,7 +223,7 @@ def test_the_end_refits_on_all_parts_but_those_whose_features_diverged():
     ]
     lost = state._replace(fold_thetas=(state.theta[:0], *state.fold_thetas[1:]))
 
-    assert [len(model.held) for model, _ in models] == [16] * 5
+    assert [len(model.validation_rows) for model, _ in models] == [16] * 5
     torch.testing.assert_close(best.theta, refitted(models).theta)
     torch.testing.assert_close(
         [step.state for step in run.method.steps(at, lost)][-1].theta, refitted([models[0], *models[2:]]).theta

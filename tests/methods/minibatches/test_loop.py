@@ -210,7 +210,7 @@ def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: py
 def test_parts_are_set_aside_in_turn_until_they_have_a_hundred_rows(held: int, settings: dict, parts: int):
     ours = small(**{"refit": "held-out", **settings})
     here = model()
-    here.held, here.num_parts = torch.arange(held), 10
+    here.validation_rows, here.num_parts = torch.arange(held), 10
     assert ours.num_folds(here) == parts
     here.num_parts = 2
     assert ours.num_folds(here) == min(parts, 2)
@@ -253,7 +253,7 @@ def test_the_refit_moves_magnitude_and_noise_only_and_reports_both_objectives_th
     assert outcome.message.endswith("is returned.")
 
 
-def test_overfitting_is_said_with_the_nats_that_the_likelihood_went_on_to_win():
+def test_the_remark_on_overfitting_gives_the_further_decrease_of_the_nlml():
     at = problem(n=80, noise=1.5)
     ours = small(validation=0.3, epochs=60, rate=0.1, width=20)
     steps, outcome = finished(ours, at)
@@ -261,8 +261,8 @@ def test_overfitting_is_said_with_the_nats_that_the_likelihood_went_on_to_win():
     here = Model(ours, at, 0.3)
     decrease = float(dense(here, learned.best_theta)) - float(dense(here, learned.theta))
     assert decrease > loop.OVERFIT_NATS * here.n
-    assert f"decrease by {decrease:.0f} nat after the best theta" in outcome.message
-    assert f"decrease by {decrease:.0f} nat after the best theta" in steps[-1].state.remark
+    assert f"decreased by another {decrease:.0f} nat after the best theta" in outcome.message
+    assert f"decreased by another {decrease:.0f} nat after the best theta" in steps[-1].state.remark
 
 
 @pytest.mark.parametrize(("waited", "share"), [(0, 1.2), (3, 0.8), (3, 1.2)])

@@ -26,36 +26,36 @@ def test_rows_set_aside_and_learned_from_are_all_rows_once():
     ours = small(folds=1)
     for fraction, held in ((0.3, 15), (0.31, 16), (0.01, 1), (0.0, 0)):
         here = Model(ours, at, fraction)
-        assert len(here.held) == held
+        assert len(here.validation_rows) == held
         assert here.n == 50 - held
         if held:
-            assert sorted([*here.held.tolist(), *here.kept.tolist()]) == list(range(50))
+            assert sorted([*here.validation_rows.tolist(), *here.learning_rows.tolist()]) == list(range(50))
             X, y = here.validation()
-            assert torch.equal(X, at.train.X[here.held])
-            assert torch.equal(y, at.train.y[here.held])
+            assert torch.equal(X, at.train.X[here.validation_rows])
+            assert torch.equal(y, at.train.y[here.validation_rows])
             X, y = here.rows(torch.tensor([0, 3]))
-            assert torch.equal(X, at.train.X[here.kept[[0, 3]]])
-            assert torch.equal(y, at.train.y[here.kept[[0, 3]]])
+            assert torch.equal(X, at.train.X[here.learning_rows[[0, 3]]])
+            assert torch.equal(y, at.train.y[here.learning_rows[[0, 3]]])
             assert here.num_parts == 50 // held
 
 
 def test_at_least_twenty_rows_are_set_aside_where_parts_follow_in_turn_but_at_most_one_part():
-    assert len(Model(small(folds=5), problem(n=300), 0.01).held) == 20
-    assert len(Model(small(folds=5), problem(n=50), 0.01).held) == 10
-    assert len(Model(small(folds=2), problem(n=50), 0.01).held) == 20
-    assert len(Model(small(folds=1), problem(n=300), 0.01).held) == 3
-    assert len(Model(small(folds=5), problem(n=300), 0.2).held) == 60
-    assert len(Model(small(folds=1), problem(n=2), 0.9).held) == 1
+    assert len(Model(small(folds=5), problem(n=300), 0.01).validation_rows) == 20
+    assert len(Model(small(folds=5), problem(n=50), 0.01).validation_rows) == 10
+    assert len(Model(small(folds=2), problem(n=50), 0.01).validation_rows) == 20
+    assert len(Model(small(folds=1), problem(n=300), 0.01).validation_rows) == 3
+    assert len(Model(small(folds=5), problem(n=300), 0.2).validation_rows) == 60
+    assert len(Model(small(folds=1), problem(n=2), 0.9).validation_rows) == 1
 
 
 def test_the_parts_follow_each_other_and_share_no_row():
     at, ours = problem(n=50), small(folds=3)
-    parts = [Model(ours, at, 0.3, fold).held.tolist() for fold in range(3)]
+    parts = [Model(ours, at, 0.3, fold).validation_rows.tolist() for fold in range(3)]
     assert len({row for part in parts for row in part}) == 45 + 3 * (len(parts[0]) - 15)
     for fold in range(3):
         here = Model(ours, at, 0.3, fold)
-        assert sorted([*here.held.tolist(), *here.kept.tolist()]) == list(range(50))
-        assert here.n == len(here.kept)
+        assert sorted([*here.validation_rows.tolist(), *here.learning_rows.tolist()]) == list(range(50))
+        assert here.n == len(here.learning_rows)
 
 
 def test_groups_are_set_aside_whole():
@@ -67,10 +67,10 @@ def test_groups_are_set_aside_whole():
     assert parts > 1
     for fold in range(parts):
         here = Model(ours, grouped, 0.2, fold)
-        assert len(here.held)
-        assert not set(number[here.held].tolist()) & set(number[here.kept].tolist())
-        assert len(here.held) + here.n == 60
-        seen += here.held.tolist()
+        assert len(here.validation_rows)
+        assert not set(number[here.validation_rows].tolist()) & set(number[here.learning_rows].tolist())
+        assert len(here.validation_rows) + here.n == 60
+        seen += here.validation_rows.tolist()
     assert sorted(seen) == list(range(60))
 
 

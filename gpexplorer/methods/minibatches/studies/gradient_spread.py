@@ -79,9 +79,9 @@ def _squared_mean(E: Float[Tensor, "k p"]) -> tuple[float, float]:
     k = len(E)
     products = E @ E.T
     products.fill_diagonal_(0.0)
-    of_row, total = products.sum(1), float(products.sum())
+    row_sums, total = products.sum(1), float(products.sum())
     if k < 3:
         return total / (k * (k - 1)), math.inf
-    left_out = (total - 2.0 * of_row) / ((k - 1) * (k - 2))  # [k], the statistic without each row
+    left_out = (total - 2.0 * row_sums) / ((k - 1) * (k - 2))  # [k], the statistic without each row
     error = math.sqrt((k - 1) / k * float((left_out - left_out.mean()).square().sum()))
     return total / (k * (k - 1)), error
