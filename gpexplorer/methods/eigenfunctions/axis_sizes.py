@@ -5,8 +5,8 @@ represent counts as noise. The share of the variance that mbar points U represen
 
     sum_x k(x, U) K_UU^-1 k(U, x) / sum_x k(x, x)
 
-It is about 1.8 lengthscales per spacing if the lengthscale is short. With the setting `grid_points = 0` the number of
-points of an input is doubled until they represent nearly all of it.
+It is about 1.8 l / h for a lengthscale l that is much shorter than the spacing h of the points. With the setting
+`grid_points = 0` the number of points of an input is doubled until they represent nearly all of the variance.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ...features.grid_eigenfunctions import Grid
 from ...problem import Kernel
 
 FEWEST, MOST = 10, 160  # grid points of an input; eigenvectors of an axis cost MOST^3 flops per evaluation
-ENOUGH = 0.95  # of the variance along an input
-ROWS = 500  # from which the share is computed
+ENOUGH = 0.95  # share of the variance along an input that its points must represent
+ROWS = 500  # number of rows from which the share is computed
 
 
 def axis_shares(grid: Grid, theta: Tensor, X: Tensor) -> list[float]:
@@ -59,10 +59,10 @@ def sizes_by_lengthscale(kernel: Kernel, X: Tensor, theta: Tensor, spacing: str)
     -----
     It reads 500 rows and the ends of each input, and computes on the CPU: d (500 + mbar)^2 kernel entries per doubling.
     """
-    some = torch.cat([X[:: max(len(X) // ROWS, 1)][:ROWS], X.min(0).values[None], X.max(0).values[None]])
-    some, theta, sizes = some.cpu(), theta.cpu(), [FEWEST] * X.shape[1]  # much smaller than what a GPU waits for
+    sample = torch.cat([X[:: max(len(X) // ROWS, 1)][:ROWS], X.min(0).values[None], X.max(0).values[None]])
+    sample, theta, sizes = sample.cpu(), theta.cpu(), [FEWEST] * X.shape[1]  # matrices too small for a GPU
     while True:
-        shares = axis_shares(Grid(kernel, some, sizes, spacing), theta, some)
+        shares = axis_shares(Grid(kernel, sample, sizes, spacing), theta, sample)
         doubled = [2 * m if share < ENOUGH and 2 * m <= MOST else m for m, share in zip(sizes, shares, strict=True)]
         if doubled == sizes:
             return sizes

@@ -50,8 +50,8 @@ Descent = Generator[Best, None, None]
 
 def exact_descent(learner: Learner, problem: Problem, initial: Tensor) -> Descent:
     """Minimise the NLML of an exact GP on the random subset, from theta = `initial`. O(subset^3) per evaluation."""
-    moved = Problem(problem.train, problem.kernel, initial)
-    with closing(learn_on_subset(moved, learner.seed, learner.subset, learner.evaluations)) as descent:
+    started = Problem(problem.train, problem.kernel, initial)
+    with closing(learn_on_subset(started, learner.seed, learner.subset, learner.evaluations)) as descent:
         for best in descent:
             yield Best(best.theta, best.value, None)
 

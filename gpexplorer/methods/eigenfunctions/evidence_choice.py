@@ -14,9 +14,9 @@ needs a product of higher degree is not represented. Here the N largest eigenval
        O(p) each
     4. again from step 1 with the residual of the chosen functions
 
-The second term of the score is what it costs to name a function: the first p are free, and of twice as many ranks only
-half as many are expected. Without it, chance alone would find gains among 10^4 candidates. If no score is positive any
-more, the remaining places go to the largest eigenvalues.
+The second term of the score is a penalty on the rank: the first p ranks have none, and a function of rank 2 p is taken
+to be half as probable. Without it, some of 10^4 candidates would have a positive gain by chance alone. If no score is
+positive any more, the remaining functions are those of the largest eigenvalues.
 
 The noise is learned on the rows for which the functions were chosen, and is therefore too small where there are few
 rows: for 40 functions and 300 rows, bands of 95 % covered 87 % (mean of six draws). `held_out_noise` measures it on
@@ -48,9 +48,9 @@ from .evidence import gram_products
 
 ROWS = 2**14  # functions are chosen on at most this many random rows; theta and weights are learned from all of them
 SHORTLIST = 2  # this many times p candidates are on a shortlist
-PASSES, MORE_PASSES = 3, 2  # without and with functions to begin with
+PASSES, MORE_PASSES = 3, 2  # passes over the rows without and with functions to begin with
 
-FOLDS = 5  # of the cross-validation of the noise
+FOLDS = 5  # folds of the cross-validation of the noise
 FEW_ROWS = 20  # the noise is cross-validated below this many rows per function
 NOISE_FACTORS = 81  # noise variances tried, from the learned one to e^4 times it
 
@@ -59,7 +59,7 @@ class Candidates(NamedTuple):
     """The functions among which the evidence chooses."""
 
     axis_indices: Int[Tensor, "N d"]
-    price: Float[Tensor, " N"]  # nat that it costs to name a function
+    price: Float[Tensor, " N"]  # the penalty on the rank of each function, in nat
 
 
 class Selected(NamedTuple):
@@ -106,9 +106,9 @@ def choose_by_evidence(
     candidates, chosen = _candidates(grid, theta, p, count, previous)
     if len(candidates.axis_indices) <= p:
         return functions(grid, candidates.axis_indices)
-    every = functions(grid, candidates.axis_indices)
+    all_functions = functions(grid, candidates.axis_indices)
     for _ in range(MORE_PASSES if len(chosen) else PASSES):
-        q, bound = _screened(every, functions(grid, candidates.axis_indices[chosen]), theta, rows)
+        q, bound = _screened(all_functions, functions(grid, candidates.axis_indices[chosen]), theta, rows)
         scores = gains(bound, q) - candidates.price
         best = scores.sort(descending=True, stable=True).indices[: SHORTLIST * p]
         members = torch.cat([chosen, best, torch.arange(p, device=best.device)]).unique()  # [M]
@@ -137,7 +137,7 @@ def forward_selection(
     p : int
         How many functions.
     price : tensor [M]
-        What it costs to choose a function, in nat.
+        The penalty on each function, in nat.
 
     Notes
     -----
@@ -228,18 +228,18 @@ def _candidates(
     rank = torch.arange(1, len(index) + 1, device=index.device)
     chosen = rank[:0]
     if previous is not None:
-        known = previous.index[grid.exist(theta, previous.index)]
-        unique, place = torch.unique(torch.cat([index, known]), dim=0, return_inverse=True)
+        existing = previous.index[grid.exist(theta, previous.index)]
+        unique, member = torch.unique(torch.cat([index, existing]), dim=0, return_inverse=True)
         ranks = torch.full((len(unique),), len(index), device=index.device)
-        ranks[place[: len(index)]] = rank
-        first = ranks.sort(stable=True).indices  # by rank
-        position = torch.empty_like(first)
-        position[first] = torch.arange(len(first), device=index.device)
-        index, rank, chosen = unique[first], ranks[first], position[place[len(rank) :]]
+        ranks[member[: len(index)]] = rank
+        by_rank = ranks.sort(stable=True).indices  # by rank
+        position = torch.empty_like(by_rank)
+        position[by_rank] = torch.arange(len(by_rank), device=index.device)
+        index, rank, chosen = unique[by_rank], ranks[by_rank], position[member[len(rank) :]]
     return Candidates(index, (rank.to(theta) / p).clamp_min(1.0).log()), chosen
 
 
-def _screened(every: Leading, chosen: Leading, theta: Tensor, rows: Dataset) -> tuple[Tensor, Tensor]:
+def _screened(all_functions: Leading, chosen: Leading, theta: Tensor, rows: Dataset) -> tuple[Tensor, Tensor]:
     """Return q [N] given the chosen functions, and phi_j'phi_j / s2 [N], of all candidates."""
     s2, residual = noise_variance(theta), rows.y
     if len(chosen):
@@ -249,12 +249,12 @@ def _screened(every: Leading, chosen: Leading, theta: Tensor, rows: Dataset) -> 
         w = torch.linalg.solve(A, c.double()).to(residual)  # [p]
     with torch.no_grad():
         if len(chosen):
-            few, residual = chosen(theta), residual.clone()
+            chosen_basis, residual = chosen(theta), residual.clone()
             for part in row_blocks(len(rows), 4 * w.element_size() * len(w)):
-                residual[part] -= w @ few(rows.X[part])  # s2 C^-1 y
-        basis = every(theta)
-        q, squares = residual.new_zeros(len(every)), residual.new_zeros(len(every))
-        for part in row_blocks(len(rows), 4 * residual.element_size() * len(every)):
+                residual[part] -= w @ chosen_basis(rows.X[part])  # s2 C^-1 y
+        basis = all_functions(theta)
+        q, squares = residual.new_zeros(len(all_functions)), residual.new_zeros(len(all_functions))
+        for part in row_blocks(len(rows), 4 * residual.element_size() * len(all_functions)):
             F = basis(rows.X[part])  # [N, block]
             q.addmv_(F, residual[part])
             squares += F.square_().sum(1)

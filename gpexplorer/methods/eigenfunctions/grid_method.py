@@ -156,8 +156,8 @@ class GridMethod(Method):
         """
         spacings = (spacing,) if spacing in SPACINGS else self.spacings()
         choices = []
-        for each in spacings:
-            grid = self.grid(problem, each, theta)
+        for name in spacings:
+            grid = self.grid(problem, name, theta)
             choices.append(self.functions(grid, grid.spectrum(theta, self.num_eigenfunctions).axis_indices))
         if len(choices) == 1:
             return choices[0]
@@ -180,7 +180,7 @@ class GridMethod(Method):
             return self.choose(problem, theta, spacing)
         rows = self.choice_rows(problem)
         spacings = (spacing,) if spacing in SPACINGS else self.spacings()
-        grids = [self.grid(problem, each, theta) for each in spacings]
+        grids = [self.grid(problem, name, theta) for name in spacings]
         choices = [
             choose_by_evidence(
                 self.functions, grid, theta, rows, self.num_eigenfunctions, self.candidates,
@@ -236,9 +236,9 @@ class GridMethod(Method):
         return self.grid(problem).outside(X)
 
 
-def is_same_size(one: Grid, other: Grid) -> bool:
+def is_same_size(grid: Grid, other: Grid) -> bool:
     """Whether two grids have as many points on each axis."""
-    return [len(U) for U in one.axes] == [len(U) for U in other.axes]
+    return [len(U) for U in grid.axes] == [len(U) for U in other.axes]
 
 
 @dataclass(frozen=True)

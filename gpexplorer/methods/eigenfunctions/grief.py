@@ -1,4 +1,4 @@
-"""GP-GRIEF, type II: regression on the leading eigenfunctions of a grid that may have more points than atoms exist.
+"""GP-GRIEF, type II: regression on the leading eigenfunctions of a grid, which may have 10^200 points.
 
     1. axes over the range of the data, and 1-D eigendecompositions               section 4
     2. the p largest of mbar^d eigenvalues                                        algorithm 1
@@ -146,8 +146,8 @@ class Grief(GridMethod):
 
     def cross_validates(self, problem: Problem) -> bool:
         """Whether the noise is measured on rows that had no part in the choice of functions."""
-        few = FOLDS <= len(problem.train) < FEW_ROWS * self.num_eigenfunctions
-        return bool(self.learn) and self.basis == "evidence" and few
+        is_small = FOLDS <= len(problem.train) < FEW_ROWS * self.num_eigenfunctions
+        return bool(self.learn) and self.basis == "evidence" and is_small
 
     def _with_held_out_noise(self, problem: Problem, state: BasisState) -> BasisState:
         """The state with the noise of `held_out_noise` in place of the learned one, and the NLML there."""

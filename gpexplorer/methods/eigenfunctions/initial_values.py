@@ -1,6 +1,6 @@
 """Initial values for learning the hyperparameters of a finite basis: lengthscales that are longer or shorter.
 
-A descent holds the choice of functions fixed. It can make a lengthscale longer, but hardly shorter, because the
+A descent does not change the choice of functions. It can make a lengthscale longer, but hardly shorter, because the
 functions that a shorter one needs are not among those chosen for a longer one. Initial values are therefore judged with
 the functions that are chosen for them.
 """

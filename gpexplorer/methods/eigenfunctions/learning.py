@@ -47,10 +47,10 @@ from .posteriors import refitted_posterior, regression_posterior
 EVALUATION_CALLS = 100.0  # tensor operations of an evaluation: factors, and the matrices of the gradient
 SMALL_SHARE = 0.05  # a smaller share of the prior variance is reported at the end
 SMALL_AXIS_SHARE = 0.5  # an axis that represents less of its own kernel is too coarse, and is reported at the end
-LEAST_GAIN = 0.005  # nat; a smaller one is none
+LEAST_GAIN = 0.005  # nat; a smaller gain counts as none
 ENOUGH_SHARE, MAX_DOUBLINGS = 0.5, 12  # the trial reaches lengthscales at which the functions represent this share
-WORSE_PER_ROW = 0.02  # nat; where the functions fit the subset worse than the exact GP by more, other values are tried
-SEARCHES, SEARCH_DESCENTS = 3, 2  # at most three times, from the two most likely ones
+WORSE_PER_ROW = 0.02  # nat; other initial values are tried if the NLML exceeds that of the exact GP by more than this
+SEARCHES, SEARCH_DESCENTS = 3, 2  # largest number of searches, and the number of descents of each
 BLOCK_CALLS = 30.0  # tensor operations of a block of Phi, forward and backward
 
 CHANNELS: tuple[Channel, ...] = (
@@ -303,7 +303,7 @@ def _rounds(
             for spacing in (spacings if state.functions is None else (state.spacing,))
         }
         values = {spacing: _objective(learner, problem, state, choice) for spacing, choice in choices.items()}
-        spacing = min(values, key=lambda each: values[each])
+        spacing = min(values, key=lambda name: values[name])
         gain, incomplete = state.objective - values[spacing], state.position >= learner.evaluations
         if gain > learner.tolerance * max(abs(state.objective), 1.0):
             state = state._replace(chosen=state.theta, spacing=spacing)
@@ -317,17 +317,17 @@ def _rounds(
 
 def outcome_at(reason: str, message: str, problem: Problem, state: State, choice: Choice) -> Outcome:
     """Return an outcome whose message also says where the functions do not represent the kernel."""
-    kept = share_kept(problem, state.theta, choice)
-    message = with_share_kept(message, kept, len(choice))
+    share = share_kept(problem, state.theta, choice)
+    message = with_share_kept(message, share, len(choice))
     return Outcome(reason, with_coarse_axes(message, problem, state.theta, choice))
 
 
 def _round(learner: Learner, problem: Problem, state: State, choice: Choice) -> Phase:
     """One descent on all rows with a fixed choice of functions; it is resumed by repeating its evaluations."""
-    kept = share_kept(problem, state.theta_begin, choice)
+    share = share_kept(problem, state.theta_begin, choice)
 
     def report(state: State, best: Best) -> Info:
-        return Info("learn", state.objective, math.nan if best.fit is None else best.fit, kept)
+        return Info("learn", state.objective, math.nan if best.fit is None else best.fit, share)
 
     descent = until_no_gain(basis_descent(learner, choice, problem.train, state.theta_begin), learner.tolerance)
     return (yield from _follow(state, descent, lambda theta: {}, report))

@@ -29,7 +29,8 @@ from torch import Tensor
 Floats = NDArray[np.float64]
 GROUP = 8  # this many factors are multiplied before one logarithm is taken
 SMALLEST = torch.finfo(torch.float64).tiny
-SMALLEST_LOG_NOISE, NOISE_DECADES, REFINEMENTS = -60.0, 12.0, 4  # of the search for the most likely noise variance
+# the search for the most likely noise variance: its lower bound, its range, and how often the grid is refined
+SMALLEST_LOG_NOISE, NOISE_DECADES, REFINEMENTS = -60.0, 12.0, 4
 
 
 class OrthogonalBasis(NamedTuple):
@@ -107,10 +108,10 @@ class LikelihoodTerms(NamedTuple):
 
 def likelihood_terms(basis: OrthogonalBasis) -> LikelihoodTerms:
     """Arrange the constants of the likelihood once for many evaluations."""
-    one = basis.e.new_ones(1)
-    e = torch.cat([basis.e, one])
-    half_u2 = torch.cat([basis.u.square(), basis.rest * one]).mul_(0.5)
-    multiplicity = torch.cat([torch.ones_like(basis.e), (basis.n - len(basis.e)) * one]).mul_(0.5)
+    ones = basis.e.new_ones(1)
+    e = torch.cat([basis.e, ones])
+    half_u2 = torch.cat([basis.u.square(), basis.rest * ones]).mul_(0.5)
+    multiplicity = torch.cat([torch.ones_like(basis.e), (basis.n - len(basis.e)) * ones]).mul_(0.5)
     single = None if e.is_cuda else SingleChain(e.numpy(), half_u2.numpy(), multiplicity.numpy())
     return LikelihoodTerms(e, half_u2, multiplicity, single, SeveralChains(e, half_u2, multiplicity))
 

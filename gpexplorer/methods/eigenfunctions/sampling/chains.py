@@ -164,10 +164,10 @@ def _adaptation(sampler: Sampler, q: int) -> Adapt:
 def _watch(state: State, draws: Tensor, values: Tensor, draws_before: int) -> tuple[Tensor, int]:
     """The watched numbers with those of the new draws appended; every second is dropped if there are too many."""
     count = min(WATCHED, draws.shape[2] - 1)
-    new = torch.cat([values[..., None], draws[..., -1:], draws[..., :count]], 2).transpose(0, 1).to(state.theta)
+    numbers = torch.cat([values[..., None], draws[..., -1:], draws[..., :count]], 2).transpose(0, 1).to(state.theta)
     stride = state.stride if draws_before else 1
     previous = state.watched if draws_before else state.watched[:, :0]
-    watched = torch.cat([previous, new[:, -draws_before % stride :: stride]], 1)
+    watched = torch.cat([previous, numbers[:, -draws_before % stride :: stride]], 1)
     while watched.shape[1] > MAX_WATCHED:
         watched, stride = watched[:, ::2].clone(), 2 * stride
     return watched, stride

@@ -149,15 +149,15 @@ class GriefMCMC(GridMethod):
             state = state._replace(**self.chooser(problem).fields(choice))
         basis, choice = self.orthogonal(problem, state)
         target, total = Target(basis, *self.priors(state.theta)), self.warm_up + self.samples
-        state, kept = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
+        state, share = state._replace(spacing=choice.grid.spacing), share_kept(problem, state.theta, choice)
         while state.position < total:
             state, acceptance = advance(self, target, state, warming_up=state.position < self.warm_up)
-            yield Step(state, report(state, acceptance, kept))
+            yield Step(state, report(state, acceptance, share))
         if not math.isfinite(state.value):
             message = f"The log density of the chains is {state.value}. Choose a noise_prior nearer to 0.04."
             return Outcome("diverged", message)
         message = f"All {self.samples} steps of draws are done. Raise samples to continue."
-        message = with_share_kept(message, kept, len(choice))
+        message = with_share_kept(message, share, len(choice))
         return Outcome("budget", with_coarse_axes(message, problem, state.theta, choice))
 
     def _learn_theta(self, problem: Problem, state: ChainState) -> Generator[Step, None, ChainState]:
