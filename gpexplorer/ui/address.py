@@ -105,14 +105,14 @@ def write_query(request: PageRequest, start: Spec) -> str:
         Where a link cannot name the rows.
     """
     link, preset = request.link, _preset(request.question, request.story, request.part, start)
-    begun: dict[str, str] = {"story": request.story, "part": str(request.part + 1)} if request.story else {}
+    fields: dict[str, str] = {"story": request.story, "part": str(request.part + 1)} if request.story else {}
     if request.question:
-        begun["ask"] = request.question
+        fields["ask"] = request.question
     if request.hide and not request.story:
-        begun["hide"] = ",".join(sorted(request.hide))
+        fields["hide"] = ",".join(sorted(request.hide))
     view = link.view if link.view != preset.view else ""
     at = link.at if (link.at or 0) != (preset.at or 0) else None
-    parts = [urlencode(begun, safe=","), links.write_short(link.spec, preset.spec, view, at)]
+    parts = [urlencode(fields, safe=","), links.write_short(link.spec, preset.spec, view, at)]
     query = "&".join(filter(None, parts))
     return query and f"?{query}"
 
@@ -141,8 +141,8 @@ def full_address(query: str) -> str:
 
 def _preset(question: str, story: str, part: int, start: Spec) -> Link:
     """What a question or a part of a story opens; `start` where there is neither."""
-    opened = STORIES[story].parts[part].link if story else PRESETS[question].link if question else ""
-    return links.read(opened, start, views) if opened else Link(start)
+    query = STORIES[story].parts[part].link if story else PRESETS[question].link if question else ""
+    return links.read(query, start, views) if query else Link(start)
 
 
 def _part(number: str, story: str) -> int:

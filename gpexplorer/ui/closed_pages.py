@@ -1,7 +1,8 @@
-"""Memory of closed pages is freed in moments in which nobody waits for a picture.
+"""The memory of closed pages is freed while nobody waits for a picture.
 
-The objects of a page refer to each other in circles, so Python frees them only when it collects garbage. It would do so
-after some hundred pages, at any moment, and for seconds: a collection walks through all pages that are open.
+The objects of a page refer to each other in cycles, so Python frees them only by garbage collection. By itself, Python
+would collect after some hundred pages, at any moment and for seconds, because a collection visits the objects of all
+open pages.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class Arrivals:
     @property
     def pending(self) -> int:
         """Number of pages on their way."""
-        now = time.monotonic()
-        return sum(1 for begun in self._begun.values() if now - begun < LONGEST_ARRIVAL)
+        clock = time.monotonic()
+        return sum(1 for begun in self._begun.values() if clock - begun < LONGEST_ARRIVAL)
 
     def complete(self, document: Document | None, complete: Callable[[], None]) -> None:
         """Call `complete` for a page that has arrived, once no other page is on its way, or after `LONGEST_WAIT`.

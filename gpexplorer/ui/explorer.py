@@ -99,7 +99,7 @@ class Explorer(pn.viewable.Viewer):
         self._opening, self._waiting, self._failed = 0, "", False
         self._stop: Callable[[], None] | None = None
         self._address: AddressBar | None = None
-        self._addressed: tuple[Any, ...] | None = None  # what the address names; None where it may be put right
+        self._addressed: tuple[Any, ...] | None = None  # what the address names; None while it may be corrected
         self._hidden: frozenset[str] = frozenset()
         self.widgets: list[Any] = []
         self.status, self.pulse = Status(), Pulse(self._drain)
@@ -233,10 +233,10 @@ class Explorer(pn.viewable.Viewer):
         self.sources.adopt(spec)
 
     def _choose_preset(self) -> None:
-        chosen = str(self.presets.value)
-        if chosen:
-            name = chosen.removeprefix(STORY)
-            request = read_query(f"{'story' if chosen.startswith(STORY) else 'ask'}={name}", Spec(**START))
+        value = str(self.presets.value)
+        if value:
+            name = value.removeprefix(STORY)
+            request = read_query(f"{'story' if value.startswith(STORY) else 'ask'}={name}", Spec(**START))
             self.session.choose(request.link.spec)
             self.adopt(request._replace(hide=frozenset()))
 

@@ -43,7 +43,7 @@ class ReadySessions:
         Number of sessions to keep ready; with 0 every page is built when it is asked for.
     shares
         The steps of all runs. While people work, a page is built only if the stock is empty, because building one
-        delays their pictures. It is told of every page that is asked for.
+        delays their pictures. Every page that is asked for is added to its `arrivals`.
     """
 
     def __init__(self, application: BokehTornado, path: str, count: int, shares: Shares) -> None:
@@ -61,8 +61,8 @@ class ReadySessions:
 
         async def get_session(handler: DocHandler) -> ServerSession:
             self._last_visit = time.monotonic()
-            ours = handler.application is self._application and not handler.request.query
-            session = (self._take(handler) if ours else None) or await build(handler)
+            is_plain_address = handler.application is self._application and not handler.request.query
+            session = (self._take(handler) if is_plain_address else None) or await build(handler)
             self._arrivals.begin(session.document)
             return session
 
@@ -117,5 +117,5 @@ def _move(session: ServerSession, request: RequestProxy) -> None:
     location = pn.state._locations.get(session.document)
     if location is not None:
         with set_curdoc(session.document), edit_readonly(location):
-            known = Location.from_request(request).param.values()
-            location.param.update(**{name: known[name] for name in ("hostname", "port", "protocol", "href")})
+            address = Location.from_request(request).param.values()
+            location.param.update(**{name: address[name] for name in ("hostname", "port", "protocol", "href")})

@@ -173,8 +173,8 @@ class RequestGuard:
         sessions = [session for path in application.app_paths for session in application.get_sessions(path)]
         sessions = [session for session in sessions if session._token is not None]  # others wait for a visitor
         protocols = request.headers.get("Sec-WebSocket-Protocol", "").replace(" ", "").split(",")
-        known = len(protocols) == 2 and _session_id(protocols[1]) in {session.id for session in sessions}
-        if known or not self._max_sessions or len(sessions) < self._max_sessions:
+        has_session = len(protocols) == 2 and _session_id(protocols[1]) in {session.id for session in sessions}
+        if has_session or not self._max_sessions or len(sessions) < self._max_sessions:
             return None
         return 503, (
             f"{len(sessions)} pages are open, which is the limit of this server (--max-sessions). Close a tab, or load "

@@ -1,7 +1,7 @@
 """Serving the explorer, by `python -m gpexplorer serve` or by `panel serve apps/explorer.py`.
 
 Both have signed session ids, the guard of `request_guard.py` before every request, and no tracebacks for strangers.
-Whoever may open the page can do everything that the page offers: there are no accounts.
+There are no accounts: everyone who can open the page can do everything that it offers.
 """
 
 from __future__ import annotations
@@ -124,11 +124,11 @@ def hosts(address: str, port: int, origins: tuple[str, ...] = ()) -> tuple[str, 
         )
     local = address in (*ALL_INTERFACES, "localhost") or is_loopback(address)
     names = LOCAL_NAMES if local else (address,)
-    own = [f"{name}:{port}" for name in names]
-    others = [origin.lower() for origin in origins]
+    local_hosts = [f"{name}:{port}" for name in names]
+    named_hosts = [origin.lower() for origin in origins]
     # Bokeh takes a name without a port for port 80, also where the browser means https and its port 443.
-    implicit = [f"{origin.removesuffix(':443')}:80" for origin in others if origin.endswith(":443")]
-    return (*own, *others, *implicit)
+    implicit = [f"{origin.removesuffix(':443')}:80" for origin in named_hosts if origin.endswith(":443")]
+    return (*local_hosts, *named_hosts, *implicit)
 
 
 def panel_serve_app() -> Any:

@@ -1,4 +1,4 @@
-"""What one visitor works on: the open run, the notes on runs, and what the screen shows. There is no widget in here.
+"""What one visitor works on: the open run, the notes on runs, and what the screen shows. It contains no widgets.
 
 The page (`explorer.py`) draws a session, and the pictures and panels read it and send it their requests.
 """
@@ -65,7 +65,7 @@ class Notes:
     Attributes
     ----------
     version
-        Number of changes so far: whoever shows notes compares it with the number it has drawn.
+        Number of changes so far: a panel that shows notes compares it with the version that it has drawn.
     """
 
     def __init__(self, store: Store | None = None, report: Callable[[str], None] = lambda _: None) -> None:
@@ -296,16 +296,16 @@ class Session:
         str
             A message where the edit is refused, else empty.
         """
-        named = dict(self.spec.data) if isinstance(self.spec.data, dict) else {"name": self.spec.data}
-        edits = list(named.pop("edits", []))
+        data = dict(self.spec.data) if isinstance(self.spec.data, dict) else {"name": self.spec.data}
+        edits = list(data.pop("edits", []))
         if edit is not None and len(edits) >= MAX_EDITS:
             return f"{MAX_EDITS} rows are edited, which is the most that a link can carry. Take some edits back first."
         edits = edits[:-1] if edit is None else [*edits, list(edit)]
         step = min(self.screen.step, MOST_REPEATED)
         if edits:
-            self.change_rows({**named, "edits": edits}, row=edit if edit is not None and len(edit) > 1 else ())
+            self.change_rows({**data, "edits": edits}, row=edit if edit is not None and len(edit) > 1 else ())
         else:
-            self.change_rows(named["name"] if set(named) == {"name"} else named)
+            self.change_rows(data["name"] if set(data) == {"name"} else data)
         if step:
             self.player.run_to(step)
         return ""

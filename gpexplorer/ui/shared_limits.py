@@ -1,6 +1,7 @@
-"""What the sessions of a server share: its memory, its cores and its places. A request beyond them gets a sentence.
+"""The limits that the sessions of a server share: memory, cores and number of pages.
 
-One `Shares` belongs to a server, and every session takes from it. An explorer in a notebook has one of its own.
+A request beyond them is refused with a sentence. One `Shares` belongs to a server, and every session takes from it. An
+explorer in a notebook has one of its own.
 """
 
 from __future__ import annotations
@@ -79,12 +80,12 @@ def usable_cores() -> int:
 
 def machine_memory() -> float:
     """Bytes of this machine, or of its container."""
-    return min(float(psutil.virtual_memory().total), _of_container("memory.max"))
+    return min(float(psutil.virtual_memory().total), _container_limit("memory.max"))
 
 
 def free_memory() -> float:
     """Bytes that can still be allocated in this machine, or in its container."""
-    in_container = _of_container("memory.max") - _of_container("memory.current", 0.0)
+    in_container = _container_limit("memory.max") - _container_limit("memory.current", 0.0)
     return max(min(float(psutil.virtual_memory().available), in_container), 0.0)
 
 
@@ -99,7 +100,7 @@ def free_device_memory(device: str) -> float:
     return float(torch.cuda.mem_get_info(device)[0] + idle)
 
 
-def _of_container(name: str, otherwise: float = float("inf")) -> float:
+def _container_limit(name: str, otherwise: float = float("inf")) -> float:
     try:
         return float((CGROUP / name).read_text())
     except (OSError, ValueError):  # no container, or its limit is "max"
@@ -107,7 +108,7 @@ def _of_container(name: str, otherwise: float = float("inf")) -> float:
 
 
 class Turns:
-    """Runs that take their steps in turn, at most so many at the same time, in the order in which they asked.
+    """Runs that take their steps in turn, at most `count` at the same time, in the order in which they asked.
 
     A turn that lasts longer than `patience` seconds does not keep the others waiting: the next one begins beside it.
 
@@ -226,7 +227,7 @@ class Shares:
         self.turns, self.threads_per_turn = Turns(turns), max(1, self.limits.cores // turns)
         self.arrivals = Arrivals()
         self._lock = threading.Lock()
-        self._held: weakref.WeakKeyDictionary[Reservation, float] = weakref.WeakKeyDictionary()
+        self._bytes_of: weakref.WeakKeyDictionary[Reservation, float] = weakref.WeakKeyDictionary()
 
     def reservation(self) -> Reservation:
         """Return a new reservation, of nothing yet."""
@@ -242,23 +243,25 @@ class Shares:
                 raise OutOfMemory(sentence.replace("are free for it", "are free for it on the GPU"))
             need = rows_need(rows)
         with self._lock:
-            others = sum(held for other, held in self._held.items() if other not in instead_of)
-            free = min(self.limits.memory - others, SPARE * free_memory())
+            reserved_by_others = sum(
+                size_of_other for other, size_of_other in self._bytes_of.items() if other not in instead_of
+            )
+            free = min(self.limits.memory - reserved_by_others, SPARE * free_memory())
             if need > max(SMALL, free):
                 raise OutOfMemory(refusal(spec, rows, free))
-            own = 0.0 if holder in instead_of else self._held.get(holder, 0.0)
-            self._held[holder] = own + need
+            reserved_before = 0.0 if holder in instead_of else self._bytes_of.get(holder, 0.0)
+            self._bytes_of[holder] = reserved_before + need
 
     def release(self, holder: Reservation) -> None:
         """Give back what this holder has reserved."""
         with self._lock:
-            self._held.pop(holder, None)
+            self._bytes_of.pop(holder, None)
 
     @property
     def reserved(self) -> float:
         """Bytes that all holders have reserved."""
         with self._lock:
-            return sum(self._held.values())
+            return sum(self._bytes_of.values())
 
 
 def heavy_link(spec: Spec) -> str:
@@ -271,7 +274,7 @@ def heavy_link(spec: Spec) -> str:
 
 
 def long_replay(spec: Spec, steps: int) -> str:
-    """Return why so many steps of a link should not be taken without a click; empty where they may be."""
+    """Return why this number of steps of a link should not be taken without a click; empty where they may be."""
     rows = rows_by_name(spec.data)
     seconds = steps * _seconds_per_step(spec, rows) if rows is not None else 0.0
     if steps <= LIGHT_STEPS and seconds <= LIGHT_SECONDS:

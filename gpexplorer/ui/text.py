@@ -19,9 +19,9 @@ MAX_LENGTH = 400  # characters of one text on the page
 
 def text(value: object, max_length: int = MAX_LENGTH) -> str:
     """Return a value as text that cannot become markup, cut to at most `max_length` characters."""
-    shown = str(value)
-    shown = shown if len(shown) <= max_length else f"{shown[: max_length - 1]}…"
-    return html.escape(shown, quote=True)
+    content = str(value)
+    content = content if len(content) <= max_length else f"{content[: max_length - 1]}…"
+    return html.escape(content, quote=True)
 
 
 def number(value: float) -> str:

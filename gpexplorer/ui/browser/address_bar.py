@@ -9,8 +9,8 @@ from typing import Any
 import param
 from panel.custom import JSComponent
 
-LONGEST = 5000  # characters of a query that a browser sends
-TOGETHER = 2.0  # seconds in which further changes, as of a slider, do not become further entries of the history
+LONGEST_QUERY = 5000  # characters of a query that a browser sends
+MERGE_SECONDS = 2.0  # changes within this time of an entry of the history, as of a slider, add no further entry
 
 
 class AddressBar(JSComponent):
@@ -58,13 +58,13 @@ class AddressBar(JSComponent):
         """
         if query == self._query:
             return
-        now = time.monotonic()
-        self.entry = [query, is_new and now - self._changed_at > TOGETHER]
+        clock = time.monotonic()
+        self.entry = [query, is_new and clock - self._changed_at > MERGE_SECONDS]
         self._query = query
         if is_new:
-            self._changed_at = now
+            self._changed_at = clock
 
     def _handle_msg(self, msg: Any) -> None:
-        if isinstance(msg, str) and len(msg) <= LONGEST:
+        if isinstance(msg, str) and len(msg) <= LONGEST_QUERY:
             self._query = msg
             self._go_back(msg)

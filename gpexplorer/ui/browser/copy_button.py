@@ -1,4 +1,4 @@
-"""A button that copies a text, and says that it did."""
+"""A button that copies a text and confirms it."""
 
 from __future__ import annotations
 

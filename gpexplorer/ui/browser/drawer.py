@@ -17,7 +17,7 @@ class Drawer(JSComponent):
 
     _esm = """
     const open = (shown) => {
-      for (const page of window.Bokeh?.documents.flatMap((held) => held.roots()) ?? [])
+      for (const page of window.Bokeh?.documents.flatMap((document) => document.roots()) ?? [])
         if (page.data && "sidebar_open" in page.data && page.data.sidebar_open !== shown) page.data.sidebar_open = shown
     }
 

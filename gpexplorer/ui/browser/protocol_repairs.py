@@ -1,4 +1,7 @@
-"""Repairs of Bokeh's websocket protocol: what it tells strangers, what they can write into the log, and lost pages."""
+"""Repairs of Bokeh's websocket protocol.
+
+Browsers receive no tracebacks, no visitor can forge a line of the log, and every closed page is noticed once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.ws import WSHandler
 
 log = logging.getLogger("gpexplorer.ui")
-BOKEHS_OPEN = WSHandler.open
+ORIGINAL_OPEN = WSHandler.open
 CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127) if chr(code) != "\t"} | {10: "\\n"}
 
 
@@ -34,14 +37,14 @@ class OneLineRecord(logging.LogRecord):
         return super().getMessage().translate(CONTROL_CHARACTERS)
 
 
-def _is_news(entry: logging.LogRecord) -> bool:
+def _is_worth_logging(entry: logging.LogRecord) -> bool:
     """Whether a record says more than that a visitor has closed a tab."""
     return entry.msg != "Failed sending message as connection was closed"
 
 
 def repair_protocol() -> None:
     """Send numbers in place of tracebacks to browsers, escape line breaks in the log, and notice every closed page."""
-    logging.getLogger("bokeh.server.views.ws").addFilter(_is_news)
+    logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
     ErrorMessage.create = classmethod(_create)  # type: ignore[method-assign, assignment]
     logging.setLogRecordFactory(OneLineRecord)
     repair_connections()
@@ -57,7 +60,7 @@ def repair_connections() -> None:
 def _open(handler: WSHandler) -> None:
     """Open a connection. TCP would hold a message's later fragments back until the first is acknowledged, for 40 ms."""
     handler.set_nodelay(True)
-    BOKEHS_OPEN(handler)
+    ORIGINAL_OPEN(handler)
 
 
 def _on_close(handler: WSHandler) -> None:
@@ -69,8 +72,9 @@ def _on_close(handler: WSHandler) -> None:
 def _client_lost(application: BokehTornado, connection: ServerConnection) -> None:
     """Tell the session that a connection is lost, once.
 
-    Bokeh's regular ping may notice a closed page before the connection says so. It then separates the connection from
-    its session without a word, so that the session's run goes on, and `on_close` fails on the missing session.
+    Bokeh's regular ping may notice a closed page before `on_close` is called. It then detaches the connection from its
+    session without notifying the session: the session's run would continue, and `on_close` would fail on the missing
+    session.
     """
     session = connection._session
     if session is None:

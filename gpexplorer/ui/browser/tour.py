@@ -37,20 +37,20 @@ class Tour(JSComponent):
     const seen = () => { try { return localStorage.getItem(SEEN) } catch { return "seen" } }
     const remember = () => { try { localStorage.setItem(SEEN, "seen") } catch {} }
 
-    function* found(words, root = document) {
-      for (const one of root.querySelectorAll("*")) {
-        if (one.shadowRoot) yield* found(words, one.shadowRoot)
-        const own = [...one.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim().startsWith(words))
-        if (own && one.getClientRects().length) yield one.closest("button") ?? one
+    function* partsWith(words, root = document) {
+      for (const element of root.querySelectorAll("*")) {
+        if (element.shadowRoot) yield* partsWith(words, element.shadowRoot)
+        const matches = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim().startsWith(words))
+        if (matches && element.getClientRects().length) yield element.closest("button") ?? element
       }
     }
     const find = (words) => {
-      const all = [...found(words)]
-      return all.find((one) => one.tagName === "BUTTON") ?? all[0] ?? null
+      const parts = [...partsWith(words)]
+      return parts.find((part) => part.tagName === "BUTTON") ?? parts[0] ?? null
     }
 
     export function render({ model, el }) {
-      let at = -1, marked = null, before = null
+      let at = -1, marked = null, focused = null
       const card = document.createElement("div")
       const ring = document.createElement("div")
       card.setAttribute("role", "dialog")
@@ -60,9 +60,9 @@ class Tour(JSComponent):
       card.className = "card"
       el.append(ring, card)
       const button = (words, act, kind = "") => {
-        const made = document.createElement("button")
-        Object.assign(made, { textContent: words, className: kind, type: "button", onclick: act })
-        return made
+        const control = document.createElement("button")
+        Object.assign(control, { textContent: words, className: kind, type: "button", onclick: act })
+        return control
       }
       const place = () => {
         const box = marked?.isConnected ? marked.getBoundingClientRect() : null
@@ -80,7 +80,7 @@ class Tour(JSComponent):
       const leave = () => {
         remember()
         close()
-        before?.focus?.()
+        focused?.focus?.()
       }
       const show = (to) => {
         if (to >= model.steps.length) return leave()
@@ -102,7 +102,7 @@ class Tour(JSComponent):
         setTimeout(place, 60)
       }
       const begin = () => {
-        before = document.activeElement
+        focused = document.activeElement
         window.addEventListener("scroll", place, true)
         window.addEventListener("resize", place)
         show(0)

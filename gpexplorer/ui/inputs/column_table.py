@@ -56,20 +56,20 @@ class ColumnTable(JSComponent):
 
     _esm = """
     export function render({ model, el }) {
-      const made = (tag, props = {}, ...children) => {
-        const one = Object.assign(document.createElement(tag), props)
-        one.append(...children)
-        return one
+      const create = (tag, props = {}, ...children) => {
+        const element = Object.assign(document.createElement(tag), props)
+        element.append(...children)
+        return element
       }
-      const search = made("input", { type: "search", placeholder: "Search columns" })
+      const search = create("input", { type: "search", placeholder: "Search columns" })
       search.setAttribute("aria-label", "Search columns")
-      const all = made("button", { type: "button", textContent: "Tick all" })
-      const none = made("button", { type: "button", textContent: "Untick all" })
-      const list = made("div", { className: "list" })
+      const all = create("button", { type: "button", textContent: "Tick all" })
+      const none = create("button", { type: "button", textContent: "Untick all" })
+      const list = create("div", { className: "list" })
       list.setAttribute("role", "group")
       list.setAttribute("aria-label", "Input columns")
-      const count = made("span", { className: "count" })
-      el.append(made("div", { className: "top" }, search, all, none), list, count)
+      const count = create("span", { className: "count" })
+      el.append(create("div", { className: "top" }, search, all, none), list, count)
       let rows = []
 
       const shown = (index) => !rows[index].hidden && !rows[index].querySelector("input").disabled
@@ -83,12 +83,12 @@ class ColumnTable(JSComponent):
       }
       const fill = () => {
         rows = model.lines.map(([name, kind, remark, cells, usable], index) => {
-          const box = made("input", { type: "checkbox", onchange: () => send([index], box.checked) })
-          const words = made("span", { className: "words" },
-            made("b", { textContent: name }), made("i", { textContent: kind }),
-            made("small", { textContent: remark }), made("code", { textContent: cells }))
+          const box = create("input", { type: "checkbox", onchange: () => send([index], box.checked) })
+          const words = create("span", { className: "words" },
+            create("b", { textContent: name }), create("i", { textContent: kind }),
+            create("small", { textContent: remark }), create("code", { textContent: cells }))
           box.setAttribute("aria-label", name)
-          return made("label", {}, box, words)
+          return create("label", {}, box, words)
         })
         list.replaceChildren(...rows)
         search.oninput()

@@ -54,7 +54,7 @@ class Controls(pn.viewable.Viewer):
         )  # fmt: skip
         self.seconds = Field(
             "or after", float(spec.budget.get("seconds", 0.0)), self._report, default=0.0, unit="s",
-            hint="Pause after so many seconds on the clock, scoring and drawing included; 0 means no limit.",
+            hint="Pause after this many seconds on the clock, scoring and drawing included; 0 means no limit.",
         )  # fmt: skip
         self.dtype = Field(
             "Precision", spec.dtype, self._report, {"64 bit": "float64", "32 bit": "float32"}, default="float64",

@@ -55,8 +55,8 @@ class DataSource(pn.viewable.Viewer):
     def describe(self, rows: int, test_rows: int, inputs: int, notes: tuple[str, ...]) -> None:
         """Show the size of the open data, and the notes on them: in the hint for data that have a name."""
         line = f"{rows:,} training rows, {test_rows:,} test rows, {inputs} input{'s' if inputs > 1 else ''}."
-        own = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes[:4])
-        self.note.object = f'<span class="hint">{line}{own}</span>'
+        note_lines = "" if self.names.value not in (None, OWN) else "".join(f"<br>{text(note)}" for note in notes[:4])
+        self.note.object = f'<span class="hint">{line}{note_lines}</span>'
         self.names.hint = " ".join([*notes[:4], HINT])
 
     def adopt(self, spec: Spec) -> None:

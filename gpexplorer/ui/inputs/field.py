@@ -70,36 +70,36 @@ class Field(JSComponent):
       const grouped = /^[+-]?[1-9]\\d{0,2}([ ,]\\d{3})+(\\.\\d*)?$/.test(typed)
       return Number((grouped ? typed.replace(/[ ,]/g, "") : typed.replace(/^([^.,]*),(\\d+)$/, "$1.$2")) || NaN)
     }
-    const made = (tag, props = {}, ...children) => {
-      const one = Object.assign(document.createElement(tag), props)
-      one.append(...children)
-      return one
+    const create = (tag, props = {}, ...children) => {
+      const element = Object.assign(document.createElement(tag), props)
+      element.append(...children)
+      return element
     }
 
     export function render({ model, el }) {
       const id = `field${++count}`
       const slide = model.kind === "whole" && model.start != null && model.end != null
-      const label = made("label", { htmlFor: id, textContent: model.label })
-      const reset = made("button", { type: "button", className: "reset", textContent: "↺" })
+      const label = create("label", { htmlFor: id, textContent: model.label })
+      const reset = create("button", { type: "button", className: "reset", textContent: "↺" })
       reset.title = "Reset to the default"
       reset.setAttribute("aria-label", `Reset ${model.label}`)
-      const more = made("button", { type: "button", className: "more", textContent: "?", title: "What is this?" })
+      const more = create("button", { type: "button", className: "more", textContent: "?", title: "What is this?" })
       more.setAttribute("aria-label", `About ${model.label}`)
       more.setAttribute("aria-expanded", "false")
-      const head = made("div", { className: "head" }, label, ...(model.default == null ? [] : [reset]))
-      const row = made("div", { className: "row" })
-      const about = made("div", { className: "about", hidden: true })
+      const head = create("div", { className: "head" }, label, ...(model.default == null ? [] : [reset]))
+      const row = create("div", { className: "row" })
+      const about = create("div", { className: "about", hidden: true })
       const send = (value) => model.send_msg(value)
       let input, range, marks
 
       if (model.kind === "choice") {
-        input = made("select", { id, onchange: () => send(Number(input.value)) })
+        input = create("select", { id, onchange: () => send(Number(input.value)) })
         row.append(input)
       } else if (model.kind === "switch") {
-        input = made("input", { id, type: "checkbox", onchange: () => send(input.checked) })
+        input = create("input", { id, type: "checkbox", onchange: () => send(input.checked) })
         head.prepend(input)
       } else {
-        input = made("input", { id, type: "text", inputMode: "decimal", autocomplete: "off" })
+        input = create("input", { id, type: "text", inputMode: "decimal", autocomplete: "off" })
         input.setAttribute("role", "spinbutton")
         const commit = () => {
           const value = read(input.value)
@@ -117,8 +117,8 @@ class Field(JSComponent):
           input.value = written(Number((value + step * size).toPrecision(10)))
         }
         if (slide) {
-          marks = made("datalist", { id: `${id}marks` })
-          range = made("input", { type: "range", step: 1, title: "The mark is the default" })
+          marks = create("datalist", { id: `${id}marks` })
+          range = create("input", { type: "range", step: 1, title: "The mark is the default" })
           range.setAttribute("list", marks.id)
           range.setAttribute("aria-label", `${model.label}, slider`)
           range.oninput = () => { input.value = written(Number(range.value)) }
@@ -126,14 +126,14 @@ class Field(JSComponent):
           row.append(range, marks)
         }
         row.append(input)
-        if (model.unit) row.append(made("span", { className: "unit", textContent: model.unit }))
+        if (model.unit) row.append(create("span", { className: "unit", textContent: model.unit }))
       }
 
       const fill = () => {
         let index = 0
         input.replaceChildren(...model.groups.flatMap(([title, labels]) => {
-          const options = labels.map((text) => made("option", { value: index++, textContent: text }))
-          return title ? [made("optgroup", { label: title }, ...options)] : options
+          const options = labels.map((text) => create("option", { value: index++, textContent: text }))
+          return title ? [create("optgroup", { label: title }, ...options)] : options
         }))
       }
       const show = () => {
@@ -151,13 +151,13 @@ class Field(JSComponent):
         const changed = model.default != null && model.shown !== model.default
         el.classList.toggle("changed", changed)
         reset.hidden = !changed || model.disabled
-        for (const one of [input, range]) if (one) one.disabled = model.disabled
-        if (marks) marks.replaceChildren(...(model.default == null ? [] : [made("option", { value: model.default })]))
+        for (const control of [input, range]) if (control) control.disabled = model.disabled
+        if (marks) marks.replaceChildren(...(model.default == null ? [] : [create("option", { value: model.default })]))
       }
       const explain = () => {
-        about.replaceChildren(...(model.hint ? [made("p", { textContent: model.hint })] : []))
+        about.replaceChildren(...(model.hint ? [create("p", { textContent: model.hint })] : []))
         if (model.equation && window.katex) {
-          const formula = made("div", { className: "formula" })
+          const formula = create("div", { className: "formula" })
           formula.innerHTML = window.katex.renderToString(model.equation, { output: "mathml", throwOnError: false })
           about.append(formula)
         }

@@ -12,7 +12,7 @@ LONGEST_NAME = 255  # characters
 
 
 class FileUpload(pmui.FileInput):
-    """The file input of panel-material-ui, for one file, which takes every message of the browser as hostile.
+    """The file input of panel-material-ui, for one file. It trusts no message of the browser.
 
     The original raises where the browser reports an error (such as a file that is too large), checks the size in the
     browser only, and shows the error for five seconds, as a tooltip.

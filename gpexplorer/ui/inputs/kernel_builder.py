@@ -70,15 +70,15 @@ class KernelPicker(pn.viewable.Viewer):
 
     def _compatible_keys(self) -> list[str]:
         """Keys of the kernels with the same kind of inputs as the first part, the periodic kernel first."""
-        wanted = _inputs(self.parts[0][1])
-        keys = [key for key in sorted(registry) if registry[key].inputs == wanted]
+        input_kind = _inputs(self.parts[0][1])
+        keys = [key for key in sorted(registry) if registry[key].inputs == input_kind]
         return sorted(keys, key=lambda key: key != "periodic")
 
     def _rebuild(self) -> None:
         self._rows[:] = [self._first(), *(self._row(k) for k in range(1, len(self.parts)))]
         self.add.visible = len(self.parts) < MAX_PARTS and not self._disabled
-        shown = self.value.replace("*", " × ").replace("+", " + ")
-        self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(shown)}</span>'
+        kernel_text = self.value.replace("*", " × ").replace("+", " + ")
+        self.message.object = f'<span style="font-size:12px;opacity:.75">k = {text(kernel_text)}</span>'
         self.message.visible = len(self.parts) > 1
 
     def _first(self) -> Field:

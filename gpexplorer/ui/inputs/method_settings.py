@@ -39,12 +39,16 @@ class Settings(pn.viewable.Viewer):
     ) -> None:
         super().__init__(**params)
         self.method, self._on_change = method, on_change
-        shown = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
-        texts = [name for name in shown if name not in method.used_settings() or isinstance(shown[name], param.String)]
-        self._texts = {name: given.get(name, shown[name].default) for name in texts}  # kept, without a control
+        parameters = {name: setting for name, setting in method.param.objects().items() if name not in ("name", "seed")}
+        texts = [
+            name
+            for name in parameters
+            if name not in method.used_settings() or isinstance(parameters[name], param.String)
+        ]
+        self._texts = {name: given.get(name, parameters[name].default) for name in texts}  # kept, without a control
         self.widgets = {
             name: self._field(name, setting, given.get(name, setting.default))
-            for name, setting in shown.items()
+            for name, setting in parameters.items()
             if name not in texts
         }
         self._layout = self._arrange()
@@ -76,18 +80,18 @@ class Settings(pn.viewable.Viewer):
         In the accordion, the settings declared by the method itself come before those it shares with its family.
         """
         equations, own = self.method.equations, vars(self.method)
-        first = [name for name in self.widgets if name in equations]
-        first = first or [name for name in self.widgets if name in own][:MOST_OPEN]
-        others = [name for name in self.widgets if name not in first]
-        rest = [self.widgets[name] for name in sorted(others, key=lambda name: name not in own)]
-        shown: list[Any] = [self.widgets[name] for name in first]
-        if rest:
-            more = pmui.Accordion(
-                ("More settings", pn.Column(*rest, sizing_mode="stretch_width", margin=0)),
+        primary = [name for name in self.widgets if name in equations]
+        primary = primary or [name for name in self.widgets if name in own][:MOST_OPEN]
+        secondary = [name for name in self.widgets if name not in primary]
+        secondary_fields = [self.widgets[name] for name in sorted(secondary, key=lambda name: name not in own)]
+        widgets: list[Any] = [self.widgets[name] for name in primary]
+        if secondary_fields:
+            accordion = pmui.Accordion(
+                ("More settings", pn.Column(*secondary_fields, sizing_mode="stretch_width", margin=0)),
                 title_variant="subtitle2", dynamic=True, sizing_mode="stretch_width", margin=(4, 10), sx=SLIM,
             )  # fmt: skip
-            shown.append(more)
-        return pn.Column(*shown, sizing_mode="stretch_width")
+            widgets.append(accordion)
+        return pn.Column(*widgets, sizing_mode="stretch_width")
 
     def __panel__(self) -> Any:
         return self._layout

@@ -94,7 +94,7 @@ class OwnFile(pn.viewable.Viewer):
         kinds = self._kinds
         molecules = tuple(name for name in self.columns.inputs if kinds[name] == "SMILES")
         inputs = tuple(name for name in self.columns.inputs if name not in molecules)
-        own: dict[str, Any] = {"objects": molecules[0]} if len(molecules) == 1 and not inputs else {
+        column_roles: dict[str, Any] = {"objects": molecules[0]} if len(molecules) == 1 and not inputs else {
             "inputs": inputs,
             "encode": tuple(name for name in inputs if kinds[name] == "levels"),
             "dates": tuple(name for name in inputs if kinds[name] == "date"),
@@ -107,7 +107,7 @@ class OwnFile(pn.viewable.Viewer):
             missing=self.missing.value if self._has_gaps else "refuse",
             decimal="," if commas else ".",
             groups=self.groups.value or None,
-            **own,
+            **column_roles,
         )
 
     def offer(self, name: str, data: bytes, preview: data_sets.Preview) -> None:
@@ -123,20 +123,21 @@ class OwnFile(pn.viewable.Viewer):
         self._offer_groups("")
         commas = [note for note in preview.about if note.kind == "decimal comma"]
         self.missing.value = "drop"
-        self.decimal.visible, self.decimal.value = bool(commas), all(note.certain for note in commas)
+        # A column such as 3,50 that cannot have thousands says how the whole file writes its decimals.
+        self.decimal.visible, self.decimal.value = bool(commas), any(note.certain for note in commas)
         self.picker.visible = True
 
     @property
     def _kinds(self) -> dict[str, str]:
-        found = self._preview
-        return {} if found is None else {c: note.kind for c, note in zip(found.columns, found.about, strict=True)}
+        preview = self._preview
+        return {} if preview is None else {c: note.kind for c, note in zip(preview.columns, preview.about, strict=True)}
 
     @property
     def _has_gaps(self) -> bool:
-        found, group = self._preview, self.groups.value
-        return found is not None and any(
+        preview, group = self._preview, self.groups.value
+        return preview is not None and any(
             note.missing and (note.kind in USABLE or column == group)
-            for column, note in zip(found.columns, found.about, strict=True)
+            for column, note in zip(preview.columns, preview.about, strict=True)
         )
 
     async def _read_upload(self, event: Any) -> None:
@@ -157,7 +158,7 @@ class OwnFile(pn.viewable.Viewer):
             change(document, lambda: self._show_busy(""))
 
     def _refuse(self, message: str) -> None:
-        """A file that cannot be used leaves no columns of another file."""
+        """Show why a file cannot be used, and hide the columns of the file before it."""
         self._file, self.picker.visible = None, False
         self._show_error(message)
 
@@ -186,11 +187,11 @@ class OwnFile(pn.viewable.Viewer):
         if not choice.inputs and not choice.objects and not choice.texts:
             self._show_error("No column is ticked: tick at least one input.")
             return
-        shown = PurePosixPath(name).name
+        file_name = PurePosixPath(name).name
         entries = {key: list(value) if isinstance(value, tuple) else value for key, value in choice.identity.items()}
-        kept = {key: value for key, value in entries.items() if value and value != "refuse"}
+        given_entries = {key: value for key, value in entries.items() if value and value != "refuse"}
         self._on_choose(
-            {"name": "upload", "file": shown, **kept},
+            {"name": "upload", "file": file_name, **given_entries},
             lambda split: data_sets.read_upload(name, data, choice, split),
             kernel_for(choice),
         )
@@ -206,13 +207,13 @@ def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
         note.use and note.kind in USABLE and column != preview.target
         for column, note in zip(preview.columns, preview.about, strict=True)
     )
-    first = True
+    no_molecule_yet = True
     lines = []
-    for column, note, shown in zip(preview.columns, preview.about, cells, strict=True):
+    for column, note, first_cells in zip(preview.columns, preview.about, cells, strict=True):
         is_molecule = note.kind == "SMILES"
-        use = note.use or (is_molecule and molecules_only and first)
-        first = first and not is_molecule
-        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, shown, use, note.kind in USABLE))
+        use = note.use or (is_molecule and molecules_only and no_molecule_yet)
+        no_molecule_yet = no_molecule_yet and not is_molecule
+        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, first_cells, use, note.kind in USABLE))
     return lines
 
 
@@ -220,5 +221,5 @@ def kernel_for(choice: data_sets.Choice) -> str:
     """The kernel that these columns need: of molecules, of numbers and molecules, or "" for any kernel of numbers."""
     if choice.objects:
         return MOLECULES
-    of_texts = [f"{MOLECULES}[{quoted_name(name)}]" for name in choice.texts]
-    return "+".join([NUMBERS, *of_texts] if choice.inputs else of_texts) if of_texts else ""
+    molecule_kernels = [f"{MOLECULES}[{quoted_name(name)}]" for name in choice.texts]
+    return "+".join([NUMBERS, *molecule_kernels] if choice.inputs else molecule_kernels) if molecule_kernels else ""

@@ -148,11 +148,11 @@ def file(path: str) -> File:
     SettingError
         Where there is no such file among the static files of these packages.
     """
-    found = _static_file(path.partition("?")[0].lstrip("./"))
-    if found is None:
+    file_path = _static_file(path.partition("?")[0].lstrip("./"))
+    if file_path is None:
         raise SettingError(f"There is no file {path!r} among the static files of Bokeh, Panel and their components.")
-    kind = _media_type(found)
-    return File(kind, _with_fonts(found) if kind == "text/css" else found.read_bytes())
+    kind = _media_type(file_path)
+    return File(kind, _with_fonts(file_path) if kind == "text/css" else file_path.read_bytes())
 
 
 def _static_file(path: str) -> Path | None:
@@ -164,8 +164,8 @@ def _static_file(path: str) -> Path | None:
         root, rest = bokehjs_path(), parts[1:]
     else:
         return None
-    found = root.joinpath(*rest).resolve()
-    return found if found.is_relative_to(root.resolve()) and found.is_file() else None
+    file_path = root.joinpath(*rest).resolve()
+    return file_path if file_path.is_relative_to(root.resolve()) and file_path.is_file() else None
 
 
 def _with_fonts(sheet: Path) -> bytes:
@@ -181,8 +181,8 @@ def _with_fonts(sheet: Path) -> bytes:
 
 
 def _media_type(path: Path) -> str:
-    known = {".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2"}
-    return known.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    types = {".js": "text/javascript", ".css": "text/css", ".woff2": "font/woff2"}
+    return types.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
 
 
 @cache

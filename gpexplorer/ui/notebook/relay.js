@@ -89,10 +89,10 @@ function render({ model, el }) {
         )
       return files.get(path)
     },
-    async connect(made, token) {
-      socket = made
+    async connect(newSocket, token) {
+      socket = newSocket
       await ask({ ask: "connect", token })
-      made.happen("open")
+      newSocket.happen("open")
     },
     send(fragments) {
       const buffers = []
@@ -124,8 +124,8 @@ function render({ model, el }) {
     frame.srcdoc = page.replace("<head>", "<head><script>window.WebSocket = window.frameElement.relay</script>")
   }
   const followTheme = () => {
-    for (const held of frame.contentWindow?.Bokeh?.documents ?? [])
-      for (const root of held.roots())
+    for (const doc of frame.contentWindow?.Bokeh?.documents ?? [])
+      for (const root of doc.roots())
         if (root.data && "dark_theme" in root.data && root.data.dark_theme !== isDark()) root.data.dark_theme = isDark()
   }
   const resize = new ResizeObserver(() => {

@@ -143,8 +143,8 @@ class Relay(anywidget.AnyWidget):
         return {"page": await kernel_server().page(self._page, bool(message["dark"]))}, []
 
     async def _send_file(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
-        found = file(message["path"])
-        return {"type": found.type}, [found.content]
+        page_file = file(message["path"])
+        return {"type": page_file.type}, [page_file.content]
 
     async def _connect(self, view: str, message: dict[str, Any], _: list[Any]) -> Answer:
         def send(fields: dict[str, Any], parts: list[bytes]) -> None:

@@ -32,7 +32,7 @@ PERIOD = 60  # milliseconds between two looks for a new frame
 FIGURE_HEIGHT = 300  # pixels
 CELL_HEIGHT = FIGURE_HEIGHT + 120  # pixels: the buttons and a message above the pictures
 OPENING_WAIT = 3.0  # seconds that a new player waits at most for its first record
-SHOWN = ("fit", "convergence")  # pictures where none is named
+DEFAULT_KEYS = ("fit", "convergence")  # pictures where none is named
 
 
 class GivenRun(OpenRun):
@@ -111,11 +111,11 @@ class RunWidget(pn.viewable.Viewer):
         self._finalizer = weakref.finalize(self, self._player.close)
         if not len(run.trace):
             run.advance()
-        self._views = {key: Picture(run, key).view for key in keys or _usual(run)}
+        self._views = {key: Picture(run, key).view for key in keys or _default_keys(run)}
         self._live: dict[str, Live] = {}
         self._places = {key: pn.Column(sizing_mode="stretch_width", height=FIGURE_HEIGHT) for key in self._views}
         self._transport = Transport(self._player, lambda: self._player.seek(0))
-        self._said = pn.pane.HTML("", sizing_mode="stretch_width")
+        self._message = pn.pane.HTML("", sizing_mode="stretch_width")
         self._following = False
         self._player.open(OpenRequest(run.spec))
         self._player.show(self._views)
@@ -161,9 +161,9 @@ class RunWidget(pn.viewable.Viewer):
 
     def _show(self, frame: Frame) -> None:
         self._transport.update(frame)
-        self._said.object = text(frame.notice[1])
+        self._message.object = text(frame.notice[1])
         for key, layers in frame.layers.items():
-            if any(len(one) for one in layers.values()):
+            if any(len(frame_of_layer) for frame_of_layer in layers.values()):
                 self._draw(key, layers)
         if frame.numbers is not None:
             at = min(frame.numbers.at, len(self._run.trace) - 1)
@@ -233,10 +233,10 @@ class RunWidget(pn.viewable.Viewer):
             self._stop = repeat(self._drain, PERIOD)
         figures = pn.Row(*self._places.values(), sizing_mode="stretch_width")
         return pn.Column(
-            BokehLayoutFix(), self._transport, self._said, figures, self._pulse, sizing_mode="stretch_width"
+            BokehLayoutFix(), self._transport, self._message, figures, self._pulse, sizing_mode="stretch_width"
         )
 
 
-def _usual(run: Run) -> list[str]:
+def _default_keys(run: Run) -> list[str]:
     keys = [view.key for view in for_run(run)]
-    return [key for key in SHOWN if key in keys] or keys[:1]
+    return [key for key in DEFAULT_KEYS if key in keys] or keys[:1]

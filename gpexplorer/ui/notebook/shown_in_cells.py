@@ -36,14 +36,14 @@ class Cells:
         cell, execution = running_cell()
         if not cell:
             return
-        before = self._shown.get(cell, (0, []))
-        if before[0] != execution:
-            for reference in before[1]:
-                old = reference()
-                if old is not None and old is not shown:
-                    old.close()
-            before = (execution, [])
-        self._shown[cell] = (execution, [*before[1], weakref.ref(shown)])
+        entry = self._shown.get(cell, (0, []))
+        if entry[0] != execution:
+            for reference in entry[1]:
+                earlier = reference()
+                if earlier is not None and earlier is not shown:
+                    earlier.close()
+            entry = (execution, [])
+        self._shown[cell] = (execution, [*entry[1], weakref.ref(shown)])
 
 
 cells = Cells()

@@ -32,7 +32,7 @@ NONE = "none"
 
 
 class ComparePanel(pn.viewable.Viewer):
-    """The runs that a person has kept, as a table and pictures.
+    """The runs that a person has kept, as a table and as pictures.
 
     Kept runs stay until they are forgotten or the session ends. With a store, they also stay in the store.
     """

@@ -72,10 +72,10 @@ class PairPanel(pn.viewable.Viewer):
     def offer(self) -> None:
         """Offer the open run, the kept runs and all methods that fit the rows."""
         runs = {name: f"kept: {name}" for name in self._kept()}
-        own = [kind for kind in registry.values() if kind.__module__.startswith("gpexplorer.")]
+        methods_here = [kind for kind in registry.values() if kind.__module__.startswith("gpexplorer.")]
         family = registry[self._session.spec.method].family
-        own.sort(key=lambda kind: (kind.family != family, kind.title))
-        methods = {f"{kind.title}, default settings": f"method: {kind.key}" for kind in own}
+        methods_here.sort(key=lambda kind: (kind.family != family, kind.title))
+        methods = {f"{kind.title}, default settings": f"method: {kind.key}" for kind in methods_here}
         offers = ((self.left, {OPEN_RUN: OPEN_RUN, **runs}), (self.right, {**runs, **methods}))
         for choice, options in offers:
             if choice.options != options:  # new options close a menu that is open
@@ -174,9 +174,11 @@ class PairPanel(pn.viewable.Viewer):
                 raise SettingError("The open run has no steps yet. Press Play first.")
             return Side(OPEN_RUN, OpenRequest(run.spec, self._session.read), run.done)
         if kind == "kept" and name in self._kept():
-            kept = self._kept()[name]
-            same = repr(kept.spec.data) == repr(self._session.spec.data)
-            return Side(name, OpenRequest(kept.spec, self._session.read if same else None), int(kept.last["steps"]))
+            kept_run = self._kept()[name]
+            same_data = repr(kept_run.spec.data) == repr(self._session.spec.data)
+            return Side(
+                name, OpenRequest(kept_run.spec, self._session.read if same_data else None), int(kept_run.last["steps"])
+            )
         if kind == "method" and name in registry and left is not None:
             spec = replace(left.request.spec, method=name, settings={})
             return Side(registry[name].title, left.request._replace(spec=spec), left.steps)
@@ -184,7 +186,9 @@ class PairPanel(pn.viewable.Viewer):
 
     def _show_bar(self, worker: PairWorker) -> None:
         self.note.object = ""
-        titles = {view.title: view.key for one in worker.summaries for view in one.views if view.key not in ALWAYS}
+        titles = {
+            view.title: view.key for summary in worker.summaries for view in summary.views if view.key not in ALWAYS
+        }
         self.also.options = {NONE: NONE, **titles}
         self.also.value = NONE
         self._bar.visible = True
@@ -217,15 +221,15 @@ class PairPanel(pn.viewable.Viewer):
             head = f'<b>{text(name)}</b> <span class="hint">{text(differs)}</span>'
             self.heads[number].object = f'{head}<div class="facts">{cells}</div>'
             views = {view.key: view for view in worker.summaries[number].views}
-            self._draw(number, {views[key]: found for key, found in layers.items()})
+            self._draw(number, {views[key]: frames for key, frames in layers.items()})
 
     def _draw(self, number: int, layers: Mapping[View, Layers]) -> None:
         """Update the figures of one side, and make those that are new."""
-        shown = {view.key for view in layers}
-        gone = [key for key in self._lives if key[0] == number and key[1] not in shown]
-        for key in gone:
+        keys = {view.key for view in layers}
+        removed = [key for key in self._lives if key[0] == number and key[1] not in keys]
+        for key in removed:
             del self._lives[key]
-        new = bool(gone)
+        must_arrange = bool(removed)
         for view, frames in layers.items():
             live = self._lives.get((number, view.key))
             if live is not None:
@@ -233,8 +237,8 @@ class PairPanel(pn.viewable.Viewer):
             elif any(len(frame) for frame in frames.values()):
                 live = self._lives[number, view.key] = Live(view, dict(frames), self._theme)
                 live.figure.update(sizing_mode="stretch_width", height=HEIGHT, output_backend="canvas")
-                new = True
-        if new:
+                must_arrange = True
+        if must_arrange:
             self._figures[number][:] = [
                 pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=HEIGHT)
                 for key, live in self._lives.items()
@@ -254,7 +258,7 @@ class PairPanel(pn.viewable.Viewer):
         try:
             if self._worker is None:
                 raise SettingError("No runs are shown: choose two runs first.")
-            shared = set.intersection(*({view.key for view in one.views} for one in self._worker.summaries))
+            shared = set.intersection(*({view.key for view in summary.views} for summary in self._worker.summaries))
             keys = [key for key in self._keys() if key in shared]
             content = await asyncio.to_thread(page_of, self._worker.runs(), keys, by=self.by.value)
         except Exception as error:

@@ -30,7 +30,7 @@ class Side(NamedTuple):
     Attributes
     ----------
     name
-        What stands above it.
+        The heading above it.
     request
         What to open.
     steps
@@ -88,9 +88,9 @@ class PairWorker(BackgroundWorker):
     def __init__(self, sides: Sequence[Side], shares: Shares) -> None:
         super().__init__("gpexplorer-pair")
         self._sides, self._shares = tuple(sides), shares
-        self._opened = [OpenRun(shares) for _ in sides]
+        self._open_runs = [OpenRun(shares) for _ in sides]
         self._changed, self._closed = threading.Condition(), False
-        self._wanted: tuple[int, str, tuple[str, ...]] | None = None
+        self._request: tuple[int, str, tuple[str, ...]] | None = None
         self._frame: PairFrame | None = None
         self._places: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.message, self.is_ready = "", False
@@ -101,7 +101,7 @@ class PairWorker(BackgroundWorker):
     def show(self, place: int, by: str, keys: Sequence[str]) -> None:
         """Draw these pictures of both runs at a place of the bar; the newest request replaces the ones before it."""
         with self._changed:
-            self._wanted = (place, by, tuple(keys))
+            self._request = (place, by, tuple(keys))
             self._changed.notify_all()
 
     def take(self) -> PairFrame | None:
@@ -116,15 +116,19 @@ class PairWorker(BackgroundWorker):
 
     def runs(self) -> dict[str, Run]:
         """Return copies of both runs by their names, for another thread."""
-        return {side.name: one.run.fork() for side, one in zip(self._sides, self._opened, strict=True) if one.run}
+        return {
+            side.name: open_run.run.fork()
+            for side, open_run in zip(self._sides, self._open_runs, strict=True)
+            if open_run.run
+        }
 
     def close(self) -> None:
         """End the thread and free both runs."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        for one in self._opened:
-            one.halt()
+        for open_run in self._open_runs:
+            open_run.halt()
 
     def work(self) -> None:
         """Take the steps of both runs, then draw what is asked for until `close`."""
@@ -136,16 +140,16 @@ class PairWorker(BackgroundWorker):
             self.message = str(error)
         except Exception as error:
             self.message = sentence(error, "two runs were being compared")
-        for one in self._opened:
-            one.close()
+        for open_run in self._open_runs:
+            open_run.close()
 
     def _prepare(self) -> None:
-        for side, one in zip(self._sides, self._opened, strict=True):
+        for side, open_run in zip(self._sides, self._open_runs, strict=True):
             self.message = f"Opening {side.name} …"
-            one.open(side.request)
-            assert one.summary is not None
-            self.summaries.append(one.summary)
-            self._take_steps(side, one)
+            open_run.open(side.request)
+            assert open_run.summary is not None
+            self.summaries.append(open_run.summary)
+            self._take_steps(side, open_run)
             if self._closed:
                 return
         runs = self.runs()
@@ -158,31 +162,31 @@ class PairWorker(BackgroundWorker):
         self._places = {by: aligned([run.steps for run in finished], by) for by in ("step", "seconds")}
         self.message, self.is_ready = "", True
 
-    def _take_steps(self, side: Side, one: OpenRun) -> None:
+    def _take_steps(self, side: Side, open_run: OpenRun) -> None:
         begin = time.monotonic()
-        while one.last < side.steps and not self._closed:
+        while open_run.last < side.steps and not self._closed:
             with self._shares.turns.turn():
-                if not one.advance():
+                if not open_run.advance():
                     break
             if time.monotonic() - begin > MOST_SECONDS:
                 break
-            self.message = f"{side.name}: step {one.last} of {side.steps} …"
+            self.message = f"{side.name}: step {open_run.last} of {side.steps} …"
 
     def _draw_next(self) -> bool:
         """Wait for a request and draw it; False once the worker is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._wanted is not None)
-            wanted, self._wanted = self._wanted, None
-        if self._closed or wanted is None:
+            self._changed.wait_for(lambda: self._closed or self._request is not None)
+            request, self._request = self._request, None
+        if self._closed or request is None:
             return False
-        number, by, keys = wanted
+        number, by, keys = request
         places, rows = self._places[by]
         number = min(max(number, 0), len(places) - 1)
         records = tuple(int(row) for row in rows[number])
-        drawn = list(zip(self._opened, records, strict=True))
+        runs_and_records = list(zip(self._open_runs, records, strict=True))
         with self._shares.turns.turn():
-            layers = tuple(one.layers(at, keys) for one, at in drawn)
-        numbers = tuple(facts(one.run, [at])[0] for one, at in drawn if one.run is not None)
+            layers = tuple(open_run.layers(at, keys) for open_run, at in runs_and_records)
+        numbers = tuple(facts(open_run.run, [at])[0] for open_run, at in runs_and_records if open_run.run is not None)
         with self._changed:
             self._frame = PairFrame((number, place_name(float(places[number]), by)), records, numbers, layers)
         return True

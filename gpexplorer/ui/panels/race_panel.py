@@ -330,8 +330,8 @@ def lanes_of_text(spec: Spec, written: str) -> dict[str, Spec]:
             except ValueError:
                 settings[name] = value
         lane = replace(spec, method=key, settings=settings, budget={})
-        shown = ", ".join(f"{name} = {value}" for name, value in settings.items())
-        specs[f"{registry[key].title}{', ' if shown else ''}{shown}"] = lane
+        listed = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        specs[f"{registry[key].title}{', ' if listed else ''}{listed}"] = lane
     return specs
 
 
@@ -344,14 +344,14 @@ def _note(standing: Standing) -> str:
 def _table(standing: Standing) -> str:
     """The scoreboard: SMSE at several moments, current SMSE and SNLP, seconds, memory, and why a lane stopped."""
     longest = max(standing.seconds.values(), default=0.0)
-    shown = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
-    scores = standing.scores["smse"].loc[:, shown]
+    reached = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
+    scores = standing.scores["smse"].loc[:, reached]
     moments = list(scores.columns)
     headings = ["", *(f"SMSE at {m}" for m in moments), "SMSE now", "SNLP now", "seconds", "memory", ""]
     lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
     for name in standing.scores["smse"].index:
-        own = standing.board[standing.board["lane"] == name]
-        latest = own.iloc[-1] if len(own) else None
+        lane_rows = standing.board[standing.board["lane"] == name]
+        latest = lane_rows.iloc[-1] if len(lane_rows) else None
         cells = [number(float(value)) for value in scores.loc[name]]
         cells += ["—"] * 2 if latest is None else [number(float(latest["smse"])), number(float(latest["snlp"]))]
         if latest is not None and standing.variance_notes[name]:

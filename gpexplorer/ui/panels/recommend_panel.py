@@ -185,9 +185,9 @@ class RecommendPanel(pn.viewable.Viewer):
         elif progress is not None:
             self.bar.value = round(100 * progress.fraction)
             stopping = "Cancelling after the step under way. " if worker._stopped.is_set() else ""
-            shown = f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}"
-            if shown != self.state.object:
-                self.state.object = text(shown)
+            message = f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}"
+            if message != self.state.object:
+                self.state.object = text(message)
 
     def set_theme(self, theme: str) -> None:
         """Draw the figure for the theme "light" or "dark"."""
@@ -213,8 +213,8 @@ class RecommendPanel(pn.viewable.Viewer):
         self._answer = answer
         cancelled = " It was cancelled, so this is the best answer so far." if worker._stopped.is_set() else ""
         self.state.object = text(answer.sentences[-1] + cancelled)
-        first, *others = answer.sentences[:-1]
-        self.words.object = f"<h2>{text(first)}</h2>" + "".join(f"<p>{text(each)}</p>" for each in others)
+        headline, *lines = answer.sentences[:-1]
+        self.words.object = f"<h2>{text(headline)}</h2>" + "".join(f"<p>{text(line)}</p>" for line in lines)
         self._draw(answer)
         self.adopt.visible = True
 

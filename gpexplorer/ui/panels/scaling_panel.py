@@ -138,9 +138,11 @@ class ScalingPanel(pn.viewable.Viewer):
         memory = self._session.shares.reservation()
 
         def measure(spec: Spec, rows: int | None) -> Measured:
-            known = rows_by_name(spec.data)
+            full_size = rows_by_name(spec.data)
             try:
-                memory.take(spec, known if rows is None or known is None else Rows(min(rows, known.n), known.d))
+                memory.take(
+                    spec, full_size if rows is None or full_size is None else Rows(min(rows, full_size.n), full_size.d)
+                )
                 return in_child(spec, rows)
             finally:
                 memory.give_back()

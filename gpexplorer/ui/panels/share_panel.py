@@ -91,8 +91,8 @@ class SharePanel(pn.viewable.Viewer):
             **named("Save as a page", "one HTML file that plays the run without a server or a network."),
             variant="outlined", size="small", margin=(4, 6),
         )  # fmt: skip
-        made = [_download(name, make) for name, make in files.items()]
-        self.downloads = pmui.FlexBox(self.page, *made, self.spec_file, align_items="center")
+        downloads = [_download(name, make) for name, make in files.items()]
+        self.downloads = pmui.FlexBox(self.page, *downloads, self.spec_file, align_items="center")
         self._layout = pn.Column(
             pn.Row(self.link, self.copy_link, sizing_mode="stretch_width"),
             self.hide,

@@ -178,10 +178,10 @@ class SweepPanel(pn.viewable.Viewer):
         method = self._session.spec.method
         if method == self._method:
             return
-        self._method, own = method, registry[method].used_settings()
-        labels = {label_of(name, own[name].doc or ""): name for name in own if name not in ("name", "seed")}
-        first = "num_inducing" if "num_inducing" in own else "seed"
-        self.what.param.update(options=labels | {"Seed": "seed", "Split": "split"}, value=first)
+        self._method, settings = method, registry[method].used_settings()
+        labels = {label_of(name, settings[name].doc or ""): name for name in settings if name not in ("name", "seed")}
+        selected = "num_inducing" if "num_inducing" in settings else "seed"
+        self.what.param.update(options=labels | {"Seed": "seed", "Split": "split"}, value=selected)
         self._suggest_values()
 
     def _suggest_values(self) -> None:

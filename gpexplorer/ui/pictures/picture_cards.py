@@ -1,6 +1,7 @@
 """The pictures of a run: three on the first screen, the others in tabs, of which only the open one is drawn.
 
-The first screen shows the prediction, the picture that makes the family itself (its hero), and the convergence.
+The first screen shows the prediction, the picture that is typical of the method's family (its hero), and the
+convergence.
 A picture that raises shows a sentence in its own card; the others are drawn as usual.
 """
 
@@ -107,12 +108,12 @@ class Picture(pn.viewable.Viewer):
         labels = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
         mode = self.gestures and self.gestures.mode.value
         drawn_for = (self._data, labels, tuple(_options(self.view).items()), mode)
-        same = drawn_for == self._drawn_for
-        if same and self._live is None:
+        is_unchanged = drawn_for == self._drawn_for
+        if is_unchanged and self._live is None:
             self.layers = {}
             return  # the same drawing failed before; it would fail, and be logged, once per frame
         try:
-            if same and self._live is not None:
+            if is_unchanged and self._live is not None:
                 self._live.update(layers)
             else:
                 self._draw(layers, theme)
@@ -240,9 +241,8 @@ class Pictures:
     def set_stale(self, stale: bool) -> None:
         """Fade the pictures while they are those of an earlier run, because the newest one could not be opened."""
         for part in (self.top, self.tabs):
-            faded = {"opacity": "0.25", "filter": "grayscale(1)"} if stale else {}
-            if part.styles != faded:
-                part.styles = faded
+            if stale or part.styles:  # a browser keeps a style that is left out, so that both are named
+                part.styles = {"opacity": "0.25" if stale else "1", "filter": "grayscale(1)" if stale else "none"}
 
     def update(self, frame: Frame) -> None:
         """Show this frame."""

@@ -1,7 +1,7 @@
-"""Changes of a page that follow upon work in a thread are made while its document is locked.
+"""Changes that a page makes after it has waited for a thread, made while its document is locked.
 
-A coroutine of a page goes on without the lock after it has waited. What it changes then is sent apart from the
-changes of the page's other callbacks, and was lost now and then: a text "Reading the store …" stood for ever.
+A coroutine of a page continues without the lock after an `await`. Changes that it makes then are sent separately from
+those of the page's other callbacks, and some of them were lost: the text "Reading the store …" never went away.
 """
 
 from __future__ import annotations

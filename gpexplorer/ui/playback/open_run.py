@@ -340,11 +340,11 @@ class OpenRun:
 
     def _read(self, request: OpenRequest) -> Any:
         spec = request.spec
-        wanted = (request.read or repr(spec.data), repr(spec.split))
-        if self._split is None or self._split[0] != wanted:
+        rows_key = (request.read or repr(spec.data), repr(spec.split))
+        if self._split is None or self._split[0] != rows_key:
             self._split = None  # frees the rows of the run before, so that the machine need not have room for both
             read = request.read or (lambda split: data_sets.load(spec.data, split=split))
-            self._split = (wanted, read(spec.split))
+            self._split = (rows_key, read(spec.split))
         return self._split[1]
 
     def _working_views(self, wanted: Collection[str]) -> list[View]:

@@ -270,12 +270,12 @@ class Player(BackgroundWorker):
 
     def _take_steps(self, requests: Requests) -> bool:
         """Take the steps that are due; returns whether any were."""
-        now = time.monotonic()
-        due = requests.playing and not self._pace.seconds_to_step(now, requests.seconds_per_step)
-        if not (due or requests.steps):
+        clock = time.monotonic()
+        is_due = requests.playing and not self._pace.seconds_to_step(clock, requests.seconds_per_step)
+        if not (is_due or requests.steps):
             return False
         if requests.steps or not self._pause_at_budget():
-            self._pace.step(now, requests.seconds_per_step)
+            self._pace.step(clock, requests.seconds_per_step)
             for _ in range(max(requests.steps, 1)):
                 if not self._open_run.advance():
                     self._notify_outcome()
@@ -325,10 +325,10 @@ class Player(BackgroundWorker):
     def _publish(self, busy: str = "", **parts: Any) -> None:
         """Leave a frame for the page; without `parts`, with the pictures of the frame that was not taken yet."""
         with self._changed:
-            before = self._frame
-            if not parts and before is not None and before.opening == self._opening:
-                kept = ("numbers", "layers", "failures", "table")
-                parts = {name: getattr(before, name) for name in kept}
+            untaken = self._frame
+            if not parts and untaken is not None and untaken.opening == self._opening:
+                carried_over = ("numbers", "layers", "failures", "table")
+                parts = {name: getattr(untaken, name) for name in carried_over}
             self._frame = Frame(
                 opening=self._opening,
                 run=self._open_run.summary,

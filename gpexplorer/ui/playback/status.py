@@ -21,9 +21,10 @@ CSS = """
 .cost { font-size: 12px; line-height: 1.35; opacity: .78; }
 """
 TOAST = """
-:host { position: fixed !important; bottom: 14px; right: 14px; z-index: 1250; width: min(560px, calc(100vw - 28px));
+:host { position: fixed !important; bottom: 14px; right: 14px; z-index: 1250;
+        width: min(560px, calc(100vw - 28px)) !important; background: var(--mui-palette-background-paper, #fff);
         border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
-"""  # over the page, so that nothing moves when a message comes
+"""  # over the page, so that nothing moves when a message comes; opaque, and Panel's own width would be the page's
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 

@@ -57,12 +57,12 @@ class StoryPanel(pn.viewable.Viewer):
         self._show(answered=False)
 
     def go(self, by: int) -> None:
-        """Go so many parts on, and move the page there."""
+        """Go forward by this number of parts, or backward where it is negative, and move the page there."""
         if not self.story:
             return
-        before = self.number
+        previous = self.number
         self.open(self.story, self.number + by)
-        if self.number != before and self.part is not None:
+        if self.number != previous and self.part is not None:
             self._move(self.part.link)
 
     def answer(self) -> None:
