@@ -1,0 +1,67 @@
+"""A file that is refused and then opened: its message can be read, and the pictures after it are not faded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from pages import Seen, until
+
+pytestmark = pytest.mark.ui
+# the product of the opacities of an element and of everything around it, also outside its shadow root
+OPACITY = """(element) => {
+  let product = 1
+  for (let e = element; e; e = e.parentElement || e.getRootNode().host) product *= getComputedStyle(e).opacity
+  return product
+}"""
+BACKGROUND_ALPHA = """(element) => {
+  const parts = (e) => getComputedStyle(e).backgroundColor.match(/[\\d.]+/g).map(Number)
+  const alpha = (e) => parts(e).length > 3 ? parts(e)[3] : 1
+  return Math.max(alpha(element), alpha(element.getRootNode().host))
+}"""
+GERMAN = "Temperatur [°C];Preis (€)\n" + "".join(f"{i * 37 % 101},{i % 9}5;{i * 53 % 97},25\n" for i in range(60))
+
+
+def opacity(part: Locator) -> float:
+    """How much of an element is seen, with the opacity of all that contains it."""
+    return float(part.evaluate(OPACITY))
+
+
+def test_pictures_are_not_faded_after_a_refused_file_was_corrected(seen: Seen, tmp_path: Path):
+    page = seen.page
+    (tmp_path / "deutsch.csv").write_text(GERMAN)
+    picture = page.get_by_role("heading", name="Data and prediction")
+    expect(picture).to_be_visible()
+
+    page.locator("input[type=file]").first.set_input_files(tmp_path / "deutsch.csv")
+    page.get_by_role("checkbox", name="Decimal commas").uncheck()
+    seen.press("Use these columns")
+    expect(page.get_by_text("These rows could not be opened")).to_be_visible()
+    until(lambda: opacity(picture) < 0.5)
+    page.get_by_role("checkbox", name="Decimal commas").check()
+    seen.press("Use these columns")
+    expect(page.get_by_text("54 training rows, 6 test rows, 1 input")).to_be_visible()
+
+    until(lambda: opacity(picture) == 1.0, seconds=20.0)
+
+
+@pytest.mark.parametrize("width", [390, 1366])
+def test_a_message_is_opaque_and_inside_the_window_in_both_themes(seen: Seen, width: int):
+    page = seen.page
+    wide = page.viewport_size
+    page.set_viewport_size({"width": width, "height": 768})
+    page.locator("body").press("?")
+    message = page.locator(".MuiAlert-root").first
+    expect(message).to_be_visible()
+
+    for _ in range(2):
+        seen.press("Toggle theme")
+        until(lambda: message.evaluate(BACKGROUND_ALPHA) == 1.0, seconds=10.0)
+        box = message.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["width"] <= 560
+    page.set_viewport_size(wide)
