@@ -136,7 +136,7 @@ def progress_line(run: Run) -> str:
 
 @contextmanager
 def reporting_progress(run: Run, report: Callable[[str], object], every: float) -> Iterator[None]:
-    """Report the progress line every so many seconds inside a `with` block, from a thread that ends with the block."""
+    """Report the progress line at regular intervals inside a `with` block, from a thread that ends with the block."""
     ended = threading.Event()
 
     def repeat() -> None:

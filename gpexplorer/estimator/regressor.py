@@ -60,7 +60,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         Whether a pickle contains the run, with its trace and training rows. Without it, a pickle contains what
         predictions need.
     verbose : int
-        Print every so many steps a line with the objective; 0 prints nothing.
+        Print a line with the objective at every multiple of this number of steps; 0 prints nothing.
     callbacks : sequence of callables, optional
         Each is called with every `Record` of the run; fitting ends where one returns True.
     folds : splitter or iterable, optional

@@ -89,7 +89,7 @@ class Lane:
             self.curve.append((self.seconds, self.scores.nlpd))
 
     def forecast(self, seconds: float) -> float:
-        """The NLPD after so many seconds, extrapolated linearly in the logarithm of time from the last two stages."""
+        """The NLPD at this time in seconds, extrapolated linearly in the logarithm of time from the last two stages."""
         if len(self.curve) < 2:
             return self.curve[-1][1] if self.curve else np.inf
         (t1, v1), (t2, v2) = self.curve[-2:]

@@ -30,7 +30,7 @@ Gaussian = tuple[Array, Array]  # mean and variance of y, [t] each
 
 PENALTIES = tuple(10.0**k for k in range(-3, 6))
 NEIGHBOURS = (1, 2, 4, 8, 16, 32)
-NEIGHBOUR_ROWS = 20_000  # nearest neighbours look among at most so many rows
+NEIGHBOUR_ROWS = 20_000  # nearest neighbours are sought among at most this many rows
 ASIDE = 0.15  # the share of the rows that gives the variance
 SMALLEST = 1e-12
 

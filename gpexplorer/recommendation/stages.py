@@ -21,13 +21,13 @@ FEWEST_LANES = 2
 
 
 def lanes_for(n: int, seconds: float) -> int:
-    """The number of candidates that are tried on n training rows in so many seconds."""
+    """The number of candidates that are tried on n training rows in this time."""
     constant, factor = SECONDS_PER_LANE
     return max(FEWEST_LANES, int(seconds * SHARES[MOST_STAGES][0] / (constant + factor * math.sqrt(n / 1000))))
 
 
 def shares_for(lanes: int) -> tuple[float, ...]:
-    """The share of the time of each stage that so many lanes go through."""
+    """The share of the time of each stage for this number of lanes."""
     return SHARES[min(max(math.ceil(math.log2(lanes)), 1), MOST_STAGES)]
 
 

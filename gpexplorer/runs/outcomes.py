@@ -19,7 +19,7 @@ SIZES = ("num_inducing", "num_eigenfunctions", "num_regressors", "num_features",
 
 
 def stopped(steps: int) -> Outcome:
-    """The outcome of a run that was asked to stop after so many steps."""
+    """The outcome of a run that was asked to stop after this number of steps."""
     return Outcome("stopped", f"Stopped on request after {steps} steps; it can go on from there.")
 
 

@@ -89,7 +89,7 @@ class Store:
         return sorted(name for name in self._directories() if os.path.lexists(self.path / name / SPEC))
 
     def recent(self, most: int) -> list[str]:
-        """The names of at most so many runs, the one that was written to last first."""
+        """The names of at most this many runs, the one that was written to last first."""
         written = dict[str, float]()
         for name in self.names():
             with suppress(OSError):

@@ -22,7 +22,7 @@ VECTORS_PER_PAIR = 40.0  # vectors of length n that the choice of a pair reads: 
 CALLS_PER_JOIN = 67.0  # each time that regressors join a sparse model
 CALLS_PER_GAINS = 50.0  # each time that the gains of candidate regressors are computed
 
-CALLS_PER_FILL, FILL_BYTES = 8.0, 2**20  # calls for every so many bytes of kernel entries, which are filled in blocks
+CALLS_PER_FILL, FILL_BYTES = 8.0, 2**20  # calls per FILL_BYTES of kernel entries, which are filled in blocks
 STRIP_FACTOR = 2.0  # factor of the calls if the whole matrix is visited in strips that are used on both sides
 
 

@@ -25,7 +25,7 @@ def block() -> Any:
 
 
 def rows_per_block(block: int, n: int) -> int:
-    """Return the number of rows of a block for this setting and so many rows."""
+    """Return the number of rows of a block for this setting and this number of rows."""
     return min(block or max(LEAST_BLOCK, min(MOST_BLOCK, n // 8)), n)
 
 

@@ -61,7 +61,7 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def read_own(path: Path, most: int) -> bytes:
-    """At most so many bytes of a regular file of a run's directory; the errors are those of `open_own`."""
+    """Read at most this number of bytes of a regular file of a run's directory; the errors are those of `open_own`."""
     with os.fdopen(open_own(path), "rb") as file:
         return file.read(most)
 

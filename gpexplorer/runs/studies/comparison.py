@@ -84,7 +84,7 @@ def read_store(store: Store, most: int | None = None) -> tuple[dict[str, Finishe
     store : Store
         Where the runs are kept.
     most : int, optional
-        Read at most so many runs, those that were written to last.
+        Read at most this many runs, those that were written to last.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def table(runs: Mapping[str, Finished], by: str = "smse", top: int | None = None
     by : str
         The column to sort by, the lowest value first. Runs without a value come last.
     top : int, optional
-        Keep so many rows.
+        Keep this many rows.
 
     Returns
     -------

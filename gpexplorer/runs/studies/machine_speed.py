@@ -15,7 +15,7 @@ from ...problem import Cost
 
 ORDER, LENGTH, TIMES = 384, 2_000_000, 4  # of the matrix product, of the vector sum, and repetitions of each
 TINY, BLOCK, CALLS = 64, 4, 10  # a step on a block of 4 of 64 unknowns asks for ten tensor operations
-REPEATS = 60  # the median of so many counts, because other processes on the same cores delay some
+REPEATS = 60  # measurements whose median is taken, because other processes on the same cores delay some
 
 
 class Speed(NamedTuple):
@@ -74,7 +74,7 @@ def tiny_step(A: Tensor, alpha: Tensor, g: Tensor) -> tuple[Tensor, Tensor, floa
 
 
 def _elapsed(work: Callable[[], object], times: int) -> float:
-    """Seconds that `work` takes when it is done so many times, after one run to warm up."""
+    """Seconds that `work` takes when it is repeated this number of times, after one run to warm up."""
     work()
     begin = time.perf_counter()
     for _ in range(times):

@@ -104,7 +104,7 @@ def measure(spec: Spec, rows: int | None = None, budget: Budget | None = None) -
     spec : Spec
         What to run.
     rows : int, optional
-        Use so many of its shuffled training rows; all by default.
+        Number of its shuffled training rows to use; all by default.
     budget : Budget, optional
         Limits after the first step; 6 steps and 4 s by default.
     """
@@ -184,7 +184,7 @@ def _status(name: str) -> float:
 
 
 def _cut(split: Split, rows: int | None) -> Split:
-    """The split with so many of its training rows, drawn at random."""
+    """The split with this number of its training rows, drawn at random."""
     if rows is None:
         return split
     index = torch.randperm(len(split.train), generator=torch.Generator().manual_seed(0))[:rows]

@@ -111,7 +111,7 @@ def rows_need(rows: Rows) -> float:
 
 
 def refusal(spec: Spec, rows: Rows, free: float) -> str:
-    """Return why a run does not fit into so many bytes, with a setting that would fit; empty where it fits.
+    """Return why a run does not fit into this memory, with a setting that would fit; empty where it fits.
 
     Parameters
     ----------

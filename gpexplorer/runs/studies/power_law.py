@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 LEVEL = 0.95
 FEWEST = 4  # points: two degrees of freedom for the interval
-SPAN = 4.0  # the largest x must be so many times the smallest
+SPAN = 4.0  # the largest x must be at least this multiple of the smallest
 LEAST_R2 = 0.9
 SCATTER = 0.1  # a residual sd of log v below this one is a good fit, even of a constant, for which R^2 says nothing
 WIDEST = 0.75  # half width of the slope's interval: with a wider one, n and n^2 are hard to tell apart

@@ -148,7 +148,7 @@ class Race(RaceDisplay):
         return lane
 
     def finish(self, seconds: float) -> None:
-        """Give turns until every lane has worked for so many seconds, or has ended."""
+        """Give turns until every lane has worked for this many seconds, or has ended."""
         seconds = math.inf if seconds == math.inf else number("seconds", seconds, whole=False, low=0)
         while (lane := self.advance()) is not None:
             if lane.seconds >= seconds:
@@ -172,7 +172,7 @@ class Race(RaceDisplay):
         return pd.DataFrame(rows, columns=["lane", "seconds", "step", "smse", "snlp", "rmse", "memory"])
 
     def scoreboard(self, metric: str = "smse", at: Iterable[float] = (1, 3, 10, 30)) -> pd.DataFrame:
-        """The metric of each lane after so many seconds of its own work.
+        """The metric of each lane at some moments of its own work.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ SETTINGS = {
     "b": ("block", "batch", "batch_size", "pairs", "num_candidates", "num_ahead"),
 }
 APART = 3.0  # a forecast and a formula that differ by more than this factor cannot both be right
-SPARE = 1.15  # so many times the training rows are drawn, because a tenth of the rows goes to the test
+SPARE = 1.15  # this multiple of the training rows is drawn, because a tenth of the rows goes to the test
 COLUMNS = (
     "value",
     "n",

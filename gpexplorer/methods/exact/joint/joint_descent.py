@@ -71,7 +71,7 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
     sizes : BlockSizes
         Sizes of blocks.
     passes : float
-        Stop after blocks of so many times n rows in all, finished or not.
+        Stop once the blocks together had this many times n rows, finished or not.
 
     Yields
     ------
