@@ -52,13 +52,13 @@ class Compare:
     """
 
     def __init__(self, runs: Mapping[str, Run] | Iterable[Run]) -> None:
-        named = (
+        runs_by_name = (
             dict(runs)
             if isinstance(runs, Mapping)
             else {f"{k + 1} {run.method.key}": run for k, run in enumerate(runs)}
         )
-        self.runs = {name: Finished.of(run) for name, run in named.items()}
-        self._opened = named
+        self.runs = {name: Finished.of(run) for name, run in runs_by_name.items()}
+        self._opened = runs_by_name
 
     def table(self, by: str = "smse", top: int | None = None) -> pd.DataFrame:
         """Return one row per run (see `comparison.table`).
@@ -68,7 +68,7 @@ class Compare:
         by : str
             The column to sort by.
         top : int, optional
-            Keep so many rows.
+            Keep this many rows.
         """
         return comparison.table(self.runs, by, top)
 
@@ -78,9 +78,9 @@ class Compare:
         Parameters
         ----------
         channel : str
-            What goes up: a channel of the methods, or a score.
+            The vertical axis: a channel of the methods, or a score.
         over : str
-            What goes right: "step", "seconds" or "kernel entries".
+            The horizontal axis: "step", "seconds" or "kernel entries".
         log : bool
             Whether the axis of the channel is logarithmic.
         """
@@ -120,8 +120,8 @@ class Compare:
         html = _table(self.table())
         if not any(len(run.steps) for run in self.runs.values()):
             return f"{html}<p>None of these runs has taken a step yet: run.finish(steps=10) takes ten.</p>"
-        drawn = "objective" in comparison.channels(self.runs)
-        return html + _image(self.curves(), "Objective of each run") if drawn else html
+        has_objective = "objective" in comparison.channels(self.runs)
+        return html + _image(self.curves(), "Objective of each run") if has_objective else html
 
 
 def race_html(race: Race) -> str:

@@ -311,10 +311,11 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     first-order condition of eq 15. Copies of theta that differ have gradients at different places, so that their
     disagreement counts as well. The Hessians are those of BFGS, without their inflation.
     """
-    first = [group[0] for group in setup.by_group(folds)]
-    there = [torch.stack(parts) for parts in zip(*((local.g, local.B, local.theta) for local in first), strict=True)]
-    gs, Bs, copies = moved_together(there, torch.device("cpu"))
-    g, B = gs.sum(0), sum(B / max(local.length, 1.0) for B, local in zip(Bs, first, strict=True))
+    first_of_group = [group[0] for group in setup.by_group(folds)]
+    entries = ((local.g, local.B, local.theta) for local in first_of_group)
+    stacked = [torch.stack(parts) for parts in zip(*entries, strict=True)]
+    gs, Bs, copies = moved_together(stacked, torch.device("cpu"))
+    g, B = gs.sum(0), sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
     gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)
     distance = math.inf

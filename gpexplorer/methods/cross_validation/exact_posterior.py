@@ -79,8 +79,8 @@ class ConjugateGradientSolver:
     def systems(self) -> FoldSystems:
         """Products with A, and the preconditioner."""
         if self._systems is None:
-            train, room = self.problem.train, Workspace(self.gigabytes * GIGABYTE)
-            group = FoldGroup(self.problem.kernel, train.X, train.y, len(train), (slice(0, 0),), room)
+            train, workspace = self.problem.train, Workspace(self.gigabytes * GIGABYTE)
+            group = FoldGroup(self.problem.kernel, train.X, train.y, len(train), (slice(0, 0),), workspace)
             self._systems = FoldSystems(group, group.kernel_matrix(self.theta), self.rank)
         return self._systems
 
@@ -111,7 +111,9 @@ class ConjugateGradientSolver:
 
 
 class CheaperSolver:
-    """A^-1 by conjugate gradients, or by a factor once as many solutions were asked for as would have paid for it.
+    """A^-1 by conjugate gradients, and by a Cholesky factor from the call on for which the factor costs fewer flops.
+
+    All columns solved so far count: conjugate gradients serve a few columns, and the factor serves many.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ class CheaperSolver:
     """
 
     def __init__(self, by_products: ConjugateGradientSolver, by_factor: CholeskySolver) -> None:
-        self.by_products, self.by_factor, self.asked = by_products, by_factor, 0
+        self.by_products, self.by_factor, self.columns_solved = by_products, by_factor, 0
 
     def solve(self, B: Tensor) -> Tensor:
         """A^-1 B [n, t] by the solver that is cheaper."""
@@ -133,8 +135,8 @@ class CheaperSolver:
 
     def _solver(self, columns: int) -> Solver:
         n = len(self.by_products.alpha)
-        self.asked += columns
-        cheaper = self.by_products.flops(self.asked) <= 1.0 * n * n * self.asked + n**3 / 3.0
+        self.columns_solved += columns
+        cheaper = self.by_products.flops(self.columns_solved) <= 1.0 * n * n * self.columns_solved + n**3 / 3.0
         return self.by_products if cheaper else self.by_factor
 
 

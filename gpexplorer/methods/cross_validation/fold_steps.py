@@ -150,9 +150,9 @@ def _locals(
     """Return one Local per fold, with its own z, lambda and terms."""
     slacks = (dual * terms.c).sum(0)
     numbers = torch.stack([terms.losses, slacks, terms.gaps], 1).tolist()  # [K, 3]
-    own = zip(shared, group.vectors(Z), group.vectors(dual), numbers, strict=True)
+    per_fold = zip(shared, group.vectors(Z), group.vectors(dual), numbers, strict=True)
     return tuple(
-        local._replace(z=z, dual=lam, loss=loss, slack=slack, gap=gap) for local, z, lam, (loss, slack, gap) in own
+        local._replace(z=z, dual=lam, loss=loss, slack=slack, gap=gap) for local, z, lam, (loss, slack, gap) in per_fold
     )
 
 
@@ -350,8 +350,8 @@ def _updated_hessian(local: Local, s: Tensor, y: Tensor, refused: float) -> tupl
     """
     inflation = max(local.length, 1.0)
     if refused:
-        first = torch.eye(len(y)).to(y) * float(local.g.norm()) / FIRST
-        return 2.0**TRIALS * (local.B if bool(local.B.any()) else first), 2.0**TRIALS * inflation
+        initial = torch.eye(len(y)).to(y) * float(local.g.norm()) / FIRST
+        return 2.0**TRIALS * (local.B if bool(local.B.any()) else initial), 2.0**TRIALS * inflation
     if not bool(s.any()):
         return local.B, inflation
     factor = min(inflation, RELAXATION_PER_STEP)

@@ -40,7 +40,7 @@ class FoldGroup(NamedTuple):
         c, the number of rows, the first ones, that some fold trains on.
     validation : tuple of slice
         The validation rows of each of the K folds.
-    room : Workspace
+    workspace : Workspace
         The memory for the stored rows of M. All groups share it.
     """
 
@@ -49,7 +49,7 @@ class FoldGroup(NamedTuple):
     y: Tensor  # [n]
     trained: int  # c
     validation: tuple[slice, ...]
-    room: Workspace
+    workspace: Workspace
 
     @property
     def validation_rows(self) -> int:
@@ -71,8 +71,8 @@ class FoldGroup(NamedTuple):
 
     def kernel_matrix(self, theta: Tensor) -> FoldKernel:
         """Compute the kernel matrix M(theta) of all rows of the fold against its training rows; theta on any device."""
-        there = theta.to(self.y.device)
-        return FoldKernel(self.kernel, there, self.X, self.trained, self.room, noise_variance(theta))
+        on_device = theta.to(self.y.device)
+        return FoldKernel(self.kernel, on_device, self.X, self.trained, self.workspace, noise_variance(theta))
 
     def columns(self, vectors: Sequence[Tensor]) -> Tensor:
         """Return [c, K] with one vector [n_T] per fold on its training rows, and zeros elsewhere."""
@@ -158,17 +158,17 @@ def split(
     shared : bool
         Whether all folds share theta, and are one group; otherwise each is a group of its own.
     """
-    room = Workspace(gigabytes * GIGABYTE)
+    workspace = Workspace(gigabytes * GIGABYTE)
     train = problem.train
     order, validation = ordered_by_fold(train, validation, seed)
     if shared:
         rows = train.rows(order)
-        return [FoldGroup(problem.kernel, rows.X, rows.y, len(order), tuple(validation), room)]
+        return [FoldGroup(problem.kernel, rows.X, rows.y, len(order), tuple(validation), workspace)]
     groups = []
     for part in validation:
         training = torch.cat([order[: part.start], order[part.stop :]])
         rows, n_T = train.rows(torch.cat([training, order[part]])), len(training)
-        groups.append(FoldGroup(problem.kernel, rows.X, rows.y, n_T, (slice(n_T, len(order)),), room))
+        groups.append(FoldGroup(problem.kernel, rows.X, rows.y, n_T, (slice(n_T, len(order)),), workspace))
     return groups
 
 
@@ -181,11 +181,11 @@ class FoldKernel:
     variance `s2` is kept beside it, so that it is read from theta once.
     """
 
-    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, room: Workspace, s2: float) -> None:
+    def __init__(self, kernel: Any, theta: Tensor, X: Any, trained: int, workspace: Workspace, s2: float) -> None:
         self.kernel, self.theta, self.X, self.trained, self.s2 = kernel, theta, X, trained, s2
         self.X_T = take(X, torch.arange(trained, device=theta.device))
-        self.stored = min(int(room.budget // (theta.element_size() * max(trained, 1))), len(X))
-        self._M = room.matrix(self, self.stored, trained, theta)  # [stored, c]
+        self.stored = min(int(workspace.budget // (theta.element_size() * max(trained, 1))), len(X))
+        self._M = workspace.matrix(self, self.stored, trained, theta)  # [stored, c]
         for rows in row_blocks(self.stored, theta.element_size() * trained):
             self._fill(rows, self._M[rows])
 

@@ -40,7 +40,7 @@ class LagrangianTerms(NamedTuple):
     losses: Tensor  # [K] |r|^2, the squared error of the validation rows of each fold
     slacks: Tensor  # [K] lambda'c
     gaps: Tensor  # [K] |c|, the violation of the constraint C z = y_T
-    loss: float  # summed over the folds, as is
+    loss: float  # the sum of `losses`
     total: float  # L
     c: Tensor  # [c, K]
     r: Tensor  # [n, K]
@@ -123,26 +123,26 @@ class FoldSystems:
         start = self.solve_C(self.y_T, zeros, limits)
         Z, product = start.X, self.M.times(start.X)
         c = self.T * (product[: self.group.trained] + self.s2 * Z) - self.y_T  # [c, K]
-        first = self.adjoint(self.group.V * (self.group.y[:, None] - product), zeros, limits)
-        used, target = start.iterations + first.iterations, limits.tolerance * first.X.norm(dim=0)
-        R = first.X - dual - rho * c
+        adjoint = self.adjoint(self.group.V * (self.group.y[:, None] - product), zeros, limits)
+        iterations, target = start.iterations + adjoint.iterations, limits.tolerance * adjoint.X.norm(dim=0)
+        R = adjoint.X - dual - rho * c
         S, rr = R, (R * R).sum(0)
         for _ in range(MAX_OUTER):
-            if used >= limits.iterations or bool((R.norm(dim=0) <= target).all()):
+            if iterations >= limits.iterations or bool((R.norm(dim=0) <= target).all()):
                 break
-            inverse = self._solve(S, zeros, Target(INNER * target, limits.iterations - used))
-            used += inverse.iterations
+            inverse = self._solve(S, zeros, Target(INNER * target, limits.iterations - iterations))
+            iterations += inverse.iterations
             G_s = self.group.V * self.M.times(inverse.X)  # [n, K]
             accuracy = INNER * max(rho, 1.0) * target
-            rest = Target(accuracy, max(limits.iterations - used, 1), of_solution=True)
-            curved = self._solve(self.T * self.M.transposed_times(2.0 * G_s), zeros, rest)
-            used += curved.iterations
-            HS = rho * S + curved.X
+            inner_target = Target(accuracy, max(limits.iterations - iterations, 1), of_solution=True)
+            curvature = self._solve(self.T * self.M.transposed_times(2.0 * G_s), zeros, inner_target)
+            iterations += curvature.iterations
+            HS = rho * S + curvature.X
             alpha = _ratio(rr, (S * HS).sum(0))
             Z, R = Z + alpha * inverse.X, R - alpha * HS
             rr, rr_before = (R * R).sum(0), rr
             S = R + _ratio(rr, rr_before) * S
-        return Solution(Z, used, float((R.norm(dim=0) / target.clamp_min(torch.finfo(R.dtype).tiny)).max()))
+        return Solution(Z, iterations, float((R.norm(dim=0) / target.clamp_min(torch.finfo(R.dtype).tiny)).max()))
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:

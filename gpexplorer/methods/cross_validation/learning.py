@@ -119,7 +119,7 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
     if state is None:
         state = State(0, like.clone(), math.inf, like.new_zeros(0, len(like) + 2))
         yield Step(state, Info("start"))
-    along = scale_direction(problem) if objective.has_free_scale else None
+    direction = scale_direction(problem) if objective.has_free_scale else None
     results = list(state.answers)
     earlier_results = iter(state.answers)
 
@@ -136,7 +136,7 @@ def learn(method: ExactLearning, problem: Problem, resume: State | None, objecti
         lowest = best if best.value < lowest.value else lowest
         if k >= state.step:
             theta = torch.as_tensor(lowest.point).to(like)
-            theta = theta if along is None else theta + lowest.extra * along
+            theta = theta if direction is None else theta + lowest.extra * direction
             state = State(k + 1, theta, lowest.value, torch.stack(results))
             yield Step(state, Info("learn", lowest.value, _largest_derivative(state), lowest.extra))
     return _outcome(method, state)

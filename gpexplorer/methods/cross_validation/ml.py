@@ -45,7 +45,7 @@ class MaximumLikelihood(ExactLearning):
     engine: Any = param.Selector(
         default="closed form",
         objects=["closed form", "gpytorch"],
-        doc="Who computes the likelihood and its gradient: this package, or GPyTorch with its autograd, as a baseline.",
+        doc="What computes the likelihood and its gradient: this package, or GPyTorch by autograd, as a baseline.",
     )
 
     def objective(self, problem: Problem) -> Objective:

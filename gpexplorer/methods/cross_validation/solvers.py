@@ -69,7 +69,7 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
     R = B - product(X) if reads_cost or bool(X.any()) else B.clone()
     X, S, rz_before = X.clone(), torch.zeros_like(B), torch.zeros_like(target.norms)
     earlier, k, since = _Residuals(B), 0, 0  # iterations, and those since R was computed from its definition
-    most, aim = min(target.iterations, ITERATIONS_PER_ROW * len(B)), target.norms / CONFIRMED
+    most, confirmed_norms = min(target.iterations, ITERATIONS_PER_ROW * len(B)), target.norms / CONFIRMED
     Y, F = X, R  # [c, K] the smoothed iterate, and its residual or error
     while True:
         Z = precondition(R)
@@ -79,7 +79,7 @@ def solve(product: Product, B: Tensor, X: Tensor, precondition: Product, target:
         error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max()) if is_known else math.inf
         solved = error <= (1.0 / CONFIRMED if since else 1.0) and (k >= FEWEST or not bool(R.any()))
         if solved and since and k > FEWEST:
-            share = _share_of_step(before[1], F, aim)
+            share = _share_of_step(before[1], F, confirmed_norms)
             Y, F = torch.lerp(before[0], Y, share), torch.lerp(before[1], F, share)
             error = float((F.norm(dim=0) / target.norms.clamp_min(tiny)).max())
         if since > TRUSTED and (solved or since >= min(REMEMBERED, len(B))):
@@ -135,8 +135,8 @@ class _Residuals:
 
     def append(self, R: Tensor, Z: Tensor, rz: Tensor) -> None:
         if self._count == self._R.shape[1]:
-            more = self._R.new_empty(self._R.shape[0], max(8, self._count), self._R.shape[2])
-            self._R, self._Z = (torch.cat([old, more], 1) for old in (self._R, self._Z))
+            extra = self._R.new_empty(self._R.shape[0], max(8, self._count), self._R.shape[2])
+            self._R, self._Z = (torch.cat([stored, extra], 1) for stored in (self._R, self._Z))
         if not self._count:
             self._least = rz * torch.finfo(rz.dtype).eps ** 2
         scale = torch.where(rz > self._least, rz, torch.inf).rsqrt()  # 0 where a column is solved to rounding
@@ -169,13 +169,12 @@ class NystromInverse:
         if not rank:
             return
         rows = torch.linspace(0, group.trained - 1, min(rank, group.trained), device=self.T.device).long()
-        rows = rows[
-            : sufficient_rank(M.columns(rows)[rows], s2 / group.trained)
-        ]  # the condition number of P C is about 2
+        enough = sufficient_rank(M.columns(rows)[rows], s2 / group.trained)  # the condition number of P C is about 2
+        rows = rows[:enough]
         self.L = nystrom_root(M.columns, rows)  # [c, r]
-        whole = self.L.T @ self.L  # [r, r]
+        gram = self.L.T @ self.L  # [r, r]
         validation = [self.L[part] for part in group.validation]  # empty for a single fold: its rows have no columns
-        inner = torch.stack([torch.addmm(whole, L_V.T, L_V, alpha=-1.0) for L_V in validation])
+        inner = torch.stack([torch.addmm(gram, L_V.T, L_V, alpha=-1.0) for L_V in validation])
         inner.diagonal(dim1=1, dim2=2).add_(s2)
         self.factors = cholesky_of_each(inner, "L'L + s2 I of the preconditioner")  # [K, r, r]
 

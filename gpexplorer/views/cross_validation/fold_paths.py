@@ -105,18 +105,18 @@ class Paths(View):
 
     def _kept_surface(self, run: Run, at: int, centre: Any, axes: tuple[int, int], around: np.ndarray) -> pd.DataFrame:
         """The surface that was drawn last where it is of use at this record, else a new one."""
-        kept, low, high = self._slice, around.min(0), around.max(0)
+        previous, low, high = self._slice, around.min(0), around.max(0)
         options = (axes, self.side)
-        if kept is not None and kept.run() is run and kept.options == options:
-            frame = kept.frame
+        if previous is not None and previous.run() is run and previous.options == options:
+            frame = previous.frame
             is_inside = (
                 frame["x"].min() <= low[0] and high[0] <= frame["x"].max()
                 and frame["y"].min() <= low[1] and high[1] <= frame["y"].max()
             )  # fmt: skip
-            if kept.asked != at:
-                kept = kept._replace(asked=at, since=time.monotonic())
-            if kept.at == at or (is_inside and time.monotonic() - kept.since < QUIET):
-                self._slice = kept._replace(stale=kept.at != at)
+            if previous.asked != at:
+                previous = previous._replace(asked=at, since=time.monotonic())
+            if previous.at == at or (is_inside and time.monotonic() - previous.since < QUIET):
+                self._slice = previous._replace(stale=previous.at != at)
                 return frame.copy()
         frame = self._surface(run, centre, axes, around)
         self._slice = _Slice(weakref.ref(run), options, at, at, time.monotonic(), False, frame)

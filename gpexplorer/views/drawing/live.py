@@ -212,9 +212,9 @@ class Live:
     def _fit_axes(self, layers: Layers, force: bool) -> None:
         for axis, columns in (("x", X_COLUMNS), ("y", Y_COLUMNS)):
             log = isinstance(getattr(self.figure, f"{axis}_scale"), LogScale)
-            extent, shown = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
-            if extent is not None and (force or _misfits(extent, (shown.start, shown.end), log)):
-                shown.start, shown.end = _with_margin(extent, log)
+            extent, axis_range = _extent(layers, columns, log), getattr(self.figure, f"{axis}_range")
+            if extent is not None and (force or _misfits(extent, (axis_range.start, axis_range.end), log)):
+                axis_range.start, axis_range.end = _with_margin(extent, log)
 
 
 def _svg_button(figure: Any) -> CustomAction:
@@ -269,8 +269,8 @@ def _never_empty(columns: Any) -> dict[str, Any]:
 
 def _columns(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:
     """The columns of the frame that the source has already; a colour follows the column "value"."""
-    wanted = {name: "value" if name in ("color", "fill_color") and "value" in frame else name for name in current}
-    return {name: frame[column].to_numpy() for name, column in wanted.items() if column in frame}
+    column_of = {name: "value" if name in ("color", "fill_color") and "value" in frame else name for name in current}
+    return {name: frame[column].to_numpy() for name, column in column_of.items() if column in frame}
 
 
 def _band(frame: pd.DataFrame, current: dict[str, Any]) -> dict[str, Any]:

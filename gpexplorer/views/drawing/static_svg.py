@@ -117,18 +117,18 @@ class _Canvas:
         """The title, and the entries of the legend in a line below it."""
         title = escape(str(self.figure.title.text or "")) if self.figure.title is not None else ""
         parts = [f'<text x="{LEFT}" y="16" fill="{TEXT_COLOUR}" font-size="12.5">{title}</text>']
-        at, line = float(LEFT), 0
+        x, line = float(LEFT), 0
         for entry in entries(self.figure):
-            need = LETTER * (len(entry.label) + 3)
-            if at + need > self.full_width and line == 0:
-                at, line = float(LEFT), 1
-            if at + need > self.full_width:
+            width = LETTER * (len(entry.label) + 3)
+            if x + width > self.full_width and line == 0:
+                x, line = float(LEFT), 1
+            if x + width > self.full_width:
                 break
             parts.append(
-                f'<text x="{at:.0f}" y="{31 + 13 * line}" fill="{TEXT_COLOUR}"><tspan fill="{escape(entry.colour)}" '
+                f'<text x="{x:.0f}" y="{31 + 13 * line}" fill="{TEXT_COLOUR}"><tspan fill="{escape(entry.colour)}" '
                 f'fill-opacity="{entry.alpha:.2g}">{entry.sign}</tspan> {escape(entry.label)}</text>'
             )
-            at += need
+            x += width
         return "".join(parts)
 
     def span(self, span: Span) -> str:
@@ -157,8 +157,8 @@ def _ticks(ends: np.ndarray, log: bool, most: int) -> list[float]:
     if log and high - low < 2.5:
         powers = range(math.floor(low), math.ceil(high))
         round_numbers = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-        found = [number for number in round_numbers if low <= math.log10(number) <= high]
-        return found if len(found) > 1 else _ticks(10.0**ends, False, most)
+        inside = [number for number in round_numbers if low <= math.log10(number) <= high]
+        return inside if len(inside) > 1 else _ticks(10.0**ends, False, most)
     step = 10 ** math.floor(math.log10((high - low) / most))
     step = next(step * k for k in (1, 2, 5, 10) if (high - low) / (step * k) <= most)
     step = max(round(step), 1) if log else step
@@ -174,31 +174,31 @@ def _tick(number: float, x: float, y: float, anchor: str) -> str:
 
 def _values(renderer: Any, name: str) -> np.ndarray:
     """The numbers of a property of a glyph: of a column, or one for all marks."""
-    given = getattr(renderer.glyph, name)
-    field = given if isinstance(given, str) else getattr(given, "field", None)
+    value = getattr(renderer.glyph, name)
+    field = value if isinstance(value, str) else getattr(value, "field", None)
     if field is not None and field in renderer.data_source.data:
         return np.asarray(renderer.data_source.data[field])
-    return np.asarray([given if not hasattr(given, "value") else given.value])
+    return np.asarray([value if not hasattr(value, "value") else value.value])
 
 
 def _colours(renderer: Any, name: str) -> list[str]:
     """One colour per mark, or one for all."""
-    given = getattr(renderer.glyph, name)
-    transform = getattr(given, "transform", None)
-    if transform is not None and getattr(given, "field", None) in renderer.data_source.data:
-        numbers = np.asarray(renderer.data_source.data[given.field], float)
+    colour = getattr(renderer.glyph, name)
+    transform = getattr(colour, "transform", None)
+    if transform is not None and getattr(colour, "field", None) in renderer.data_source.data:
+        numbers = np.asarray(renderer.data_source.data[colour.field], float)
         share = (numbers - transform.low) / ((transform.high - transform.low) or 1.0)
         place = np.clip(np.nan_to_num(share), 0, 1) * (len(transform.palette) - 1)
         return [str(transform.palette[int(k)]) for k in place]
-    if given is None or isinstance(given, str):
-        return [given or "none"]
+    if colour is None or isinstance(colour, str):
+        return [colour or "none"]
     return [str(value) if value is not None else "none" for value in _values(renderer, name)]
 
 
 def _number(part: Any, name: str, default: float) -> float:
-    given = getattr(part, name, default)
-    given = getattr(given, "value", given)
-    return float(given) if isinstance(given, int | float) else default
+    value = getattr(part, name, default)
+    value = getattr(value, "value", value)
+    return float(value) if isinstance(value, int | float) else default
 
 
 def _stroke(part: Any) -> str:
@@ -229,7 +229,7 @@ def _path(x: np.ndarray, y: np.ndarray) -> str:
 
 
 def _line(canvas: _Canvas, renderer: Any) -> str:
-    x, y = _every(canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")))
+    x, y = _thinned_line(canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")))
     return f'<path d="{_path(x, y)}" {_stroke(renderer.glyph)}/>'
 
 
@@ -252,7 +252,7 @@ def _scatter(canvas: _Canvas, renderer: Any) -> str:
     fill_alpha, line_alpha = _number(glyph, "fill_alpha", 1.0), _number(glyph, "line_alpha", 1.0)
     alpha = f'fill-opacity="{fill_alpha:.2g}" stroke-opacity="{line_alpha:.2g}"'
     marks: dict[tuple[str, str], list[str]] = {}
-    for k in _some(np.flatnonzero(np.isfinite(x) & np.isfinite(y))):
+    for k in _thinned(np.flatnonzero(np.isfinite(x) & np.isfinite(y))):
         colours = (inner[k % len(inner)], outer[k % len(outer)])
         marks.setdefault(colours, []).append(_moved(shape, x[k], y[k]))
     return "".join(
@@ -268,22 +268,22 @@ def _moved(shape: str, x: float, y: float) -> str:
 def _segments(canvas: _Canvas, renderer: Any) -> str:
     ends = [canvas.x(_values(renderer, "x0")), canvas.y(_values(renderer, "y0")),
             canvas.x(_values(renderer, "x1")), canvas.y(_values(renderer, "y1"))]  # fmt: skip
-    whole = np.flatnonzero(np.all(np.isfinite(ends), axis=0))
-    path = "".join(f"M{ends[0][k]:.1f} {ends[1][k]:.1f}L{ends[2][k]:.1f} {ends[3][k]:.1f}" for k in _some(whole))
+    finite = np.flatnonzero(np.all(np.isfinite(ends), axis=0))
+    path = "".join(f"M{ends[0][k]:.1f} {ends[1][k]:.1f}L{ends[2][k]:.1f} {ends[3][k]:.1f}" for k in _thinned(finite))
     return f'<path d="{path}" {_stroke(renderer.glyph)}/>'
 
 
 def _spans(canvas: _Canvas, renderer: Any) -> str:
     x = canvas.x(_values(renderer, "x"))
-    path = "".join(f"M{at:.1f} {TOP}v{canvas.height}" for at in x[np.isfinite(x)])
+    path = "".join(f"M{pixel:.1f} {TOP}v{canvas.height}" for pixel in x[np.isfinite(x)])
     return f'<path d="{path}" {_stroke(renderer.glyph)}/>'
 
 
 def _words(canvas: _Canvas, renderer: Any) -> str:
-    """Words around their places, one line below another."""
-    x, y, said = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")), _values(renderer, "text")
+    """Texts centred at their positions, one line below another."""
+    x, y, texts = canvas.x(_values(renderer, "x")), canvas.y(_values(renderer, "y")), _values(renderer, "text")
     parts = []
-    for a, b, text in zip(x, y, said, strict=True):
+    for a, b, text in zip(x, y, texts, strict=True):
         if math.isfinite(a) and math.isfinite(b):
             lines = str(text).split("\n")
             top = b + 4 - LINE * (len(lines) - 1) / 2
@@ -329,14 +329,14 @@ def _rgb(colour: str) -> tuple[int, int, int]:
     return int(digits[:2], 16), int(digits[2:4], 16), int(digits[4:6], 16)
 
 
-def _some(places: np.ndarray) -> np.ndarray:
+def _thinned(places: np.ndarray) -> np.ndarray:
     """At most `MOST_MARKS` of these, evenly spaced."""
     return places[:: max(1, math.ceil(len(places) / MOST_MARKS))]
 
 
-def _every(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    kept = _some(np.arange(len(x)))
-    return x[kept], y[kept]
+def _thinned_line(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    indices = _thinned(np.arange(len(x)))
+    return x[indices], y[indices]
 
 
 _GLYPHS: dict[str, Callable[[_Canvas, Any], str]] = {

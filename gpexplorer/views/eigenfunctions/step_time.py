@@ -102,8 +102,8 @@ def measured(run: Run, at: int, largest: int) -> pd.DataFrame:
     state = run.trace[at].step.state
     choice = run.method.eigenfunctions(run.problem, state, min(MAX_FUNCTIONS, run.method.num_eigenfunctions))
     times = [_times(run.problem, choice, state.theta, int(n)) for n in sizes]
-    p = min(len(each.basis.e) for each in times)
-    rows = [(each.n, each.once, each.theta, _step_seconds(each.basis, p, _chains(run)), p) for each in times]
+    p = min(len(timing.basis.e) for timing in times)
+    rows = [(timing.n, timing.once, timing.theta, _step_seconds(timing.basis, p, _chains(run)), p) for timing in times]
     return pd.DataFrame(rows, columns=["n", "once", "theta", "step", "p"])
 
 

@@ -88,13 +88,13 @@ class Mixer(View):
             )
             for k in range(1, SLIDERS + 1)
         ]  # fmt: skip
-        found = layer(
+        unchanged = layer(
             hv.Curve(layers["mean"], "x", "y", label="mean"), "mean", color=ROLES["reference"], line_dash="dashed"
         )
-        mixed = layer(
+        changed = layer(
             hv.Curve(layers["mixed"], "x", "y", label="mean, changed"), "mixed", color=ROLES["mean"], line_width=3
         )
-        return hv.Overlay([*thin, found, mixed]).opts(
+        return hv.Overlay([*thin, unchanged, changed]).opts(
             legend_position="right", responsive=True, show_grid=True, **labels(layers["mean"])
         )
 

@@ -21,10 +21,7 @@ SIZES = (16, 32, 64, 128, 256, 512)
 METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["removed"], "bsgd": ROLES["inducing"]}
 DASHES: dict[str, dict[str, Any]] = {
     "minimax": {"line_width": 7, "line_alpha": 0.5},
-    "scgd": {
-        "line_width": 2,
-        "line_dash": "dashed",
-    },  # MINIMAX is visible between the dashes
+    "scgd": {"line_width": 2, "line_dash": "dashed"},  # the line of MINIMAX is visible between the dashes
     "bsgd": {"line_width": 2},
 }
 SHARED_SETTINGS = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
@@ -37,7 +34,7 @@ class Gradients(View):
     title: ClassVar[str] = "Minibatch gradients, by batch size"
     help: ClassVar[str] = (
         "Averaging gradients removes their spread, which decreases with the batch size, but not their bias. "
-        "The bars say how well so many minibatches tell it."
+        "The bars are the uncertainty of the bias with this number of minibatches."
     )
     family: ClassVar[str] = "minibatches"
     order: ClassVar[int] = 40
@@ -65,15 +62,15 @@ class Gradients(View):
             values = [spread.bias if self.show == "bias" else spread.sd for spread in spreads]
             layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
             intervals[key] = [spread.interval for spread in spreads]
-            shown = intervals[key] if self.show == "bias" else []
-            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes][: len(shown)]  # beside each other
-            low, high = [ends[0] for ends in shown], [ends[1] for ends in shown]
+            visible = intervals[key] if self.show == "bias" else []
+            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes][: len(visible)]  # beside each other
+            low, high = [ends[0] for ends in visible], [ends[1] for ends in visible]
             layers[f"{key} bars"] = pd.DataFrame({"x0": x, "y0": low, "x1": x, "y1": high}, dtype=float)
         title = f"{self.draws} minibatches per point"
         layers["minimax"].attrs |= {
             "xlabel": "rows per minibatch",
             "ylabel": f"{self.show} / |exact gradient|",
-            "title": title + (f"; {untold(sizes, intervals)}" if self.show == "bias" else ""),
+            "title": title + (f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""),
         }
         return layers
 
@@ -92,8 +89,8 @@ class Gradients(View):
         )
 
 
-def untold(sizes: Sequence[int], intervals: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """Say at which numbers of rows the intervals of BSGD and SCGD overlap, so that nobody can tell which is less."""
+def overlap_sentence(sizes: Sequence[int], intervals: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Return a sentence on the numbers of rows at which the intervals of BSGD and SCGD overlap."""
     pairs = zip(sizes, intervals["bsgd"], intervals["scgd"], strict=True)
     overlapping = [
         str(size) for size, (low, high), (other_low, other_high) in pairs if low < other_high and other_low < high

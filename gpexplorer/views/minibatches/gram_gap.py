@@ -41,8 +41,8 @@ class Gap(View):
             layers[name] = pd.DataFrame(
                 {"x": table["epoch"].to_numpy(float)[drawable], "y": np.log10(values[drawable])}
             )
-        last = f"gap {10 ** layers['gap']['y'].iloc[-1]:.2g}" if len(layers["gap"]) else "not measured yet: press Play"
-        layers["gap"].attrs |= {"xlabel": "epochs", "ylabel": "log10 of the relative gap", "title": last}
+        title = f"gap {10 ** layers['gap']['y'].iloc[-1]:.2g}" if len(layers["gap"]) else "not measured yet: press Play"
+        layers["gap"].attrs |= {"xlabel": "epochs", "ylabel": "log10 of the relative gap", "title": title}
         return layers
 
     def plot(self, layers: Layers) -> hv.Overlay:

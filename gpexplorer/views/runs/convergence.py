@@ -103,17 +103,17 @@ class Convergence(View):
         spec = run.spec
         if not isinstance(spec, Spec) or channel.name == COVERAGE:
             return None
-        able = [
-            one
-            for one in self.earlier
-            if {channel.name, column} <= set(one.steps) and one.steps[channel.name].notna().any()
-            and _is_comparable(one.spec, spec, channel)
+        comparable = [
+            finished
+            for finished in self.earlier
+            if {channel.name, column} <= set(finished.steps) and finished.steps[channel.name].notna().any()
+            and _is_comparable(finished.spec, spec, channel)
         ]  # fmt: skip
-        if not able:
+        if not comparable:
             return None
-        best = min(able, key=lambda one: _last(one, channel))
+        best = min(comparable, key=lambda finished: _last(finished, channel))
         series = pd.DataFrame({"x": best.steps[column].to_numpy(float), "y": best.steps[channel.name].to_numpy(float)})
-        differs = what_differs({"now": spec, "before": best.spec})["before"]
+        differs = what_differs({"open": spec, "earlier": best.spec})["earlier"]
         words = registry[best.spec.method].title + (f" with {differs}" if differs else "")
         series.attrs["title"] = f"grey: {words}, which ended at {_last(best, channel):.4g}"
         return series
@@ -159,11 +159,11 @@ def _sentence(ranges: pd.DataFrame) -> str:
 
     The step is named, because hyperparameters that were learned since have another exact model.
     """
-    known = ranges[np.isfinite(ranges["lower"]) & np.isfinite(ranges["upper"])]
-    if not len(known):
+    complete = ranges[np.isfinite(ranges["lower"]) & np.isfinite(ranges["upper"])]
+    if not len(complete):
         return ""
-    gap = max(float(known["upper"].iloc[-1] - known["lower"].iloc[-1]), 0.0)
-    return f"at step {known.index[-1]}: at most {gap:.3g} nat from the exact model with the same hyperparameters"
+    gap = max(float(complete["upper"].iloc[-1] - complete["lower"].iloc[-1]), 0.0)
+    return f"at step {complete.index[-1]}: at most {gap:.3g} nat from the exact model with the same hyperparameters"
 
 
 def _finite(frame: pd.DataFrame) -> Any:

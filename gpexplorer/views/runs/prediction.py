@@ -76,11 +76,11 @@ class Fit(View):
         return draw(layers)
 
     def _plot_map(self, layers: Layers) -> hv.Overlay:
-        first = layers["map"].assign(value=layers["map"][self.show])
-        layers["map"]["value"] = first["value"]
-        side = len(np.unique(first["x"]))
-        grid = first.sort_values(["y", "x"])["value"].to_numpy().reshape(-1, side)
-        image = hv.Image((np.unique(first["x"]), np.unique(first["y"]), grid), ["x", "y"], "value")
+        frame = layers["map"].assign(value=layers["map"][self.show])
+        layers["map"]["value"] = frame["value"]
+        side = len(np.unique(frame["x"]))
+        grid = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(-1, side)
+        image = hv.Image((np.unique(frame["x"]), np.unique(frame["y"]), grid), ["x", "y"], "value")
         return hv.Overlay([
             layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel=self.show, **labels(layers["map"])),
             _points(layers, "train", "o", 3, "white", alpha=0.55, label="training"),
@@ -166,8 +166,8 @@ def _hover_columns(run: Run, state: Any, chosen: np.ndarray, predicted: np.ndarr
     train, points, rows = run.problem.train, run_rows.inducing_inputs(run, state), run_rows.inducing_rows(state)
     names = np.arange(1, len(points) + 1) if rows is None else rows.cpu().numpy()
     observed = run_rows.targets_of(train)[chosen]
-    own = {"row": chosen, "observed": observed, "predicted": predicted, "residual": observed - predicted}
-    return own | nearest_points(run_rows.inputs_of(train)[chosen], points, names)
+    columns = {"row": chosen, "observed": observed, "predicted": predicted, "residual": observed - predicted}
+    return columns | nearest_points(run_rows.inputs_of(train)[chosen], points, names)
 
 
 def _map(run: Run, at: int) -> Layers:
@@ -296,8 +296,8 @@ def _test(run: Run) -> pd.DataFrame:
 
 def _padded(column: np.ndarray) -> tuple[float, float]:
     low, high = float(column.min()), float(column.max())
-    room = 0.04 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.04 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 _LEGEND = {

@@ -27,10 +27,10 @@ class Lanes:
         """Return one frame per lane from the board of a race."""
         layers = {}
         for name in self.names:
-            own = board[board["lane"] == name]
-            values = own[self.metric].to_numpy(float)
+            lane_rows = board[board["lane"] == name]
+            values = lane_rows[self.metric].to_numpy(float)
             drawable = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
-            layers[name] = pd.DataFrame({"x": own["seconds"].to_numpy(float)[drawable], "y": values[drawable]})
+            layers[name] = pd.DataFrame({"x": lane_rows["seconds"].to_numpy(float)[drawable], "y": values[drawable]})
             label = METRICS[self.metric]
             layers[name].attrs |= {"xlabel": "seconds of computation", "ylabel": f"{label} on test rows"}
         return layers

@@ -49,7 +49,7 @@ class PackedColumns:
         numbers: dict[bytes, int] = {}
         places: list[int] = []
         entries: list[list[Any]] = []
-        before: tuple[str, bytes] = ("", b"")
+        previous: tuple[str, bytes] = ("", b"")
         for content in history:
             kind, extent, raw = ("json", None, b"") if content is None else _plain(content, exact)
             key = kind.encode() + repr(extent).encode() + raw
@@ -57,8 +57,8 @@ class PackedColumns:
                 numbers[key] = len(entries)
                 entries.append([kind, extent])
                 if kind != "json":
-                    self.blob += _difference(raw, before[1] if before[0] == kind else b"", int(kind[1]))
-                    before = (kind, raw)
+                    self.blob += _difference(raw, previous[1] if previous[0] == kind else b"", int(kind[1]))
+                    previous = (kind, raw)
             places.append(numbers[key])
         return {"at": places, "entries": entries}
 

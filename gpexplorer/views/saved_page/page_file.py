@@ -126,18 +126,20 @@ def page_of(
     repeatable
         Whether a program can repeat the runs: not after clicks and drags.
     """
-    named = dict(runs) if isinstance(runs, Mapping) else {runs.method.title: runs}
-    if by not in ALIGNED or len(named) not in (1, 2):
-        raise SettingError(f"A page shows one run or two, aligned by step or seconds; not {len(named)} by {by!r}.")
+    runs_by_name = dict(runs) if isinstance(runs, Mapping) else {runs.method.title: runs}
+    if by not in ALIGNED or len(runs_by_name) not in (1, 2):
+        raise SettingError(
+            f"A page shows one run or two, aligned by step or seconds; not {len(runs_by_name)} by {by!r}."
+        )
     recorded = []
-    for number, (name, run) in enumerate(named.items()):
+    for number, (name, run) in enumerate(runs_by_name.items()):
         if not len(run.trace):
             raise SettingError(f"The run {name!r} has no record to draw yet. Take a step first: run.advance().")
         records = evenly_spaced(len(run.trace), MOST_FRAMES)
-        views = _views(run, keys, SHOWN if len(named) == 1 else 2)
+        views = _views(run, keys, SHOWN if len(runs_by_name) == 1 else 2)
 
         def share(fraction: float, number: int = number) -> None:
-            report((number + fraction) / len(named))
+            report((number + fraction) / len(runs_by_name))
 
         figures, notes = record(run, views, records, share)
         if not figures:
@@ -145,43 +147,45 @@ def page_of(
         recorded.append(RecordedRun(name, run, records, figures, notes))
     while True:
         content = _document(recorded, by, title or _title(recorded), repeatable)
-        most = max(len(one.records) for one in recorded)
+        most = max(len(recorded_run.records) for recorded_run in recorded)
         if len(content) <= LARGEST:
             return content
         if most <= 2:
             raise SettingError(f"The page has {len(content):,} bytes with two frames; name fewer pictures.")
-        recorded = [_thinned(one, max(2, most * LARGEST * 9 // (len(content) * 10))) for one in recorded]
+        recorded = [
+            _thinned(recorded_run, max(2, most * LARGEST * 9 // (len(content) * 10))) for recorded_run in recorded
+        ]
 
 
 def _views(run: Run, keys: Sequence[str] | Mapping[str, Mapping[str, Any]], shown: int) -> list[View]:
-    found = {view.key: view for view in for_run(run)}
-    missing = [key for key in keys if key not in found]
+    views = {view.key: view for view in for_run(run)}
+    missing = [key for key in keys if key not in views]
     if missing:
-        raise SettingError(f"This run has no picture {missing[0]!r}; it has {', '.join(found)}.")
+        raise SettingError(f"This run has no picture {missing[0]!r}; it has {', '.join(views)}.")
     if not keys:
-        ordered = arranged(list(found.values()))
+        ordered = arranged(list(views.values()))
         return ordered[:shown] if shown == SHOWN else [ordered[0], *ordered[2:3]]
     for key, options in keys.items() if isinstance(keys, Mapping) else ():
-        found[key].param.update(**{name: value for name, value in options.items() if name in found[key].param})
-    return [found[key] for key in keys]
+        views[key].param.update(**{name: value for name, value in options.items() if name in views[key].param})
+    return [views[key] for key in keys]
 
 
 def _thinned(recorded: RecordedRun, most: int) -> RecordedRun:
-    kept = evenly_spaced(len(recorded.records), min(most, len(recorded.records) - 1))
-    figures = [thinned(figure, kept) for figure in recorded.figures]
-    return recorded._replace(records=[recorded.records[k] for k in kept], figures=figures)
+    indices = evenly_spaced(len(recorded.records), min(most, len(recorded.records) - 1))
+    figures = [thinned(figure, indices) for figure in recorded.figures]
+    return recorded._replace(records=[recorded.records[k] for k in indices], figures=figures)
 
 
 def _title(recorded: Sequence[RecordedRun]) -> str:
     run = recorded[0].run
     rows = f"{len(run.problem.train):,} rows"
     data = run.split.name if run.split is not None else "data in memory"
-    return f"{' and '.join(one.name for one in recorded)} on {data}, {rows}"
+    return f"{' and '.join(recorded_run.name for recorded_run in recorded)} on {data}, {rows}"
 
 
 def _positions(recorded: Sequence[RecordedRun], by: str) -> tuple[list[str], list[list[int]]]:
     """The places of the slider: what each is called, and the frame of each run there."""
-    tables = [one.run.table().iloc[one.records] for one in recorded]
+    tables = [recorded_run.run.table().iloc[recorded_run.records] for recorded_run in recorded]
     places, frames = aligned(tables, by, MOST_FRAMES)
     return [place_name(place, by) for place in places], frames.tolist()
 
@@ -194,11 +198,11 @@ def place_name(place: float, by: str) -> str:
 def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: bool) -> str:
     document = Document()
     packed, pages = PackedColumns(), []
-    for one in recorded:
-        for figure in one.figures:
+    for recorded_run in recorded:
+        for figure in recorded_run.figures:
             if figure.figure.document is None:
                 document.add_root(figure.figure)
-        pages.append(_run_content(one, packed))
+        pages.append(_run_content(recorded_run, packed))
     try:
         docs, items = standalone_docs_json_and_render_items(document, suppress_callback_warning=True)
     finally:
@@ -209,7 +213,9 @@ def _document(recorded: Sequence[RecordedRun], by: str, title: str, repeatable: 
         "runs": pages, "names": names, "frames": frames, "docs": docs, "items": [item.to_json() for item in items],
         "aligned": by,
     }  # fmt: skip
-    sections = [_section(one, places, _heading(one, recorded), repeatable) for one in recorded]
+    sections = [
+        _section(recorded_run, places, _heading(recorded_run, recorded), repeatable) for recorded_run in recorded
+    ]
     return _html(title, sections, content, packed.compressed())
 
 
@@ -254,7 +260,7 @@ def _html(title: str, sections: Sequence[str], content: Any, frames: bytes) -> s
         "BOKEH": scripts[0],
         "PLAYER": scripts[1],
     }
-    pieces = template.split("@@")  # words and names of parts take turns, so that no part is looked through for others
+    pieces = template.split("@@")  # text and names of parts alternate, so that the content of a part is not searched
     return "".join(parts[piece] if number % 2 else piece for number, piece in enumerate(pieces))
 
 
@@ -262,12 +268,14 @@ def _hash(script: str) -> str:
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _heading(recorded: RecordedRun, everyone: Sequence[RecordedRun]) -> str:
+def _heading(recorded: RecordedRun, all_runs: Sequence[RecordedRun]) -> str:
     """Name of one of two runs, and the settings in which it differs from the other; empty for a run alone."""
-    if len(everyone) == 1:
+    if len(all_runs) == 1:
         return ""
-    specs = {one.name: one.run.spec for one in everyone if isinstance(one.run.spec, Spec)}
-    differs = what_differs(specs).get(recorded.name, "") if len(specs) == len(everyone) else ""
+    specs = {
+        recorded_run.name: recorded_run.run.spec for recorded_run in all_runs if isinstance(recorded_run.run.spec, Spec)
+    }
+    differs = what_differs(specs).get(recorded.name, "") if len(specs) == len(all_runs) else ""
     return f'<h2>{escape(recorded.name)}</h2><p class="hint">{escape(differs)}</p>'
 
 

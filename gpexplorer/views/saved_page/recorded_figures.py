@@ -123,10 +123,10 @@ def _recorded(view: View, frames: Sequence[Layers]) -> RecordedFigure:
 
 
 def _axis_labels(layers: Layers) -> dict[str, str]:
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for frame in layers.values():
-        found |= {name: frame.attrs[name] for name in ("xlabel", "ylabel") if name in frame.attrs}
-    return found
+        labels |= {name: frame.attrs[name] for name in ("xlabel", "ylabel") if name in frame.attrs}
+    return labels
 
 
 def _moving_properties(figure: Any) -> Properties:
@@ -151,7 +151,7 @@ def _add_tooltips(figure: Any, layers: Layers) -> None:
 
 
 def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
-    """Note what differs in the dark theme, and leave the figure in the light one."""
+    """Record the properties that differ in the dark theme, and leave the figure in the light one."""
     light, legend = _colours(recorded.figure), live.legend
     live.set_theme("dark")
     dark, dark_legend = _colours(recorded.figure), live.legend
@@ -164,9 +164,9 @@ def _add_dark_theme(recorded: RecordedFigure, live: Live) -> None:
     recorded.figure.border_fill_color = None  # that of the page
     layers = [[r.id for r in item.renderers] for group in recorded.figure.legend for item in group.items]
     layers = [ids for ids in layers if ids]
-    for one, other, ids in zip(legend, dark_legend, layers, strict=True):
-        colours = {"light": one.colour, "dark": other.colour, "alpha": one.alpha}
-        recorded.legend.append({"label": one.label, "sign": one.sign, **colours, "layers": ids})
+    for light_entry, dark_entry, ids in zip(legend, dark_legend, layers, strict=True):
+        colours = {"light": light_entry.colour, "dark": dark_entry.colour, "alpha": light_entry.alpha}
+        recorded.legend.append({"label": light_entry.label, "sign": light_entry.sign, **colours, "layers": ids})
 
 
 def _colours(figure: Any) -> Properties:
@@ -181,23 +181,23 @@ def _colours(figure: Any) -> Properties:
     return values
 
 
-def thinned(recorded: RecordedFigure, kept: Sequence[int]) -> RecordedFigure:
+def thinned(recorded: RecordedFigure, indices: Sequence[int]) -> RecordedFigure:
     """Return the same picture with these frames only.
 
     Parameters
     ----------
     recorded
         The picture.
-    kept
-        Numbers of frames, in order.
+    indices
+        Numbers of the frames, in order.
     """
     columns = {
-        source: {name: [history[k] for k in kept] for name, history in of_source.items()}
+        source: {name: [history[k] for k in indices] for name, history in of_source.items()}
         for source, of_source in recorded.columns.items()
     }
     return RecordedFigure(
-        recorded.view, recorded.figure, columns, [recorded.properties[k] for k in kept],
-        [recorded.captions[k] for k in kept], recorded.log, recorded.dark, recorded.legend,
+        recorded.view, recorded.figure, columns, [recorded.properties[k] for k in indices],
+        [recorded.captions[k] for k in indices], recorded.log, recorded.dark, recorded.legend,
     )  # fmt: skip
 
 

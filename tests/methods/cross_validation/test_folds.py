@@ -97,8 +97,8 @@ def test_each_row_is_held_out_once_and_trained_on_by_the_other_folds(shared: boo
 def test_folds_share_the_memory_for_their_matrices():
     task = problem(n=20)
     groups = group(task, shared=False, gigabytes=0.25)
-    assert len({id(each.room) for each in groups}) == 1
-    assert groups[0].room.budget == 0.25e9
+    assert len({id(each.workspace) for each in groups}) == 1
+    assert groups[0].workspace.budget == 0.25e9
 
 
 def test_vectors_of_the_training_rows_become_columns_and_return():
@@ -119,7 +119,7 @@ def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
     monkeypatch.setattr(folds, "row_blocks", lambda n, _: (slice(k, min(k + 5, n)) for k in range(0, n, 5)))
     task = problem(n=24)
     each = group(task, shared)[-1]
-    each = each._replace(room=Workspace(8.0 * each.trained * rows))
+    each = each._replace(workspace=Workspace(8.0 * each.trained * rows))
     M = each.kernel_matrix(task.theta)
     assert M.stored == min(rows, 24)
     assert M.s2 == pytest.approx(float((2.0 * task.theta[-1]).exp()))
@@ -139,7 +139,7 @@ def test_products_are_those_of_the_dense_matrix_whatever_part_is_stored(
 def test_the_gradient_of_a_kernel_without_a_closed_form_is_that_of_autograd(rows: int):
     task = problem(n=24, kernel="rq")
     (each,) = group(task, shared=True)
-    M = each._replace(room=Workspace(8.0 * 24 * rows)).kernel_matrix(task.theta)
+    M = each._replace(workspace=Workspace(8.0 * 24 * rows)).kernel_matrix(task.theta)
     Z, U = torch.randn(24, 3).double(), torch.randn(24, 3).double()
     theta = task.theta.clone().requires_grad_()
     (U * (task.kernel(theta, each.X, each.X) @ Z)).sum().backward()

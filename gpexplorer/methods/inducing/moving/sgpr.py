@@ -43,7 +43,7 @@ class SGPR(MovingPoints):
     engine: Any = param.Selector(
         default="closed form",
         objects=["closed form", "gpytorch"],
-        doc="Who computes bound and gradient: this package, or GPyTorch by autograd (for the kernels se and matern).",
+        doc="What computes bound and gradient: this package, or GPyTorch by autograd (for the kernels se and matern).",
     )
 
     @property
