@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from .run_commands import INTERRUPTED
 if TYPE_CHECKING:
     from ..recommendation import Progress, Recommendation
 
-DIGITS = 4  # decimal places in the table
+DIGITS = 4  # of the numbers in the table
 
 
 def recommend(  # noqa: PLR0913 - the options of the command
@@ -26,9 +27,13 @@ def recommend(  # noqa: PLR0913 - the options of the command
     seconds: Annotated[float, typer.Option(help="Wall-clock time for all of it.", min=0.5)] = 60.0,
     memory: Annotated[str, typer.Option(help='The most that one model may hold, such as "2 GB".')] = "",
     target: Annotated[str, typer.Option(help="The column to predict; the last one without it.")] = "",
+    inputs: Annotated[list[str] | None, typer.Option(help="A column to learn from; may be repeated.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")] = None,
+    encode: Annotated[list[str] | None, typer.Option(help="A column of words to use; may be repeated.")] = None,
+    dates: Annotated[list[str] | None, typer.Option(help="A column of dates to use; may be repeated.")] = None,
+    decimal: Annotated[str, typer.Option(help='"," if 3,5 in the file is 3.5.')] = ".",
     groups: Annotated[str, typer.Option(help="A column, such as patient: rows with one value stay together.")] = "",
-    missing: Annotated[str, typer.Option(help='"refuse" rows with missing values, or "drop" them.')] = "refuse",
+    missing: Annotated[str, typer.Option(help='Rows with gaps: "refuse", "drop", or "fill" them.')] = "refuse",
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of every method.", min=0)] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the Spec of the answer to this file.")] = None,
     model: Annotated[
@@ -38,27 +43,30 @@ def recommend(  # noqa: PLR0913 - the options of the command
     quiet: Quiet = False,
 ) -> None:
     """Try the methods on held-out rows for a minute, and say which one to use, with what to expect of it."""
-    from ..data import load
+    from ..errors import DataError
     from ..recommendation import recommend as find
     from .files import require_writable, writable
 
     require_writable(out)
     require_writable(model, "--model")
-    options: dict[str, Any] = {"target": target or None, "drop": drop or None, "groups": groups or None}
-    options["missing"] = missing
-    load_options = {name: value for name, value in options.items() if value not in (None, "refuse")}
-    rows = load(source, **load_options)
+    options: dict[str, Any] = {
+        "target": target, "inputs": inputs, "drop": drop, "encode": encode, "dates": dates, "groups": groups,
+        "missing": missing if missing != "refuse" else "", "decimal": decimal if decimal != "." else "",
+    }  # fmt: skip
     stopped = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda *_: stopped.set())  # the step in progress ends first
     try:
         answer = find(
-            rows,
+            source,
             seconds=seconds,
             memory=memory or None,
             seed=seed,
             on_progress=None if quiet else _report,
             should_stop=stopped.is_set,
+            **{name: value for name, value in options.items() if value},
         )
+    except DataError as error:
+        raise DataError(_as_options(str(error))) from None
     finally:
         signal.signal(signal.SIGINT, previous)
         typer.echo("\r\033[K" if sys.stderr.isatty() else "", err=True, nl=False)
@@ -77,14 +85,25 @@ def recommend(  # noqa: PLR0913 - the options of the command
         raise typer.Exit(INTERRUPTED)
 
 
+def _as_options(message: str) -> str:
+    """The way out of a message on a file, as options of this command: missing="drop" becomes --missing drop."""
+    return re.sub(r"\b(missing|decimal|target|inputs|drop|encode|dates)=\[?\"?([^\s\"\]]+)\"?\]?", _as_option, message)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    name, value = match.groups()
+    return f"--{name} {'NAME' if value == '...' else value}"
+
+
 def _report(progress: Progress) -> None:
     line = f"{progress.fraction:.0%}, {format_duration(progress.seconds_left)} to go: {progress.sentence}"
     (on_one_line if sys.stderr.isatty() else to_stderr)(line)
 
 
 def _text(answer: Recommendation) -> str:
-    table = answer.table.drop(columns=["nlpd_low", "nlpd_high"]).round(DIGITS).astype({"rows": "Int64"})
-    return f"{answer}\n\n{table.to_string(index=False, na_rep='')}"
+    table = answer.table.drop(columns=["nlpd_low", "nlpd_high"]).astype({"rows": "Int64", "held_out": "Int64"})
+    numbers = table.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.{DIGITS}g}")
+    return f"{_as_options(str(answer))}\n\n{numbers}"
 
 
 def _plain(answer: Recommendation) -> dict[str, Any]:

@@ -7,8 +7,9 @@ simple answer is not overlooked; `result` is the answer. `tuning` gives one numb
 
 from __future__ import annotations
 
-from .halving import Progress, recommend
+from .halving import recommend
 from .result import Recommendation
+from .stages import Progress
 from .tuning import held_out_score
 
 __all__ = ["Progress", "Recommendation", "held_out_score", "recommend"]

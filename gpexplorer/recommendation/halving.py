@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,9 +42,9 @@ from ..runs.spec import Spec
 from .candidates import EXACT, Candidate, candidates
 from .held_out import RowScores, first_rows, parts
 from .lanes import Lane, held_out_scores, step_until
-from .result import Recommendation, better_simple_model, sentences, table, why_not
+from .result import Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .simple_models import for_inputs, plain_inputs
-from .stages import FEWEST_LANES, lanes_for, parts_of_stages, shares_for
+from .stages import FEWEST_LANES, Progress, lanes_for, parts_of_stages, shares_for
 from .what_is_given import NO_ROWS, bytes_of, rows_of
 
 SIMPLE_ROWS_PER_SECOND = 600  # limit of the rows to which simple models are fitted, per second of the time
@@ -65,24 +65,6 @@ ANEW_TIMES = 5.0
 REFIT_TIMES = {False: 2.0, True: 0.5}
 
 
-class Progress(NamedTuple):
-    """How far a recommendation is.
-
-    Attributes
-    ----------
-    fraction : float
-        From 0 to 1, of the time.
-    seconds_left : float
-        Seconds to go.
-    sentence : str
-        What happens now.
-    """
-
-    fraction: float
-    seconds_left: float
-    sentence: str
-
-
 def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name all but the first two
     X: Any,
     y: Any = None,
@@ -96,6 +78,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     on_progress: Callable[[Progress], object] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.perf_counter,
+    **options: Any,
 ) -> Recommendation:
     """Find the method, kernel and size to use for some rows, and fit it.
 
@@ -117,7 +100,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         A splitter of scikit-learn, such as GroupKFold(5), or pairs (training rows, held-out rows), in place of a random
         draw. Candidates are compared on all rows that the folds hold out.
     groups : array [n], optional
-        The group of each row, such as a patient: rows of one group are held out together.
+        The group of each row, such as a patient: rows of one group are held out together. Of a file or a table also
+        the name of a column.
     among : sequence of Candidate, optional
         Other candidates than those that are chosen by the size of the data, the most promising one first. Of candidates
         whose scores hardly differ, the first is chosen.
@@ -127,6 +111,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
         Asked before each step. When it returns True, the best answer so far is returned.
     clock : callable, optional
         Gives seconds. Tests pass a clock of their own.
+    **options
+        Options of `gpx.load` for a file or a table: target, inputs, drop, missing, encode, dates, decimal and others.
 
     Returns
     -------
@@ -155,7 +141,9 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     seconds = float(number("seconds", seconds, whole=False, low=0, above=True))
     limit = bytes_of(memory)
     seed = int(number("seed", seed, whole=True, low=0, high=2**31 - 1))
-    split = rows_of(X, y)
+    if isinstance(groups, str):
+        options, groups = {**options, "groups": groups}, None
+    split = rows_of(X, y, options)
     train = split.train
     if folds is None and groups is not None:
         split = replace(split, train=replace(train, groups=groups_of_rows(groups, len(train))))
@@ -232,7 +220,7 @@ class _Search:
             kept = self._pair(running, lanes) if stage == len(stages) - 2 else self._kept(running, lanes, rows_grow)
             for lane in running:
                 if lane not in kept:
-                    lane.give_up(f"Others were better on {lane.rows:,} rows.")
+                    lane.give_up(f"Others were better on the same held-out rows, fitted to {lane.rows:,} rows.")
             running = kept
         return running
 
@@ -256,7 +244,7 @@ class _Search:
             winner, run, note = self._continue_winner(winner, finalists, lanes)
         assert winner.scores is not None
         others = [lane for lane in finalists if lane is not winner]
-        for lane in others:
+        for lane in [*others, *(lane for lane in lanes if lane not in others and hardly_differs(lane, winner))]:
             lane.give_up(why_not(lane, winner))
         spec = of_kind("The run's spec", run.spec, Spec, "a run of a Spec")
         seconds = self.clock() - self.begin
@@ -271,7 +259,7 @@ class _Search:
             runner_up=others[0].name if others else "",
             better_simple_model=better_simple_model(winner.scores, simple),
             refitted=refitted,
-            sentences=sentences(winner, others, simple, refitted, (seconds, self.seconds), note),
+            sentences=sentences(self.split, winner, others, simple, refitted, (seconds, self.seconds), note),
         )
 
     def _try(self, lanes: list[Lane], stage_parts: list[Split], end: float, stage: int) -> None:

@@ -51,13 +51,15 @@ class RowScores:
     ----------
     squared, density : array [t]
         (y - mu)^2, and the terms of nlpd.
-    targets : array [t]
-        y.
+    targets, mean, var : array [t]
+        y, mu and v.
     """
 
     squared: Array
     density: Array
     targets: Array
+    mean: Array
+    var: Array
 
     @classmethod
     def of(cls, y: Array, mean: Array, var: Array) -> RowScores:
@@ -65,17 +67,22 @@ class RowScores:
         squared = np.square(y - mean)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             density = 0.5 * np.log(2.0 * np.pi * var) + 0.5 * squared / var
-        return cls(squared, density, y)
+        return cls(squared, density, y, mean, var)
 
     def joined(self, other: RowScores) -> RowScores:
         """These rows followed by the rows of another part."""
-        pairs = ((getattr(self, name), getattr(other, name)) for name in ("squared", "density", "targets"))
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__dataclass_fields__)
         return RowScores(*(np.concatenate(pair) for pair in pairs))
 
     @property
     def smse(self) -> float:
         """The mean squared error over the variance of the targets."""
         return float(self.squared.mean() / max(float(self.targets.var()), np.finfo(float).tiny))
+
+    @property
+    def rmse(self) -> float:
+        """The root of the mean squared error, in the units of the file."""
+        return float(np.sqrt(self.squared.mean()))
 
     @property
     def nlpd(self) -> float:

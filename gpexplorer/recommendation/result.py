@@ -10,13 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..data import Split
+from ..data.quoting import count, listing, quote
+from ..kernels import available
+from ..methods.base import registry
 from ..problem import Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
+from .band_checks import band_sentences
+from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane
 
 ENDS = ("nlpd_low", "nlpd_high")
+MOST_NAMES = 8  # inputs that are named in a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +44,9 @@ class Recommendation:
         "smse" and "nlpd" on held-out rows with their 95 % intervals. If the model was fitted again to all rows
         (`refitted`), they are those of the same candidate on fewer rows.
     table : DataFrame
-        One row per candidate and simple model, the best first: rows fitted to, seconds, smse, nlpd, the ends of the
-        95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence.
+        One row per candidate and simple model: rows fitted to, held-out rows of the scores, seconds, smse, nlpd, the
+        ends of the 95 % interval of nlpd (nlpd_low, nlpd_high), and a sentence. Models with scores on all held-out rows
+        come first, the best of them on top: scores on other rows cannot be compared with theirs.
     runner_up : str
         The second best candidate; empty if there was only one.
     better_simple_model : str
@@ -84,6 +92,7 @@ def described(interval: Interval) -> str:
 
 
 def sentences(
+    split: Split,
     winner: Lane,
     others: list[Lane],
     simple: Mapping[str, RowScores],
@@ -95,6 +104,8 @@ def sentences(
 
     Parameters
     ----------
+    split : Split
+        The rows, and notes on them.
     winner, others : Lane
         The chosen lane, and the other finalists, the best first.
     simple : mapping of str to RowScores
@@ -107,11 +118,16 @@ def sentences(
         What went wrong after the choice, if something did.
     """
     assert winner.scores is not None
-    scores, count = winner.scores, len(winner.scores.targets)
+    scores, train = winner.scores, split.train
     words = [
-        f"Use {winner.name}.",
-        f"Expected on new rows: SMSE {described(scores.interval('smse'))} and NLPD "
-        f"{described(scores.interval('nlpd'))}, from {count:,} held-out rows.",
+        f"Use {winner.name}: {_in_words(winner.candidate)}.",
+        f"It predicts {quote(train.target)} from {listing(train.names, MOST_NAMES)}, and learned from "
+        f"{count(len(train), 'row')}{_unused(split)}.",
+        *split.notes,
+        f"Expected on new rows: an error (RMSE) of {scores.rmse:.3g} in the units of {quote(train.target)}, SMSE "
+        f"{described(scores.interval('smse'))} and NLPD {described(scores.interval('nlpd'))}, from "
+        f"{count(len(scores.targets), 'held-out row')}.",
+        *band_sentences(scores, train.target),
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
@@ -132,6 +148,20 @@ def sentences(
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 
+def _unused(split: Split) -> str:
+    """The number of test rows, which a recommendation does not use, for the end of a sentence."""
+    rows = len(split.test)
+    return f"; {count(rows, 'test row')} {'was' if rows == 1 else 'were'} not used" if rows else ""
+
+
+def _in_words(candidate: Candidate) -> str:
+    """The titles of the method and of its kernel, as the page and the documentation have them."""
+    method = registry[candidate.method]
+    if method.own_kernel:
+        return method.title
+    return f"{method.title} with the kernel {available().get(candidate.kernel, candidate.kernel)}"
+
+
 def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> str:
     """The simple model with the lowest NLPD if that is lower than the winner's; otherwise one with a lower SMSE."""
     by_density = sorted((model_scores.nlpd, name) for name, model_scores in simple.items())
@@ -140,6 +170,16 @@ def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> s
         if ranked and ranked[0][0] < own:
             return ranked[0][1]
     return ""
+
+
+def hardly_differs(lane: Lane, winner: Lane) -> bool:
+    """Whether a lane that was given up has the winner's NLPD within a standard error, on the same rows."""
+    if lane is winner or lane.scores is None or winner.scores is None:
+        return False
+    if (lane.rows, len(lane.scores.targets)) != (winner.rows, len(winner.scores.targets)):
+        return False
+    lower, error = winner.scores.better_by(lane.scores)
+    return abs(lower) <= error
 
 
 def why_not(lane: Lane, winner: Lane) -> str:
@@ -155,28 +195,26 @@ def why_not(lane: Lane, winner: Lane) -> str:
 
 
 def table(lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores]) -> pd.DataFrame:
-    """One row per candidate and simple model, the best first."""
+    """One row per candidate and simple model: those with scores on all held-out rows first, the best on top."""
     rows = [
         {
             "model": lane.name,
             "rows": lane.rows or np.nan,
             "seconds": lane.seconds,
-            "smse": lane.scores.smse if lane.scores else np.nan,
-            "nlpd": lane.scores.nlpd if lane.scores else np.nan,
-            **_ends(lane.scores),
+            **_scores(lane.scores),
             "sentence": "Chosen." if lane is winner else lane.sentence,
         }
         for lane in lanes
     ]
-    rows += [
-        {"model": name, "smse": scores.smse, "nlpd": scores.nlpd, **_ends(scores), "sentence": "A simple model."}
-        for name, scores in simple.items()
-    ]
-    columns = ["model", "rows", "seconds", "smse", "nlpd", *ENDS, "sentence"]
-    return pd.DataFrame(rows, columns=columns).sort_values("nlpd", na_position="last").reset_index(drop=True)
+    rows += [{"model": name, **_scores(scores), "sentence": "A simple model."} for name, scores in simple.items()]
+    columns = ["model", "rows", "held_out", "seconds", "smse", "nlpd", *ENDS, "sentence"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.sort_values(["held_out", "nlpd"], ascending=[False, True], na_position="last", ignore_index=True)
 
 
-def _ends(scores: RowScores | None) -> dict[str, float]:
-    """The ends of the interval of the NLPD, as columns of the table."""
-    interval = None if scores is None else scores.interval("nlpd")
-    return {} if interval is None else dict(zip(ENDS, interval[1:], strict=True))
+def _scores(scores: RowScores | None) -> dict[str, float]:
+    """The columns of the table that come from scores; a candidate without scores has none of them."""
+    if scores is None:
+        return {}
+    ends = dict(zip(ENDS, scores.interval("nlpd")[1:], strict=True))
+    return {"held_out": len(scores.targets), "smse": scores.smse, "nlpd": scores.nlpd, **ends}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..data import Split
 from .held_out import first_rows
@@ -18,6 +19,24 @@ MOST_STAGES = max(SHARES)
 ROWS = (1000, 5000)  # of the first two stages of four; the last two use all
 SECONDS_PER_LANE = 0.03, 0.2  # in the first stage of four: a constant, and a factor of sqrt(n / 1000)
 FEWEST_LANES = 2
+
+
+class Progress(NamedTuple):
+    """How far a recommendation is.
+
+    Attributes
+    ----------
+    fraction : float
+        From 0 to 1, of the time.
+    seconds_left : float
+        Seconds to go.
+    sentence : str
+        What happens now.
+    """
+
+    fraction: float
+    seconds_left: float
+    sentence: str
 
 
 def lanes_for(n: int, seconds: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 
 from .. import data as data_sets
 from ..data import Split
+from ..data.loading import CHOICES
+from ..data.quoting import listing, nearest, quote
 from ..data.splits import Given, part
 from ..errors import DataError, SettingError
 from ..mixed_rows import MixedRows
@@ -20,19 +23,37 @@ from ..problem import Dataset
 from ..runs.setting_checks import number, quoted
 
 FEWEST_ROWS = 10
+ARGUMENTS = ("seconds", "memory", "seed", "folds", "among", "on_progress", "should_stop", *CHOICES)
 UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 NO_ROWS = torch.arange(0)
 
 
-def rows_of(X: Any, y: Any) -> Split:
-    """The training rows in memory, in the units of the file."""
+def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
+    """The training rows in memory, in the units of the file; the notes are those on rows of one's own.
+
+    Parameters
+    ----------
+    X, y
+        Rows in any form, as `recommend` takes them.
+    options : mapping, optional
+        Options of `load`.
+    """
+    options = options or {}
+    unknown = [name for name in options if name not in CHOICES]
+    if unknown:
+        raise SettingError(f"recommend has no argument {quote(unknown[0])}. {nearest(unknown[0], ARGUMENTS)}")
+    if isinstance(y, str):
+        raise SettingError(f"y is the text {quote(y)}: for a column of that name, give target={quote(y)} instead of y.")
     source = X if y is None else (X, y)
+    if isinstance(source, Split) and options:
+        raise SettingError(f"A Split has its columns already: give {listing(options)} to gpx.load.")
     if isinstance(source, Split):
-        split = source
+        split = replace(source, notes=())
     elif y is None and not isinstance(source, tuple):
-        split = data_sets.load(source)
+        split = data_sets.load(source, **options)
+        split = replace(split, notes=()) if data_sets.is_named(source) else split
     else:
-        split = _all_rows(data_sets.load(source))
+        split = _all_rows(data_sets.load(source, **options))
     if split.train.scale is not None:
         raise DataError(
             "The rows are scaled or mapped from a file; recommend takes rows in memory, in the units of the file. Load "

@@ -76,10 +76,15 @@ def test_cancelling_gives_the_best_answer_so_far_within_a_step() -> None:
 
 def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
     table = pd.DataFrame({
-        "model": ["a", "b", "ridge", "lost"], "nlpd": [0.1, 0.2, 0.3, np.nan], "nlpd_low": [0.0, 0.1, 0.2, np.nan],
-        "nlpd_high": [0.2, 0.3, 0.4, np.nan], "sentence": ["Chosen.", "Worse.", "A simple model.", "No time."],
+        "model": ["a", "b", "ridge", "early", "lost"], "held_out": [60, 60, 60, 20, np.nan],
+        "nlpd": [0.1, 0.2, 0.3, 0.0, np.nan], "nlpd_low": [0.0, 0.1, 0.2, -0.1, np.nan],
+        "nlpd_high": [0.2, 0.3, 0.4, 0.1, np.nan],
+        "sentence": ["Chosen.", "Worse.", "A simple model.", "Given up.", "No time."],
     })  # fmt: skip
     layers = CandidateScores(table).data()
-    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 3.0]]
+    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 4.0]]
     assert layers["simple models"]["model"].tolist() == ["ridge"]
-    np.testing.assert_allclose(layers["95 % interval"].to_numpy(), [[0, 3, 0.2, 3], [0.1, 2, 0.3, 2], [0.2, 1, 0.4, 1]])
+    assert layers["other methods"]["model"].tolist() == ["b"]
+    assert layers["given up early, on fewer rows"]["model"].tolist() == ["early"]
+    ends = [[0, 4, 0.2, 4], [0.1, 3, 0.3, 3], [0.2, 2, 0.4, 2], [-0.1, 1, 0.1, 1]]
+    np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)

@@ -205,7 +205,21 @@ def _fill(columns: dict[str, Floats], target: str) -> tuple[str, ...]:
 def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return the target, the inputs in the requested order or that of the table, and a note on what was left out."""
     target = choice.target or default_target(name, parsed, choice)
-    return target, *_inputs(name, parsed, target, choice)
+    inputs, omitted = _inputs(name, parsed, target, choice)
+    return target, inputs, _other_target(parsed, target, choice) + omitted
+
+
+def _other_target(parsed: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
+    """A note if nobody chose the target, and it is not the last column of the file, which has no numbers."""
+    last = next(reversed(parsed))
+    if choice.target is not None or last == target or parsed[last].is_number or last in (choice.inputs or ()):
+        return ()
+    first = parsed[last].first
+    contents = f" ({quote(first[1])})" if first else ""
+    return (
+        f"The last column, {quote(last)}{contents}, does not contain numbers, so {quote(target)} is the target: if "
+        f'another column is to be predicted, give target="NAME".',
+    )
 
 
 def refuse_choice(name: str, columns: Sequence[str], choice: Choice) -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 from ..base import Layers, layer
 from ..drawing.palette import CYCLE
 
-CHOSEN, OTHERS, SIMPLE = "chosen", "other methods", "simple models"
-COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2]}
+CHOSEN, OTHERS, SIMPLE, EARLY = "chosen", "other methods", "simple models", "given up early, on fewer rows"
+COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]}
 MOST = 12  # models in the picture
 LONGEST = 34  # letters of a name beside the axis
 WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
@@ -36,13 +36,17 @@ class CandidateScores:
     def data(self) -> Layers:
         """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom."""
         table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
-        kind = np.where(
-            table["sentence"] == "Chosen.", CHOSEN, np.where(table["sentence"] == "A simple model.", SIMPLE, OTHERS)
-        )
+        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", self._early()]
+        kind = np.select(kinds, [CHOSEN, SIMPLE, EARLY], OTHERS)
         layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in COLOURS}
         ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
         layers["95 % interval"] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
         return layers
+
+    def _early(self) -> pd.Series:
+        """Which models have scores on fewer held-out rows than others, so that theirs cannot be compared."""
+        held_out = self.table["held_out"]
+        return held_out < held_out.max()
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a point per model, and its interval as a line."""

@@ -1,0 +1,162 @@
+"""What a person reads in an answer: what is predicted from what, the error in its unit, and whether the bands fit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import gpexplorer as gpx
+from gpexplorer.cli import app
+from gpexplorer.data import Split
+from gpexplorer.errors import SettingError
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation.band_checks import band_sentences
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.held_out import RowScores
+from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.result import hardly_differs, table
+
+TWELVE = [Candidate("twelve points", "inducing points", "random", "se-ard", {"num_inducing": 12, "learn": False})]
+
+
+def prices(n: int = 60) -> pd.DataFrame:
+    """A table whose last column is text, so that the price before it is the last column of numbers."""
+    width = np.linspace(0.0, 6.0, n)
+    price = 1000.0 + 5.0 * np.sin(width)
+    return pd.DataFrame({"width": width, "price": price, "sold": ["yes", "no"] * (n // 2)})
+
+
+def scores_of(noise: np.ndarray, mean: np.ndarray, sd: float) -> RowScores:
+    return RowScores.of(mean + noise, mean, np.full(len(mean), sd**2))
+
+
+def test_the_answer_names_its_target_its_inputs_and_the_columns_it_did_not_use() -> None:
+    answer = gpx.recommend(prices(), seconds=1.0, among=TWELVE)
+
+    assert answer.sentences[0] == ("Use twelve points: Random rows with the kernel squared exponential, ARD.")
+    assert 'It predicts "price" from "width", and learned from 54 rows; 6 test rows were not used.' in answer.sentences
+    assert 'The last column, "sold" ("yes"), does not contain numbers, so "price" is the target' in str(answer)
+    assert 'left out: "sold"' in str(answer)
+    error = re.search(r'an error \(RMSE\) of ([\d.]+) in the units of "price"', str(answer))
+    assert error is not None
+    sd = gpx.load(prices()).train.y.numpy().std()
+    assert float(error[1]) == pytest.approx(np.sqrt(answer.expected["smse"].value) * sd, rel=0.02)
+
+
+def test_options_of_load_choose_the_columns() -> None:
+    answer = gpx.recommend(prices(), seconds=1.0, among=TWELVE, target="width", inputs="price")
+
+    assert 'It predicts "width" from "price"' in str(answer)
+    assert "does not contain numbers" not in str(answer)
+    with pytest.raises(SettingError, match=r'no argument "secnds"\. Did you mean "seconds"'):
+        gpx.recommend(prices(), secnds=5.0)
+    with pytest.raises(SettingError, match='give target="price" instead of y'):
+        gpx.recommend(prices(), "price")
+    with pytest.raises(SettingError, match=r'give "target" to gpx\.load'):
+        gpx.recommend(gpx.load(prices()), target="width")
+
+
+def test_a_column_of_groups_is_named_like_any_other() -> None:
+    frame = prices().assign(patient=np.arange(60) // 6)
+
+    answer = gpx.recommend(frame, seconds=1.0, among=TWELVE, groups="patient", target="price")
+
+    assert 'from "width",' in str(answer)
+    assert "patient" not in answer.run.split.train.names
+
+
+def test_notes_on_a_data_set_of_ours_are_not_repeated() -> None:
+    answer = gpx.recommend("snelson-like", seconds=1.0, among=TWELVE)
+
+    assert not set(gpx.load("snelson-like").notes) & set(answer.sentences)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_bands_that_fit_are_said_to_hold_their_share(offset: float) -> None:
+    rng = np.random.default_rng(0)
+    (sentence,) = band_sentences(scores_of(rng.normal(size=900), rng.uniform(0, 9, 900) + offset, 1.0), "y")
+
+    assert sentence in {f"{percent} % of these rows lie in their 95 % interval." for percent in (94, 95, 96)}
+
+
+def test_bands_of_one_width_do_not_fit_errors_that_grow() -> None:
+    rng = np.random.default_rng(0)
+    mean = np.exp(rng.uniform(0.0, 4.0, 600))
+    noise = 0.1 * mean * rng.normal(size=600).clip(-3, 3)
+
+    first, second = band_sentences(scores_of(noise, mean, float(noise.std())), "price")
+
+    assert "too wide for the third with the lowest" in first
+    assert "too narrow for the third with the highest" in first
+    low, high = (float(number) for number in re.findall(r"is ([\d.]+\d)", first))
+    assert 10 * low < high
+    assert 'logarithm of "price"' in second
+    assert len(band_sentences(scores_of(noise, mean - 10.0, float(noise.std())), "price")) == 1  # no logarithm of -9
+    (mirrored,) = band_sentences(scores_of(noise, -mean, float(noise.std())), "price")
+    assert "too narrow for the third with the lowest" in mirrored
+
+
+def test_overconfident_bands_are_said_to_be_too_narrow() -> None:
+    rng = np.random.default_rng(0)
+    (sentence,) = band_sentences(scores_of(rng.normal(size=300), rng.normal(size=300), 0.5), "y")
+    assert "too few: the intervals are too narrow" in sentence
+    (few,) = band_sentences(scores_of(np.zeros(20), np.zeros(20), 0.0), "y")
+    assert few == "100 % of these rows lie in their 95 % interval."
+
+
+def lane(name: str, rows: int, scores: RowScores) -> Lane:
+    return Lane(Candidate(name, "exact", "ml", "se"), 0, 1e9, rows=rows, scores=scores)
+
+
+def test_scores_on_fewer_held_out_rows_do_not_stand_above_the_chosen_one() -> None:
+    rng = np.random.default_rng(0)
+    noise, mean = rng.normal(size=300), rng.normal(size=300)
+    chosen = lane("chosen", 200, scores_of(noise, mean, 1.0))
+    early = lane("early", 200, scores_of(0.1 * noise[:100], mean[:100], 0.1))
+    close = lane("close", 200, scores_of(noise, mean, 1.0001))
+    failed = Lane(Candidate("failed", "exact", "ml", "se"), 0, 1e9)
+
+    frame = table([early, failed, chosen, close], chosen, {"ridge": scores_of(2 * noise, mean, 2.0)})
+
+    assert list(frame["model"])[-2:] == ["early", "failed"]
+    assert set(frame["model"][:2]) == {"chosen", "close"}
+    assert list(frame["held_out"][:4]) == [300, 300, 300, 100]
+    assert frame["nlpd"][3] < frame["nlpd"][0]
+    assert hardly_differs(close, chosen)
+    assert not hardly_differs(early, chosen)
+    assert not hardly_differs(failed, chosen)
+    assert not hardly_differs(lane("fewer", 100, chosen.scores), chosen)
+
+
+def test_a_split_says_what_it_predicts() -> None:
+    train = Dataset(torch.linspace(0, 1, 30)[:, None].double(), torch.rand(30).double(), ("depth",), "heat")
+    split = Split(train, train.rows(torch.arange(1)), "mine", ("A note that its owner has seen.",), key="mine")
+
+    answer = gpx.recommend(split, seconds=0.5, among=TWELVE)
+
+    assert 'It predicts "heat" from "depth", and learned from 30 rows; 1 test row was not used.' in answer.sentences
+    assert "its owner" not in str(answer)
+
+
+def test_the_command_names_a_way_out_that_it_has_itself(tmp_path: Path) -> None:
+    file, words = tmp_path / "deutsch.csv", ("rot", "blau", "gelb")
+    cells = [f"{i * 37 % 101},5;{words[i % 3]};{1 + i % 28:02d}.03.2004;{i * 53 % 97},25" for i in range(60)]
+    file.write_text("\n".join(["Druck;Farbe;Tag;Preis", *cells, ";rot;01.04.2004;3,5"]))
+
+    def answer(*options: str) -> str:
+        result = CliRunner().invoke(app, ["recommend", str(file), "--seconds", "1", "--quiet", *options])
+        return result.output + str(result.exception or "")
+
+    assert "give --decimal , where" in answer()
+    assert "drop those rows with --missing drop" in answer("--decimal", ",")
+    options = ["--decimal", ",", "--missing", "drop", "--encode", "Farbe", "--dates", "Tag"]
+    inputs = '"Druck", "Farbe = blau", "Farbe = gelb", "Farbe = rot", "Tag"'
+    assert f'It predicts "Preis" from {inputs}, and learned from 54 rows' in answer(*options)
+    assert 'It predicts "Preis" from "Druck", and' in answer(*options, "--inputs", "Druck")
+    assert 'It predicts "Druck" from "Preis", and' in answer(*options[:4], "--target", "Druck")
