@@ -98,9 +98,10 @@ TABS = {
     "& .MuiTab-root.Mui-selected": {"border": "1px solid currentColor"},
 }
 
-# The tooltip of a button opens below it: at its side it would cover the next button.
+# The tooltip of a button opens above it: at its side it would cover the next button, and below it the numbers of the
+# run, which change while the mouse rests on Play or on the button of a step.
 TOOLTIP = """
-.MuiTooltip-popper { translate: calc(-50% - 32px) 38px; }
+.MuiTooltip-popper { translate: calc(-50% - 32px) -34px; pointer-events: none; }
 .MuiTooltip-tooltip { white-space: nowrap; max-width: none; }
 .MuiTooltip-arrow { display: none; }
 """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -43,6 +45,63 @@ def test_a_messy_new_file_is_predicted_by_the_open_run_and_can_be_downloaded() -
         assert len(pd.read_csv(panel._csv())) == len(pd.read_parquet(io.BytesIO(panel._parquet().read()))) == 3
         with pytest.raises(DataError, match='no column "größe"'):
             panel.predict("new.csv", b"colour;price\nred;1\n")
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone_on() -> None:
+    session = Session(gpx.Spec("cholqr", {"num_inducing": 8}, {"name": "friedman1", "n": 60}, budget={"steps": 2}))
+    panel = PredictPanel(session)
+    header = ",".join(gpx.load({"name": "friedman1", "n": 60}).train.names)
+
+    def wait(holds: Callable[[], object]) -> None:
+        end = time.monotonic() + 30
+        while not holds():
+            session.take(0.02)
+            panel.update()
+            assert time.monotonic() < end
+
+    def predict() -> None:
+        asyncio.run(panel._predict_again())
+        wait(lambda: panel._table is not None)
+
+    async def choose_function() -> None:
+        before, end, panel.of.value = panel._table, time.monotonic() + 30, "f"
+        while panel._table is None or panel._table is before:
+            await asyncio.sleep(0.02)
+            assert time.monotonic() < end
+
+    try:
+        session.open()
+        wait(lambda: session.run is not None and len(session.run.trace))
+        panel.update()
+        assert not panel.again.visible
+        panel._file = "new.csv", f"{header}\n{','.join(['0.5'] * 10)}\n".encode()
+        predict()
+        panel.update()
+        assert "step 0 of CholQR swaps. Nothing has been learned yet: press Play" in panel.note.object
+        assert panel.again.visible
+        assert panel.again.disabled
+        first = float(panel._table["mean"][0])
+
+        session.player.step()
+        wait(lambda: session.screen.step == 1)
+        panel.update()
+        assert not panel.again.disabled
+        predict()
+        panel.update()
+        assert "step 1 of CholQR swaps. The run has not converged: more steps" in panel.note.object
+        assert float(panel._table["mean"][0]) != first
+        assert panel.again.disabled
+
+        sd = float(panel._table["sd"][0])
+        asyncio.run(choose_function())
+        assert float(panel._table["sd"][0]) < sd
+        session.player.back()
+        wait(lambda: session.screen.step == 0)
+        predict()
+        assert "The run has gone on to step 1: show that step" in panel.note.object
     finally:
         panel.close()
         session.close()

@@ -36,7 +36,14 @@ class PredictPanel(pn.viewable.Viewer):
         super().__init__(**params)
         self._session = session
         self._table: pd.DataFrame | None = None
+        self._file: tuple[str, bytes] | None = None
+        self._basis: tuple[Any, ...] = ()  # run, step and kind of the predictions in the table
         self.of = pmui.Select(label="Predict", options=OPTIONS, value="y", width=250, size="small", margin=(6, 10))
+        self.of.param.watch(self._predict_again, "value")
+        self.again = pmui.Button(
+            **named("Predict again", "predict the same rows by the step that is shown now."), icon="refresh",
+            variant="outlined", size="small", on_click=self._predict_again, visible=False, margin=(6, 10),
+        )  # fmt: skip
         self.upload = FileUpload(
             self._say, CAP,
             **named(
@@ -61,7 +68,7 @@ class PredictPanel(pn.viewable.Viewer):
         )  # fmt: skip
         self.head = pn.pane.HTML("", margin=(2, 12), sizing_mode="stretch_width", stylesheets=[CSS])
         self._layout = pn.Column(
-            pmui.FlexBox(self.of, self.upload, align_items="center"), self.note, self.head, self.files,
+            pmui.FlexBox(self.of, self.upload, self.again, align_items="center"), self.note, self.head, self.files,
             sizing_mode="stretch_width",
         )  # fmt: skip
 
@@ -88,34 +95,64 @@ class PredictPanel(pn.viewable.Viewer):
     async def _read(self, event: Any) -> None:
         if not event.new:
             return
-        name = str(self.upload.filename or "new.csv")
+        self._file = (str(self.upload.filename or "new.csv"), event.new)
+        await self._predict_again()
+
+    async def _predict_again(self, _event: Any = None) -> None:
+        """Predict the rows of the file by the step that is shown now."""
+        if self._file is None:
+            return
+        name, data = self._file
         self._table, self.files.visible, self.head.object = None, False, ""
         self._say(f"Predicting the rows of {name} …")
+        self._basis, about = self._shown, self.about_step()
         document = pn.state.curdoc
         try:
-            table = await asyncio.to_thread(self.predict, name, event.new)
+            table = await asyncio.to_thread(self.predict, name, data)
         except Exception as error:
             message = str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted")
             change(document, lambda: self._say(message))
             return
-        change(document, lambda: self.show_table(name, table))
+        change(document, lambda: self.show_table(name, table, about))
 
-    def show_table(self, name: str, table: pd.DataFrame) -> None:
-        """Show the first rows, how many rows are far or incomplete, and the downloads."""
+    @property
+    def _shown(self) -> tuple[Any, ...]:
+        """What predictions depend on: the run on the screen, its step, and what is predicted."""
+        screen = self._session.screen
+        return screen.key, screen.step, screen.by_hand, self.of.value
+
+    def about_step(self) -> str:
+        """Say which step predicts, and that more steps would change it where the run has not ended."""
+        run, step = self._session.run, self._session.screen.step
+        if run is None or not len(run.trace):
+            return ""
+        begin = f"Predicted by step {step} of {run.method.title}."
+        if step < run.done:
+            return f"{begin} The run has gone on to step {run.done}: show that step, and predict again."
+        if run.outcome is not None and run.outcome.reason == "converged":
+            return begin
+        if step == 0:
+            return f"{begin} Nothing has been learned yet: press Play, and predict again when the run has ended."
+        return f"{begin} The run has not converged: more steps may change the predictions."
+
+    def show_table(self, name: str, table: pd.DataFrame, about: str = "") -> None:
+        """Show the first rows, how many rows are far or incomplete, which step predicts, and the downloads."""
         self._table = table
         far, missing = int((table["far"] == 1).sum()), int(table["mean"].isna().sum())
-        parts = [f"{len(table):,} rows of {name}."]
+        parts = [f"{len(table):,} rows of {name}.", about]
         if far:
             parts.append(f"{far:,} are far from all training rows: their prediction is little more than a guess.")
         if missing:
             parts.append(f"{missing:,} have a missing value, and no prediction.")
-        self._say(" ".join(parts))
+        self._say(" ".join(filter(None, parts)))
         first = table.head(SHOWN)
         self.head.object = first.to_html(index=False, escape=True, float_format=lambda value: f"{value:.5g}")
         self.files.visible = True
 
     def update(self) -> None:
-        """Do nothing: predictions are made when a file arrives."""
+        """Offer to predict again where another step or run is shown than the one of the table."""
+        self.again.visible = self._file is not None
+        self.again.disabled = self._basis == self._shown
 
     def set_theme(self, theme: str) -> None:
         """Do nothing: the panel has no figures."""
@@ -124,8 +161,8 @@ class PredictPanel(pn.viewable.Viewer):
         """Do nothing: the panel has no thread of its own."""
 
     def close(self) -> None:
-        """Free the table."""
-        self._table = None
+        """Free the table and the file."""
+        self._table = self._file = None
 
     def _say(self, message: str) -> None:
         self.note.object = text(message)

@@ -167,6 +167,10 @@ class RecommendPanel(pn.viewable.Viewer):
         if (session.spec.data, session.spec.split) != self._asked_for:
             self.state.object = "Other rows are open now: ask again for these."
             return
+        self.state.object = (
+            "The answer is open and begins at step 0, so that you can watch it learn. Press Play, and predict new rows "
+            "when the run has ended."
+        )
         spec = answer.spec
         session.adopt(
             replace(session.spec, method=spec.method, settings=dict(spec.settings), kernel=spec.kernel, seed=spec.seed)

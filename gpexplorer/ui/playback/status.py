@@ -25,6 +25,7 @@ TOAST = """
         width: min(560px, calc(100vw - 28px)) !important; background: var(--mui-palette-background-paper, #fff);
         border-radius: 8px; box-shadow: 0 6px 24px rgba(0, 0, 0, .3); }
 """  # over the page, so that nothing moves when a message comes; opaque, and Panel's own width would be the page's
+SAID = ":host { color: inherit; font-size: 13.5px; line-height: 1.4; }"
 LONG_STEP = 1.0  # seconds after which the step under way is mentioned
 PHASES = {"swap": "swapping", "learn": "learning", "full": "learning on all rows", "choose": "choosing"}
 
@@ -41,7 +42,8 @@ class Status(pn.viewable.Viewer):
         )
         self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(0, 12))
         self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width")
-        self.sentence = pn.pane.HTML("", margin=0)  # not the alert's own `object`, which renders markup in messages
+        # not the alert's own `object`, which renders markup in messages
+        self.sentence = pn.pane.HTML("", margin=0, stylesheets=[SAID])
         self.alert = pmui.Alert(
             self.sentence, visible=False, closeable=True, severity="warning", sizing_mode="stretch_width",
             margin=0, stylesheets=[TOAST],

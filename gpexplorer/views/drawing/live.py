@@ -35,6 +35,7 @@ SMALL = 0.35  # data that fill a smaller part of their axis than this rescale it
 LONG = 64  # numbers in a column from which it is rounded to what can be seen
 INVISIBLE = 2.0**-14  # part of a column's range: a quarter of a pixel in a figure of 4000 pixels
 READ = 2.0**-16  # the same for columns that are read in a tooltip
+X_TICKS = 4  # about so many labels below a picture, which do not touch where it is narrow
 COUNTED = ("step", "rank")  # axes whose ticks are whole numbers
 TOOLBAR = {"min-width": "220px", "justify-self": "end"}  # Bokeh hides the last button of a toolbar that just fits
 # Bokeh 3.9 fills a canvas from half a pixel on, so that a light line stays at two edges once the theme is dark.
@@ -115,6 +116,9 @@ class Live:
         self._sources = [s for s in self.figure.select({"type": ColumnDataSource}) if s.name in layers]
         for source in self._sources:
             source.data = _never_empty(source.data)
+        for axis in self.figure.xaxis:
+            if isinstance(axis.ticker, BasicTicker):
+                axis.ticker.desired_num_ticks = X_TICKS
         for axis in self.figure.axis:
             if axis.axis_label in COUNTED and isinstance(axis.ticker, BasicTicker):
                 axis.ticker.min_interval = 1

@@ -65,3 +65,20 @@ def test_a_message_is_opaque_and_inside_the_window_in_both_themes(seen: Seen, wi
         assert box["x"] + box["width"] <= width
         assert box["width"] <= 560
     page.set_viewport_size(wide)
+
+
+def test_the_tooltip_of_a_button_does_not_cover_the_numbers_of_the_run(seen: Seen):
+    page = seen.page
+    numbers = page.locator(".facts").first
+    for name in ("Play or pause", "One step"):
+        page.mouse.move(5, 5)
+        expect(page.locator(".MuiTooltip-tooltip")).to_have_count(0)
+        page.get_by_role("button", name=name).first.hover()
+        tip = page.locator(".MuiTooltip-tooltip").first
+        expect(tip).to_be_visible()
+        page.wait_for_timeout(400)  # it moves while it opens
+        box, line = tip.bounding_box(), numbers.bounding_box()
+        assert box is not None
+        assert line is not None
+        assert box["y"] + box["height"] <= line["y"]
+        assert box["y"] >= 48  # below the header
