@@ -21,12 +21,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..linalg.blocks import cached_bytes, row_blocks
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
 
+GRADIENT_BYTES = 2**23  # of the correlations and derivatives that are kept until the product of a block is known
+
 
 class Separable(Covariance):
-    """Base class: theta = [log sd, log lengthscales (d of them), log noise sd]. A subclass defines `correlation`."""
+    """Base class: theta = [log sd, log lengthscales (d of them), log noise sd].
+
+    A subclass defines `correlation` and its `scale_derivative`.
+    """
 
     stationary = True
 
@@ -40,9 +46,18 @@ class Separable(Covariance):
     def correlation(r: Tensor) -> Tensor:
         """Correlation in one input at the distance r, in lengthscales."""
 
+    @staticmethod
+    @abstractmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        """-r d log m / dr, the derivative of log m with respect to the log-lengthscale, as a new tensor."""
+
+    def distance(self, theta: Tensor, q: int, x: Float[Tensor, " n"], z: Float[Tensor, " m"]) -> Float[Tensor, "n m"]:
+        """|x - z| in lengthscales of input q."""
+        return (x[:, None] - z[None, :]).abs() * torch.exp(-theta[1 + q])
+
     def factor(self, theta: Tensor, q: int, x: Float[Tensor, " n"], z: Float[Tensor, " m"]) -> Float[Tensor, "n m"]:
         """The factor of input q; the variance is not in it."""
-        return self.correlation((x[:, None] - z[None, :]).abs() * torch.exp(-theta[1 + q]))
+        return self.correlation(self.distance(theta, q, x, z))
 
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m] between the rows of X and Z; n m d correlations."""
@@ -54,6 +69,29 @@ class Separable(Covariance):
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
         return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
+
+    def theta_gradient(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
+        """Gradient [p] of sum_ij G_ij k_ij in closed form; n m d correlations.
+
+        With P = G * K, the derivative in a parameter of the factor f_q is sum_ij P_ij d log f_q / d parameter, so that
+        no product over the other inputs is needed.
+        """
+        total = torch.zeros_like(theta)
+        row_bytes = 2 * (self.d + 1) * G.element_size() * max(len(Z), 1)
+        for rows in row_blocks(len(X), row_bytes, cached_bytes(G, GRADIENT_BYTES)):
+            P, derivatives = torch.exp(2.0 * theta[0]) * G[rows], list[tuple[int, Tensor]]()
+            for q in range(self.d):
+                factor, of_factor = self.factor_and_derivatives(theta, q, self.distance(theta, q, X[rows, q], Z[:, q]))
+                P.mul_(factor)  # [block, m]
+                derivatives += of_factor
+            total[0] += 2.0 * P.sum()
+            for place, derivative in derivatives:
+                total[place] += torch.dot(P.flatten(), derivative.flatten())
+        return total
+
+    def factor_and_derivatives(self, theta: Tensor, q: int, r: Tensor) -> tuple[Tensor, list[tuple[int, Tensor]]]:
+        """The factor of input q at distances r [n, m], and the derivatives of its logarithm by their place in theta."""
+        return self.correlation(r), [(1 + q, self.scale_derivative(r))]
 
     def initial_values(self, train: Dataset) -> list[float]:
         """The standard deviation of the targets, and sqrt(d) times that of each input."""
@@ -79,6 +117,10 @@ class ProductMatern12(Separable):
     def correlation(r: Tensor) -> Tensor:
         return torch.exp(-r)
 
+    @staticmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        return r.clone()
+
 
 class ProductMatern32(Separable):
     """Product of Matern-3/2 kernels of one input each: once differentiable."""
@@ -91,6 +133,11 @@ class ProductMatern32(Separable):
         a = math.sqrt(3.0) * r
         return (1.0 + a) * torch.exp(-a)
 
+    @staticmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        a = math.sqrt(3.0) * r
+        return a.square() / (1.0 + a)
+
 
 class ProductMatern52(Separable):
     """Product of Matern-5/2 kernels of one input each: twice differentiable."""
@@ -102,6 +149,11 @@ class ProductMatern52(Separable):
     def correlation(r: Tensor) -> Tensor:
         a = math.sqrt(5.0) * r
         return (1.0 + a + a.square() / 3.0) * torch.exp(-a)
+
+    @staticmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        a = math.sqrt(5.0) * r
+        return a * (a + a.square()) / (3.0 + 3.0 * a + a.square())
 
 
 class Anova(Separable):
@@ -119,10 +171,23 @@ class Anova(Separable):
     def correlation(r: Tensor) -> Tensor:
         return torch.exp(-0.5 * r.square())
 
+    @staticmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        return r.square()
+
     def factor(self, theta: Tensor, q: int, x: Float[Tensor, " n"], z: Float[Tensor, " m"]) -> Float[Tensor, "n m"]:
         """The factor (1 + w k_q) / (1 + w) of input q."""
         w = theta[1 + self.d].exp()
         return (1.0 + w * super().factor(theta, q, x, z)) / (1.0 + w)
+
+    def factor_and_derivatives(self, theta: Tensor, q: int, r: Tensor) -> tuple[Tensor, list[tuple[int, Tensor]]]:
+        """With s = w k_q / (1 + w k_q): d log f / d log l = s d log k_q / d log l, d log f / d log w = s - w / (1 + w)."""
+        w = theta[1 + self.d].exp()
+        weighted = self.correlation(r).mul_(w)
+        factor = (1.0 + weighted).div_(1.0 + w)
+        share = weighted.div_(factor).div_(1.0 + w)
+        by_scale = self.scale_derivative(r).mul_(share)
+        return factor, [(1 + q, by_scale), (1 + self.d, share.sub_(w / (1.0 + w)))]
 
     def initial_values(self, train: Dataset) -> list[float]:
         """The standard deviation of the targets, that of each input, and w = 1."""
@@ -141,3 +206,7 @@ class AnovaMatern52(Anova):
     @staticmethod
     def correlation(r: Tensor) -> Tensor:
         return ProductMatern52.correlation(r)
+
+    @staticmethod
+    def scale_derivative(r: Tensor) -> Tensor:
+        return ProductMatern52.scale_derivative(r)
