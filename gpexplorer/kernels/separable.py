@@ -181,7 +181,10 @@ class Anova(Separable):
         return (1.0 + w * super().factor(theta, q, x, z)) / (1.0 + w)
 
     def factor_and_derivatives(self, theta: Tensor, q: int, r: Tensor) -> tuple[Tensor, list[tuple[int, Tensor]]]:
-        """With s = w k_q / (1 + w k_q): d log f / d log l = s d log k_q / d log l, d log f / d log w = s - w / (1 + w)."""
+        """The factor f and, with s = w k_q / (1 + w k_q), its derivatives.
+
+        d log f / d log l = s d log k_q / d log l,   d log f / d log w = s - w / (1 + w)
+        """
         w = theta[1 + self.d].exp()
         weighted = self.correlation(r).mul_(w)
         factor = (1.0 + weighted).div_(1.0 + w)
