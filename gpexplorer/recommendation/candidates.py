@@ -25,6 +25,7 @@ SUBSET_SHARE = 0.5  # of a share, for the rows on which the full GP that is solv
 LEAST_SUBSET = 500  # of these rows, at least: the default of its methods
 NETWORK_FROM = 400  # training rows: with fewer, a network is fitted to too few rows to set some aside
 GRID_INPUTS = 40  # inputs of a grid of eigenfunctions
+ANOVA_INPUTS = 2, 40  # fewest and most inputs of a kernel that sums over them and their interactions
 MOST_WORDS = 30  # different texts of a column that is compared word by word
 EXACT = "exact"  # the group whose learned theta is the initial theta of other candidates with the same kernel
 
@@ -113,6 +114,8 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     yield full_gp("matern32-ard")
     if is_exact_possible:
         yield full_gp("se-ard")
+    if is_exact_possible and ANOVA_INPUTS[0] <= d <= ANOVA_INPUTS[1]:
+        yield exact_gp("anova-matern52", n, seconds)  # inputs may act one by one, which other kernels do not know
     if is_exact_possible and n >= NETWORK_FROM:
         yield network
     yield _inducing("sgpr", "matern32-ard", points)

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+import gpexplorer as gpx
 from gpexplorer.data import Split
 from gpexplorer.mixed_rows import MixedRows
 from gpexplorer.problem import Dataset, RowGroups
 from gpexplorer.recommendation import candidates as module
 from gpexplorer.recommendation.candidates import (
+    ANOVA_INPUTS,
     DESCENT_UP_TO,
     EXACT,
     EXACT_UP_TO,
@@ -38,35 +40,59 @@ def _a_machine_of_known_speed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def names(n: int, d: int = 3, seconds: float = 1000.0) -> list[str]:
     X = torch.zeros(1, d).expand(n, d)
-    return [found.name for found in candidates(Split(Dataset(X, X[:, 0]), Dataset(X[:1], X[:1, 0]), "x"), seconds)]
+    return [tried.name for tried in candidates(Split(Dataset(X, X[:, 0]), Dataset(X[:1], X[:1, 0]), "x"), seconds)]
 
 
 def test_few_rows_have_exact_gps_first_and_no_network():
     assert names(NETWORK_FROM - 1) == [
-        "ml, matern32-ard", "ml, se-ard", "sgpr, matern32-ard, m = 399", "cholqr, se-ard", "grief, se-ard",
-        "ml, matern52-ard", "cholqr, matern52-ard, m = 399", "sgpr, se-ard, m = 399",
+        "ml, matern32-ard", "ml, se-ard", "ml, anova-matern52", "sgpr, matern32-ard, m = 399", "cholqr, se-ard",
+        "grief, se-ard", "ml, matern52-ard", "cholqr, matern52-ard, m = 399", "sgpr, se-ard, m = 399",
     ]  # fmt: skip
 
 
 def test_a_network_joins_with_enough_rows():
-    found = names(NETWORK_FROM)
-    assert found[:4] == ["ml, matern32-ard", "ml, se-ard", "scgd, network", "sgpr, matern32-ard, m = 400"]
-    assert len(found) == 9
+    tried = names(NETWORK_FROM)
+    assert tried[2:5] == ["ml, anova-matern52", "scgd, network", "sgpr, matern32-ard, m = 400"]
+    assert len(tried) == 10
+
+
+@pytest.mark.parametrize(("d", "is_tried"), [(1, False), (2, True), (ANOVA_INPUTS[1], True), (41, False)])
+def test_sums_over_inputs_are_tried_where_there_are_several_and_few_rows(d: int, is_tried: bool):
+    assert ("ml, anova-matern52" in names(200, d)) == is_tried
+    assert not any("anova" in name for name in names(EXACT_UP_TO + 1, d, seconds=40.0))
+
+
+def test_sums_over_inputs_predict_better_where_inputs_act_one_by_one():
+    X = torch.rand(420, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = 0.1 * torch.randn(420, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    y = torch.sin(6.0 * X).sum(1) + X[:, 0] * X[:, 1] + noise
+    split = Split(Dataset(X[:120], y[:120]), Dataset(X[120:], y[120:]), "sums").scaled()
+    runs = {
+        each.kernel: gpx.Spec(each.method, kernel=each.kernel).open(data=split)
+        for each in candidates(split, 1000.0)
+        if each.name in ("ml, matern32-ard", "ml, anova-matern52")
+    }
+    nlpd = {}
+    for kernel, run in runs.items():
+        run.finish()
+        nlpd[kernel] = run.scores()["nlpd"]
+
+    assert nlpd["anova-matern52"] < nlpd["matern32-ard"] - 0.3
 
 
 def test_many_rows_begin_with_the_network_and_the_full_gp_by_blocks():
     n = EXACT_UP_TO + 1
-    found = candidates(split_of(n), 40.0)
-    assert [each.name for each in found] == [
+    tried = candidates(split_of(n), 40.0)
+    assert [each.name for each in tried] == [
         "scgd, network", "gbcd, matern32-ard", "sgpr, matern32-ard, m = 400", "gbcd, se-ard", "cholqr, se-ard",
         "grief, se-ard", "gbcd, matern52-ard", "cholqr, matern52-ard, m = 400", "sgpr, se-ard, m = 400",
     ]  # fmt: skip
-    network, by_blocks = found[:2]
+    network, by_blocks = tried[:2]
     assert network.all_rows
     assert (by_blocks.group, by_blocks.all_rows, by_blocks.settings) == (EXACT, True, {"subset": 2000})
     assert candidates(split_of(n), 2.0)[1].settings == {"subset": 500}  # at least
-    assert found[2].settings == {"num_inducing": 400}
-    assert found[4].settings == {}
+    assert tried[2].settings == {"num_inducing": 400}
+    assert tried[4].settings == {}
 
 
 def split_of(n: int, X: Any = None) -> Split:
@@ -77,15 +103,16 @@ def split_of(n: int, X: Any = None) -> Split:
 
 def test_very_many_rows_have_exact_gps_on_some_of_them():
     assert names(DESCENT_UP_TO, seconds=40.0)[1] == "gbcd, matern32-ard"
-    found = names(DESCENT_UP_TO + 1, seconds=40.0)
-    assert found[:2] == ["scgd, network", "subset-of-data, matern32-ard, 4000 rows"]
-    assert found.count("subset-of-data, se-ard, 4000 rows") == 1
+    tried = names(DESCENT_UP_TO + 1, seconds=40.0)
+    assert tried[:2] == ["scgd, network", "subset-of-data, matern32-ard, 4000 rows"]
+    assert tried.count("subset-of-data, se-ard, 4000 rows") == 1
 
 
 def test_a_grid_is_for_some_inputs_only():
     assert "grief, se-ard" in names(200, GRID_INPUTS)
     assert "grief, se-ard" not in names(200, GRID_INPUTS + 1)
-    assert len(names(200, GRID_INPUTS + 1)) == len(names(200, GRID_INPUTS)) - 1
+    without_anova = [[each for each in names(200, d) if "anova" not in each] for d in (GRID_INPUTS, GRID_INPUTS + 1)]
+    assert len(without_anova[1]) == len(without_anova[0]) - 1
 
 
 @pytest.mark.parametrize(
@@ -99,19 +126,19 @@ def test_a_grid_is_for_some_inputs_only():
     ],
 )
 def test_an_exact_gp_has_all_rows_where_the_time_suffices(n: int, seconds: float, method: str, settings: dict):
-    found = exact_gp("se-ard", n, seconds)
-    assert (found.method, found.settings, found.group, found.kernel) == (method, settings, EXACT, "se-ard")
+    tried = exact_gp("se-ard", n, seconds)
+    assert (tried.method, tried.settings, tried.group, tried.kernel) == (method, settings, EXACT, "se-ard")
 
 
 @pytest.mark.parametrize(("texts", "keys"), [("CCO", ("molecules", "spectrum")), ("x!", ("spectrum", "mismatch"))])
 @pytest.mark.parametrize(("seconds", "exact"), [(3.0, "ml"), (1.0, "subset-of-data")])
 def test_texts_are_molecules_or_strings(texts: str, keys: tuple[str, str], seconds: float, exact: str):
-    found = candidates(split_of(120, [texts] * 120), seconds)
-    assert [(each.method, each.kernel) for each in found] == [
+    tried = candidates(split_of(120, [texts] * 120), seconds)
+    assert [(each.method, each.kernel) for each in tried] == [
         ("cholqr", keys[0]), (exact, keys[0]), ("cholqr", keys[1]), (exact, keys[1])
     ]  # fmt: skip
-    assert found[1].settings == ({} if exact == "ml" else {"num_rows": 100})
-    assert [each.group for each in found] == ["inducing points", EXACT] * 2
+    assert tried[1].settings == ({} if exact == "ml" else {"num_rows": 100})
+    assert [each.group for each in tried] == ["inducing points", EXACT] * 2
 
 
 def mixed(words: list[list[str]], numbers: int) -> Split:
@@ -124,17 +151,17 @@ def mixed(words: list[list[str]], numbers: int) -> Split:
 
 @pytest.mark.parametrize(("seconds", "exact"), [(3.0, "ml"), (0.5, "subset-of-data")])
 def test_numbers_beside_texts_have_sums_and_products_of_a_kernel_each(seconds: float, exact: str):
-    found = candidates(mixed([["!red", "!blue"] * 60], 2), seconds)
+    tried = candidates(mixed([["!red", "!blue"] * 60], 2), seconds)
     kernels = [f"{numbers}{sign}category[t0]" for numbers in ("se-ard", "matern32-ard") for sign in "+*"]
-    assert [each.kernel for each in found] == [kernel for kernel in kernels for _ in range(2)]
-    assert [each.method for each in found] == [exact, "cholqr"] * 4
-    assert found[0].settings == ({} if exact == "ml" else {"num_rows": 50})
+    assert [each.kernel for each in tried] == [kernel for kernel in kernels for _ in range(2)]
+    assert [each.method for each in tried] == [exact, "cholqr"] * 4
+    assert tried[0].settings == ({} if exact == "ml" else {"num_rows": 50})
 
 
 def test_texts_alone_are_not_combined_with_nothing():
     assert [each.kernel for each in candidates(mixed([["!a", "!b"] * 9], 0), 60.0)] == ["category[t0]"] * 2
-    both = candidates(mixed([["!a", "!b"] * 9, ["!c"] * 18], 0), 60.0)
-    assert [each.kernel for each in both[::2]] == ["category[t0]+category[t1]", "category[t0]*category[t1]"]
+    tried = candidates(mixed([["!a", "!b"] * 9, ["!c"] * 18], 0), 60.0)
+    assert [each.kernel for each in tried[::2]] == ["category[t0]+category[t1]", "category[t0]*category[t1]"]
 
 
 @pytest.mark.parametrize(("count", "key"), [(MOST_WORDS, "category"), (MOST_WORDS + 1, "spectrum")])
@@ -188,14 +215,14 @@ def test_an_exact_gp_by_a_factor_is_one_that_is_not_continued_on_all_rows():
 def test_few_rows_are_held_out_in_folds_and_many_in_one_part(n: int, make: Callable[[int], RowGroups] | None):
     X = torch.randn(n, 2, generator=torch.Generator().manual_seed(0))
     train = Dataset(X, X[:, 0], groups=make(n) if make else None)
-    found = parts(Split(train, train, "x"), seed=3)
-    assert len(found) == (FOLDS if n < FOLDS_BELOW else 1)
-    held = torch.cat([part.test.X for part in found])
-    assert len(held) == len({tuple(row) for row in held.tolist()})
-    assert (len(held) == n) == (n < FOLDS_BELOW)
-    for part in found:
+    splits = parts(Split(train, train, "x"), seed=3)
+    assert len(splits) == (FOLDS if n < FOLDS_BELOW else 1)
+    held_out = torch.cat([part.test.X for part in splits])
+    assert len(held_out) == len({tuple(row) for row in held_out.tolist()})
+    assert (len(held_out) == n) == (n < FOLDS_BELOW)
+    for part in splits:
         assert len(part.train) + len(part.test) == n
         if make:
             assert part.test.groups is not None
             assert not set(part.train.groups.number.tolist()) & set(part.test.groups.number.tolist())
-    assert [part.key for part in found] == [part.key for part in parts(Split(train, train, "x"), seed=3)]
+    assert [part.key for part in splits] == [part.key for part in parts(Split(train, train, "x"), seed=3)]
