@@ -38,17 +38,21 @@ QUIET = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side, a file stays with one worker, and what takes longest comes first.
 
-    The tests that open the page take longest. They are two groups, each with a server and a browser of its own.
+    The tests that open the page take longest. They are two groups, each with a server and a browser of its own; other
+    tests that need the server join them, since a third server takes as long to start as most of these tests.
     """
 
     def marked(item: pytest.Item, name: str) -> bool:
         return item.get_closest_marker(name) is not None
 
-    browser_files = sorted({item.path.stem for item in items if marked(item, "ui")})
-    group = {stem: f"page {number % 2}" for number, stem in enumerate(browser_files)}
+    def needs_server(item: pytest.Item) -> bool:
+        return marked(item, "ui") or "served" in getattr(item, "fixturenames", ())
+
+    server_files = sorted({item.path.stem for item in items if needs_server(item)})
+    group = {stem: f"page {number % 2}" for number, stem in enumerate(server_files)}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group.get(item.path.stem, item.path.stem)))
-    items.sort(key=lambda item: (not marked(item, "ui"), not marked(item, "long")))
+    items.sort(key=lambda item: (item.path.stem not in group, not marked(item, "long")))
 
 
 def pytest_collection_finish() -> None:

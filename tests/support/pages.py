@@ -74,12 +74,12 @@ def answers(url: str) -> bool:
         return False
 
 
-def until(holds: Callable[[], object], seconds: float = 45.0) -> None:
-    """Wait until this function returns something true; AssertionError if it does not in time."""
+def until(holds: Callable[[], object], seconds: float = 45.0, every: float = 0.1) -> None:
+    """Call this function every so many seconds until it returns something true; AssertionError if not in time."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not within {seconds:g} s"
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 class Seen:

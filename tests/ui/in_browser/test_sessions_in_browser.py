@@ -76,5 +76,9 @@ def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: C
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= 420
         seen.page.close()
 
-    until(lambda: served.count()["threads"] <= before["threads"] and served.count()["runs"] <= before["runs"], 60)
-    until(lambda: served.count()["explorers"] <= before["explorers"], 60)
+    def is_freed(*kinds: str) -> bool:
+        alive = served.count()  # which searches all objects of the server: half a second of its time
+        return all(alive[kind] <= before[kind] for kind in kinds)
+
+    until(lambda: is_freed("threads", "runs"), 60, every=1.0)
+    until(lambda: is_freed("explorers"), 60, every=1.0)
