@@ -16,6 +16,8 @@ class Drawer(JSComponent):
     below = param.Integer(DRAWER_BELOW, constant=True, doc="Width of the window below which it is a drawer.")
 
     _esm = """
+    let begun = false  // a drawer draws its contents anew whenever it is opened, and is closed only at the first time
+
     const open = (shown) => {
       for (const page of window.Bokeh?.documents.flatMap((document) => document.roots()) ?? [])
         if (page.data && "sidebar_open" in page.data && page.data.sidebar_open !== shown) page.data.sidebar_open = shown
@@ -36,7 +38,8 @@ class Drawer(JSComponent):
       }
       el.append(heading)
       el.style.display = narrow.matches ? "" : "none"
-      if (narrow.matches) for (const wait of [0, 100, 400]) setTimeout(follow, wait)  // once the page is drawn
+      if (narrow.matches && !begun) for (const wait of [0, 100, 400]) setTimeout(follow, wait)  // once it is drawn
+      begun = true
       narrow.addEventListener("change", follow)
       model.on("remove", () => narrow.removeEventListener("change", follow))
     }

@@ -1,0 +1,35 @@
+"""On a narrow page the sidebar is a drawer: it opens, stays open, changes the run, and closes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from pages import PATIENCE, Seen, until
+
+pytestmark = pytest.mark.ui
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
+def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., Seen], width: int, height: int):
+    seen = open_page(width, height)
+    page = seen.page
+    closing = page.get_by_role("button", name="Close data and settings")
+    expect(page.get_by_role("tab", name="Calibration")).to_be_visible(timeout=PATIENCE)
+    page.wait_for_timeout(800)  # the drawer closes itself three times while the page opens
+    expect(closing).to_be_hidden()
+
+    for points in (7, 8):
+        seen.press("Open drawer")
+        page.wait_for_timeout(1000)
+        expect(closing).to_be_visible(timeout=PATIENCE)
+        field = page.get_by_label("Inducing points m", exact=True).locator("visible=true").last
+        field.fill(str(points))
+        field.press("Enter")
+        expect(page.get_by_role("heading", name=f"Which {points} of 180 rows")).to_be_attached(timeout=PATIENCE)
+        closing.click()
+        expect(closing).to_be_hidden(timeout=PATIENCE)
+    seen.press("One step")
+    until(lambda: seen.step >= 1)
