@@ -67,12 +67,12 @@ def command(
     seconds: Annotated[float, typer.Option(help="Seconds per entrant, at most.", min=0.1)] = 60.0,
 ) -> None:
     """Print seconds, F / n and scores of every way to choose m points."""
-    every = entrants(m)
-    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(every)
-    unknown = [name for name in chosen if name not in every]
+    all_entrants = entrants(m)
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or list(all_entrants)
+    unknown = [name for name in chosen if name not in all_entrants]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r} is not an entrant; choose from {', '.join(every)}.")
-    for line in report(data, {name: every[name] for name in chosen}, m, rows, seconds):
+        raise typer.BadParameter(f"{unknown[0]!r} is not an entrant; choose from {', '.join(all_entrants)}.")
+    for line in report(data, {name: all_entrants[name] for name in chosen}, m, rows, seconds):
         typer.echo(line)
 
 
@@ -105,10 +105,10 @@ def learned(train: Dataset, kernel: kernels.Covariance) -> torch.Tensor:
 
 
 def _line(entrant: str, run: Run, problem: Problem) -> str:
-    state, taken, scores = run.trace[-1].step.state, run.trace[-1].seconds, run.scores()
+    state, seconds, scores = run.trace[-1].step.state, run.trace[-1].seconds, run.scores()
     Z = problem.train.rows(state.inducing).X if getattr(state, "Z", None) is None else state.Z
     F = nystrom(problem.kernel, problem.theta, problem.train, Z).terms.total("vfe")
     return (
-        f"{entrant:<16}{len(Z):>10}{run.done:>10}{taken:>10.2f}{1e3 * taken / max(run.done, 1):>10.1f}"
+        f"{entrant:<16}{len(Z):>10}{run.done:>10}{seconds:>10.2f}{1e3 * seconds / max(run.done, 1):>10.1f}"
         f"{F / len(problem.train):>10.4f}{scores['smse']:>10.4f}{scores['snlp']:>10.4f}"
     )

@@ -81,8 +81,8 @@ def report(problem: Problem, Z: Tensor, work: Work, lapack: bool, gpytorch: bool
     last = alone.trace[-1]
     mean = alone.method.posterior(problem, last.step.state).mean(Z)
     entries = last.cost.entries / n**2
-    spent = last.seconds, time.process_time() - begun
-    yield _line("gbcd, mean alone", spent, entries, (mean, None), exact, s2, f"{alone.done} iterations")
+    seconds = last.seconds, time.process_time() - begun
+    yield _line("gbcd, mean alone", seconds, entries, (mean, None), exact, s2, f"{alone.done} iterations")
 
     norm = float(last.step.state.norm)
     solvers: dict[str, Callable[[], Answer]] = {
@@ -97,28 +97,28 @@ def report(problem: Problem, Z: Tensor, work: Work, lapack: bool, gpytorch: bool
     for name, solve in solvers.items():
         counter.entries, begun, begun_cpu = 0, time.perf_counter(), time.process_time()
         (mean, var), _, remark = solve()
-        spent, share = (time.perf_counter() - begun, time.process_time() - begun_cpu), counter.entries / n**2
+        seconds, share = (time.perf_counter() - begun, time.process_time() - begun_cpu), counter.entries / n**2
         ratio = f"{share / entries:.2f} times the entries of the mean alone; " if counter.entries else ""
-        yield _line(name, spent, share, (mean, var), exact, s2, ratio + remark)
+        yield _line(name, seconds, share, (mean, var), exact, s2, ratio + remark)
 
 
 def _line(
     name: str,
-    spent: tuple[float, float],
+    seconds: tuple[float, float],
     entries: float,
-    found: tuple[Tensor, Tensor | None],
+    prediction: tuple[Tensor, Tensor | None],
     exact: Prediction | None,
     s2: float,
     remark: str,
 ) -> str:
-    """One line of the table; `spent` is seconds by the clock and of all processors. Unknown errors are left out."""
+    """One line of the table; `seconds` are those by the clock and of all processors. Unknown errors are left out."""
     mean_error = var_error = "-"
     if exact is not None:
-        mean_error = f"{float((found[0] - exact.mean).abs().max()) / s2**0.5:.1e}"
-        if found[1] is not None:
-            var_error = f"{float(((found[1] - exact.var) / (exact.var + s2)).abs().max()):.1e}"
+        mean_error = f"{float((prediction[0] - exact.mean).abs().max()) / s2**0.5:.1e}"
+        if prediction[1] is not None:
+            var_error = f"{float(((prediction[1] - exact.var) / (exact.var + s2)).abs().max()):.1e}"
     counted = f"{entries:.2f}" if entries else "-"
-    return f"{name:<24}{spent[0]:>9.2f}{spent[1]:>8.1f}{counted:>15}{mean_error:>12}{var_error:>11}  {remark}"
+    return f"{name:<24}{seconds[0]:>9.2f}{seconds[1]:>8.1f}{counted:>15}{mean_error:>12}{var_error:>11}  {remark}"
 
 
 def _limit(norm: float, n: int, s2: float) -> Limit:
@@ -164,11 +164,11 @@ def _by_pcg(problem: Problem, Z: Tensor, work: Work, norm: float) -> Answer:
 def _by_bands(problem: Problem, Z: Tensor, work: Work, state: State) -> Answer:
     """What `gbcd` gives with bands="exact" after the run for the mean: a factor in place, or blocks of float32 rows."""
     posterior = exact_posterior(problem, state, Bands(0, 0, work.tolerance, work.cache * 1e9))
-    found = posterior(Z)
+    prediction = posterior(Z)
     samples = posterior.paths(work.samples)(Z)
     by_blocks = isinstance(posterior, JointPosterior)
     remark = "by blocks" if by_blocks else f"a factor of {8e-9 * len(problem.train) ** 2:.2f} GB"
-    return found, samples, f"after the mean; {remark}"
+    return prediction, samples, f"after the mean; {remark}"
 
 
 def _by_factor(problem: Problem, Z: Tensor, work: Work) -> Answer:
@@ -207,9 +207,9 @@ def _by_gpytorch(problem: Problem, Z: Tensor, work: Work) -> Answer:
         settings.fast_pred_samples(),
     ):
         warnings.simplefilter("ignore")
-        found = model(Z)
-        mean, var = found.mean, found.variance
-        samples = found.rsample(torch.Size([work.samples]))
+        predictive = model(Z)
+        mean, var = predictive.mean, predictive.variance
+        samples = predictive.rsample(torch.Size([work.samples]))
     return Prediction(mean, var), samples, f"residual 0.01, rank {GPYTORCH_RANK}"
 
 
@@ -240,7 +240,7 @@ def bands_report(problem: Problem, test: Dataset, tolerance: float) -> Iterator[
     }
     for name, posterior in posteriors.items():
         mean, var = posterior(test.X)
-        found = scores(test.y, mean, var + noise_variance(theta), problem.train.y)
+        values = scores(test.y, mean, var + noise_variance(theta), problem.train.y)
         yield (
-            f"{name:<20}{found['nlpd']:>9.4f}{found['coverage68']:>8.3f}{found['coverage95']:>8.3f}{found['smse']:>9.4f}"
+            f"{name:<20}{values['nlpd']:>9.4f}{values['coverage68']:>8.3f}{values['coverage95']:>8.3f}{values['smse']:>9.4f}"
         )

@@ -91,11 +91,12 @@ def _first_pass(choice: Leading, theta: Tensor, train: Dataset, gemm: float) -> 
     share = F.shape[1] * p * p / (2.0 * 1500**3) / times_as_long(lambda: add_gram_(A, F), lambda: square @ square)
     yield f"Phi {phi:.2f} s, {n * p / phi / 1e6:.0f} million entries per second"
     yield f"Gram {gram:.2f} s, {share:.0%} of the limit: n p^2 flops at the rate of square products, timed in turns"
-    both = median_seconds(lambda: gram_products(choice, theta, train), 3)
-    yield f"first pass, Phi and Gram in strips: {both:.2f} s"
+    pass_seconds = median_seconds(lambda: gram_products(choice, theta, train), 3)
+    yield f"first pass, Phi and Gram in strips: {pass_seconds:.2f} s"
     regression = regress(choice, theta, train)
     gradient = median_seconds(lambda: evidence_gradient(choice, theta, train, regression), 3)
-    yield f"type II: likelihood {both:.2f} s, its gradient {gradient:.2f} s, {2 * limit / gradient:.0%} of the limit"
+    share = 2 * limit / gradient
+    yield f"type II: likelihood {pass_seconds:.2f} s, its gradient {gradient:.2f} s, {share:.0%} of the limit"
 
 
 def _add_gram(A: Tensor, F: Tensor, times: int) -> None:
@@ -128,9 +129,9 @@ def _iterations(basis: OrthogonalBasis, z: Tensor, chains: int, iterations: int)
         f"{iterations} MALA iterations of one chain: {elapsed:.2f} s, {processor:.2f} s of processor "
         "(the paper: about 0.6 hours)"
     )
-    fewer, many, source = max(iterations // chains, 10), z.repeat(chains, 1), generator(0, "floor")
-    limit = median_seconds(lambda: torch.randn(many.shape, generator=source, dtype=torch.float32).to(many), 21)
-    limit += median_seconds(lambda: many.exp().log_(), 21)
+    fewer, values, source = max(iterations // chains, 10), z.repeat(chains, 1), generator(0, "floor")
+    limit = median_seconds(lambda: torch.randn(values.shape, generator=source, dtype=torch.float32).to(values), 21)
+    limit += median_seconds(lambda: values.exp().log_(), 21)
     yield (
         f"{chains} chains at once: {chains * fewer / _chain_seconds(basis, chains, fewer):.0f} chain steps per second; "
         f"the limit of normal numbers, exponentials and logarithms allows {chains / limit:.0f}"
@@ -177,7 +178,7 @@ def _dense_factor(basis: OrthogonalBasis, z: Tensor) -> Tensor:
 
 
 def _chain_seconds(basis: OrthogonalBasis, chains: int, iterations: int) -> float:
-    """Seconds of so many iterations of all chains, with the random numbers."""
+    """Seconds of this number of iterations of all chains, with the random numbers."""
     z, source = _initial_values(basis, chains), generator(0, "walked")
     target = Target(basis, log_normal(1.0, 100.0), log_normal(math.exp(-2.0), 0.04))
     density, sd = target.density(), (fisher_information(basis, z[0]) + target.prior[1].square().reciprocal()).rsqrt()

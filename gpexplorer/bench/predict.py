@@ -40,7 +40,7 @@ def report(n: int, m: int, repeats: int) -> Iterator[str]:
     X = source.standard_normal((n, DIMENSIONS))
     y = np.sin(X).sum(1) + 0.1 * source.standard_normal(n)
     model = Estimator(num_inducing=m, budget={"steps": STEPS}, keep_run=True).fit(X, y)
-    whole, model.keep_run = len(pickle.dumps(model)), False
+    size_with_run, model.keep_run = len(pickle.dumps(model)), False
     yield f"n = {n}, m = {m}, d = {DIMENSIONS}, {torch.get_num_threads()} threads, load {os.getloadavg()[0]:.2f}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
@@ -50,8 +50,9 @@ def report(n: int, m: int, repeats: int) -> Iterator[str]:
             for label, times in in_turns(_ways(model, loaded, module, X[:rows]), repeats).items():
                 yield f"{label:<36}{rows:>6} rows {1e3 * float(np.median(times)):>10.2f} ms"
         yield f"{'loading the file':<48}{1e3 * median_seconds(lambda: load_posterior(path), repeats):>10.2f} ms"
-    slim = len(pickle.dumps(model))
-    yield f"pickle with the run {whole / 1e3:.0f} kB, without {slim / 1e3:.0f} kB, file {size / 1e3:.0f} kB"
+    size_without_run = len(pickle.dumps(model))
+    kilobytes = [f"{number / 1e3:.0f} kB" for number in (size_with_run, size_without_run, size)]
+    yield f"pickle with the run {kilobytes[0]}, without {kilobytes[1]}, file {kilobytes[2]}"
 
 
 def _ways(model: Estimator, loaded: Posterior, module: torch.nn.Module, X: Any) -> dict[str, Callable[[], object]]:

@@ -1,6 +1,6 @@
 """How good is `recommend`? Its regret against the best method in hindsight, beside fixed choices and other programs.
 
-A cell is one contender on one public set with one seed and so many seconds of wall-clock time: it learns from the
+A cell is one contender on one public set with one seed and one budget of wall-clock time: it learns from the
 training rows and is scored once on the test rows. The contenders are
 
     recommend                 `gpx.recommend` with all of the time
@@ -37,7 +37,7 @@ from ..recommendation.halving import SIZE_SHARE
 from .arena.contenders import recommended, run_alone, simple
 from .arena.kept_cells import keep, measured, read
 from .arena.other_programs import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
-from .trust.problems import PUBLIC
+from .trust.problems import public_sets
 
 OURS = ("recommend", "always ")
 EXACT_KERNELS = ("matern32-ard", "se-ard", "matern52-ard")
@@ -51,21 +51,19 @@ def command(
     out: Annotated[Path, typer.Option(help="The file that keeps the cells.")] = Path("regret.jsonl"),
 ) -> None:
     """Regret of `recommend`, of fixed choices and of other programs, on public sets with the same seconds."""
-    here = data_sets.available()["cached"]
-    names = [name for name in (sets.split(",") if sets else PUBLIC) if name in here.index and here[name]]
-    done = read(out)
+    cells = read(out)
     for budget in map(float, seconds.split(",")):
-        for name in names:
+        for name in public_sets(sets):
             for seed in range(seeds):
                 split = data_sets.load(name, split=seed)
                 for contender, predict in contenders(split, budget, seed):
                     key = (name, seed, budget, contender)
-                    if only not in contender or key in done:
+                    if only not in contender or key in cells:
                         continue
-                    done[key] = measured(split, predict)
-                    keep(out, key, done[key])
-                    typer.echo(f"{name} {seed} {budget:g} s {contender}: {done[key]}", err=True)
-    typer.echo(report(done))
+                    cells[key] = measured(split, predict)
+                    keep(out, key, cells[key])
+                    typer.echo(f"{name} {seed} {budget:g} s {contender}: {cells[key]}", err=True)
+    typer.echo(report(cells))
 
 
 def contenders(split: Split, seconds: float, seed: int) -> Iterator[tuple[str, Callable[[], Predictions]]]:
@@ -87,11 +85,11 @@ def fixed_choices(split: Split, seconds: float) -> dict[str, Candidate]:
         listed += [exact_gp(kernel, n, share) for kernel in EXACT_KERNELS]
     if isinstance(split.train.X, Tensor) and n <= DESCENT_UP_TO:
         listed.append(Candidate(f"gbcd, {EXACT_KERNELS[0]}", "full GP", "gbcd", EXACT_KERNELS[0]))
-    named: dict[str, Candidate] = {}
+    by_name: dict[str, Candidate] = {}
     for candidate in listed:
         is_exact = candidate.method in ("ml", "subset-of-data")
-        named.setdefault(f"exact GP, {candidate.kernel}" if is_exact else candidate.name.split(", m =")[0], candidate)
-    return named
+        by_name.setdefault(f"exact GP, {candidate.kernel}" if is_exact else candidate.name.split(", m =")[0], candidate)
+    return by_name
 
 
 def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
@@ -105,8 +103,8 @@ def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
         return "No cell is computed yet."
     problem = ["set", "seed", "budget"]
     frame.loc[~np.isfinite(frame["nlpd"].astype(float)), ["smse", "nlpd"]] = math.nan
-    ours = frame[frame["contender"].str.startswith(OURS)]
-    least = ours.groupby(problem)[["smse", "nlpd"]].min().add_prefix("least_")
+    judged = frame[frame["contender"].str.startswith(OURS)]
+    least = judged.groupby(problem)[["smse", "nlpd"]].min().add_prefix("least_")
     frame = frame.join(least, on=problem)
     frame["error"] = frame["smse"] / frame["least_smse"] - 1.0
     frame["density"] = frame["nlpd"] - frame["least_nlpd"]
@@ -120,11 +118,12 @@ def report(cells: dict[tuple[str, int, float, str], dict[str, Any]]) -> str:
             "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         ]
         ranked = sorted(part.groupby("contender"), key=lambda entry: float(entry[1]["density"].median()))
-        for contender, each in ranked:
+        for contender, table in ranked:
+            density = table["density"]
             lines.append(
-                f"| {contender} | {each['set'].nunique()} | {each['error'].median():.1%} | "
-                f"{each['density'].median():.3f} | {each['density'].mean():.3f} | {each['coverage95'].median():.2f} | "
-                f"{int(each['nlpd'].isna().sum())} | {each['seconds'].median():.1f} |"
+                f"| {contender} | {table['set'].nunique()} | {table['error'].median():.1%} | "
+                f"{density.median():.3f} | {density.mean():.3f} | {table['coverage95'].median():.2f} | "
+                f"{int(table['nlpd'].isna().sum())} | {table['seconds'].median():.1f} |"
             )
         lines.append("")
     return "\n".join(lines)

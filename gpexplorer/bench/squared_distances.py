@@ -32,17 +32,17 @@ def plain_distances(X: Tensor, Z: Tensor, lengthscale: Tensor) -> Tensor:
     return r2.clamp_min_(0.0)
 
 
-def median_ratio(new: Callable[[], object], old: Callable[[], object], repetitions: int) -> tuple[float, float]:
+def median_ratio(protected: Callable[[], object], plain: Callable[[], object], repetitions: int) -> tuple[float, float]:
     """The median ratio of the times of two functions that are called in turns, and the median seconds of the new."""
     ratios, seconds = [], []
     for repetition in range(repetitions):
         times = {}
-        for function in (new, old) if repetition % 2 else (old, new):
+        for function in (protected, plain) if repetition % 2 else (plain, protected):
             begin = time.perf_counter()
             function()
             times[function] = time.perf_counter() - begin
-        ratios.append(times[new] / times[old])
-        seconds.append(times[new])
+        ratios.append(times[protected] / times[plain])
+        seconds.append(times[protected])
     return statistics.median(ratios), statistics.median(seconds)
 
 
@@ -70,9 +70,9 @@ def command(
             normal = torch.randn(n + m, d, generator=generator(0, "distances"), dtype=torch.float64)
             X, scale = normal[:n].to(dtype), torch.full((d,), lengthscale, dtype=dtype)
             Z = (normal[:m] + 0.3 * lengthscale * normal[n:]).to(dtype)
-            new, old = partial(squared_distances, X, Z, scale), partial(plain_distances, X, Z, scale)
-            ratio, seconds = median_ratio(new, old, repetitions)
-            errors = [largest_error(f(), X, Z, scale) for f in (new, old)]
+            protected, plain = partial(squared_distances, X, Z, scale), partial(plain_distances, X, Z, scale)
+            ratio, seconds = median_ratio(protected, plain, repetitions)
+            errors = [largest_error(f(), X, Z, scale) for f in (protected, plain)]
             typer.echo(
                 f"{str(dtype).removeprefix('torch.')}  {n:>6} {m:>5} {d:>3} {1e3 * seconds:>6.2f} {ratio:>6.2f} "
                 f"{errors[0]:>7.0e} {errors[1]:>6.0e}"

@@ -14,9 +14,8 @@ import torch
 import typer
 
 from ... import data as data_sets
-from ...errors import SettingError
 from ...methods import gpytorch_parts
-from ..trust.problems import PUBLIC
+from ..trust.problems import public_sets
 from .contenders import CONTENDERS
 from .kept_cells import Scores, in_own_process, keep, measured, megabytes, read
 from .verdicts import markdown
@@ -30,25 +29,21 @@ def command(
     out: Annotated[Path, typer.Option(help="The directory for the cells and for arena.md.")] = Path("arena"),
 ) -> None:
     """Our methods against Gaussian processes of other programs, trees and ridge, with the same seconds."""
-    here = data_sets.available()["cached"]
-    names = [name.strip() for name in sets.split(",")] if sets else [n for n in PUBLIC if n in here.index and here[n]]
-    for name in names:
-        if name not in here.index or not here[name]:
-            raise SettingError(f"The data set {name!r} is not on this machine; fetch it with `gpexplorer data {name}`.")
+    names = public_sets(sets)
     out.mkdir(parents=True, exist_ok=True)
-    done = read(out / "cells.jsonl")
+    cells = read(out / "cells.jsonl")
     for budget in map(float, seconds.split(",")):
         for name in names:
             rows = len(data_sets.load(name, split=0).train)
             for seed in range(seeds):
                 for contender in CONTENDERS.values():
                     key = (name, seed, budget, contender.name)
-                    if only not in contender.name or key in done or rows > (contender.most_rows or rows):
+                    if only not in contender.name or key in cells or rows > (contender.most_rows or rows):
                         continue
-                    done[key] = in_own_process(cell, *key, torch.get_num_threads(), seconds=budget)
-                    keep(out / "cells.jsonl", key, done[key])
-                    typer.echo(f"{name} {seed} {budget:g} s {contender.name}: {done[key]}", err=True)
-    table = markdown(done)
+                    cells[key] = in_own_process(cell, *key, torch.get_num_threads(), seconds=budget)
+                    keep(out / "cells.jsonl", key, cells[key])
+                    typer.echo(f"{name} {seed} {budget:g} s {contender.name}: {cells[key]}", err=True)
+    table = markdown(cells)
     (out / "arena.md").write_text(table, "utf-8")
     typer.echo(table)
 
@@ -58,6 +53,6 @@ def cell(name: str, seed: int, seconds: float, contender: str, threads: int) -> 
     torch.set_num_threads(threads)
     gpytorch_parts.package()  # so that its import does not count as a contender's time
     split = data_sets.load(name, split=seed)
-    before = megabytes()
+    megabytes_before = megabytes()
     scores = measured(split, lambda: CONTENDERS[contender].predict(split, seconds, seed))
-    return {**scores, "megabytes": max(megabytes() - before, 0.0)}
+    return {**scores, "megabytes": max(megabytes() - megabytes_before, 0.0)}

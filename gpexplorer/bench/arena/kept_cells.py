@@ -1,7 +1,7 @@
-"""Cells of a bench that are kept in a file: one contender on one set, with one seed and so many seconds.
+"""Cells of a bench that are kept in a file: one contender on one set, with one seed and one budget of seconds.
 
-A cell is computed in a process of its own, so that the memory it takes can be told, and so that a program that does not
-end can be ended. Loading the package and the data does not count as its time.
+A cell is computed in a process of its own, so that its memory can be measured and a program that does not end can be
+killed. Loading the package and the data does not count as its time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .other_programs import Predictions
 Key = tuple[str, int, float, str]  # set, seed, seconds, contender
 Scores = dict[str, Any]
 
-PATIENCE, LEAST_PATIENCE = 3.0, 60.0  # a cell is ended after so many budgets, and not before so many seconds
+PATIENCE, LEAST_PATIENCE = 3.0, 60.0  # a cell is killed after this many times its budget, but not before 60 s
 
 
 def read(path: Path) -> dict[Key, Scores]:
@@ -67,17 +67,17 @@ def measured(split: Split, predict: Callable[[], Predictions]) -> Scores:
     return {"smse": scores.smse, "nlpd": scores.nlpd, "coverage95": covered, "seconds": seconds}
 
 
-def in_own_process(work: Callable[..., Scores], *given: Any, seconds: float) -> Scores:
+def in_own_process(work: Callable[..., Scores], *arguments: Any, seconds: float) -> Scores:
     """Compute a cell in a process of its own.
 
     Parameters
     ----------
     work : callable
-        A function of a module, which is called with what is given and returns the cell.
-    *given
-        Numbers and texts for it.
+        A function of a module that returns the cell.
+    *arguments
+        Its arguments: numbers and texts.
     seconds : float
-        The budget of the cell. The process is ended after three times as long, but not before a minute.
+        The budget of the cell. The process is killed after three times this, but not before a minute.
 
     Returns
     -------
@@ -85,19 +85,21 @@ def in_own_process(work: Callable[..., Scores], *given: Any, seconds: float) -> 
         The cell, with "megabytes": the largest memory beyond that of a process that has loaded its data.
     """
     context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, work, *given), daemon=False)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, work, *arguments), daemon=False)
     process.start()
-    theirs.close()
+    sender.close()
     patience = max(PATIENCE * seconds, LEAST_PATIENCE)
     try:
-        cell: Scores = ours.recv() if ours.poll(patience) else {"failed": f"It gave no answer within {patience:g} s."}
+        cell: Scores = (
+            receiver.recv() if receiver.poll(patience) else {"failed": f"It gave no answer within {patience:g} s."}
+        )
     except EOFError:
         cell = {"failed": "Its process ended without an answer."}
     finally:
         process.kill()
         process.join()
-        ours.close()
+        receiver.close()
     return cell
 
 
@@ -106,6 +108,6 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def _send(pipe: Connection, work: Callable[..., Scores], *given: Any) -> None:
-    pipe.send(work(*given))
+def _send(pipe: Connection, work: Callable[..., Scores], *arguments: Any) -> None:
+    pipe.send(work(*arguments))
     pipe.close()

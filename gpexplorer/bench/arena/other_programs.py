@@ -1,4 +1,4 @@
-"""Gaussian processes of other programs, as a practitioner would fit them with so many seconds.
+"""Gaussian processes of other programs, as a practitioner would fit them within a time limit.
 
     GPyTorch exact GP    SE-ARD on all rows, Adam on the exact likelihood; products by CG from 800 rows on
     GPyTorch SGPR        512 random points and the hyperparameters, moved together by Adam on the collapsed bound
@@ -151,11 +151,11 @@ def _collapsed(
 
 
 def _repeat(step: Callable[[], None], deadline: float) -> None:
-    last = 0.0
-    while time.perf_counter() + last < deadline:
+    last_seconds = 0.0
+    while time.perf_counter() + last_seconds < deadline:
         begin = time.perf_counter()
         step()
-        last = time.perf_counter() - begin
+        last_seconds = time.perf_counter() - begin
 
 
 def _predicted(scaled: Split, answer: Callable[[Tensor], Any]) -> Predictions:

@@ -1,4 +1,4 @@
-"""What the cells of the arena say: a table, a verdict per set and budget, and the share that is won.
+"""The tables of the arena: scores, a verdict per set and budget, and the number of sets with each verdict.
 
 Scores are means over seeds. The winner of a set and budget is the Gaussian process with the least NLPD. The verdict:
 
@@ -32,8 +32,8 @@ def frame_of(cells: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     columns = ["smse", "nlpd", "coverage95", "seconds", "megabytes"]
     frame = pd.DataFrame(rows, columns=["set", "seed", "budget", "contender", "group", *columns])
     frame[columns] = frame[columns].astype(float).where(np.isfinite(frame["nlpd"].astype(float)), np.nan, axis=0)
-    kept = frame.groupby(["set", "budget", "contender", "group"], sort=False)[columns]
-    return kept.mean(skipna=False).reset_index()
+    groups = frame.groupby(["set", "budget", "contender", "group"], sort=False)[columns]
+    return groups.mean(skipna=False).reset_index()
 
 
 def verdicts(frame: pd.DataFrame) -> pd.DataFrame:
@@ -60,17 +60,17 @@ def markdown(cells: dict[Key, dict[str, Any]]) -> str:
     judged = verdicts(frame)
     parts = []
     for budget, part in frame.groupby("budget"):
-        said = judged[judged["budget"] == budget]
-        counts = said["verdict"].str.split(",").str[0].value_counts()
-        trees = int(said["verdict"].str.contains(",").sum())
+        rows = judged[judged["budget"] == budget]
+        counts = rows["verdict"].str.split(",").str[0].value_counts()
+        trees = int(rows["verdict"].str.contains(",").sum())
         parts += [
             f"## {budget:g} s",
             "",
-            f"Among Gaussian processes ours are first in {counts.get('first', 0)} of {len(said)} sets, close to the "
+            f"Among Gaussian processes ours are first in {counts.get('first', 0)} of {len(rows)} sets, close to the "
             f"best of other programs in {counts.get('close', 0)} and behind in {counts.get('behind', 0)}. Trees or "
             f"ridge are ahead of all of them in {trees}.",
             "",
-            _verdict_table(said),
+            _verdict_table(rows),
             "",
             _pivot(part, "nlpd", "{:.2f}", "NLPD"),
             "",
@@ -90,9 +90,9 @@ def _best(part: pd.DataFrame) -> tuple[str, float]:
     return str(row["contender"]), float(row["nlpd"])
 
 
-def _verdict_table(said: pd.DataFrame) -> str:
+def _verdict_table(judged: pd.DataFrame) -> str:
     lines = ["| set | best of ours | best other GP | best other model | verdict |", "| --- | --- | --- | --- | --- |"]
-    for _, row in said.iterrows():
+    for _, row in judged.iterrows():
         lines.append(
             f"| {row['set']} | {row['ours']} {row['NLPD of ours']:.3f} | {row['theirs']} "
             f"{row['NLPD of theirs']:.3f} | {row['other']} {row['NLPD of the other']:.3f} | {row['verdict']} |"
@@ -116,11 +116,11 @@ def _medians(part: pd.DataFrame) -> str:
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for name in CONTENDERS:
-        mine = part[part["contender"] == name]
-        if not mine.empty:
-            given = mine.dropna(subset="nlpd")
+        rows = part[part["contender"] == name]
+        if not rows.empty:
+            answered = rows.dropna(subset="nlpd")
             lines.append(
-                f"| {name} | {len(given)} of {len(mine)} | {given['coverage95'].median():.2f} | "
-                f"{given['seconds'].median():.1f} | {given['megabytes'].max():.0f} |"
+                f"| {name} | {len(answered)} of {len(rows)} | {answered['coverage95'].median():.2f} | "
+                f"{answered['seconds'].median():.1f} | {answered['megabytes'].max():.0f} |"
             )
     return "\n".join(lines)

@@ -45,12 +45,12 @@ def command(
 def _cell(name: str, seed: int, rows: int, m: int, method: str) -> dict[str, float]:
     split = data_sets.load(name, split=seed)
     order = torch.randperm(len(split.train), generator=generator(seed, "rows"))
-    few = Split(train=split.train.rows(order[:rows]), test=split.test, name=name)
+    sample = Split(train=split.train.rows(order[:rows]), test=split.test, name=name)
     cell: dict[str, float] = {}
     for objective in ("vfe", "tight-vfe"):
         settings = {"num_inducing": m, "objective": objective, **SETTINGS[method]}
         spec = Spec(method=method, settings=settings, data=name, split=seed, kernel="se-ard", seed=seed)
-        run = spec.open(data=few)
+        run = spec.open(data=sample)
         run.finish()
         scores = run.scores()
         cell |= {f"SMSE {objective[:5]}": scores["smse"], f"NLPD {objective[:5]}": scores["nlpd"]}

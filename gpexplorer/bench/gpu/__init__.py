@@ -103,5 +103,5 @@ def _run(key: str, rows: int, inputs: int, dtype: str, device: str, steps: int) 
 def _seconds(run: Run) -> float:
     """The median seconds per step; the first step, which sets up, counts only if it is alone."""
     moments = [record.seconds for record in run.trace]
-    times = [after - before for before, after in itertools.pairwise(moments)]
+    times = [end - begin for begin, end in itertools.pairwise(moments)]
     return median(times[1:] or times or [float("nan")])

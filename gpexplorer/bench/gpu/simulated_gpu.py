@@ -70,7 +70,7 @@ class SimulatedTensor(Tensor):
     def __new__(cls, on_host: Tensor) -> SimulatedTensor:
         """Wrap the numbers of a tensor of the CPU."""
         with torch.inference_mode(mode=False):  # a tensor of the inference mode has no version that a view could share
-            made: SimulatedTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            wrapper: SimulatedTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
                 cls,
                 on_host.size(),
                 strides=on_host.stride(),
@@ -78,8 +78,8 @@ class SimulatedTensor(Tensor):
                 dtype=on_host.dtype,
                 device=torch.device("cpu"),
             )
-        made.on_host = on_host
-        return made
+        wrapper.on_host = on_host
+        return wrapper
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"SimulatedTensor({self.on_host!r})"
@@ -125,8 +125,8 @@ class SimulatedTensor(Tensor):
             with no_dispatch():
                 func(*args, **kwargs)
             return args[0]
-        known = {id(_host(part)): part for part in tensors}
-        return _each(lambda part: _wrapped(part, known), out)
+        wrapper_of = {id(_host(part)): part for part in tensors}
+        return _each(lambda part: _wrapped(part, wrapper_of), out)
 
 
 class SimulatedGPU(TorchFunctionMode):
@@ -165,8 +165,8 @@ class SimulatedGPU(TorchFunctionMode):
             "empty_cache": None,
             "is_current_stream_capturing": False,
         }
-        for name, made in (("CUDAGraph", self._graph), ("graph", simulated_capture)):
-            self._patches.enter_context(mock.patch.object(torch.cuda, name, made))
+        for name, stand_in in (("CUDAGraph", self._graph), ("graph", simulated_capture)):
+            self._patches.enter_context(mock.patch.object(torch.cuda, name, stand_in))
         self._patches.enter_context(mock.patch.object(torch, "compile", self._compiled))
         for name, answer in answers.items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
@@ -224,9 +224,9 @@ class SimulatedGPU(TorchFunctionMode):
         """The place of torch.compile: what is compiled becomes one kernel."""
 
         def call(*args: Any) -> Any:
-            before = self.work.launches
+            launches_before = self.work.launches
             out = function(*args)
-            self.work.launches = before + 1
+            self.work.launches = launches_before + 1
             return out
 
         return call
@@ -234,10 +234,10 @@ class SimulatedGPU(TorchFunctionMode):
     def _graph(self) -> SimulatedGraph:
         return SimulatedGraph(self.count_launch)
 
-    def check_size(self, made: Tensor) -> None:
+    def check_size(self, result: Tensor) -> None:
         """Raise torch.OutOfMemoryError if a result is larger than the card."""
-        if made.nbytes > self.memory:
-            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {made.nbytes / 2**20:.2f} MiB.")
+        if result.nbytes > self.memory:
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {result.nbytes / 2**20:.2f} MiB.")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -248,64 +248,68 @@ class SimulatedGPU(TorchFunctionMode):
             return self._moved(func, args, kwargs)
         if "device" not in kwargs and func not in MAKERS:
             return func(*args, **kwargs)
-        given = args[0] if args else None
+        first_argument = args[0] if args else None
         device = kwargs.pop("device", None)
-        on_card = isinstance(given, SimulatedTensor) if device is None else _is_card(device)
+        on_card = isinstance(first_argument, SimulatedTensor) if device is None else _is_card(device)
         if on_card and kwargs.get("generator") is not None:
             raise RuntimeError("Expected a 'cuda' device type for generator but found 'cpu'")
-        if func in (torch.as_tensor, torch.asarray) and isinstance(given, SimulatedTensor):
-            return self._moved(Tensor.to, (given, device or given.device, kwargs.get("dtype", given.dtype)), {})
-        if func is Tensor.new_tensor and given is not None:
+        if func in (torch.as_tensor, torch.asarray) and isinstance(first_argument, SimulatedTensor):
+            return self._moved(
+                Tensor.to,
+                (first_argument, device or first_argument.device, kwargs.get("dtype", first_argument.dtype)),
+                {},
+            )
+        if func is Tensor.new_tensor and first_argument is not None:
             func, args = torch.tensor, args[1:]
-            kwargs = {"dtype": given.dtype, **kwargs}
+            kwargs = {"dtype": first_argument.dtype, **kwargs}
         if func in MAKERS and on_card:
             self.count_upload()
-        made = func(*args, **kwargs)
+        result = func(*args, **kwargs)
         if not on_card:
-            return _host(made)
-        if isinstance(made, SimulatedTensor):
-            return made
+            return _host(result)
+        if isinstance(result, SimulatedTensor):
+            return result
         self.work.launches += func not in MAKERS and func not in (torch.empty, torch.empty_strided)
-        self.check_size(made)
+        self.check_size(result)
         if SimulatedGraph.active is not None:  # its values are part of the graph
-            SimulatedGraph.active.after(torch.clone, (made.clone(),), {}, (made,))
-            return SimulatedTensor(made)
-        return self._to_card(made)
+            SimulatedGraph.active.after(torch.clone, (result.clone(),), {}, (result,))
+            return SimulatedTensor(result)
+        return self._to_card(result)
 
     def _moved(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Tensor.to, cpu, cuda and type_as: copies between the devices."""
-        given, rest = args[0], list(args[1:])
-        other = next((part for part in rest if isinstance(part, Tensor)), kwargs.pop("other", None))
+        tensor, arguments = args[0], list(args[1:])
+        other = next((part for part in arguments if isinstance(part, Tensor)), kwargs.pop("other", None))
         device = kwargs.pop("device", None) if other is None else other.device
         if func in (Tensor.cpu, Tensor.cuda):
-            device, rest = torch.device("cpu") if func is Tensor.cpu else CARD, []
-        places = [part for part in rest if isinstance(part, (str, torch.device))]
+            device, arguments = torch.device("cpu") if func is Tensor.cpu else CARD, []
+        places = [part for part in arguments if isinstance(part, (str, torch.device))]
         device = places[0] if places else device
-        rest = [part for part in rest if not isinstance(part, (str, torch.device, Tensor))]
+        arguments = [part for part in arguments if not isinstance(part, (str, torch.device, Tensor))]
         if other is not None:
-            rest = [other.dtype, *rest]
-        on_card = isinstance(given, SimulatedTensor) if device is None else _is_card(device)
-        if isinstance(given, SimulatedTensor) and not on_card:
+            arguments = [other.dtype, *arguments]
+        on_card = isinstance(tensor, SimulatedTensor) if device is None else _is_card(device)
+        if isinstance(tensor, SimulatedTensor) and not on_card:
             self.count_read()
-            return Tensor.to(_Crossing.to_host(given), *rest, **kwargs)
-        if on_card and not isinstance(given, SimulatedTensor):
+            return Tensor.to(_Crossing.to_host(tensor), *arguments, **kwargs)
+        if on_card and not isinstance(tensor, SimulatedTensor):
             self.count_upload()
-            return self._to_card(Tensor.to(given, *rest, **kwargs))
-        return Tensor.to(given, *rest, **kwargs) if rest or kwargs else given
+            return self._to_card(Tensor.to(tensor, *arguments, **kwargs))
+        return Tensor.to(tensor, *arguments, **kwargs) if arguments or kwargs else tensor
 
     @staticmethod
-    def _to_card(given: Tensor) -> Tensor:
-        if given.requires_grad and given.is_leaf:
-            return SimulatedTensor(given.detach().clone()).requires_grad_()
-        return _Crossing.to_card(given)
+    def _to_card(tensor: Tensor) -> Tensor:
+        if tensor.requires_grad and tensor.is_leaf:
+            return SimulatedTensor(tensor.detach().clone()).requires_grad_()
+        return _Crossing.to_card(tensor)
 
 
 class _Crossing(torch.autograd.Function):
     """A copy between the devices through which gradients pass."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor) -> Tensor:
-        return given.on_host.clone() if isinstance(given, SimulatedTensor) else SimulatedTensor(given.clone())
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.on_host.clone() if isinstance(tensor, SimulatedTensor) else SimulatedTensor(tensor.clone())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
@@ -313,16 +317,18 @@ class _Crossing(torch.autograd.Function):
         return gradient.on_host if isinstance(gradient, SimulatedTensor) else SimulatedTensor(gradient)
 
     @classmethod
-    def to_host(cls, given: SimulatedTensor) -> Tensor:
+    def to_host(cls, tensor: SimulatedTensor) -> Tensor:
         """The numbers of a tensor on the device."""
-        return cls.apply(given) if given.requires_grad and torch.is_grad_enabled() else given.on_host.detach().clone()
+        return (
+            cls.apply(tensor) if tensor.requires_grad and torch.is_grad_enabled() else tensor.on_host.detach().clone()
+        )
 
     @classmethod
-    def to_card(cls, given: Tensor) -> Tensor:
+    def to_card(cls, tensor: Tensor) -> Tensor:
         """The same numbers on the device."""
-        if given.requires_grad and torch.is_grad_enabled():
-            return cls.apply(given)
-        return SimulatedTensor(given.detach().clone())
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return cls.apply(tensor)
+        return SimulatedTensor(tensor.detach().clone())
 
 
 def _place_of_module(parse: Callable[..., Any]) -> Callable[..., Any]:
@@ -348,20 +354,20 @@ def _leaves(parts: Iterable[Any]) -> Iterator[Any]:
             yield part
 
 
-def _each(change: Callable[[Any], Any], given: Any) -> Any:
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to a value, or to each value of a list or a tuple."""
-    return type(given)([_each(change, part) for part in given]) if type(given) in (list, tuple) else change(given)
+    return type(value)([_each(change, part) for part in value]) if type(value) in (list, tuple) else change(value)
 
 
 def _host(part: Any) -> Any:
     return part.on_host if isinstance(part, SimulatedTensor) else part
 
 
-def _wrapped(part: Any, known: dict[int, Tensor]) -> Any:
+def _wrapped(part: Any, wrapper_of: dict[int, Tensor]) -> Any:
     if not isinstance(part, Tensor) or isinstance(part, SimulatedTensor):
         return part
-    if id(part) in known:
-        return known[id(part)]
+    if id(part) in wrapper_of:
+        return wrapper_of[id(part)]
     SimulatedGPU.current().check_size(part)
     return SimulatedTensor(part)
 

@@ -71,8 +71,8 @@ class SimulatedGraph:
         self._count_launch()
         with torch.inference_mode():
             for func, args, kwargs, out in self.operations:
-                made = func(*args, **kwargs)
-                for recorded, value in zip(out, tensors_of(made), strict=True):
+                results = func(*args, **kwargs)
+                for recorded, value in zip(out, tensors_of(results), strict=True):
                     if value.data_ptr() != recorded.data_ptr():
                         recorded.copy_(value)
 

@@ -39,10 +39,10 @@ def counts_per_step(
     GPExplorerError
         If the method cannot be run on these rows, or raises an error of its own.
     """
-    chosen = ({"learn": False} if "learn" in registry[key].param else {}) | dict(settings or {})
+    all_settings = ({"learn": False} if "learn" in registry[key].param else {}) | dict(settings or {})
     data = {"name": "hypercube", "n": rows * 10 // 9, "d": inputs, "noise": 0.1, "seed": 0}
     with SimulatedGPU() as gpu:
-        run = Spec(key, chosen, data=data, kernel=KERNEL, device="cuda").open()
+        run = Spec(key, all_settings, data=data, kernel=KERNEL, device="cuda").open()
         run.advance()
         works = []
         for _ in range(1 + steps):

@@ -25,24 +25,24 @@ def command(
     out: Annotated[Path, typer.Option(help="The directory for the rows and for hammer.md.")] = Path("hammer"),
 ) -> None:
     """Hostile input, kills, hard data and load: what was tried, what was measured, and whether the goal was met."""
-    known = experiments()
-    chosen = [name.strip() for name in only.split(",") if name.strip()] or sorted(known)
+    modules = experiments()
+    chosen = [name.strip() for name in only.split(",") if name.strip()] or sorted(modules)
     for name in chosen:
-        if name not in known:
-            raise SettingError(f"Experiment {name!r} is not known{closest(name, known)}")
-    held = [run_experiment(name, share, out, lambda line: typer.echo(line, err=True)) for name in chosen]
+        if name not in modules:
+            raise SettingError(f"Experiment {name!r} is not known{closest(name, modules)}")
+    goals_met = [run_experiment(name, share, out, lambda line: typer.echo(line, err=True)) for name in chosen]
     typer.echo((out / "hammer.md").read_text("utf-8"))
-    if not all(held):
+    if not all(goals_met):
         raise typer.Exit(1)
 
 
 def experiments() -> dict[str, str]:
     """The names of all experiments, and the modules that have a function `measure`."""
-    found = {}
+    modules = {}
     for module in pkgutil.iter_modules(__path__):
         if hasattr(importlib.import_module(f"{__name__}.{module.name}"), "measure"):
-            found[module.name.replace("_", "-")] = f"{__name__}.{module.name}"
-    return found
+            modules[module.name.replace("_", "-")] = f"{__name__}.{module.name}"
+    return modules
 
 
 def run_experiment(name: str, share: float, out: Path, report: Report) -> bool:

@@ -1,4 +1,4 @@
-"""Readers of specs, links, data files and stored runs are given hostile input, and answer or say what is wrong.
+"""Readers of specs, links, data files and stored runs receive hostile input, and must answer or say what is wrong.
 
 Each reader works in a child process that may use 1 GB more than it starts with. A case fails if it raises anything but
 an error of this package, takes more than 5 s of processor time or waits for a minute, or gives an answer that does not
@@ -68,7 +68,7 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
 
 
 def try_cases(name: str, count: int, folder: Path) -> Tried:
-    """Give one reader so many cases in this process, the same ones every time."""
+    """Give one reader this number of cases in this process, the same ones every time."""
     from hypothesis import HealthCheck, Phase, given, settings
 
     reader, folder = READERS[name], Path(folder)
@@ -116,10 +116,10 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 def _in_child(name: str, count: int, folder: Path) -> Tried:
     command = [sys.executable, "-m", __name__, name, str(count), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        return Tried(0, 0, 0.0, [f"{name}: the process ended with {done.returncode}: {done.stderr[-300:]}"])
-    return Tried(*json.loads(done.stdout.splitlines()[-1]))
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        return Tried(0, 0, 0.0, [f"{name}: the process ended with {process.returncode}: {process.stderr[-300:]}"])
+    return Tried(*json.loads(process.stdout.splitlines()[-1]))
 
 
 def _confine() -> None:

@@ -1,4 +1,4 @@
-"""Every method on data that break algorithms: each run ends with a sentence, finite answers and a true objective.
+"""Every method on data that break algorithms: each run ends with a sentence, finite answers and a correct objective.
 
 A cell is one method on one data set, until the method ends or two seconds are used. It fails if the run raises an
 error or ends with an unexpected one, if a mean or variance is not finite or a variance is negative, or if the objective

@@ -1,4 +1,4 @@
-"""Hostile data files and journals from Hypothesis: valid ones that are torn, and headers and lines that lie."""
+"""Hostile data files and journals from Hypothesis: torn valid ones, and others with false headers and lines."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Probes:
         self.sinks: dict[int, str] = {}
 
     def __call__(self, sink: str) -> str:
-        """A text for this place. It ends an attribute, if it stands in one."""
+        """Return a text for this place. Inside an attribute it would end the attribute."""
         number = len(self.sinks) + 100
         self.sinks[number] = sink
         return f"\"'><img src=x onerror=hit({number})>"
@@ -98,22 +98,22 @@ Visit = Callable[["Page", str, Probes, Path], None]
 def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
     """Visit a page with markup in each of its texts; the share does not change the number of texts."""
     probes, fired = Probes(), False
-    found = Seen([], [])
+    total = Seen([], [])
     with served_page(folder) as served, chromium() as browser:
         for name, visit in visits().items():
             page = browser.new_page(viewport={"width": 1400, "height": 900})
-            seen = visited(page, f"http://{served.address}/explorer", visit, probes, folder)
-            report(f"{name}: not shown {seen.hidden}, made {seen.made}")
-            found = Seen(found.hidden + seen.hidden, found.made + seen.made)
+            findings = visited(page, f"http://{served.address}/explorer", visit, probes, folder)
+            report(f"{name}: not shown {findings.hidden}, made {findings.made}")
+            total = Seen(total.hidden + findings.hidden, total.made + findings.made)
             fired = control(page) or fired
             page.close()
     return [
         Measurement(
             f"markup in {len(probes.sinks)} texts: addresses, files, columns, notes, labels, settings, stored runs",
-            f"{len(found.made)} became an element, {len(found.hidden)} were not shown; "
+            f"{len(total.made)} became an element, {len(total.hidden)} were not shown; "
             f"the control {'ran' if fired else 'did not run'}",
             "all are shown as text, none becomes an element, and the control runs",
-            fired and not found.made and not found.hidden,
+            fired and not total.made and not total.hidden,
         )
     ]
 
@@ -146,14 +146,14 @@ def visited(page: Page, url: str, visit: Visit, probes: Probes, folder: Path) ->
         The directory of the store.
     """
     page.add_init_script(LISTEN)
-    known, shown = set(probes.sinks), set[int]()
-    made: list[str] = []
+    earlier, shown = set(probes.sinks), set[int]()
+    became_elements: list[str] = []
 
     def look() -> bool:
         state = page.evaluate(LOOK)
         shown.update(state["shown"])
-        made.extend(map(str, [*state["made"], *state["fired"]]))
-        return set(probes.sinks) - known <= shown
+        became_elements.extend(map(str, [*state["made"], *state["fired"]]))
+        return set(probes.sinks) - earlier <= shown
 
     visit(page, url, probes, folder)
     end = time.monotonic() + PATIENCE
@@ -163,7 +163,9 @@ def visited(page: Page, url: str, visit: Visit, probes: Probes, folder: Path) ->
         tab.click()
         page.wait_for_timeout(300)
         look()
-    return Seen([probes.sinks[number] for number in sorted(set(probes.sinks) - known - shown)], sorted(set(made)))
+    return Seen(
+        [probes.sinks[number] for number in sorted(set(probes.sinks) - earlier - shown)], sorted(set(became_elements))
+    )
 
 
 def control(page: Page) -> bool:

@@ -55,45 +55,45 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
         return [Measurement("0 kills", "this system cannot fork", "no acknowledged record is lost", False)]
     count = cases(KILLS, share, PER_RUN)
     command = [sys.executable, "-m", __name__, str(folder), str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        report(f"  {done.stderr[-500:]}")
-    rounds = [Round(*json.loads(line)) for line in done.stdout.splitlines()]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        report(f"  {process.stderr[-500:]}")
+    rounds = [Round(*json.loads(line)) for line in process.stdout.splitlines()]
     lost = sum(max(kill.acknowledged - kill.stored, 0) for kill in rounds)
-    left, changed = sum(1 for _ in folder.glob("**/*.new")), sum(not kill.whole for kill in rounds)
+    num_left, changed = sum(1 for _ in folder.glob("**/*.new")), sum(not kill.whole for kill in rounds)
     return [
         Measurement(
             f"{len(rounds):,} kills (SIGKILL) of two writers of one run",
             f"{sum(kill.acknowledged for kill in _last_of_each_run(rounds)):,} records acknowledged, {lost} lost, "
-            f"{changed} changed; {sum(kill.torn for kill in rounds)} torn lines removed; {left} files left over",
+            f"{changed} changed; {sum(kill.torn for kill in rounds)} torn lines removed; {num_left} files left over",
             "no acknowledged record is lost or changed",
-            len(rounds) == count and lost == 0 and left == 0 and changed == 0,
+            len(rounds) == count and lost == 0 and num_left == 0 and changed == 0,
         )
     ]
 
 
 def kill_writers(folder: Path, count: int) -> Iterator[Round]:
-    """Kill two writers so many times, and look at what each kill left."""
+    """Kill two writers this number of times, and look at what each kill left."""
     store, rng = Store(folder), random.Random(0)
     template = _template(store)
     for kill in range(count):
         spec = Spec("random", {"num_inducing": 3}, template[0].data, seed=kill // PER_RUN)
-        hear, tell = os.pipe()
-        writers = [_fork(store, spec, template[1], tell) for _ in range(2)]
-        os.close(tell)
-        heard = os.read(hear, 65536)  # returns when the first record is acknowledged
+        read_end, write_end = os.pipe()
+        writers = [_fork(store, spec, template[1], write_end) for _ in range(2)]
+        os.close(write_end)
+        reports = os.read(read_end, 65536)  # returns when the first record is acknowledged
         time.sleep(rng.uniform(0.0, LONGEST_WAIT))
         for writer in writers:
             os.kill(writer, signal.SIGKILL)
         for writer in writers:
             os.waitpid(writer, 0)
-        while more := os.read(hear, 65536):
-            heard += more
-        os.close(hear)
+        while chunk := os.read(read_end, 65536):
+            reports += chunk
+        os.close(read_end)
         torn = not (store.path / spec.key() / "journal.jsonl").read_bytes().endswith(b"\n")
         records = store.kept(spec.key()).records
         whole = all(record.cost.entries == ENTRIES * record.index for record in records)
-        yield Round(int(heard.split(b"\n")[-2]), len(records), whole, torn)
+        yield Round(int(reports.split(b"\n")[-2]), len(records), whole, torn)
 
 
 def _template(store: Store) -> tuple[Spec, Record]:
@@ -106,14 +106,14 @@ def _template(store: Store) -> tuple[Spec, Record]:
     return spec, store.kept(spec.key()).records[0]
 
 
-def _fork(store: Store, spec: Spec, template: Record, tell: int) -> int:
+def _fork(store: Store, spec: Spec, template: Record, write_end: int) -> int:
     child = os.fork()
     if child == 0:
-        _write(store, spec, template, tell)
+        _write(store, spec, template, write_end)
     return child
 
 
-def _write(store: Store, spec: Spec, template: Record, tell: int) -> NoReturn:
+def _write(store: Store, spec: Spec, template: Record, write_end: int) -> NoReturn:
     """Append records until killed, and report how many are stored after each."""
     write = os.write
     os.write = lambda file, raw: write(file, bytes(raw)[:BYTES])  # in this process only
@@ -122,7 +122,7 @@ def _write(store: Store, spec: Spec, template: Record, tell: int) -> NoReturn:
         while True:
             index = len(journal)
             journal.append(template._replace(index=index, cost=Spent(ENTRIES * index)))
-            write(tell, b"%d\n" % len(journal))
+            write(write_end, b"%d\n" % len(journal))
     except StoreError:
         os._exit(REFUSED)
     finally:

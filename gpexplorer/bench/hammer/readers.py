@@ -1,4 +1,4 @@
-"""The readers that `bench hammer fuzz` tries, each with its cases and with what must be true of its answers."""
+"""The readers that the experiment `fuzz` of `bench hammer` tries, each with its cases and the checks of its answers."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Reader(NamedTuple):
 def read_spec(text: bytes, _: Path) -> None:
     """Read a spec, which must survive being written and keep its name."""
     spec = Spec.from_json(text)
-    again = Spec.from_json(spec.to_json())
-    assert again == spec, f"it is read back as {again}"
-    assert again.key() == spec.key(), "it has another name when it is read back"
+    reread = Spec.from_json(spec.to_json())
+    assert reread == spec, f"it is read back as {reread}"
+    assert reread.key() == spec.key(), "it has another name when it is read back"
     if is_named(spec.data):
-        came_back = link.read(link.write(spec), START, VIEWS)
-        assert came_back.corrected or came_back.spec == spec, f"its link is read back as {came_back}"
+        linked = link.read(link.write(spec), START, VIEWS)
+        assert linked.corrected or linked.spec == spec, f"its link is read back as {linked}"
 
 
 def read_link(query: str, _: Path) -> None:
@@ -60,8 +60,8 @@ def read_link(query: str, _: Path) -> None:
     except Exception as error:
         raise AssertionError(f"a link raised {type(error).__name__}: {error}") from error
     assert len(answer.corrected) <= link.MOST_CORRECTIONS + 1, "too many sentences"
-    again = link.read(link.write(answer.spec, answer.view, answer.at), START, VIEWS)
-    assert again == replace(answer, corrected=()), f"its link is read back as {again}"
+    reread = link.read(link.write(answer.spec, answer.view, answer.at), START, VIEWS)
+    assert reread == replace(answer, corrected=()), f"its link is read back as {reread}"
 
 
 def read_table(file: tuple[str, bytes], _: Path) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
-SERVER = "gpexplorer.ui.observed_server"  # a module of a higher floor, which is run and not imported
+SERVER = "gpexplorer.ui.observed_server"  # a module of a higher layer, which is run and not imported
 
 
 class ServedPage(NamedTuple):
@@ -64,9 +64,9 @@ class ServedPage(NamedTuple):
 @contextmanager
 def served_page(folder: Path, ready_pages: int = 0) -> Iterator[ServedPage]:
     """Serve the page for as long as the block lasts, with log and store in a directory."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
     log = folder / "server.log"
     command = [sys.executable, "-m", SERVER, str(port), str(ready_pages), str(folder / "store")]
     with log.open("w") as output:
@@ -76,8 +76,8 @@ def served_page(folder: Path, ready_pages: int = 0) -> Iterator[ServedPage]:
         )  # fmt: skip
     try:
         assert pipe.stdout is not None
-        first = pipe.stdout.readline()
-        if not first.startswith("Explorer:"):
+        greeting = pipe.stdout.readline()
+        if not greeting.startswith("Explorer:"):
             raise RuntimeError(f"The page was not served: {log.read_text()[-2000:]}")
         yield ServedPage(f"localhost:{port}", psutil.Process(pipe.pid), log, pipe)
     finally:

@@ -1,6 +1,6 @@
 """A worker of a Dask cluster is killed in the middle of a run, and of a sweep: the numbers are those without a cluster.
 
-The cluster is local: processes that their nannies start again.
+The cluster is local. Dask's nannies restart a process that ends.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def measure(share: float, folder: Path, report: Report) -> list[Measurement]:
 def _run(address: str, steps: int) -> Measurement:
     """GPCV-ADMM, whose folds are pieces of work, with a kill between two steps."""
     spec = Spec("gpcv-admm", {"copies": True}, data=ROWS, budget={"steps": steps})
-    here, there = spec.open(), spec.open()
-    here.finish()
-    with working(there, address):
-        there.finish(steps=steps // 2)
+    local, distributed = spec.open(), spec.open()
+    local.finish()
+    with working(distributed, address):
+        distributed.finish(steps=steps // 2)
         kill_a_worker(address)
-        there.finish(steps=steps)
-    difference = abs(here.scores()["smse"] / there.scores()["smse"] - 1)
-    same_end = here.outcome == there.outcome
+        distributed.finish(steps=steps)
+    difference = abs(local.scores()["smse"] / distributed.scores()["smse"] - 1)
+    same_end = local.outcome == distributed.outcome
     return Measurement(
         f"a run of {steps} steps with folds on 2 workers, one of them killed (SIGKILL)",
         f"SMSE differs by {difference:.1e} of it; the run {'ends alike' if same_end else 'ends differently'}",
@@ -51,15 +51,15 @@ def _run(address: str, steps: int) -> Measurement:
 def _sweep(address: str, runs: int) -> Measurement:
     """A sweep over seeds, with a kill when the first run has ended."""
     specs = grid(Spec("random", {"num_inducing": 20}, ROWS, budget={"steps": 5}), {"seed": list(range(runs))})
-    here = {swept.name: swept.finished for swept in sweep(specs)}
-    there: dict[str, Any] = {}
+    local = {swept.name: swept.finished for swept in sweep(specs)}
+    distributed: dict[str, Any] = {}
     for swept in sweep(specs, address):
-        if not there:
+        if not distributed:
             kill_a_worker(address)
-        there[swept.name] = swept.finished
-    missing = [name for name in specs if there.get(name) is None]
-    both = [(a, there[name]) for name, a in here.items() if a is not None and there.get(name) is not None]
-    largest = max((abs(a.last["smse"] / b.last["smse"] - 1) for a, b in both), default=float("nan"))
+        distributed[swept.name] = swept.finished
+    missing = [name for name in specs if distributed.get(name) is None]
+    pairs = [(a, distributed[name]) for name, a in local.items() if a is not None and distributed.get(name) is not None]
+    largest = max((abs(a.last["smse"] / b.last["smse"] - 1) for a, b in pairs), default=float("nan"))
     return Measurement(
         f"a sweep of {runs} runs on 2 workers, one of them killed (SIGKILL)",
         f"{len(missing)} runs missing; SMSE differs by at most {largest:.1e} of it",

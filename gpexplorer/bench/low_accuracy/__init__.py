@@ -51,7 +51,7 @@ def solver_of_full_gp(key: str, settings: dict[str, Any], averaged: bool = False
 
 
 def falkon(num_centres: int, problem: Problem, budget: float) -> Iterator[Weights]:
-    """Iterates of Falkon with so many centres."""
+    """Iterates of Falkon with this number of centres."""
     model = Falkon(problem, num_centres, budget=budget)
     for w in model.weights():
         yield Weights(model.rows, w)
@@ -75,12 +75,12 @@ def tail_averages(vectors: Iterable[Tensor]) -> Iterator[Tensor]:
     ADASAP averages over the second half of a number of iterations that is chosen before. Here the number is not known:
     two sums are kept, over the iterates from one power of two to the next and over those before, 2 n numbers.
     """
-    before, newest, counts = torch.zeros(()), torch.zeros(()), [0, 0]
+    older, newest, counts = torch.zeros(()), torch.zeros(()), [0, 0]
     for number, vector in enumerate(vectors, 1):
         if number & (number - 1) == 0:  # a power of two
-            before, newest, counts = newest, torch.zeros_like(vector), [counts[1], 0]
+            older, newest, counts = newest, torch.zeros_like(vector), [counts[1], 0]
         newest, counts[1] = newest + vector, counts[1] + 1
-        yield (before + newest) / sum(counts)
+        yield (older + newest) / sum(counts)
 
 
 SOLVERS: dict[str, Solver] = {
@@ -131,7 +131,7 @@ def report(
     """
     split, order = shuffled_rows(name, n)
     problem, test = learned_problem(split, order[:n]), split.test.rows(torch.arange(min(len(split.test), TEST_ROWS)))
-    yield f"{name}: n = {len(problem.train)}, {torch.get_num_threads()} threads; SMSE after so many seconds"
+    yield f"{name}: n = {len(problem.train)}, {torch.get_num_threads()} threads; SMSE after some seconds"
     yield f"{'solver':<24}" + "".join(f"{mark:>10g}" for mark in marks) + f"{'iterations':>12}"
     variance = float(test.y.var(correction=0))
     K = kernel_rows(problem.kernel, problem.theta, test.X, problem.train.X)  # [t, n]

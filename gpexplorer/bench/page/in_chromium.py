@@ -170,11 +170,11 @@ def messages_while_playing(page: Page, messages: Messages, seconds: float) -> li
     page.wait_for_timeout(1000 * seconds)
     counts = (messages.pictures, messages.changes, messages.frames, messages.bytes)
     pictures, changes, frames, size = (count / seconds for count in counts)
-    at = f"while playing, at {pictures:.1f} pictures per second"
-    said = f"{changes:.0f} per second, and {frames:.0f} websocket frames with their parts and the acknowledgements"
+    condition = f"while playing, at {pictures:.1f} pictures per second"
+    rates = f"{changes:.0f} per second, and {frames:.0f} websocket frames with their parts and the acknowledgements"
     return [
-        Measurement(f"messages {at}", said, "30", changes <= 30),
-        Measurement(f"bytes {at}", f"{size / 1000:.0f} kB per second", "60 kB", size <= 60_000),
+        Measurement(f"messages {condition}", rates, "30", changes <= 30),
+        Measurement(f"bytes {condition}", f"{size / 1000:.0f} kB per second", "60 kB", size <= 60_000),
     ]
 
 
@@ -185,8 +185,8 @@ def changes_while_playing(page: Page, count: int) -> Measurement:
         seconds.append(1e-3 * float(page.evaluate(CHANGE, [SLIDER, 8 + 3 * (number % 3)])))
         page.wait_for_timeout(700)
     row = time_row("a change of m while playing, to the new picture", seconds, 0.5)
-    held = row.held and statistics.median(seconds) <= 0.3
-    return row._replace(goal="median 0.3 s, 95 % within 0.5 s", held=held)
+    is_met = row.held and statistics.median(seconds) <= 0.3
+    return row._replace(goal="median 0.3 s, 95 % within 0.5 s", held=is_met)
 
 
 def answers_while_playing(page: Page, count: int) -> Measurement:

@@ -62,9 +62,9 @@ class Side:
         button = self.frame.get_by_role("button", name=PLAY).first
         button.click(timeout=PATIENCE)
         self.page.wait_for_timeout(SETTLING)
-        before, begin = self.frame.evaluate(PICTURES), time.perf_counter()
+        pictures_before, begin = self.frame.evaluate(PICTURES), time.perf_counter()
         self.page.wait_for_timeout(1000 * seconds)
-        drawn = self.frame.evaluate(PICTURES) - before
+        drawn = self.frame.evaluate(PICTURES) - pictures_before
         self.rates.append(drawn / (time.perf_counter() - begin))
         for number in range(changes):
             self.seconds.append(1e-3 * float(self.frame.evaluate(CHANGE, [SLIDER, 8 + 3 * (number % 3)])))
@@ -77,9 +77,9 @@ class Side:
 @contextmanager
 def lab(folder: Path) -> Iterator[Lab]:
     """JupyterLab on a free port, with its files in this folder."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
     server = Lab(port, folder)
     try:
         yield server
@@ -131,18 +131,18 @@ def measured(
 def rows_of(page: Side, cell: Side) -> list[Measurement]:
     """The rows of the table."""
     load = f"load {os.getloadavg()[0]:.1f}"
-    rate, beside = statistics.median(cell.rates), statistics.median(page.rates)
-    wait, wait_beside = statistics.median(cell.seconds), statistics.median(page.seconds)
+    rate, rate_of_page = statistics.median(cell.rates), statistics.median(page.rates)
+    wait, wait_of_page = statistics.median(cell.seconds), statistics.median(page.seconds)
     return [
         Measurement(
             "pictures per second while playing, in a cell",
-            f"{rate:.1f}; on the page {beside:.1f} ({load})",
+            f"{rate:.1f}; on the page {rate_of_page:.1f} ({load})",
             f"{STEPS:g}: a picture of each step ({DRAWN * STEPS:g} counts)",
             rate >= DRAWN * STEPS,
         ),
         Measurement(
             f"{len(cell.seconds)} changes of m while playing in a cell, to the new picture",
-            f"median {wait:.2f} s; on the page {wait_beside:.2f} s ({load})",
+            f"median {wait:.2f} s; on the page {wait_of_page:.2f} s ({load})",
             "median 0.5 s",
             wait <= CHANGE_GOAL,
         ),

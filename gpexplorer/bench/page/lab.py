@@ -91,8 +91,8 @@ class Notebook:
         self.elsewhere: list[str] = []
         page.on("console", lambda entry: self.complaints.append(entry.text) if entry.type == "error" else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        own = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
-        page.on("request", lambda r: None if r.url.startswith(own) else self.elsewhere.append(r.url))
+        allowed = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
+        page.on("request", lambda r: None if r.url.startswith(allowed) else self.elsewhere.append(r.url))
         page.goto(f"{lab.url}/{front_end}/{name}")
         ready = page.get_by_text("| Idle") if front_end == "doc/tree" else page.locator("[data-status=idle]")
         ready.first.wait_for(timeout=90_000)
@@ -100,15 +100,15 @@ class Notebook:
     def run(self, cell: int) -> None:
         """Run this cell, counted from 0, and wait until it is done."""
         prompt = self.page.locator(".jp-CodeCell .jp-InputPrompt").nth(cell)
-        before = (prompt.text_content() or "").strip("[]: ")
+        count_before = (prompt.text_content() or "").strip("[]: ")
         prompt.click()
         self.page.keyboard.press("Control+Enter")
 
-        def done() -> bool:
+        def has_run() -> bool:
             count = (prompt.text_content() or "").strip("[]: ")
-            return count.isdigit() and count != before
+            return count.isdigit() and count != count_before
 
-        _until(done, 90)
+        _until(has_run, 90)
 
     def run_all(self) -> None:
         """Run all cells, and return at once."""

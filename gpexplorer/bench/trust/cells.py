@@ -142,17 +142,17 @@ class Trial:
         return Pointwise(error2, HALF_LOG_2PI + 0.5 * var.log() + 0.5 * error2 / var)
 
     def _scores(self, mean: Tensor, var: Tensor) -> dict[str, Any]:
-        y, own = self.split.test.y, self.pointwise(mean, var)
+        y, pointwise = self.split.test.y, self.pointwise(mean, var)
         sd = float(self.split.train.y.std(correction=0)) or 1.0
         values: dict[str, Any] = {
-            "smse": float(own.squared_error.mean()) * sd**2 / float(y.var(correction=0)),
-            "nlpd": float(own.log_loss.mean()),
+            "smse": float(pointwise.squared_error.mean()) * sd**2 / float(y.var(correction=0)),
+            "nlpd": float(pointwise.log_loss.mean()),
             "coverage68": coverage(y, mean, var, 0.68),
             "coverage95": coverage(y, mean, var, 0.95),
         }
         if hasattr(self, "baselines"):
-            values["beyond_constant"] = _mean_and_error(own.log_loss - self.baselines["constant"].log_loss)
-            values["beyond_ridge"] = _mean_and_error(own.squared_error - self.baselines["ridge"].squared_error)
+            values["beyond_constant"] = _mean_and_error(pointwise.log_loss - self.baselines["constant"].log_loss)
+            values["beyond_ridge"] = _mean_and_error(pointwise.squared_error - self.baselines["ridge"].squared_error)
         return values
 
 
@@ -192,7 +192,7 @@ def run_cells(
         Receives one line of text per cell computed.
     """
     cells = {_key(cell): cell for cell in read_cells(path)}
-    wanted = []
+    requested = []
     for problem in chosen:
         for seed in range(plan.seeds):
             pairs = [(name, "float64") for name in BASELINES]
@@ -204,8 +204,8 @@ def run_cells(
                     cells[key] = trial.cell(*pair)
                     _append(path, cells[key])
                     report(_line(cells[key]))
-                wanted.append(cells[key])
-    return wanted
+                requested.append(cells[key])
+    return requested
 
 
 def read_cells(path: Path) -> list[Cell]:

@@ -52,11 +52,30 @@ class TrustProblem:
     split: Callable[[int, int], Split]
 
 
+def public_sets(names: str = "") -> list[str]:
+    """The public sets with these names, joined by commas; without names, all sets of `PUBLIC` on this machine.
+
+    Raises
+    ------
+    SettingError
+        If a set is not on this machine.
+    """
+    is_cached = data.available()["cached"]
+    if not names:
+        return [name for name in PUBLIC if name in is_cached.index and is_cached[name]]
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
+        if name not in is_cached.index or not is_cached[name]:
+            raise SettingError(
+                f"The data set {name!r} is not on this machine; fetch it with `gpexplorer data fetch {name}`."
+            )
+    return chosen
+
+
 def problems(names: Iterable[str] = ()) -> list[TrustProblem]:
     """The problems of these names; without names, all synthetic ones and the public sets on this machine."""
     available = data.available()
-    cached = [name for name in PUBLIC if name in available.index and bool(available.loc[name, "cached"])]
-    everything = {problem.name: problem for problem in [*SYNTHETIC, *map(_public, cached)]}
+    everything = {problem.name: problem for problem in [*SYNTHETIC, *map(_public, public_sets())]}
     chosen = list(names) or list(everything)
     for name in chosen:
         if name not in everything and name in available.index:

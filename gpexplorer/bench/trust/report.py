@@ -62,8 +62,8 @@ def _worse(differences: Sequence[Sequence[float]]) -> bool:
 
 
 def _mean(values: Iterable[float]) -> float:
-    kept = list(values)
-    return sum(kept) / len(kept)
+    listed = list(values)
+    return sum(listed) / len(listed)
 
 
 def by_result(cells: Iterable[Cell]) -> dict[tuple[str, str, str], list[Cell]]:
@@ -117,14 +117,16 @@ def _table(
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * 6 + " --- |"]
     for (method, dtype), group in groups.items():
         label = method if dtype == "float64" else f"{method}, {dtype}"
-        kept = [cell for cell in group if cell.outcome != "refused"]
-        if not kept:
+        answered = [cell for cell in group if cell.outcome != "refused"]
+        if not answered:
             lines.append(f"| {label} | refused |  |  |  |  |  | |")
             continue
-        errors = [error for cell in kept if not math.isnan(error := objective_error(cell))]
-        values = [f"{_mean(getattr(cell, column) for cell in kept):.3f}" for column in ("smse", "nlpd")]
-        values += [f"{_mean(getattr(cell, column) for cell in kept):.2f}" for column in ("coverage68", "coverage95")]
-        values += [f"{max(errors):.0e}" if errors else "", f"{_mean(cell.used for cell in kept):.1f}"]
+        errors = [error for cell in answered if not math.isnan(error := objective_error(cell))]
+        values = [f"{_mean(getattr(cell, column) for cell in answered):.3f}" for column in ("smse", "nlpd")]
+        values += [
+            f"{_mean(getattr(cell, column) for cell in answered):.2f}" for column in ("coverage68", "coverage95")
+        ]
+        values += [f"{max(errors):.0e}" if errors else "", f"{_mean(cell.used for cell in answered):.1f}"]
         reasons = ", ".join(red[(name, method, dtype)])
         lines.append(f"| {label} | " + " | ".join(values) + f" | {'**' + reasons + '**' if reasons else ''} |")
     return lines
