@@ -270,7 +270,7 @@ class Posterior(ABC):
         parts = [self._block_gradient(X[rows]) for rows in self._blocks(X)]
         if not parts:
             return Gradient(torch.zeros_like(X), torch.zeros_like(X))
-        return Gradient(*(torch.cat(each) for each in zip(*parts, strict=True)))
+        return Gradient(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
     def with_rows(self: Kind, X: Any, y: Any, noise: Any = None) -> Kind:
         """Return the posterior after more rows, for the same kernel, hyperparameters and weights.
@@ -296,8 +296,8 @@ class Posterior(ABC):
         """
         rows = self.rows(X)
         targets = torch.as_tensor(y, dtype=torch.float64).to(self.like.device).flatten()
-        given = self.noise_variance if noise is None else noise
-        V = torch.as_tensor(given, dtype=torch.float64).to(self.like.device).expand(len(targets))
+        variance = self.noise_variance if noise is None else noise
+        V = torch.as_tensor(variance, dtype=torch.float64).to(self.like.device).expand(len(targets))
         if len(rows) != len(targets) or not bool(targets.isfinite().all() & V.isfinite().all() & (V > 0.0).all()):
             raise PosteriorError(
                 f"{len(rows)} new rows have {len(targets)} targets: give one finite target per row, and positive noise."
@@ -354,7 +354,9 @@ class Posterior(ABC):
 
     def _mean_and_var(self, X: Any, noise: bool | None) -> tuple[Tensor, Tensor]:
         parts = [self.moments(X[rows]) for rows in self._blocks(X)]
-        mean, var = (self._joined(list(each)) for each in zip(*parts, strict=True)) if parts else (self.like, self.like)
+        mean, var = (
+            (self._joined(list(tensors)) for tensors in zip(*parts, strict=True)) if parts else (self.like, self.like)
+        )
         return mean, var.clamp_min(0.0) + self._noise(noise)
 
     def _with_noise(self, values: Tensor, noise: bool | None, draw: torch.Generator) -> Tensor:

@@ -197,8 +197,8 @@ class RowsPosterior(Posterior):
         B = self.solver.solve(K)
         C = self.kernel(self.theta, X, X) - K.T @ B
         L_new = cholesky(0.5 * (C + C.T) + torch.diag(V.to(C)), "C + V of the new rows").L
-        new = torch.cholesky_solve((y.to(K) - K.T @ self.alpha)[:, None], L_new)[:, 0]  # [b]
-        return torch.cat([self.alpha - B @ new, new]), L_new
+        alpha_new = torch.cholesky_solve((y.to(K) - K.T @ self.alpha)[:, None], L_new)[:, 0]  # [b]
+        return torch.cat([self.alpha - B @ alpha_new, alpha_new]), L_new
 
 
 def joined_rows(first: Any, second: Any) -> Any:

@@ -108,10 +108,10 @@ class FeaturePosterior(Posterior):
             K = K + self.unseen * (left.T @ right - left_psi.T @ right_psi)
         if self.outside is None:
             return K
-        both = torch.outer(self.outside.mask(X).to(K), self.outside.mask(Z).to(K))
-        if not bool(both.any()):
+        both_outside = torch.outer(self.outside.mask(X).to(K), self.outside.mask(Z).to(K))
+        if not bool(both_outside.any()):
             return K
-        return K + both * (self.outside.kernel(self.outside.theta, X, Z) - left.T @ right)
+        return K + both_outside * (self.outside.kernel(self.outside.theta, X, Z) - left.T @ right)
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         b = self._of_features(self.weights.draw(size, draw), draw)  # [p, size]

@@ -122,110 +122,113 @@ class _Reader:
                 raise PosteriorError(f"tensor {name[:20]!r} has numbers that are not finite.")
         self.tensors = tensors
 
-    def posterior(self, found: Any) -> Any:
+    def posterior(self, description: Any) -> Any:
         """Make a posterior of the kind that the description names."""
         readers: dict[str, Callable[[Description], Posterior]] = {
             "units": self.units, "inducing": self.inducing, "rows": self.rows_posterior, "features": self.features,
             "prior": self.prior, "unit rows": self.unit_rows,
         }  # fmt: skip
-        kind = _one_of(found, "kind", tuple(readers))
-        posterior = readers[kind](found)
-        return posterior.asked_for(_one_of(found, "of", ("f", "y")), _number(found, "noise_variance", 0.0))
+        kind = _one_of(description, "kind", tuple(readers))
+        posterior = readers[kind](description)
+        return posterior.asked_for(_one_of(description, "of", ("f", "y")), _number(description, "noise_variance", 0.0))
 
-    def units(self, found: Description) -> Posterior:
+    def units(self, description: Description) -> Posterior:
         """The posterior in the units of the file."""
-        columns = _part(found, "columns")
-        inner = _part(found, "inner")
+        columns = _part(description, "columns")
+        inner = _part(description, "inner")
         _one_of(inner, "kind", ("inducing", "rows", "features", "prior", "unit rows"))  # refuses units within units
         return InUnits(self.posterior(inner), self.columns(columns))
 
-    def unit_rows(self, found: Description) -> Posterior:
+    def unit_rows(self, description: Description) -> Posterior:
         """The posterior of f from that of a function of (x, d)."""
-        inner = _part(found, "inner")
+        inner = _part(description, "inner")
         _one_of(inner, "kind", ("inducing", "rows", "features", "prior"))
         return UnitRowsPosterior(self.posterior(inner))
 
-    def columns(self, found: Description) -> Dataset:
+    def columns(self, description: Description) -> Dataset:
         """A data set without rows, which says how inputs are read."""
-        dtype, d = DTYPES[_one_of(found, "dtype", tuple(DTYPES))], _whole(found, "d")
-        names, scale = _texts(found, "names"), None
+        dtype, d = DTYPES[_one_of(description, "dtype", tuple(DTYPES))], _whole(description, "d")
+        names, scale = _texts(description, "names"), None
         device = next(iter(self.tensors.values())).device
-        numeric, empty = _flag(found, "numeric"), torch.zeros(0, dtype=dtype, device=device)
-        q = d - _whole(found, "texts") if "texts" in found else d if numeric else None
+        numeric, empty = _flag(description, "numeric"), torch.zeros(0, dtype=dtype, device=device)
+        q = d - _whole(description, "texts") if "texts" in description else d if numeric else None
         if q is not None and q < 0:
             raise PosteriorError(f"it has more columns of text than its {d} columns.")
         if names and q is not None and len(names) != d:
             raise PosteriorError(f"it names {len(names)} columns and needs {d}.")
-        if _flag(found, "scaled"):
+        if _flag(description, "scaled"):
             mean, sd = (self.tensor(name, q) for name in ("x_mean", "x_sd"))
             if not bool((sd > 0.0).all()):
                 raise PosteriorError("a standard deviation of its inputs is not positive.")
-            scale = Scale(mean, sd, _number(found, "y_mean"), _number(found, "y_sd", 0.0))
+            scale = Scale(mean, sd, _number(description, "y_mean"), _number(description, "y_sd", 0.0))
         X: Any = empty.reshape(0, 1).expand(0, d) if numeric else []
         if not numeric and q is not None:
             X = MixedRows(empty.reshape(0, 1).expand(0, q), ((),) * (d - q))
-        return Dataset(X, empty, tuple(names), str(found.get("target", "y")), scale)
+        return Dataset(X, empty, tuple(names), str(description.get("target", "y")), scale)
 
-    def inducing(self, found: Description) -> Posterior:
+    def inducing(self, description: Description) -> Posterior:
         """A sparse GP."""
-        Z = self.inputs(found, "Z")
+        Z = self.inputs(description, "Z")
         m = len(Z)
-        kernel, theta = self.kernel(found, Z)
-        posterior = InducingPosterior(kernel, theta, Z, self.factor("L_mm", m), self.weights(found, m))
-        posterior.row_noise = _flag(found, "row_noise")
+        kernel, theta = self.kernel(description, Z)
+        posterior = InducingPosterior(kernel, theta, Z, self.factor("L_mm", m), self.weights(description, m))
+        posterior.row_noise = _flag(description, "row_noise")
         return posterior
 
-    def rows_posterior(self, found: Description) -> Posterior:
+    def rows_posterior(self, description: Description) -> Posterior:
         """A GP of training rows, whose Cholesky factor is computed when a variance is asked for."""
-        X = self.inputs(found, "X")
-        S = X if _flag(found, "same") else self.inputs(found, "S")
-        kernel, theta = self.kernel(found, X)
+        X = self.inputs(description, "X")
+        S = X if _flag(description, "same") else self.inputs(description, "S")
+        kernel, theta = self.kernel(description, X)
         noise = self.tensor("row_noise", len(S)) if "row_noise" in self.tensors else None
         if noise is not None and not bool((noise > 0.0).all()):
             raise PosteriorError("a noise variance of its rows is not positive.")
         mean_rows = (X, self.tensor("alpha", len(X)))
         solver = CholeskySolver(kernel, theta, S, noise=noise)
-        if _flag(found, "solved"):
+        if _flag(description, "solved"):
             posterior = RowsPosterior(kernel, theta, mean_rows, S, solver)
-            if "by_blocks" not in found or self.by_blocks is None or S is not X:
+            if "by_blocks" not in description or self.by_blocks is None or S is not X:
                 return posterior
-            part = _part(found, "by_blocks")
+            part = _part(description, "by_blocks")
             numbers = {
                 name: _number(part, name, low) for name, low in (("cache", 0.0), ("tolerance", 1e-12), ("seed", 0))
             }
             return self.by_blocks(posterior, numbers)
         return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, self.tensor("error_weights", len(S)))
 
-    def prior(self, found: Description) -> Posterior:
+    def prior(self, description: Description) -> Posterior:
         """The prior of a kernel."""
-        text = _part(found, "kernel")
+        text = _part(description, "kernel")
         theta = self.tensor("theta", None)
         return PriorPosterior(self.named_kernel(text, len(self.tensors.get("x_mean", theta)), theta), theta)
 
-    def features(self, found: Description) -> Posterior:
+    def features(self, description: Description) -> Posterior:
         """Regression on features."""
-        kind, theta = _one_of(found, "features", ("learned", "fourier", "grid", "interpolated")), self.tensor("theta")
+        kind, theta = (
+            _one_of(description, "features", ("learned", "fourier", "grid", "interpolated")),
+            self.tensor("theta"),
+        )
         if kind == "learned":
-            linear = _flag(found, "linear")
-            waves = None if linear else self.waves(found)
-            phi: Any = LearnedFeatures(self.learned_map(found, linear), waves, theta)
+            linear = _flag(description, "linear")
+            waves = None if linear else self.waves(description)
+            phi: Any = LearnedFeatures(self.learned_map(description, linear), waves, theta)
         elif kind == "fourier":
-            phi = ChosenFeatures(Fourier(self.waves(found)), theta)
+            phi = ChosenFeatures(Fourier(self.waves(description)), theta)
         else:
-            phi = ChosenFeatures(self.grid(found, kind, theta), theta)
-        V = self.tensor("V", len(phi), None) if _flag(found, "combined") else None
-        weights = self.weights(found, len(phi) if V is None else V.shape[1])
+            phi = ChosenFeatures(self.grid(description, kind, theta), theta)
+        V = self.tensor("V", len(phi), None) if _flag(description, "combined") else None
+        weights = self.weights(description, len(phi) if V is None else V.shape[1])
         outside = None
-        if _flag(found, "outside"):
+        if _flag(description, "outside"):
             choice = phi.choice if isinstance(phi, ChosenFeatures) else None
             if isinstance(choice, Leading):
                 outside = OutsideGrid(choice.grid.kernel, theta, choice.outside)
-        unseen = _number(found, "unseen", 0.0) if "unseen" in found else 0.0
+        unseen = _number(description, "unseen", 0.0) if "unseen" in description else 0.0
         return FeaturePosterior(phi, weights, 0.0, V, outside, unseen)
 
-    def grid(self, found: Description, kind: str, theta: Tensor) -> Leading:
+    def grid(self, description: Description, kind: str, theta: Tensor) -> Leading:
         """Eigenfunctions of a grid."""
-        index, text = self.tensor("index", None, None, whole=True), _part(found, "kernel")
+        index, text = self.tensor("index", None, None, whole=True), _part(description, "kernel")
         kernel = self.named_kernel(text, index.shape[1], theta)
         d: int = kernel.d
         if index.shape[1] not in (d, d + 1):  # with the product as the last entry, if the kernel is a sum of products
@@ -237,20 +240,20 @@ class _Reader:
         grid.kernel, grid.spacing, grid.axes = kernel, "given", axes
         return (Interpolated if kind == "interpolated" else Leading)(grid, index)
 
-    def waves(self, found: Description) -> RandomFourier:
+    def waves(self, description: Description) -> RandomFourier:
         """Random Fourier features with given frequencies."""
         waves = RandomFourier.__new__(RandomFourier)  # the frequencies are given, not drawn
-        waves.kind = _one_of(found, "waves", KINDS)
+        waves.kind = _one_of(description, "waves", KINDS)
         waves.Omega = self.tensor("Omega", None, None)
         waves.c = self.tensor("phases", len(waves.Omega))
         waves.width = len(waves.Omega) * (1 if waves.kind == "plain" else 2)
         return waves
 
-    def weights(self, found: Description, r: int) -> PrecisionFactor | CovarianceRoot | DiagonalAndDirection:
+    def weights(self, description: Description, r: int) -> PrecisionFactor | CovarianceRoot | DiagonalAndDirection:
         """The distribution of r weights."""
-        kind, mean = _one_of(found, "weights", ("precision", "root", "diagonal")), self.tensor("weights", r)
+        kind, mean = _one_of(description, "weights", ("precision", "root", "diagonal")), self.tensor("weights", r)
         if kind == "precision":
-            return PrecisionFactor(mean, self.factor("L", r), _number(found, "s2", 0.0))
+            return PrecisionFactor(mean, self.factor("L", r), _number(description, "s2", 0.0))
         if kind == "root":
             return CovarianceRoot(mean, self.tensor("S_root", r, None))
         diagonal, direction = self.tensor("diagonal", r), self.tensor("direction", r)
@@ -258,42 +261,46 @@ class _Reader:
             raise PosteriorError("a variance of its weights is negative.")
         return DiagonalAndDirection(mean, diagonal, direction)
 
-    def kernel(self, found: Description, rows: Any) -> tuple[Any, Tensor]:
+    def kernel(self, description: Description, rows: Any) -> tuple[Any, Tensor]:
         """The kernel for these rows, and its theta."""
-        text, theta = _part(found, "kernel"), self.tensor("theta")
+        text, theta = _part(description, "kernel"), self.tensor("theta")
         if "map" in text:
             linear = _flag(text, "linear")
             return LearnedKernel(self.learned_map(text, linear), linear), theta
         d = rows.d if isinstance(rows, MixedRows) else rows.shape[1] if isinstance(rows, Tensor) else 1
         return self.named_kernel(text, d, theta), theta
 
-    def learned_map(self, found: Description, linear: bool) -> Network | Scaled:
+    def learned_map(self, description: Description, linear: bool) -> Network | Scaled:
         """A learned feature map, whose parameters are in theta."""
-        map, theta = _read_map(found), self.tensor("theta")
+        map, theta = _read_map(description), self.tensor("theta")
         if map.size + (2 if linear else 3) != len(theta):
             raise PosteriorError(f"its feature map has {map.size} parameters, which is not what theta holds.")
         return map
 
-    def named_kernel(self, found: Description, d: int, theta: Tensor) -> Any:
+    def named_kernel(self, description: Description, d: int, theta: Tensor) -> Any:
         """The kernel with this text for d inputs."""
-        if _whole(found, "d") > max(d, len(theta)):
-            raise PosteriorError(f"its kernel has {found['d']} inputs and its rows {d}.")
-        if not isinstance(found.get("text"), str):
+        if _whole(description, "d") > max(d, len(theta)):
+            raise PosteriorError(f"its kernel has {description['d']} inputs and its rows {d}.")
+        if not isinstance(description.get("text"), str):
             raise PosteriorError("its kernel is not named by text.")
         columns = None
-        if "columns" in found:
-            given = _part(found, "columns")
-            columns = Columns(tuple(_texts(given, "numbers")), tuple(_texts(given, "texts")))
-        kernel = kernels.make(found["text"], found["d"], columns)
-        kernel = RowScaled(kernel) if "row_scaled" in found and _flag(found, "row_scaled") else kernel
+        if "columns" in description:
+            of_columns = _part(description, "columns")
+            columns = Columns(tuple(_texts(of_columns, "numbers")), tuple(_texts(of_columns, "texts")))
+        kernel = kernels.make(description["text"], description["d"], columns)
+        kernel = RowScaled(kernel) if "row_scaled" in description and _flag(description, "row_scaled") else kernel
         if len(kernel.names) != len(theta):
             raise PosteriorError(f"kernel {kernel.key} has {len(kernel.names)} hyperparameters and theta {len(theta)}.")
         return kernel
 
-    def inputs(self, found: Description, name: str) -> Any:
+    def inputs(self, description: Description, name: str) -> Any:
         """Inputs: a tensor, texts, or both."""
-        if (key := f"{name} columns of text") in found:
-            columns = {str(k): column for k, column in enumerate(found[key])} if isinstance(found[key], list) else {}
+        if (key := f"{name} columns of text") in description:
+            columns = (
+                {str(k): column for k, column in enumerate(description[key])}
+                if isinstance(description[key], list)
+                else {}
+            )
             texts = tuple(tuple(_texts(columns, k)) for k in columns)
             numbers = self.tensor(name, None, None)
             if not texts or any(len(column) != len(numbers) for column in texts):
@@ -301,7 +308,7 @@ class _Reader:
             return MixedRows(numbers, texts)
         if name in self.tensors:
             return self.tensor(name, None, None)
-        return _texts(found, f"{name} texts")
+        return _texts(description, f"{name} texts")
 
     def factor(self, name: str, size: int) -> Tensor:
         """A lower triangular matrix with a positive diagonal."""
@@ -314,61 +321,61 @@ class _Reader:
         """The tensor with this name and shape; None stands for any length."""
         if name not in self.tensors:
             raise PosteriorError(f"tensor {name!r} is missing.")
-        tensor, wanted = self.tensors[name], shape or (None,)
-        fits = tensor.ndim == len(wanted) and all(w in (None, s) for w, s in zip(wanted, tensor.shape, strict=True))
+        tensor, required = self.tensors[name], shape or (None,)
+        fits = tensor.ndim == len(required) and all(w in (None, s) for w, s in zip(required, tensor.shape, strict=True))
         if not fits or (tensor.dtype == torch.int64) != whole:
             raise PosteriorError(f"tensor {name!r} is {tensor.dtype} {list(tensor.shape)}, which does not fit.")
         return tensor
 
 
-def _read_map(found: Description) -> Network | Scaled:
+def _read_map(description: Description) -> Network | Scaled:
     """A learned feature map without its parameters."""
-    found = _part(found, "map")
-    if "sizes" not in found:
-        return Scaled(_whole(found, "d"), _flag(found, "constant"))
-    sizes = found["sizes"]
+    description = _part(description, "map")
+    if "sizes" not in description:
+        return Scaled(_whole(description, "d"), _flag(description, "constant"))
+    sizes = description["sizes"]
     if not isinstance(sizes, list) or len(sizes) < 2 or not all(type(s) is int and 0 < s < 2**31 for s in sizes):
         raise PosteriorError("the sizes of its network are not positive whole numbers.")
-    return Network(sizes, _one_of(found, "activation", tuple(ACTIVATIONS)))
+    return Network(sizes, _one_of(description, "activation", tuple(ACTIVATIONS)))
 
 
-def _part(found: Any, name: str) -> Description:
-    part = found.get(name) if isinstance(found, dict) else None
+def _part(description: Any, name: str) -> Description:
+    part = description.get(name) if isinstance(description, dict) else None
     if not isinstance(part, dict):
         raise PosteriorError(f"its description has no {name}.")
     return part
 
 
-def _one_of(found: Any, name: str, choices: tuple[str, ...]) -> Any:
-    value = found.get(name) if isinstance(found, dict) else None
+def _one_of(description: Any, name: str, choices: tuple[str, ...]) -> Any:
+    value = description.get(name) if isinstance(description, dict) else None
     if not isinstance(value, str) or value not in choices:
         raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not one of {', '.join(choices)}.")
     return value
 
 
-def _number(found: Description, name: str, low: float = -math.inf) -> float:
-    value = found.get(name)
+def _number(description: Description, name: str, low: float = -math.inf) -> float:
+    value = description.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < low:
         raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not a number that fits.")
     return float(value)
 
 
-def _whole(found: Description, name: str) -> int:
-    value = found.get(name)
+def _whole(description: Description, name: str) -> int:
+    value = description.get(name)
     if type(value) is not int or not 0 < value < 2**31:
         raise PosteriorError(f"its {name} is {str(value)[:20]!r}, not a positive whole number.")
     return value
 
 
-def _flag(found: Description, name: str) -> bool:
-    value = found.get(name)
+def _flag(description: Description, name: str) -> bool:
+    value = description.get(name)
     if not isinstance(value, bool):
         raise PosteriorError(f"its {name} is {str(value)[:20]!r}, neither true nor false.")
     return value
 
 
-def _texts(found: Description, name: str) -> list[str]:
-    value = found.get(name)
+def _texts(description: Description, name: str) -> list[str]:
+    value = description.get(name)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise PosteriorError(f"its {name} are not a list of texts.")
     return value

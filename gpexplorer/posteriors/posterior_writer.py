@@ -94,7 +94,7 @@ class _Writer:
 
     def inducing(self, posterior: Any) -> Description:
         """Describe a sparse GP."""
-        self.kept({"theta": posterior.theta, "L_mm": posterior.L_mm})
+        self.keep({"theta": posterior.theta, "L_mm": posterior.L_mm})
         weights = self.weights(posterior.weights)
         return {
             "row_noise": posterior.row_noise,
@@ -106,13 +106,13 @@ class _Writer:
     def of_rows(self, posterior: Any) -> Description:
         """Describe a GP of training rows; no factor is kept."""
         solved, same = not hasattr(posterior, "error_weights"), posterior.X is posterior.S
-        self.kept({"theta": posterior.theta, "alpha": posterior.alpha})
+        self.keep({"theta": posterior.theta, "alpha": posterior.alpha})
         if not solved:
-            self.kept({"error_weights": posterior.error_weights})
+            self.keep({"error_weights": posterior.error_weights})
         inputs = self.rows("X", posterior.X) | ({} if same else self.rows("S", posterior.S))
         noise = getattr(posterior.solver, "noise", None)
         if noise is not None:
-            self.kept({"row_noise": noise})
+            self.keep({"row_noise": noise})
         by_blocks = getattr(posterior.solver, "description", None)
         solver = {} if by_blocks is None else {"by_blocks": by_blocks}
         return {"same": same, "solved": solved, **inputs, **solver, **self.kernel(posterior)}
@@ -120,39 +120,39 @@ class _Writer:
     def regression(self, posterior: Any) -> Description:
         """Describe regression on features."""
         if posterior.V is not None:
-            self.kept({"V": posterior.V})
+            self.keep({"V": posterior.V})
         flags = {"combined": posterior.V is not None, "outside": posterior.outside is not None}
         unseen = {"unseen": posterior.unseen} if posterior.unseen else {}
         return {**flags, **unseen, **self.features(posterior), **self.weights(posterior.weights)}
 
     def prior(self, posterior: Any) -> Description:
         """Describe the prior of a kernel."""
-        self.kept({"theta": posterior.theta})
+        self.keep({"theta": posterior.theta})
         return {**self.kernel(posterior)}
 
-    def kept(self, parts: dict[str, Tensor]) -> None:
-        """Keep tensors under their names."""
+    def keep(self, parts: dict[str, Tensor]) -> None:
+        """Add tensors to the file under their names."""
         self.tensors |= {name: part.detach().cpu().clone().contiguous() for name, part in parts.items()}
 
     def columns(self, posterior: Any) -> Description:
         """Describe how inputs are read: names, units, precision."""
         columns, scale = posterior.columns, posterior.columns.scale
-        found = {"names": list(columns.names), "target": columns.target, "d": columns.d}
+        description = {"names": list(columns.names), "target": columns.target, "d": columns.d}
         if isinstance(columns.X, MixedRows):
-            found["texts"] = len(columns.X.texts)
-        found |= {"numeric": isinstance(columns.X, Tensor), "dtype": str(columns.y.dtype).removeprefix("torch.")}
+            description["texts"] = len(columns.X.texts)
+        description |= {"numeric": isinstance(columns.X, Tensor), "dtype": str(columns.y.dtype).removeprefix("torch.")}
         if scale is not None:
-            self.kept({"x_mean": scale.x_mean, "x_sd": scale.x_sd})
-            found |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
-        return {**found, "scaled": scale is not None}
+            self.keep({"x_mean": scale.x_mean, "x_sd": scale.x_sd})
+            description |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
+        return {**description, "scaled": scale is not None}
 
     def rows(self, name: str, X: Any) -> Description:
         """Keep inputs: a tensor, texts, or both."""
         if isinstance(X, MixedRows):
-            self.kept({name: X.numbers})
+            self.keep({name: X.numbers})
             return {f"{name} columns of text": [list(column) for column in X.texts]}
         if isinstance(X, Tensor):
-            self.kept({name: X})
+            self.keep({name: X})
             return {}
         if not all(isinstance(text, str) for text in X):
             raise PosteriorError(f"Inputs that are {described_rows(X)} cannot be saved, unlike numbers and texts.")
@@ -172,12 +172,12 @@ class _Writer:
     def weights(self, weights: Any) -> Description:
         """Describe the distribution of weights."""
         if isinstance(weights, PrecisionFactor):
-            self.kept({"weights": weights.mean, "L": weights.L})
+            self.keep({"weights": weights.mean, "L": weights.L})
             return {"weights": "precision", "s2": weights.s2}
         if isinstance(weights, CovarianceRoot):
-            self.kept({"weights": weights.mean, "S_root": weights.S})
+            self.keep({"weights": weights.mean, "S_root": weights.S})
             return {"weights": "root"}
-        self.kept({"weights": weights.mean, "diagonal": weights.diagonal, "direction": weights.direction})
+        self.keep({"weights": weights.mean, "diagonal": weights.diagonal, "direction": weights.direction})
         return {"weights": "diagonal"}
 
     def features(self, posterior: Any) -> Description:
@@ -185,24 +185,24 @@ class _Writer:
         features = posterior.features
         if isinstance(features, LearnedFeatures):
             waves = {} if features.waves is None else self.waves(features.waves)
-            self.kept({"theta": features.theta})
+            self.keep({"theta": features.theta})
             return {"features": "learned", "map": _map(features.map), "linear": features.waves is None, **waves}
         if not isinstance(features, ChosenFeatures):
             raise PosteriorError(f"Features of type {type(features).__name__} cannot be saved.")
-        self.kept({"theta": features.theta})
+        self.keep({"theta": features.theta})
         choice = features.choice
         if isinstance(choice, Fourier):
             return {"features": "fourier", **self.waves(choice.waves)}
         if not isinstance(choice, Leading):
             raise PosteriorError(f"Basis functions of type {type(choice).__name__} cannot be saved.")
-        self.kept({"index": choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)}})
+        self.keep({"index": choice.index, **{f"axis {q}": axis for q, axis in enumerate(choice.grid.axes)}})
         name = "interpolated" if isinstance(choice, Interpolated) else "grid"
         kernel: Any = choice.grid.kernel
         return {"features": name, "kernel": {"text": kernel.key, "d": kernel.d}}
 
     def waves(self, waves: RandomFourier) -> Description:
         """Keep the frequencies of random Fourier features."""
-        self.kept({"Omega": waves.Omega, "phases": waves.c})
+        self.keep({"Omega": waves.Omega, "phases": waves.c})
         return {"waves": waves.kind}
 
 

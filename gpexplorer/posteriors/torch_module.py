@@ -269,10 +269,12 @@ class _PeriodicKernel(_ConstantVariance):
     def forward(self, X: Tensor, Z: Tensor) -> Tensor:
         differences = [X[:, q, None] - Z[:, q] for q in range(self.kernel.d)]
         frequency = torch.pi * (-self.theta[2]).exp()
-        sines = reduce(torch.add, [torch.sin(frequency * each).square() for each in differences])
+        sines = reduce(torch.add, [torch.sin(frequency * difference).square() for difference in differences])
         exponent = 2.0 * self.theta[0] - 2.0 * torch.exp(-2.0 * self.theta[1]) * sines
         if isinstance(self.kernel, LocallyPeriodic):
-            r2 = reduce(torch.add, [each.square() for each in differences]) * torch.exp(-2.0 * self.theta[3])
+            r2 = reduce(torch.add, [difference.square() for difference in differences]) * torch.exp(
+                -2.0 * self.theta[3]
+            )
             exponent = exponent - 0.5 * r2
         return exponent.exp()
 

@@ -108,8 +108,8 @@ def plot(frame: pd.DataFrame) -> hv.Layout:
     year = test.X[:, 0] * file_units.x_sd + file_units.x_mean
     y = test.y * file_units.y_sd + file_units.y_mean
     parts = [hv.Scatter((year, y), "year", "y", label="measured").opts(color=ROLES["data"], size=4)]
-    kept = frame.loc[frame.groupby("method", sort=False)["lowered"].idxmin()]
-    for _, row in kept.iterrows():
+    best_runs = frame.loc[frame.groupby("method", sort=False)["lowered"].idxmin()]
+    for _, row in best_runs.iterrows():
         theta = torch.tensor(row[_names(problem)].to_numpy(float))
         mean, var = by_cholesky(problem, theta)(test.X)
         mu = mean * file_units.y_sd + file_units.y_mean
@@ -121,7 +121,7 @@ def plot(frame: pd.DataFrame) -> hv.Layout:
     picture = hv.Overlay(parts).opts(
         width=800, height=420, xlabel="year", ylabel="CO2 [ppm]", legend_position="bottom_left"
     )
-    table = frame.assign(kept=frame.index.isin(kept.index)).drop(columns=_names(problem)).round(4)
+    table = frame.assign(kept=frame.index.isin(best_runs.index)).drop(columns=_names(problem)).round(4)
     return hv.Layout([picture, hv.Table(table.sort_values(["method", "lowered"])).opts(width=800)]).cols(1)
 
 

@@ -159,9 +159,9 @@ def curves(unit: Unit) -> Rows:
     task, _ = drawn(unit["kernel"], 500, 0)
     method, rows = registry["gpcv-admm"](folds=2), []
     for k, step in enumerate(islice(method.steps(task), 1, None)):
-        info, listed = step.info, TRUTHS[unit["kernel"]].listed
+        info, names = step.info, TRUTHS[unit["kernel"]].listed
         values = {
-            next(iter(listed)): float(info.consensus[next(iter(listed.values()))].exp()),
+            next(iter(names)): float(info.consensus[next(iter(names.values()))].exp()),
             "|z|": info.z_norm,
             "|z - C^-1 y|^2": info.z_gap,
             "Lagrangian": info.lagrangian,

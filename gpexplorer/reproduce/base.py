@@ -91,12 +91,12 @@ class Figure:
             yield f"{len(units) - len(missing)} of {len(units)} pieces are in {table} already."
         begin = time.monotonic()
         for number, unit in enumerate(missing, 1):
-            new = pd.DataFrame([{"unit": _key(unit), **row} for row in self.work(unit)])
-            rows = pd.concat([rows, new], ignore_index=True) if len(rows) else new
+            unit_rows = pd.DataFrame([{"unit": _key(unit), **row} for row in self.work(unit)])
+            rows = pd.concat([rows, unit_rows], ignore_index=True) if len(rows) else unit_rows
             _replace(table, rows.to_parquet(index=False))
-            to_go = (time.monotonic() - begin) / number * (len(missing) - number)
-            described = ", ".join(f"{name} {value}" for name, value in unit.items())
-            yield f"{number} of {len(missing)} · {described} · about {to_go:.0f} s to go"
+            seconds_left = (time.monotonic() - begin) / number * (len(missing) - number)
+            description = ", ".join(f"{name} {value}" for name, value in unit.items())
+            yield f"{number} of {len(missing)} · {description} · about {seconds_left:.0f} s to go"
         frame = self.rows(out, full)
         yield frame.to_string(index=False)
         page = out / f"{self.name}.html"
@@ -105,8 +105,8 @@ class Figure:
 
     def rows(self, out: Path, full: bool) -> pd.DataFrame:
         """The rows in `out` that belong to the quick or the full version."""
-        rows, wanted = pd.read_parquet(out / f"{self.name}.parquet"), [_key(unit) for unit in self.units(full)]
-        return rows[rows["unit"].isin(wanted)].drop(columns="unit").reset_index(drop=True)
+        rows, keys = pd.read_parquet(out / f"{self.name}.parquet"), [_key(unit) for unit in self.units(full)]
+        return rows[rows["unit"].isin(keys)].drop(columns="unit").reset_index(drop=True)
 
     def _page(self, frame: pd.DataFrame) -> str:
         """The picture of these rows as an HTML page. (hv.save would link an icon on another host.)"""

@@ -66,15 +66,15 @@ def work4(unit: Unit) -> Rows:
     last = _from(method, problem, chosen, unit["steps"])
     assert train.scale is not None
     constants = 0.5 * len(train) * math.log(2 * math.pi) + len(train) * math.log(train.scale.y_sd)
-    named = {name: unit[name] for name in ("method", "rows", "start")} | {"nll": last.info.objective + constants}
-    ends = train.X[last.state.inducing] if getattr(last.state, "Z", None) is None else last.state.Z
+    fields = {name: unit[name] for name in ("method", "rows", "start")} | {"nll": last.info.objective + constants}
+    final_points = train.X[last.state.inducing] if getattr(last.state, "Z", None) is None else last.state.Z
     parts = [
         *_band(problem, method, last.state),
         *_points("begin", train.X[chosen], train),
-        *_points("end", ends, train),
+        *_points("end", final_points, train),
         *_points("row", train.X, train, train.y),
     ]
-    return [{**named, **part} for part in parts]
+    return [{**fields, **part} for part in parts]
 
 
 def _from(method: Method, problem: Problem, chosen: Tensor, steps: int) -> Step:
@@ -151,9 +151,9 @@ def work5(unit: Unit) -> Rows:
     run = Run(method, Problem(split.train, kernel, kernel.start(split.train)), split)
     outcome = run.finish(seconds=SECONDS)
     last, scores = run.trace[-1], run.scores()
-    named = {name: unit[name] for name in ("method", "m", "seed")}
+    fields = {name: unit[name] for name in ("method", "m", "seed")}
     return [
-        {**named, "rows": len(split.train), "SMSE": scores["smse"], "SNLP": scores["snlp"],
+        {**fields, "rows": len(split.train), "SMSE": scores["smse"], "SNLP": scores["snlp"],
          "objective": last.step.info.objective, "seconds": last.seconds, "ended": outcome.reason}
     ]  # fmt: skip
 

@@ -26,11 +26,8 @@ from ..runs.run import Run
 from ..views.drawing.palette import CYCLE
 from .base import Figure, Rows, Unit, panels, ticks
 
-QUICK_ROWS, QUICK_EPOCHS, SECONDS = (
-    600,
-    4,
-    3600.0,
-)  # the quick version is limited by epochs, so that a busy machine changes no score
+# The quick version is limited by epochs, so that a busy machine changes no score.
+QUICK_ROWS, QUICK_EPOCHS, SECONDS = 600, 4, 3600.0
 PAPER = CholQR.published  # the settings of the paper, not the defaults
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "CholQR-z16": ("cholqr", PAPER | {"num_pivots": 16}),
@@ -104,9 +101,9 @@ def work2(unit: Unit) -> Rows:
     run = opened(unit)
     outcome = run.finish(seconds=SECONDS)
     last, scores = run.trace[-1], run.scores()
-    named = {name: unit[name] for name in ("task", "method", "m", "seed")}
+    fields = {name: unit[name] for name in ("task", "method", "m", "seed")}
     return [
-        {**named, "SMSE": scores["smse"], "SNLP": scores["snlp"], "objective": last.step.info.objective,
+        {**fields, "SMSE": scores["smse"], "SNLP": scores["snlp"], "objective": last.step.info.objective,
          "seconds": last.seconds, "ended": outcome.reason}
     ]  # fmt: skip
 

@@ -49,9 +49,9 @@ def work1(unit: Unit) -> Rows:
     rows = []
     for pairs, values in (("neighbours", result.near), ("any two rows", result.far)):
         shares = np.histogram(values.numpy(), BINS)[0] / len(values)
-        named = {"set": unit["set"], "right": unit["right"], "pairs": pairs, "median": float(values.median())}
+        fields = {"set": unit["set"], "right": unit["right"], "pairs": pairs, "median": float(values.median())}
         rows += [
-            {**named, "from": a, "to": b, "share": share} for a, b, share in zip(BINS, BINS[1:], shares, strict=False)
+            {**fields, "from": a, "to": b, "share": share} for a, b, share in zip(BINS, BINS[1:], shares, strict=False)
         ]
     return rows
 
@@ -90,14 +90,14 @@ def work2(unit: Unit) -> Rows:
     run = Run(method(unit["solver"], block=unit["block"]), case.problem)
     solve(run, unit["seconds"])
     K = case.problem.kernel(case.problem.theta, case.X, case.problem.train.X)
-    shown = sorted({round(k) for k in np.linspace(min(1, run.done), run.done, 120)} - {0})
+    iterations = sorted({round(k) for k in np.linspace(min(1, run.done), run.done, 120)} - {0})
     return [
         {
             "set": unit["set"], "solver": unit["solver"], "iteration": k, "seconds": run.trace[k].seconds,
             "entries / n^2": run.trace[k].cost.entries / unit["rows"] ** 2, "gradient": run.trace[k].step.info.largest,
             "objective": run.trace[k].step.info.objective, "RMSE": case.rmse(K @ run.trace[k].step.state.alpha),
         }
-        for k in shown
+        for k in iterations
     ]  # fmt: skip
 
 
@@ -136,23 +136,23 @@ def work4(unit: Unit) -> Rows:
     """Seconds until no gradient entry exceeds 1e-4."""
     case = task("Friedman1", unit["rows"], unit["full"])
     run = Run(method(unit["solver"], block=unit["block"]), case.problem)
-    ended = solve(run, unit["seconds"])
+    converged = solve(run, unit["seconds"])
     last = run.trace[-1]
     entries = last.cost.entries / unit["rows"] ** 2
-    named = {"solver": unit["solver"], "rows": unit["rows"], "seconds": last.seconds, "iterations": run.done}
-    return [{**named, "entries / n^2": entries, "largest gradient": last.step.info.largest, "converged": ended}]
+    fields = {"solver": unit["solver"], "rows": unit["rows"], "seconds": last.seconds, "iterations": run.done}
+    return [{**fields, "entries / n^2": entries, "largest gradient": last.step.info.largest, "converged": converged}]
 
 
 def plot4(frame: pd.DataFrame) -> hv.Overlay:
     """Draw time against rows: dots where it converged, growth exponents in the legend, the crossing in the title."""
     parts: list[hv.Element] = []
     for solver, rows in frame.groupby("solver", sort=False):
-        colour, done = COLOURS[str(solver)], rows[rows["converged"]]
-        x, y = np.log(done[["rows", "seconds"]].to_numpy(float).T)
-        power = np.polyfit(x, y, 1)[0] if len(done) > 1 else np.nan
+        colour, converged = COLOURS[str(solver)], rows[rows["converged"]]
+        x, y = np.log(converged[["rows", "seconds"]].to_numpy(float).T)
+        power = np.polyfit(x, y, 1)[0] if len(converged) > 1 else np.nan
         label = str(solver) if np.isnan(power) else f"{solver}: n^{power:.1f}"
         parts.append(hv.Curve(rows, "rows", "seconds", label=label).opts(color=colour, line_width=2))
-        parts.append(hv.Scatter(done, "rows", "seconds").opts(color=colour, size=7))
+        parts.append(hv.Scatter(converged, "rows", "seconds").opts(color=colour, size=7))
     return hv.Overlay(parts).opts(
         width=720, height=420, logx=True, logy=True, legend_position="right", title=_crossing(frame)
     )
@@ -161,8 +161,8 @@ def plot4(frame: pd.DataFrame) -> hv.Overlay:
 def _crossing(frame: pd.DataFrame) -> str:
     """From which number of rows GBCD is faster than Cholesky; empty if both converged at fewer than two sizes."""
     table = frame[frame["converged"]].pivot_table(index="rows", columns="solver", values="seconds")
-    both = table.reindex(columns=["Cholesky", "GBCD, coarse"]).dropna()
-    times = {int(rows): (float(cholesky), float(gbcd)) for rows, cholesky, gbcd in both.itertuples()}
+    seconds = table.reindex(columns=["Cholesky", "GBCD, coarse"]).dropna()
+    times = {int(rows): (float(cholesky), float(gbcd)) for rows, cholesky, gbcd in seconds.itertuples()}
     return crossing("GBCD, coarse", times) if len(times) > 1 else ""
 
 

@@ -57,7 +57,7 @@ def work2(unit: Unit) -> Rows:
     """Seconds until no gradient entry exceeds 1e-4, and the test error at that point."""
     case = task(unit["set"], unit["rows"], unit["full"])
     run = Run(method(unit["solver"], block=unit["block"]), case.problem)
-    ended = solve(run, unit["seconds"])
+    converged = solve(run, unit["seconds"])
     last = run.trace[-1]
     K = case.problem.kernel(case.problem.theta, case.X, case.problem.train.X)
     return [
@@ -65,7 +65,7 @@ def work2(unit: Unit) -> Rows:
             "set": unit["set"], "solver": unit["solver"], "seconds": last.seconds, "iterations": run.done,
             "entries / n^2": last.cost.entries / unit["rows"] ** 2, "RMSE": case.rmse(K @ last.step.state.alpha),
             "paper": PAPER2[unit["set"]], "paper seconds": float(SECONDS2[unit["set"]].get(unit["solver"], "nan")),
-            "converged": ended,
+            "converged": converged,
         }
     ]  # fmt: skip
 
@@ -113,8 +113,8 @@ def work4(unit: Unit) -> Rows:
     """Test error and seconds; all methods have the same hyperparameters."""
     case = task(unit["set"], unit["rows"], unit["full"])
     key, settings = SPARSE[unit["solver"]]
-    wanted = {"learn": False, "num_regressors": unit["regressors"], "num_rows": unit["regressors"], "growth": 100}
-    wanted |= {
+    all_settings = {"learn": False, "num_regressors": unit["regressors"], "num_rows": unit["regressors"], "growth": 100}
+    all_settings |= {
         "block": unit["block"],
         "coarse": unit["block"],
         "cache": 0.0,
@@ -123,13 +123,14 @@ def work4(unit: Unit) -> Rows:
         **settings,
     }
     run = Run(
-        registry[key](**{name: value for name, value in wanted.items() if name in registry[key].param}), case.problem
+        registry[key](**{name: value for name, value in all_settings.items() if name in registry[key].param}),
+        case.problem,
     )
-    ended = solve(run, TEN_HOURS if unit["full"] else 2 * QUICK_SECONDS)
+    converged = solve(run, TEN_HOURS if unit["full"] else 2 * QUICK_SECONDS)
     mean = run.method.posterior(case.problem, run.trace[-1].step.state)(case.X).mean
     paper = PAPER4[unit["set"]].get(unit["solver"], PAPER4[unit["set"]]["GBCD"])
-    named = {"set": unit["set"], "solver": unit["solver"], "seconds": run.trace[-1].seconds}
-    return [{**named, "RMSE": case.rmse(mean), "paper": paper, "converged": ended}]
+    fields = {"set": unit["set"], "solver": unit["solver"], "seconds": run.trace[-1].seconds}
+    return [{**fields, "RMSE": case.rmse(mean), "paper": paper, "converged": converged}]
 
 
 def plot_errors(frame: pd.DataFrame) -> hv.Layout:

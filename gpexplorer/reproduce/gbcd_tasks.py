@@ -102,7 +102,7 @@ def method(name: str, **changes: Any) -> Method:
         GBCD, so that a quick version with small blocks has no unfair advantage.
     """
     key, settings = SOLVERS[name]
-    wanted = {
+    all_settings = {
         "learn": False,
         "coarse": changes.get("block", 500),
         "cache": 0.0,
@@ -110,7 +110,7 @@ def method(name: str, **changes: Any) -> Method:
         **settings,
         **changes,
     }
-    return registry[key](**{name: value for name, value in wanted.items() if name in registry[key].param})
+    return registry[key](**{name: value for name, value in all_settings.items() if name in registry[key].param})
 
 
 def solve(run: Run, seconds: float) -> bool:

@@ -57,8 +57,8 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool) -> Iterator[str]:
             judged.append(Judged(figure, pd.DataFrame(), [], f"{type(error).__name__}: {error}"))
             yield f"  {judged[-1].error}"
         (out / "report.md").write_text(markdown(judged), "utf-8")
-        to_go = (time.monotonic() - begin) / number * (len(figures) - number)
-        yield f"  about {to_go / 60:.0f} min to go"
+        seconds_left = (time.monotonic() - begin) / number * (len(figures) - number)
+        yield f"  about {seconds_left / 60:.0f} min to go"
     (out / "report.html").write_text(page(judged), "utf-8")
     yield markdown(judged)
     yield f"Written: {out / 'report.html'}, {out / 'report.md'}"
@@ -67,15 +67,15 @@ def run_all(figures: Sequence[Figure], out: Path, full: bool) -> Iterator[str]:
 def markdown(judged: Sequence[Judged]) -> str:
     """The verdicts as Markdown, one table per figure, with a count of each verdict on top."""
     lines = [_counted(judged), ""]
-    for each in judged:
-        lines += [f"### {each.figure.name}: {each.figure.title}", "", each.figure.paper, ""]
-        if each.error:
-            lines += [f"It could not be computed. {each.error}", ""]
+    for entry in judged:
+        lines += [f"### {entry.figure.name}: {entry.figure.title}", "", entry.figure.paper, ""]
+        if entry.error:
+            lines += [f"It could not be computed. {entry.error}", ""]
             continue
         lines += [f"| {' | '.join(HEAD)} |", "| --- " * len(HEAD) + "|"]
         lines += [
             f"| {' | '.join(cell(text) for text in (v.about, v.published, v.ours, v.verdict, v.why))} |"
-            for v in each.verdicts
+            for v in entry.verdicts
         ]
         lines.append("")
     return "\n".join(lines)
@@ -89,30 +89,30 @@ def cell(text: str) -> str:
 def page(judged: Sequence[Judged]) -> str:
     """The report with its pictures as one HTML page that needs no network."""
     parts: list[object] = [Div(text=f"<h1>{TITLE}</h1><p>{escape(_counted(judged))}</p>", styles=STYLE)]
-    for each in judged:
-        head = f"<h2>{escape(each.figure.title)}</h2><p>{escape(each.figure.paper)}</p>"
-        parts.append(Div(text=head + (f"<p>{escape(each.error)}</p>" if each.error else _table(each)), styles=STYLE))
-        if not each.error:
-            parts.append(hv.render(each.figure.plot(each.rows), backend="bokeh"))
+    for entry in judged:
+        head = f"<h2>{escape(entry.figure.title)}</h2><p>{escape(entry.figure.paper)}</p>"
+        parts.append(Div(text=head + (f"<p>{escape(entry.error)}</p>" if entry.error else _table(entry)), styles=STYLE))
+        if not entry.error:
+            parts.append(hv.render(entry.figure.plot(entry.rows), backend="bokeh"))
     return file_html(column(*parts), INLINE, TITLE)
 
 
 def _counted(judged: Sequence[Judged]) -> str:
-    words = pd.Series([verdict.verdict for each in judged for verdict in each.verdicts], dtype=str).value_counts()
+    words = pd.Series([verdict.verdict for entry in judged for verdict in entry.verdicts], dtype=str).value_counts()
     counted = ", ".join(f"{count} {word}" for word, count in words.items() if word != NO_BASIS)
     without = int(words.get(NO_BASIS, 0))
-    failed = [each.figure.name for each in judged if each.error]
+    failed = [entry.figure.name for entry in judged if entry.error]
     text = f"{int(words.sum())} statements of {len(judged)} figures and tables: {counted or 'none judged'}"
     text += f"; {without} without a basis in what was computed." if without else "."
     return text + (f" Not computed: {', '.join(failed)}." if failed else "")
 
 
-def _table(each: Judged) -> str:
+def _table(entry: Judged) -> str:
     cells = "".join(
         "<tr>"
         + "".join(f"<td>{escape(text)}</td>" for text in (v.about, v.published, v.ours, v.verdict, v.why))
         + "</tr>"
-        for v in each.verdicts
+        for v in entry.verdicts
     )
     heads = "".join(f"<th style='text-align:left'>{word}</th>" for word in HEAD)
     return f"<table cellpadding='4'><tr>{heads}</tr>{cells}</table>"

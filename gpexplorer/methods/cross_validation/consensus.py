@@ -312,9 +312,8 @@ def _first_order(setup: Setup, folds: Sequence[Local]) -> tuple[float, float]:
     disagreement counts as well. The Hessians are those of BFGS, without their inflation.
     """
     first_of_group = [group[0] for group in setup.by_group(folds)]
-    entries = ((local.g, local.B, local.theta) for local in first_of_group)
-    stacked = [torch.stack(parts) for parts in zip(*entries, strict=True)]
-    gs, Bs, copies = moved_together(stacked, torch.device("cpu"))
+    parts = zip(*((local.g, local.B, local.theta) for local in first_of_group), strict=True)
+    gs, Bs, copies = moved_together([torch.stack(part) for part in parts], torch.device("cpu"))
     g, B = gs.sum(0), sum(B / max(local.length, 1.0) for B, local in zip(Bs, first_of_group, strict=True))
     disagreement = float((copies - copies.mean(0)).abs().max()) if setup.kappa(1.0) else 0.0
     gradient = float(g.abs().max()) / max(sum(local.loss for local in folds), 1e-30)

@@ -15,20 +15,23 @@ NOISE = "the paper does not state the noise of its draws; here its sd is 0.3"
 
 def co2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """The run with the lowest objective of each method, scored on 2009 to 2015."""
-    kept = frame.loc[frame.groupby("method", sort=False)["lowered"].idxmin()].set_index("method")
-    values, published = kept["MSE over test variance"].to_dict(), kept["paper"].to_dict()
+    best_runs = frame.loc[frame.groupby("method", sort=False)["lowered"].idxmin()].set_index("method")
+    values, published = best_runs["MSE over test variance"].to_dict(), best_runs["paper"].to_dict()
     starts = frame.groupby("method")["MSE over test variance"]
-    least, most = starts.min().to_dict(), starts.max().to_dict()
+    lowest, highest = starts.min().to_dict(), starts.max().to_dict()
     verdicts = [
         number(
             f"{name}: standardised test MSE", published[name], [value],
-            why=f"seven years beyond all training rows the start decides: from {least[name]:.2g} to "
-            f"{most[name]:.2g} over the starts, in units of the variance of the test targets",
+            why=f"seven years beyond all training rows the start decides: from {lowest[name]:.2g} to "
+            f"{highest[name]:.2g} over the starts, in units of the variance of the test targets",
         )
         for name, value in values.items()
     ]  # fmt: skip
-    first = values["gpcv-admm"] < values["ml"]
-    return [*verdicts, statement("GPCV-ADMM has the lower test error", "1.307 against 1.408", listed(values), first)]
+    admm_is_lower = values["gpcv-admm"] < values["ml"]
+    return [
+        *verdicts,
+        statement("GPCV-ADMM has the lower test error", "1.307 against 1.408", listed(values), admm_is_lower),
+    ]
 
 
 def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
@@ -57,11 +60,14 @@ def fig3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     for method, rows in frame.groupby("method", sort=False):
         times = rows.set_index("n")["seconds"]
         powers[str(method)] = math.log(times[2000] / times[500]) / math.log(4.0)
-    shown = listed(powers, "n^{:.2f}")
+    powers_text = listed(powers, "n^{:.2f}")
     return [
-        statement("from 500 to 2000 rows GPCV-ADMM grows as n^2", "n^2", shown, powers["GPCV-ADMM"] < 2.3),
+        statement("from 500 to 2000 rows GPCV-ADMM grows as n^2", "n^2", powers_text, powers["GPCV-ADMM"] < 2.3),
         statement(
-            "maximum likelihood grows faster", "towards n^3", shown, powers["maximum likelihood"] > powers["GPCV-ADMM"]
+            "maximum likelihood grows faster",
+            "towards n^3",
+            powers_text,
+            powers["maximum likelihood"] > powers["GPCV-ADMM"],
         ),
     ]
 
@@ -73,28 +79,28 @@ def table1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
         means = rows.groupby("method", sort=False)["test MSE"].mean().to_dict()
         papers = rows.groupby("method", sort=False)["paper"].first().to_dict()
         names = ("GPCV-ADMM", "maximum likelihood")
-        said, ours = listed({name: papers[name] for name in names}), listed(means)
+        published_text, ours = listed({name: papers[name] for name in names}), listed(means)
         close = means[names[0]] <= 1.02 * means[names[1]]
         verdicts.append(
             statement(
                 f"{kernel}, n = {n}: test MSE of GPCV-ADMM at most that of maximum likelihood",
-                said,
+                published_text,
                 ours,
                 bool(close),
                 NOISE,
             )
         )
         estimates = [str(column) for column in rows if str(column).endswith(" (paper)")]
-        near = rows[rows["method"] == "GPCV-ADMM, from the truth"]
+        from_truth = rows[rows["method"] == "GPCV-ADMM, from the truth"]
         for column in estimates:
             name = column.removesuffix(" (paper)")
-            values = near[name].dropna()
+            values = from_truth[name].dropna()
             if len(values):
-                published = float(near[column].dropna().iloc[0])
-                held = abs(float(values.median()) / published - 1.0) < 0.25
+                published = float(from_truth[column].dropna().iloc[0])
+                is_close = abs(float(values.median()) / published - 1.0) < 0.25
                 verdicts.append(
                     statement(f"{kernel}, n = {n}: estimate of {name}, from the truth", f"{published:.2f}",
-                              f"median {values.median():.2f}", held, "within a quarter of the published mean")
+                              f"median {values.median():.2f}", is_close, "within a quarter of the published mean")
                 )  # fmt: skip
     return verdicts
 

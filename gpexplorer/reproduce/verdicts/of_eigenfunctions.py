@@ -11,13 +11,13 @@ def fig1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Four eigenfunctions beside four inducing points on ten rows."""
     medians = frame.groupby("method", sort=False)["rmse"].median().to_dict()
     grief, vfe, exact = (medians[name] for name in ("GP-GRIEF, m = 25, p = 4", "VFE, m = 4", "exact GP"))
-    shown = listed({str(name): float(value) for name, value in medians.items()})
+    ours = listed({str(name): float(value) for name, value in medians.items()})
     return [
         statement(
             "median RMSE of GP-GRIEF is below that of VFE with as many functions", "0.34 against 0.47 on one draw",
-            shown, grief < vfe,
+            ours, grief < vfe,
         ),
-        statement("GP-GRIEF is as good as the exact GP", "0.34 and 0.34 on one draw", shown, grief <= 1.05 * exact),
+        statement("GP-GRIEF is as good as the exact GP", "0.34 and 0.34 on one draw", ours, grief <= 1.05 * exact),
     ]  # fmt: skip
 
 
@@ -27,12 +27,12 @@ def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     for judged, rows in frame.groupby("judged", sort=False):
         error = rows.groupby(["p", "way"])["error"].mean().unstack("way")
         largest = error.iloc[-1]
-        shown = f"p = {error.index[-1]}: {listed({str(k): float(v) for k, v in largest.items()})}"
+        errors_text = f"p = {error.index[-1]}: {listed({str(k): float(v) for k, v in largest.items()})}"
         for other in ("Fourier", "Nystrom"):
             below = bool((error["GP-GRIEF"] <= 1.001 * error[other]).all())
-            verdicts.append(statement(f"{judged} rows: GP-GRIEF below {other} at every p", "yes", shown, below))
+            verdicts.append(statement(f"{judged} rows: GP-GRIEF below {other} at every p", "yes", errors_text, below))
         verdicts.append(
-            statement(f"{judged} rows: GP-GRIEF close to the best of its rank", "close", shown,
+            statement(f"{judged} rows: GP-GRIEF close to the best of its rank", "close", errors_text,
                       bool(largest["GP-GRIEF"] < 1.5 * largest["best"]))
         )  # fmt: skip
     return verdicts

@@ -23,13 +23,19 @@ def fig1(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     for name in frame["set"].unique():
         near = {right: float(medians[name, right, "neighbours"]) for right in ("y", "k")}
         far = {right: float(medians[name, right, "any two rows"]) for right in ("y", "k")}
-        shown = f"neighbours {listed(near, '{:.2f}')}; any two rows {listed(far, '{:.2f}')}"
+        medians_text = f"neighbours {listed(near, '{:.2f}')}; any two rows {listed(far, '{:.2f}')}"
         verdicts += [
             statement(
-                f"{name}: gradients of neighbours are correlated", "yes", shown, all(near[r] > far[r] for r in near)
+                f"{name}: gradients of neighbours are correlated",
+                "yes",
+                medians_text,
+                all(near[r] > far[r] for r in near),
             ),
             statement(
-                f"{name}: more so where the right-hand side is a kernel column", "yes", shown, near["k"] > near["y"]
+                f"{name}: more so where the right-hand side is a kernel column",
+                "yes",
+                medians_text,
+                near["k"] > near["y"],
             ),
         ]
     return verdicts
@@ -41,12 +47,12 @@ def fig2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     for name, of_set in frame.groupby("set"):
         reached = of_set[of_set["gradient"] <= LARGEST].groupby("solver")["seconds"].first().to_dict()
         times = {solver: float(reached.get(solver, math.inf)) for solver in ITERATIVE}
-        first = min(times, key=lambda solver: times[solver])
-        judged = full and math.isfinite(times[first])
+        fastest = min(times, key=lambda solver: times[solver])
+        judged = full and math.isfinite(times[fastest])
         verdicts.append(
             statement(
                 f"{name}: GBCD reaches a largest gradient of 1e-4 before the other iterative solvers", "yes",
-                listed(times, "{:.2g} s"), first == "GBCD" if judged else None,
+                listed(times, "{:.2g} s"), fastest == "GBCD" if judged else None,
                 FEW_ROWS if not full else "" if judged else "no solver reached it in the time",
             )
         )  # fmt: skip
@@ -58,13 +64,15 @@ def fig3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     verdicts = []
     for name, of_set in frame.groupby("set"):
         lines = {s: of_set[of_set["solver"] == s] for s in ("GBCD", "BCDC", "BCDG")}
-        at = min(int(line["iteration"].max()) for line in lines.values()) // 2
+        iteration = min(int(line["iteration"].max()) for line in lines.values()) // 2
         values = {
-            s: float(np.interp(at, line["iteration"], line["objective"])) for s, line in lines.items() if len(line)
+            s: float(np.interp(iteration, line["iteration"], line["objective"]))
+            for s, line in lines.items()
+            if len(line)
         }
         verdicts.append(
             statement(
-                f"{name}: greedy blocks have the lowest objective after {at} iterations", "yes",
+                f"{name}: greedy blocks have the lowest objective after {iteration} iterations", "yes",
                 listed(values, "{:.6g}"), values["GBCD"] <= min(values.values()),
             )
         )  # fmt: skip
@@ -74,8 +82,8 @@ def fig3(frame: pd.DataFrame, full: bool) -> list[Verdict]:
 def fig4(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Does the gap between blocks in turn and greedy blocks grow with the rows?"""
     table = frame[frame["converged"]].pivot_table(index="rows", columns="solver", values="seconds")
-    both = table.reindex(columns=["BCDC", "GBCD"]).dropna()
-    gaps = (both["BCDC"] - both["GBCD"]).to_dict()
+    seconds = table.reindex(columns=["BCDC", "GBCD"]).dropna()
+    gaps = (seconds["BCDC"] - seconds["GBCD"]).to_dict()
     holds = None if len(gaps) < 2 else list(gaps.values())[-1] > next(iter(gaps.values()))
     return [
         statement(
@@ -90,8 +98,8 @@ def table2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
     """Test errors and times of the solvers of the full GP."""
     verdicts = []
     for name, of_set in frame.groupby("set", sort=False):
-        ended = of_set[of_set["converged"]]
-        errors = ended.set_index("solver")["RMSE"].to_dict()
+        converged = of_set[of_set["converged"]]
+        errors = converged.set_index("solver")["RMSE"].to_dict()
         spread = max(errors.values()) / min(errors.values()) - 1.0 if errors else math.nan
         verdicts += [
             statement(f"{name}: all solvers have the same error", "yes", listed(errors, "{:.4f}"), spread < AGREE),
@@ -100,12 +108,12 @@ def table2(frame: pd.DataFrame, full: bool) -> list[Verdict]:
                 why="" if full else QUICK,
             ),
         ]  # fmt: skip
-        times = {s: float(v) for s, v in ended.set_index("solver")["seconds"].items() if s in ITERATIVE}
-        first = min(times, key=lambda solver: times[solver]) if times else ""
+        times = {s: float(v) for s, v in converged.set_index("solver")["seconds"].items() if s in ITERATIVE}
+        fastest = min(times, key=lambda solver: times[solver]) if times else ""
         verdicts.append(
             statement(
                 f"{name}: GBCD is the fastest iterative solver", "yes", listed(times, "{:.2g} s"),
-                first == "GBCD" if full else None, "" if full else FEW_ROWS,
+                fastest == "GBCD" if full else None, "" if full else FEW_ROWS,
             )
         )  # fmt: skip
     return verdicts

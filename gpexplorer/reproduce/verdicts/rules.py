@@ -2,8 +2,8 @@
 
     better, same, worse   a number beside a published one
     holds, fails          a statement about an order or a shape
-    no basis              what was computed says nothing about it, as the quick version does about a number that was
-                          published for more rows or epochs
+    no basis              what was computed is no evidence for or against it, such as the quick version for a number
+                          that was published for more rows or epochs
 
 A number is the same as the published one if they differ by at most the largest of: the published standard deviation,
 `CLOSE` of the published number, and two standard errors of ours.
@@ -71,12 +71,12 @@ def number(
     if not len(ours):
         return Verdict(about, printed, "no number", NO_BASIS, why or "no repeat gave a finite number")
     mean, spread = float(ours.mean()), float(ours.std(ddof=1)) if len(ours) > 1 else 0.0
-    said = f"{mean:.3g}" + (f" ± {spread:.2g} ({len(ours)})" if len(ours) > 1 else "")
+    ours_text = f"{mean:.3g}" + (f" ± {spread:.2g} ({len(ours)})" if len(ours) > 1 else "")
     if not comparable or not math.isfinite(published):
-        return Verdict(about, printed, said, NO_BASIS, why)
+        return Verdict(about, printed, ours_text, NO_BASIS, why)
     margin = max(sd, CLOSE * abs(published), 2.0 * spread / math.sqrt(len(ours)))
     verdict = SAME if abs(mean - published) <= margin else BETTER if mean < published else WORSE
-    return Verdict(about, printed, said, verdict, why)
+    return Verdict(about, printed, ours_text, verdict, why)
 
 
 def statement(about: str, published: str, ours: str, holds: bool | None, why: str = "") -> Verdict:
