@@ -53,14 +53,14 @@ def test_derivatives_go_through_to_the_candidates(run: Run):
 
 
 def test_botorch_receives_the_moments_or_is_asked_for(run: Run, monkeypatch: pytest.MonkeyPatch):
-    given: list[Any] = []
+    calls: list[Any] = []
     models = {
         "botorch": SimpleNamespace(),
         "botorch.models": SimpleNamespace(),
         "botorch.posteriors": SimpleNamespace(),
     }
     models["botorch.models.model"] = SimpleNamespace(Model=torch.nn.Module)
-    models["botorch.posteriors.gpytorch"] = SimpleNamespace(GPyTorchPosterior=given.append)
+    models["botorch.posteriors.gpytorch"] = SimpleNamespace(GPyTorchPosterior=calls.append)
     for name, module in models.items():
         monkeypatch.setitem(sys.modules, name, module)
     X = torch.rand(4, 2, dtype=torch.float64)
@@ -69,8 +69,8 @@ def test_botorch_receives_the_moments_or_is_asked_for(run: Run, monkeypatch: pyt
     model.posterior(X)
 
     assert model.num_outputs == 1
-    assert torch.allclose(given[0].mean, run.posterior().mean(X))
-    assert torch.allclose(given[0].covariance_matrix, run.posterior().cov(X))
+    assert torch.allclose(calls[0].mean, run.posterior().mean(X))
+    assert torch.allclose(calls[0].covariance_matrix, run.posterior().cov(X))
     monkeypatch.setitem(sys.modules, "botorch.models.model", None)
     with pytest.raises(SettingError, match=r"gpexplorer\[botorch\]"):
         botorch_model(run.posterior())

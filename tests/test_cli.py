@@ -57,7 +57,7 @@ def test_run_prints_the_scores_and_keeps_every_step(capsys: pytest.CaptureFixtur
     assert len(Store("store").kept(spec.key()).records) == 13
 
 
-def test_run_goes_on_where_it_was(capsys: pytest.CaptureFixture[str]):
+def test_run_continues_where_it_stopped(capsys: pytest.CaptureFixture[str]):
     name = write(budget={"steps": 3})
     assert call("run", name) == 0
 
@@ -163,9 +163,9 @@ def test_an_interrupt_keeps_every_step_and_says_how_to_go_on(tmp_path: Path):
     assert "Traceback" not in error
     assert f"Interrupted at step {kept - 1}; every step is kept." in error
     assert f"python -m gpexplorer run 'a spec.json' --out {tmp_path / 'store'} --set seed=4" in error
-    again = store.open(store.spec(key))
-    assert len(again.trace) == kept
-    again.close()
+    reopened = store.open(store.spec(key))
+    assert len(reopened.trace) == kept
+    reopened.close()
 
 
 def test_methods_prints_each_setting_with_its_bounds(capsys: pytest.CaptureFixture[str]):
@@ -255,7 +255,7 @@ def test_names_of_kernels_elsewhere_lead_to_ours(name: str):
         kernels.make(name)
 
 
-def test_a_sweep_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_sweep_continues_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     spec = {"method": "cholqr", "data": {"name": "hypercube", "n": 50, "d": 1}, "budget": {"steps": 2}}
     file, out, store = tmp_path / "grid.json", tmp_path / "sweep.parquet", tmp_path / "store"
     command = ["sweep", str(file), "--out", str(out), "--store", str(store)]
@@ -293,7 +293,7 @@ def test_bench_hands_its_arguments_on(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize("out", ["there.json", "nowhere/sweep.parquet", "."])
-def test_an_out_that_cannot_be_written_is_said_before_any_work(out: str, capsys: pytest.CaptureFixture[str]):
+def test_an_out_that_cannot_be_written_is_reported_before_any_work(out: str, capsys: pytest.CaptureFixture[str]):
     Path("there.json").write_text("")
     spec = json.loads(Path(write(budget={"steps": 2})).read_text())
     Path("grid.json").write_text(json.dumps({"spec": spec, "over": {"block": [3, 4]}}))

@@ -77,10 +77,10 @@ def test_links_between_pages_resolve(expanded: dict[str, str]):
         prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
         for target in re.findall(r"\]\(([^)\s]+)\)", prose):
             page, _, anchor = target.partition("#")
-            made = ("explorer.png", "a-run.html", "arena.svg", "arena-cells.jsonl")
-            known = page in titles or page in made or re.match(r"https?://", target)
+            generated = ("explorer.png", "a-run.html", "arena.svg", "arena-cells.jsonl")
+            exists = page in titles or page in generated or re.match(r"https?://", target)
             by_key = anchor in gpx.methods
-            if (page and not known) or (anchor and not by_key and anchor not in titles.get(page or name, ())):
+            if (page and not exists) or (anchor and not by_key and anchor not in titles.get(page or name, ())):
                 wrong.append(f"{name}: {target}")
 
     assert sum("](" in text for text in expanded.values()) > 10

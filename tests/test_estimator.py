@@ -96,8 +96,10 @@ def test_points_move_where_their_number_is_chosen_and_a_kernel_has_a_gradient():
     X, y = rows(200)
     train = all_for_training(X, y, ()).train
 
-    def settings(given: dict[str, Any], m: Any = "auto", kernel: Any = "se-ard", key: str = "cholqr") -> dict[str, Any]:
-        return sized_settings(given, m, registry[key], train, kernel, {})
+    def settings(
+        changes: dict[str, Any], m: Any = "auto", kernel: Any = "se-ard", key: str = "cholqr"
+    ) -> dict[str, Any]:
+        return sized_settings(changes, m, registry[key], train, kernel, {})
 
     assert settings({}) == {"num_inducing": 128, "polish": 100, "max_epochs": 3}
     timed = sized_settings({}, "auto", registry["cholqr"], train, "se", {"seconds": 1e-4})
@@ -131,14 +133,14 @@ def test_more_inducing_points_than_rows_are_as_many_as_rows():
     assert Estimator(num_inducing=None).fit(X, y).run_.spec.settings["num_inducing"] == 0  # chosen from n
 
 
-def test_a_pickled_model_predicts_and_goes_on_the_same():
+def test_a_pickled_model_predicts_and_continues_the_same():
     X, y = rows(60)
     model = Estimator(num_inducing=8, budget={"steps": 4}, keep_run=True).fit(X, y)
 
-    again = pickle.loads(pickle.dumps(model))
+    unpickled = pickle.loads(pickle.dumps(model))
 
-    assert np.array_equal(again.predict(X), model.predict(X))
-    assert again.run_.fork().finish(steps=6).reason == model.run_.fork().finish(steps=6).reason == "budget"
+    assert np.array_equal(unpickled.predict(X), model.predict(X))
+    assert unpickled.run_.fork().finish(steps=6).reason == model.run_.fork().finish(steps=6).reason == "budget"
 
 
 def test_names_of_columns_are_kept():

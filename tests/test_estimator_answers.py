@@ -77,12 +77,12 @@ def test_a_pickle_holds_the_predictor_and_the_run_only_by_choice():
     small, large = pickle.dumps(slim), pickle.dumps(whole)
 
     assert len(small) < 30_000 < 72_000 < len(large)
-    again = pickle.loads(small)
-    assert not hasattr(again, "run_")
-    assert np.array_equal(again.predict(X[:9], return_std=True)[1], slim.predict(X[:9], return_std=True)[1])
+    unpickled = pickle.loads(small)
+    assert not hasattr(unpickled, "run_")
+    assert np.array_equal(unpickled.predict(X[:9], return_std=True)[1], slim.predict(X[:9], return_std=True)[1])
     begin = time.process_time()
     for _ in range(10):
-        again.predict(X[:1])
+        unpickled.predict(X[:1])
     assert time.process_time() - begin < 1.0  # the posterior is kept, not rebuilt from all rows
 
 
@@ -105,13 +105,13 @@ def test_rows_are_added_as_if_they_had_been_there():
     torch.testing.assert_close(posterior(both.X).mean, fresh(both.X).mean, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(posterior(both.X).var, fresh(both.X).var, rtol=1e-7, atol=1e-10)
     assert (model.predict(X, return_std=True)[1] < before[1]).mean() > 0.9
-    again = Estimator("loo", settings={"evaluations": 2, "refit": "cg"}).fit(X[:60], y[:60])
-    slim = pickle.loads(pickle.dumps(again))
-    start = again.theta_
-    again.partial_fit(X[60:], y[60:])
-    assert again.run_.problem.theta.tolist() == pytest.approx(start.tolist())  # warm
-    assert len(again.run_.problem.train) == 120
-    np.testing.assert_allclose(again.run_.split.train.scale.x_mean, X.mean(0), rtol=1e-9)
+    repeated = Estimator("loo", settings={"evaluations": 2, "refit": "cg"}).fit(X[:60], y[:60])
+    slim = pickle.loads(pickle.dumps(repeated))
+    start = repeated.theta_
+    repeated.partial_fit(X[60:], y[60:])
+    assert repeated.run_.problem.theta.tolist() == pytest.approx(start.tolist())  # warm
+    assert len(repeated.run_.problem.train) == 120
+    np.testing.assert_allclose(repeated.run_.split.train.scale.x_mean, X.mean(0), rtol=1e-9)
     with pytest.raises(PosteriorError, match="fit the method again"):
         slim.partial_fit(X[:1], y[:1])
     first = Estimator(**SHORT).partial_fit(X, y)

@@ -105,8 +105,8 @@ def test_the_convergence_picture_says_how_far_the_exact_model_is_and_draws_its_r
     assert view.applies(run)
     layers = view.data(run, 4)
     gap = table["objective"][1] - table["exact_least"][1]
-    told = f"at step 1: at most {gap:.3g} nat from the exact model with the same hyperparameters"
-    assert layers["series"].attrs["title"] == told
+    sentence = f"at step 1: at most {gap:.3g} nat from the exact model with the same hyperparameters"
+    assert layers["series"].attrs["title"] == sentence
     assert "range" not in layers
     assert view.data(run, 0)["series"].attrs["title"] == ""
 
@@ -135,8 +135,8 @@ def test_points_are_added_until_the_exact_model_is_near_enough(objective: str) -
     assert 6 < sizes[-1] < len(task.train)
     assert len(list(CholQR(**settings).steps(task))[-1].state.inducing) == 6
     at = max(k for k, step in enumerate(steps) if step.info.phase == "resize") - 1
-    again = next(method.steps(task, resume=steps[at].state)).state
-    assert torch.equal(again.inducing, steps[at + 1].state.inducing)
+    resumed = next(method.steps(task, resume=steps[at].state)).state
+    assert torch.equal(resumed.inducing, steps[at + 1].state.inducing)
 
 
 @pytest.mark.parametrize("settings", [{"objective": "tight-vfe"}, {"gap": 0.5}])
@@ -174,14 +174,14 @@ def test_auto_replaces_a_gap_that_was_not_chosen_and_no_other_word_or_method_tak
             Spec(method, {"num_inducing": word})
 
 
-def test_points_are_removed_and_the_run_goes_on_from_any_step():
+def test_points_are_removed_and_the_run_continues_from_any_step():
     task = problem(1000.0)
     method = CholQR(gap=5.0, num_inducing=40, num_pivots=16, evaluations=3, max_epochs=6)
     steps = list(method.steps(task))
     at = next(k for k, step in enumerate(steps) if step.info.phase == "resize")
     for k in (at - 1, at):
-        again = list(itertools.islice(method.steps(task, resume=steps[k].state), 3))
-        for step, expected in zip(again, steps[k + 1 : k + 4], strict=True):
+        resumed = list(itertools.islice(method.steps(task, resume=steps[k].state), 3))
+        for step, expected in zip(resumed, steps[k + 1 : k + 4], strict=True):
             assert torch.equal(step.state.inducing, expected.state.inducing)
             assert step.info.objective == pytest.approx(expected.info.objective, rel=1e-9)
     assert len(steps[at].state.inducing) < 40

@@ -240,15 +240,15 @@ def test_the_wheel_carries_the_cards_and_the_types(tmp_path: Path):
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, env=environment)
 
     [wheel] = tmp_path.glob("*.whl")
-    held = set(zipfile.ZipFile(wheel).namelist())
-    described = zipfile.ZipFile(wheel).read(next(name for name in held if name.endswith("METADATA"))).decode()
+    files = set(zipfile.ZipFile(wheel).namelist())
+    described = zipfile.ZipFile(wheel).read(next(name for name in files if name.endswith("METADATA"))).decode()
     assert "Project-URL: Source, https://example.org/we/gpexplorer\n" in described
     assert f"](https://example.org/we/gpexplorer/raw/v{gpx.__version__}/apps/explorer.gif)" in described
     assert re.findall(r"\]\((?!https?://|#)[^)]*\)", described) == []
 
     assert wheel.name.startswith(f"gpexplorer-{gpx.__version__}-py3-none-any")
-    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", PLAYER} <= held
-    assert not {name for name in held if not name.startswith("gpexplorer")}
+    assert {"gpexplorer/py.typed", "gpexplorer/data/cards/kin40k.yaml", PLAYER} <= files
+    assert not {name for name in files if not name.startswith("gpexplorer")}
 
 
 def test_citation_names_this_version_and_the_five_papers():

@@ -176,9 +176,9 @@ def test_a_model_of_numbers_and_texts_is_saved_and_predicts_a_new_file(spec, tmp
     as_tuples = new[["width", "height", "colour", "word"]].itertuples(index=False)
     assert torch.equal(want.mean, posterior(list(as_tuples)).mean)
     posterior.save(tmp_path / "model.safetensors")
-    again = gpx.load_posterior(tmp_path / "model.safetensors")(new)
-    torch.testing.assert_close(again.mean, want.mean)
-    torch.testing.assert_close(again.var, want.var)
+    loaded = gpx.load_posterior(tmp_path / "model.safetensors")(new)
+    torch.testing.assert_close(loaded.mean, want.mean)
+    torch.testing.assert_close(loaded.var, want.var)
 
     new.loc[2, "colour"] = None
     new.loc[4, "height"] = np.nan
@@ -219,9 +219,9 @@ def test_rows_are_added_to_a_posterior_of_numbers_and_texts():
 
     scale, theta = model.posterior_.columns.scale, np.array(THETA)
     numbers = (torch.tensor(X[["width", "height"]].to_numpy()) - scale.x_mean) / scale.x_sd
-    known = MixedRows(numbers, (tuple(X["colour"]), tuple(X["word"])))
-    K = dense(theta, known, known) + np.exp(2 * theta[-1]) * np.eye(60)
-    want = dense(theta, known[slice(0, 60, 7)], known) @ np.linalg.solve(K, (y - scale.y_mean) / scale.y_sd)
+    old_rows = MixedRows(numbers, (tuple(X["colour"]), tuple(X["word"])))
+    K = dense(theta, old_rows, old_rows) + np.exp(2 * theta[-1]) * np.eye(60)
+    want = dense(theta, old_rows[slice(0, 60, 7)], old_rows) @ np.linalg.solve(K, (y - scale.y_mean) / scale.y_sd)
     np.testing.assert_allclose(answers, want * scale.y_sd + scale.y_mean, rtol=1e-9)
 
 
@@ -246,7 +246,7 @@ def test_every_method_learns_from_such_rows_or_refuses_in_a_sentence(key):
 
 def test_a_recommendation_tries_sums_and_products_of_a_kernel_for_each_column(spec):
     answer = gpx.recommend(spec.data, seconds=2.0)
-    tried = {one.kernel for one in candidates(data.load(spec.data), 1.0)}
+    tried = {candidate.kernel for candidate in candidates(data.load(spec.data), 1.0)}
     texts = ("category[colour]", "spectrum[word]")
     assert {sign.join(("se-ard", *texts)) for sign in "+*"} < tried
     assert answer.kernel in tried

@@ -30,9 +30,9 @@ def case(shift: float = 0.0, n: int = 80, key: str = "se-ard"):
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_terms_are_the_dense_ones(shift: float) -> None:
     kernel, theta, train, Z = case(shift)
-    ours = nystrom(kernel, theta, train, Z).terms
-    for mine, dense in zip(ours, dense_terms(kernel, theta, train.X, train.y, Z), strict=True):
-        assert mine == pytest.approx(float(dense), rel=1e-9)
+    terms = nystrom(kernel, theta, train, Z).terms
+    for term, dense in zip(terms, dense_terms(kernel, theta, train.X, train.y, Z), strict=True):
+        assert term == pytest.approx(float(dense), rel=1e-9)
 
 
 @pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
@@ -43,8 +43,8 @@ def test_gradient_is_autograd_of_the_dense_objective(objective: str, key: str, s
     theta = torch.cat([theta[:1].repeat(kernel.size), theta[-1:]]) if key == "se+matern52" else theta
     at = theta.clone().requires_grad_(True)
     (truth,) = torch.autograd.grad(dense_objective(kernel, at, train.X, train.y, Z, objective), at)
-    _, ours = nystrom_gradient(kernel, theta, train, Z, objective)
-    assert torch.allclose(ours, truth, rtol=1e-6, atol=1e-6 * float(truth.abs().max()))
+    _, gradient = nystrom_gradient(kernel, theta, train, Z, objective)
+    assert torch.allclose(gradient, truth, rtol=1e-6, atol=1e-6 * float(truth.abs().max()))
 
 
 @pytest.mark.parametrize("key", ["se-ard", "matern32-ard", "se+matern52"])
@@ -56,19 +56,19 @@ def test_the_evidence_and_its_gradient_are_those_of_dense_algebra(key: str, shif
     expected = exact_nlml(kernel, leaf, train.X, train.y)
     (gradient,) = torch.autograd.grad(expected, leaf)
 
-    value, ours = evidence(kernel, theta, train)
+    value, computed = evidence(kernel, theta, train)
 
     assert value == pytest.approx(float(expected.detach()), rel=1e-9)
-    torch.testing.assert_close(ours, gradient, rtol=1e-7, atol=1e-7 * float(gradient.abs().max()))
+    torch.testing.assert_close(computed, gradient, rtol=1e-7, atol=1e-7 * float(gradient.abs().max()))
 
 
 def test_all_points_inducing_is_the_exact_gp() -> None:
     kernel, theta, train, _ = case(n=30)
     exact = float(exact_nlml(kernel, theta, train.X, train.y))
-    now = nystrom(kernel, theta, train, train.X)
-    assert now.terms.total("vfe") == pytest.approx(exact, rel=1e-6)
-    assert now.terms.total("pp") == pytest.approx(exact, rel=1e-6)
-    mean, var = nystrom_posterior(kernel, theta, train.X, now)(train.X + 0.3)
+    factors = nystrom(kernel, theta, train, train.X)
+    assert factors.terms.total("vfe") == pytest.approx(exact, rel=1e-6)
+    assert factors.terms.total("pp") == pytest.approx(exact, rel=1e-6)
+    mean, var = nystrom_posterior(kernel, theta, train.X, factors)(train.X + 0.3)
     true_mean, true_var = exact_prediction(kernel, theta, train.X, train.y, train.X + 0.3)
     assert torch.allclose(mean, true_mean, atol=1e-6)
     assert torch.allclose(var, true_var, atol=1e-6)
@@ -146,9 +146,9 @@ def test_vfe_is_gpytorch_sgpr_bound() -> None:
 def test_cholesky_reports_its_jitter_and_gives_up_with_a_sentence() -> None:
     ones = torch.ones(4, 4, dtype=torch.float64)
     assert cholesky(ones + torch.eye(4, dtype=torch.float64), "A").jitter == 0.0
-    found = cholesky(ones, "A")
-    assert 0.0 < found.jitter < 1e-12
-    assert torch.allclose(found.L @ found.L.T, ones, atol=1e-6)
+    result = cholesky(ones, "A")
+    assert 0.0 < result.jitter < 1e-12
+    assert torch.allclose(result.L @ result.L.T, ones, atol=1e-6)
     with pytest.raises(NotPositiveDefinite, match=r"K_mm \[4 x 4\] is not positive definite after jitter"):
         cholesky(-ones, "K_mm")
     with pytest.raises(NotPositiveDefinite, match="not finite"):

@@ -97,7 +97,7 @@ def test_a_model_is_as_readable_as_other_new_files(tmp_path: Path):
     assert (tmp_path / "model").stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
-def test_the_command_that_goes_on_names_the_model_and_a_failed_run_keeps_its_exit_code(
+def test_the_command_that_continues_names_the_model_and_a_failed_run_keeps_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(tmp_path)

@@ -28,9 +28,9 @@ def _guests_leave() -> Iterator[None]:
     """What a recipe registers is gone when its test is over."""
     before = dict(methods), dict(kernels), dict(views)
     yield
-    for registry, held in zip((methods, kernels, views), before, strict=True):
+    for registry, contents in zip((methods, kernels, views), before, strict=True):
         registry.clear()
-        registry.update(held)
+        registry.update(contents)
 
 
 def follow(recipe: str) -> None:
@@ -72,8 +72,8 @@ def test_the_recipe_for_a_solver_ends_at_the_exact_gp(shift: float):
     data = gpx.load((rows.X.numpy() + shift, rows.y.numpy() - shift), split={"test": 0.25, "seed": 1})
     settings = {"learn": False, "tolerance": 1e-8}
     ends = {}
-    for key, asked in (("random-blocks", {**settings, "block": 40}), ("cholesky", settings)):
-        run = gpx.Spec(method=key, settings=asked, kernel="se").open(data=data)
+    for key, own_settings in (("random-blocks", {**settings, "block": 40}), ("cholesky", settings)):
+        run = gpx.Spec(method=key, settings=own_settings, kernel="se").open(data=data)
         assert run.finish().reason == "converged"
         ends[key] = run.trace[-1].step.state.alpha
 
@@ -111,7 +111,7 @@ def test_the_recipe_for_a_view_gives_a_picture_that_follows_the_run():
     [pace] = [view for view in for_run(run) if view.key == "pace"]
     live = Live(pace, pace.data(run, 2))
     live.update(pace.data(run, 6))
-    [source] = [found for found in live.figure.select({"name": "pace"}) if hasattr(found, "data")]
+    [source] = [result for result in live.figure.select({"name": "pace"}) if hasattr(result, "data")]
 
     assert live.figure.xaxis[0].axis_label == "step"
     assert list(source.data["x"]) == list(range(7))

@@ -41,18 +41,18 @@ def dense(model: Estimator, X: Floats, y: Floats, ratio: Floats, Z: Floats) -> t
     inner: Any = model.posterior_.inner
     inner = inner.inner if isinstance(inner, UnitRowsPosterior) else inner
     scale = model.posterior_.columns.scale
-    both = (torch.tensor(np.vstack([Z, X])) - scale.x_mean) / scale.x_sd
+    joined = (torch.tensor(np.vstack([Z, X])) - scale.x_mean) / scale.x_sd
     target, t, s2 = (torch.tensor(y) - scale.y_mean) / scale.y_sd, len(Z), inner.noise_variance
     noise = s2 * torch.tensor(ratio)
     if isinstance(inner, FeaturePosterior):
         features = ChosenFeatures(inner.features.choice, inner.features.theta)
-        Phi = features(both)
+        Phi = features(joined)
         K = prior = Phi.T @ Phi
     else:
-        K = prior = inner.kernel.base(inner.theta, both, both)
+        K = prior = inner.kernel.base(inner.theta, joined, joined)
     if isinstance(inner, InducingPosterior):
         U = inner.Z[:, :-1]
-        K_m = inner.kernel.base(inner.theta, U, both)
+        K_m = inner.kernel.base(inner.theta, U, joined)
         K = K_m.T @ torch.linalg.solve(inner.kernel.base(inner.theta, U, U), K_m)
         noise = noise + inner.row_noise * (prior - K).diagonal()[t:]
     A = K[t:, t:] + torch.diag(noise)
@@ -69,15 +69,15 @@ MOVED = ("sgpr", "gbcd", "loo")  # methods that are tested far from the origin a
 def test_noise_per_row_is_a_diagonal_matrix_in_dense_algebra(key: str):
     shift, scale = (300.0, 20.0) if key in MOVED else (0.0, 1.0)
     X, y, V = rows(shift=shift, scale=scale)
-    Z, known = X[:5] + 0.03 * scale, "known" in registry[key].row_noise
+    Z, takes_noise = X[:5] + 0.03 * scale, "known" in registry[key].row_noise
 
-    model = fitted(key, X, y, **({"noise": V} if known else {"sample_weight": 0.01 / V}))
+    model = fitted(key, X, y, **({"noise": V} if takes_noise else {"sample_weight": 0.01 / V}))
 
     posterior, y_sd = model.posterior_.asked_for("f"), model.posterior_.columns.scale.y_sd
-    if known:  # it stays as it is, while other hyperparameters are learned
+    if takes_noise:  # it stays as it is, while other hyperparameters are learned
         assert posterior.noise_variance == pytest.approx(V.mean(), rel=1e-12)
         assert model.theta_[-1] == pytest.approx(math.log(math.sqrt(V.mean()) / y_sd), abs=1e-12)
-    mean, cov = dense(model, X, y, V / V.mean() if known else 100.0 * V, Z)
+    mean, cov = dense(model, X, y, V / V.mean() if takes_noise else 100.0 * V, Z)
     if registry[key].family in ("eigenfunctions", "inducing", "cross_validation") or key in ("cholesky", "gbcd"):
         rtol = 1e-3 if "admm" in key else 1e-5
         if key not in ("grief", "ski", "rff"):  # which stop here with a noise fitted to the functions
@@ -123,8 +123,8 @@ def test_a_draw_of_weights_is_a_dense_gp_with_noise_per_row(shift: float, scale:
     model = Estimator("grief-mcmc", settings=settings).fit(X, y, sample_weight=1.0 / ratio.numpy())
 
     z, inner, units = model.run_.trace[-1].step.state.z[0], model.posterior_.inner, model.posterior_.columns.scale
-    both = (torch.tensor(np.vstack([Z, X])) - units.x_mean) / units.x_sd
-    Psi = ChosenFeatures(inner.features.choice, inner.features.theta)(both).T @ inner.V
+    joined = (torch.tensor(np.vstack([Z, X])) - units.x_mean) / units.x_sd
+    Psi = ChosenFeatures(inner.features.choice, inner.features.theta)(joined).T @ inner.V
     K = Psi @ torch.diag(z[:-1].exp()) @ Psi.T
     gain = torch.linalg.solve(K[5:, 5:] + z[-1].exp() * torch.diag(ratio), K[5:, :5]).T
     posterior, target = model.posterior_.asked_for("f"), (torch.tensor(y) - units.y_mean) / units.y_sd
@@ -180,9 +180,9 @@ def test_such_a_posterior_is_saved_updated_exported_and_differentiated(key: str,
     posterior, Z = fitted(key, X, y, sample_weight=0.01 / V).posterior_.asked_for("f"), torch.tensor(X[:4]) + 0.02
     posterior.save(tmp_path / "model")
 
-    again, module = load_posterior(tmp_path / "model"), posterior.to_torch()
+    loaded, module = load_posterior(tmp_path / "model"), posterior.to_torch()
 
-    torch.testing.assert_close(again.cov(Z), posterior.cov(Z), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(loaded.cov(Z), posterior.cov(Z), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(module(Z)[0], posterior.mean(Z), rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(module(Z)[1], posterior.var(Z), rtol=1e-6, atol=1e-9)
     values = (posterior.paths(3000)(Z) - posterior.mean(Z)) / posterior.sd(Z)
@@ -193,7 +193,7 @@ def test_such_a_posterior_is_saved_updated_exported_and_differentiated(key: str,
     torch.testing.assert_close(posterior.gradient(Z).var[:, 0], slope, rtol=1e-3, atol=1e-5)
     if key in ("cholqr", "rff"):
         more = posterior.with_rows(Z, y[:4], noise=V[:4])
-        torch.testing.assert_close(more(Z).mean, again.with_rows(Z, y[:4], noise=V[:4])(Z).mean)
+        torch.testing.assert_close(more(Z).mean, loaded.with_rows(Z, y[:4], noise=V[:4])(Z).mean)
         assert bool((more.var(Z) < posterior.var(Z)).all())
 
 

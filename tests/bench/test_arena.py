@@ -28,26 +28,26 @@ def cells(name, seed=0, **nlpd):
 
 
 def test_the_verdict_compares_the_best_of_ours_with_the_best_other_gp_by_the_mean_over_seeds():
-    known = {
+    scores = {
         **cells("won", recommend=0.5, cholqr=0.1, GPyTorch_SGPR=0.3, boosted_trees=0.2),
         **cells("won", 1, recommend=0.0, cholqr=0.5, GPyTorch_SGPR=0.3, boosted_trees=0.3),
         **cells("close", recommend=0.31, GPyTorch_SGPR=0.3, boosted_trees=0.1),
         **cells("lost", recommend=0.4, GPyTorch_SGPR=0.3, ridge=0.9),
     }
-    judged = verdicts(frame_of(known)).set_index("set")
+    judged = verdicts(frame_of(scores)).set_index("set")
     assert judged["verdict"].to_dict() == {"won": "first", "close": "close, trees", "lost": "behind"}
     assert judged.loc["won", "ours"] == "recommend"
     assert judged.loc["won", "NLPD of ours"] == pytest.approx(0.25)
 
 
 def test_a_contender_without_an_answer_in_one_seed_has_no_score_and_is_counted():
-    known = {
+    scores = {
         **cells("set", recommend=0.4, GPyTorch_exact=-1.0),
         **cells("set", 1, recommend=0.4),
         ("set", 1, 5.0, "GPyTorch exact"): {"failed": "It gave no answer within 60 s.", "seconds": 60.0},
     }
-    assert verdicts(frame_of(known))["verdict"].tolist() == ["first"]
-    assert "| GPyTorch exact | 0 of 1 |" in markdown(known)
+    assert verdicts(frame_of(scores))["verdict"].tolist() == ["first"]
+    assert "| GPyTorch exact | 0 of 1 |" in markdown(scores)
 
 
 def test_the_picture_shows_every_set_by_its_escaped_name(tmp_path):

@@ -58,8 +58,8 @@ def test_the_objective_of_a_subset_is_right_at_every_step_without_noise() -> Non
     run = Spec("subset-of-data").open(data=hard_data.hard_sets()["no noise"])
     errors = []
     while run.advance() is not None:
-        if found := reported_and_dense(run):
-            errors.append(abs(found["objective"] / found["dense"] - 1.0))
+        if result := reported_and_dense(run):
+            errors.append(abs(result["objective"] / result["dense"] - 1.0))
 
     assert len(errors) > 20
     assert max(errors) < TOLERANCE["float64"]  # it was 3e-4 where a limit of time happened to stop the run

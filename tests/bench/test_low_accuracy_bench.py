@@ -70,10 +70,10 @@ def test_a_mark_scores_the_last_iterate_that_was_there():
 
 
 def test_the_command_prints_an_error_for_every_solver_and_mark():
-    told = CliRunner().invoke(app, ["low-accuracy", "--data", "friedman1", "--n", "120", "--marks", "0.05,0.1"])
+    result = CliRunner().invoke(app, ["low-accuracy", "--data", "friedman1", "--n", "120", "--marks", "0.05,0.1"])
 
-    assert told.exit_code == 0, told.output
-    lines = [line for line in told.stdout.splitlines()[2:] if line.strip()]
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stdout.splitlines()[2:] if line.strip()]
     assert len(lines) == len(SOLVERS)
     errors = [float(line[24:].split()[1]) for line in lines]
     assert min(errors) < 0.5  # 1 is the error of the mean of the targets

@@ -29,12 +29,12 @@ def test_every_method_stands_beside_the_floor_and_its_baselines():
 
 
 def test_what_is_timed_in_turns_is_compared_round_by_round(monkeypatch: pytest.MonkeyPatch):
-    now, pace = [0.0], iter([1.0, 1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 10.0, 2.0, 2.0, 2.0, 2.0])
-    monkeypatch.setattr(limits.time, "perf_counter", lambda: now[0])
+    clock, pace = [0.0], iter([1.0, 1.0, 1.0, 1.0, 10.0, 10.0, 10.0, 10.0, 2.0, 2.0, 2.0, 2.0])
+    monkeypatch.setattr(limits.time, "perf_counter", lambda: clock[0])
 
     def takes(seconds: float):
         def work() -> None:
-            now[0] += seconds * next(pace)
+            clock[0] += seconds * next(pace)
 
         return work
 
@@ -59,13 +59,13 @@ def small() -> Spec:
     return Spec("scgd", settings, data={"name": "hypercube", "n": 80, "d": 3, "noise": 0.2, "seed": 3})
 
 
-def test_learning_is_gone_on_with_where_the_clock_stopped_it(tmp_path: Path):
+def test_learning_continues_where_the_clock_stopped_it(tmp_path: Path):
     *_, whole = learning.report(small(), math.inf, choose=False, keep=None)
 
-    *told, stopped = learning.report(small(), 1e-9, choose=False, keep=tmp_path)
+    *lines, stopped = learning.report(small(), 1e-9, choose=False, keep=tmp_path)
     *more, ended = learning.report(small(), math.inf, choose=False, keep=tmp_path)
 
-    assert told == []
+    assert lines == []
     assert "the same command continues" in stopped
     assert [line.split()[0] for line in more] == [f"{epoch}.0" for epoch in range(1, 11)]
     assert not any("RMSE" in line for line in more)
@@ -76,10 +76,10 @@ def test_learning_is_gone_on_with_where_the_clock_stopped_it(tmp_path: Path):
 def test_a_rate_is_chosen_once_and_kept_beside_the_runs(tmp_path: Path):
     *tried, chosen, _ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
 
-    again, *_ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
+    repeated, *_ = learning.report(small(), 1e-9, choose=True, keep=tmp_path)
 
     errors = {line.split()[1][:-1]: float(line.split()[3]) for line in tried}
     assert len(errors) == 5
     assert f"rate {min(errors, key=lambda rate: errors[rate])}, chosen on rows set aside" in chosen
-    assert again == chosen  # by what the store holds: nothing is tried again
+    assert repeated == chosen  # by what the store holds: nothing is tried again
     assert len(Store(tmp_path).names()) == 2

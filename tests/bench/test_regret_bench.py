@@ -17,13 +17,13 @@ def cells(**smse):
 
 
 def test_regret_is_against_the_best_of_our_own_methods_in_hindsight():
-    known = {
+    scores = {
         **cells(recommend=0.11),
         ("set", 0, 5.0, "always cholqr"): {"smse": 0.1, "nlpd": 0.05, "coverage95": 0.9, "seconds": 5.0},
         ("set", 0, 5.0, "boosted trees"): {"smse": 0.05, "nlpd": -1.0, "coverage95": 0.9, "seconds": 1.0},
         ("set", 0, 5.0, "GPyTorch SGPR"): {"failed": "No answer.", "seconds": 5.0},
     }
-    table = regret.report(known)
+    table = regret.report(scores)
     rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:]] for line in table.splitlines()
             if line.startswith("| ")}  # fmt: skip
     assert rows["recommend"][:3] == ["1", "10.0%", "0.060"]

@@ -138,10 +138,10 @@ def test_baselines_find_what_they_can_represent() -> None:
 
 @pytest.mark.parametrize("problem", SYNTHETIC, ids=lambda problem: problem.name)
 def test_synthetic_sets_are_repeatable_and_as_large_as_asked(problem) -> None:
-    split, again, other = problem.split(0, 60), problem.split(0, 60), problem.split(1, 60)
+    split, repeated, other = problem.split(0, 60), problem.split(0, 60), problem.split(1, 60)
 
     assert len(split.train) == (30 if problem.name == "few rows" else 60)
-    assert torch.equal(split.train.y, again.train.y)
+    assert torch.equal(split.train.y, repeated.train.y)
     assert not torch.equal(split.train.y, other.train.y)
     if problem.name == "tiny lengthscale":
         assert float(split.train.X[:, 0].max() - split.train.X[:, 0].min()) > 1e3
@@ -153,11 +153,11 @@ def test_cells_are_kept_and_a_second_call_computes_only_what_is_missing(tmp_path
     first = run_cells(problems(["few rows"]), ["random"], plan, path, computed.append)
     path.write_text(path.read_text() + '{"method": "torn')
 
-    again = run_cells(problems(["few rows"]), ["random", "cholqr"], plan, path, computed.append)
+    repeated = run_cells(problems(["few rows"]), ["random", "cholqr"], plan, path, computed.append)
 
     assert len(computed) == len(BASELINES) + 2 + 2
     assert len(read_cells(path)) == len(computed)
-    assert json.dumps([vars(c) for c in first]) == json.dumps([vars(c) for c in again if c.method != "cholqr"])
+    assert json.dumps([vars(c) for c in first]) == json.dumps([vars(c) for c in repeated if c.method != "cholqr"])
 
 
 def test_the_command_prints_a_table_and_says_what_it_does_not_know(tmp_path: Path) -> None:

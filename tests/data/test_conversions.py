@@ -45,8 +45,8 @@ def test_a_comma_that_may_separate_thousands_is_not_certain() -> None:
 
 
 def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
-    found = gpx.data.preview("messy.csv", messy_csv())
-    about = dict(zip(found.columns, found.about, strict=True))
+    preview = gpx.data.preview("messy.csv", messy_csv())
+    about = dict(zip(preview.columns, preview.about, strict=True))
     assert {name: note.kind for name, note in about.items()} == {
         "id": "number", "größe": "decimal comma", "colour": "levels", "when": "date", "unit": "number",
         "smiles": "SMILES", "empty": "empty", "price": "decimal comma",
@@ -55,8 +55,8 @@ def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
     assert "only counts the rows" in about["id"].remark
     assert "always 5" in about["unit"].remark
     assert about["größe"].missing == 6
-    assert found.target == "price"
-    assert any("Windows-1252" in note for note in found.notes)
+    assert preview.target == "price"
+    assert any("Windows-1252" in note for note in preview.notes)
 
 
 def test_a_messy_file_becomes_the_numbers_it_means(tmp_path: Path) -> None:

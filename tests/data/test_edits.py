@@ -59,8 +59,8 @@ def test_edits_that_cannot_be_made_are_refused_with_a_sentence(edits: object, sa
 
 
 def test_wrong_edits_in_a_link_are_dropped_and_the_rest_is_kept():
-    found = link.read("v=1&data=snelson-like&data.n=40&data.edits=%5B%5B%22x%22%5D%5D&seed=4", Spec("random"))
+    opened = link.read("v=1&data=snelson-like&data.n=40&data.edits=%5B%5B%22x%22%5D%5D&seed=4", Spec("random"))
 
-    assert found.spec.seed == 4
-    assert found.spec.data == "snelson-like"
-    assert "is not a list of finite numbers" in found.corrected[0]
+    assert opened.spec.seed == 4
+    assert opened.spec.data == "snelson-like"
+    assert "is not a list of finite numbers" in opened.corrected[0]

@@ -48,10 +48,10 @@ def measurements(shift=0.0):
     return X + shift, y + shift, patient
 
 
-def cross_validated_error(run, theta, held):
+def cross_validated_error(run, theta, held_out):
     """The mean squared error of dense algebra on the rows that each fold holds out, in scaled units."""
     train, kernel, errors = run.problem.train, run.problem.kernel, []
-    for rows in held:
+    for rows in held_out:
         rest = np.setdiff1d(np.arange(len(train)), rows)
         K = kernel(theta, train.X[rest], train.X[rest]) + (2 * theta[-1]).exp() * torch.eye(len(rest))
         z = torch.linalg.solve(K, train.y[rest])
@@ -66,21 +66,21 @@ def test_the_error_of_the_given_folds_is_minimised(method, shift):
     folds = GroupKFold(3) if method == "gpcv-admm" else GroupShuffleSplit(1, test_size=0.3, random_state=0)
     model = clone(gpx.Estimator(method=method, num_inducing=None, settings=QUICK, folds=folds))
     run = model.fit(X, y, groups=patient).run_
-    held = [test for _, test in folds.split(X, y, patient)]
+    held_out = [test for _, test in folds.split(X, y, patient)]
     info = run.trace[-1].step.info
-    assert info.objective == pytest.approx(cross_validated_error(run, info.consensus, held), rel=1e-2)
+    assert info.objective == pytest.approx(cross_validated_error(run, info.consensus, held_out), rel=1e-2)
     assert info.objective <= run.trace[1].step.info.objective
 
 
 def test_rows_that_no_fold_holds_out_are_always_trained_on():
     X, y, _ = measurements()
     rows = np.arange(60)
-    held = [rows[:7], rows[20:40]]
-    folds = [(np.setdiff1d(rows, test), test) for test in held]
+    held_out = [rows[:7], rows[20:40]]
+    folds = [(np.setdiff1d(rows, test), test) for test in held_out]
     run = gpx.Estimator("gpcv-admm", num_inducing=None, settings={**QUICK, "copies": True}, folds=folds).fit(X, y).run_
     state = run.trace[1].step.state
     assert len(state.folds) == 2
-    assert state.best == pytest.approx(cross_validated_error(run, state.mean, held), rel=1e-2)
+    assert state.best == pytest.approx(cross_validated_error(run, state.mean, held_out), rel=1e-2)
 
 
 def test_groups_alone_stay_whole_in_every_fold_and_folds_are_balanced():
@@ -107,10 +107,10 @@ def test_parts_of_whole_groups_have_about_the_wanted_size_and_leave_out_what_is_
     assert drawn_parts(torch.zeros(9, dtype=torch.int64), 3, seed=0).tolist() == [-1] * 9
 
 
-def whole(given, rows):
+def whole(table, rows):
     """Whether each group that has one of these rows has no row elsewhere."""
-    every, some = given.groups.number, rows.groups.number
-    return sum(int((every == each).sum()) for each in some.unique()) == len(some)
+    every, part = table.groups.number, rows.groups.number
+    return sum(int((every == each).sum()) for each in part.unique()) == len(part)
 
 
 def test_minibatch_methods_set_whole_groups_aside_in_every_part():
@@ -171,13 +171,13 @@ def test_weights_of_zero_take_their_row_out_of_its_fold():
 def test_a_run_is_named_by_its_folds():
     X, y, _patient = measurements()
     settings = {**QUICK, "max_iterations": 1}
-    one, other = (
+    first, second = (
         gpx.Estimator(
             "gpcv-admm", num_inducing=None, settings=settings, folds=KFold(3, shuffle=True, random_state=seed)
         )
         for seed in (0, 1)
     )
-    assert one.fit(X, y).run_.spec.key() != other.fit(X, y).run_.spec.key()
+    assert first.fit(X, y).run_.spec.key() != second.fit(X, y).run_.spec.key()
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_a_run_is_named_by_its_folds():
 )
 def test_folds_that_cannot_be_used_are_refused_in_a_sentence(folds, groups, sentence):
     X, y, patient = measurements()
-    given = {"short": patient[:10], "same": 0 * patient}.get(groups) if groups else None
+    group_column = {"short": patient[:10], "same": 0 * patient}.get(groups) if groups else None
     model = gpx.Estimator("gpcv-admm", num_inducing=None, settings=QUICK, folds=folds)
     with pytest.raises(SettingError, match=sentence):
-        model.fit(X, y, groups=given)
+        model.fit(X, y, groups=group_column)
 
 
 def test_a_method_without_folds_refuses_them():
@@ -216,10 +216,10 @@ def test_a_method_without_folds_refuses_them():
 
 def test_the_held_out_rows_of_recommend_are_the_given_ones():
     X, y, patient = measurements()
-    given = rows_of(X, y)
-    assert torch.equal(given.train.X, torch.from_numpy(X))  # row numbers are those of the caller
+    rows = rows_of(X, y)
+    assert torch.equal(rows.train.X, torch.from_numpy(X))  # row numbers are those of the caller
     pairs = fold_pairs(TimeSeriesSplit(3), X, y)
-    for part, (train, test) in zip(parts(given, 0, pairs), pairs, strict=True):
+    for part, (train, test) in zip(parts(rows, 0, pairs), pairs, strict=True):
         assert sorted(part.train.y.tolist()) == sorted(y[train])
         assert sorted(part.test.y.tolist()) == sorted(y[test])
     among = [Candidate("subset", "exact", "subset-of-data", "se-ard", {"num_rows": 20, "learn": False})]
@@ -234,15 +234,15 @@ def test_the_held_out_rows_of_recommend_are_the_given_ones():
 
 def test_with_groups_recommend_holds_out_whole_ones():
     X, y, patient = measurements()
-    given = rows_of(X, y)
+    split = rows_of(X, y)
     rows = groups_of_rows(np.array([f"patient {k}" for k in patient]), 60)
-    train = replace(given.train, groups=rows)
-    divided = parts(replace(given, train=train), 0)
+    train = replace(split.train, groups=rows)
+    divided = parts(replace(split, train=train), 0)
     few = first_rows(divided[0], 7).train  # a method that sets rows aside from these needs their groups, too
     assert few.groups.number.tolist() == divided[0].train.groups.number[:7].tolist()
-    held = [set(part.test.groups.number.tolist()) for part in divided]
-    assert len(held) == 3
-    assert sorted(each for part in held for each in part) == list(range(12))
+    held_out = [set(part.test.groups.number.tolist()) for part in divided]
+    assert len(held_out) == 3
+    assert sorted(each for part in held_out for each in part) == list(range(12))
     assert folds_of_rows(fold_pairs(KFold(3), X, y), 60).number.tolist() == np.repeat([0, 1, 2], 20).tolist()
 
 
@@ -257,8 +257,8 @@ def table(tmp_path):
 def test_a_spec_names_the_column_of_groups(table):
     data = {"name": str(table), "groups": "patient"}
     spec = gpx.Spec("gpcv-admm", {**QUICK, "max_iterations": 1, "folds": 3}, data, split={"test": 0.25, "seed": 1})
-    again = gpx.Spec.from_json(spec.to_json())
-    run = again.open()
+    reread = gpx.Spec.from_json(spec.to_json())
+    run = reread.open()
     run.finish()
     train, test = (set(part.groups.number.tolist()) for part in (run.split.train, run.split.test))
     assert run.problem.train.names == ("a", "b")
@@ -267,15 +267,15 @@ def test_a_spec_names_the_column_of_groups(table):
     [group] = split(run.problem, run.method.validation(len(run.problem.train)), 0, 1.0, shared=True)
     number = run.problem.train.groups.number
     row_of = {float(value): int(each) for value, each in zip(run.problem.train.y, number, strict=True)}
-    held = [{row_of[float(value)] for value in group.y[part]} for part in group.validation]
-    assert len(held) == 3
-    assert sum(map(len, held)) == len(train)
+    held_out = [{row_of[float(value)] for value in group.y[part]} for part in group.validation]
+    assert len(held_out) == 3
+    assert sum(map(len, held_out)) == len(train)
 
 
 def test_the_folds_of_a_file_have_whole_groups_and_cover_all_rows(table):
-    held = [gpx.load(table, groups="patient", split=k).test for k in range(10)]
-    assert sum(map(len, held)) == 60
-    assert sum(len(part.groups.number.unique()) for part in held) == 12
+    held_out = [gpx.load(table, groups="patient", split=k).test for k in range(10)]
+    assert sum(map(len, held_out)) == 60
+    assert sum(len(part.groups.number.unique()) for part in held_out) == 12
     assert gpx.load(table, groups="patient").key != gpx.load(table, drop="patient").key
 
 

@@ -22,10 +22,10 @@ HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': (12,), }"
 
 def archive(header: str = HEADER, method: int = zipfile.ZIP_STORED) -> bytes:
     """An NPZ file with one column under this header."""
-    text, held = header.encode() + b"\n", io.BytesIO()
-    with zipfile.ZipFile(held, "w", method) as file:
+    text, buffer = header.encode() + b"\n", io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as file:
         file.writestr("y.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + X[:, 0].tobytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def damaged(data: bytes) -> bytes:
@@ -35,9 +35,9 @@ def damaged(data: bytes) -> bytes:
 
 
 def numbers(**arrays: object) -> bytes:
-    held = io.BytesIO()
-    np.savez(held, **arrays)  # type: ignore[arg-type]
-    return held.getvalue()
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    return buffer.getvalue()
 
 
 REFUSED = {
@@ -59,7 +59,7 @@ def test_an_archive_that_cannot_be_read_is_refused_with_a_sentence(tmp_path: Pat
         gpx.load(tmp_path / "a.npz")
 
 
-def test_an_unexpected_error_of_the_child_is_told_as_one_and_its_words_are_in_the_log(
+def test_an_unexpected_error_of_the_child_is_reported_as_one_and_its_text_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     child = tmp_path / "broken_child.py"
@@ -71,27 +71,27 @@ def test_an_unexpected_error_of_the_child_is_told_as_one_and_its_words_are_in_th
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(uploads, "CHILD", "broken_child")
         patched.setattr(uploads, "_ROOT", f"{tmp_path}:{uploads._ROOT}")
-        with pytest.raises(DataError, match="could not be read because of an unexpected KeyError") as told:
+        with pytest.raises(DataError, match="could not be read because of an unexpected KeyError") as failure:
             gpx.data.preview("a.csv", b"a,y\n1,2\n")
 
-    assert "memory" not in str(told.value)
+    assert "memory" not in str(failure.value)
     assert "KeyError: 'the shelf is empty'" in caplog.text
 
 
-def test_a_child_that_cannot_start_is_not_told_as_a_file_that_is_too_large(
+def test_a_child_that_cannot_start_is_not_reported_as_a_file_that_is_too_large(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(uploads, "CHILD", "no_such_module")
 
-    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match="could not be read") as told:
+    with caplog.at_level(logging.WARNING), pytest.raises(DataError, match="could not be read") as failure:
         gpx.data.preview("a.csv", b"a,y\n1,2\n")
 
-    assert "memory" not in str(told.value)
+    assert "memory" not in str(failure.value)
     assert "No module named no_such_module" in caplog.text
 
 
 @pytest.mark.parametrize("limits", [replace(UPLOAD, cpu_seconds=0), replace(UPLOAD, memory_bytes=10**6)])
-def test_limits_that_are_reached_are_told_as_limits(limits: object) -> None:
+def test_limits_that_are_reached_are_reported_as_limits(limits: object) -> None:
     rows = b"a,y\n" + b"".join(b"%d.5,%d\n" % (i, i % 9) for i in range(300_000))
 
     with pytest.raises(DataError, match=r"needs more than the .* of memory or .* s"):

@@ -108,9 +108,9 @@ def test_folds_divide_the_rows_and_do_not_change_the_global_random_state() -> No
     frame = pd.DataFrame({"x": np.arange(53.0), "y": np.sin(np.arange(53.0))})
     tests = torch.cat([gpx.data.load(frame, split=fold).test.X for fold in range(10)])
     assert sorted(tests[:, 0].tolist()) == frame.x.tolist()
-    held = gpx.data.load(frame, split={"test": 0.25, "seed": 1})
-    assert len(held.test) == 13
-    assert not set(held.test.X[:, 0].tolist()) & set(held.train.X[:, 0].tolist())
+    split = gpx.data.load(frame, split={"test": 0.25, "seed": 1})
+    assert len(split.test) == 13
+    assert not set(split.test.X[:, 0].tolist()) & set(split.train.X[:, 0].tolist())
     past = gpx.data.load(frame, split={"before": 40})
     assert float(past.train.X.max()) == 39.0
     assert torch.equal(before, torch.random.get_rng_state())
@@ -135,12 +135,12 @@ def test_scaling_is_fitted_on_the_training_rows_alone(shift: float) -> None:
 @pytest.mark.parametrize("name", GENERATORS)
 def test_generators_are_reproducible_and_do_not_change_the_global_random_state(name: str) -> None:
     before = torch.random.get_rng_state()
-    one, same = gpx.data.load({"name": name, "n": 60, "seed": 3}), gpx.data.load(name, n=60, seed=3)
+    first, same = gpx.data.load({"name": name, "n": 60, "seed": 3}), gpx.data.load(name, n=60, seed=3)
     other = gpx.data.load(name, n=60, seed=4)
-    assert list(map(str, one.train.X)) == list(map(str, same.train.X))
-    assert torch.equal(one.train.y, same.train.y)
-    assert not torch.equal(one.train.y, other.train.y)
-    assert one.key == same.key != other.key
+    assert list(map(str, first.train.X)) == list(map(str, same.train.X))
+    assert torch.equal(first.train.y, same.train.y)
+    assert not torch.equal(first.train.y, other.train.y)
+    assert first.key == same.key != other.key
     assert torch.equal(before, torch.random.get_rng_state())
     truth = gpx.data.truth(name)
     if truth is not None:
@@ -170,9 +170,9 @@ def test_every_card_is_complete_and_its_warnings_are_shown() -> None:
     assert pd.isna(table.loc["mol_esol", "d"])
     assert table.loc["kin40k", "d"] == 8
     for name in names():
-        one = card(name)
-        assert one.licence
-        assert all(file.url.startswith("https://") and len(file.sha256) == 64 for file in one.files)
+        entry = card(name)
+        assert entry.licence
+        assert all(file.url.startswith("https://") and len(file.sha256) == 64 for file in entry.files)
     with pytest.raises(DataError, match="its fields must be"):
         parse_card("odd", "title: x\n")
 
@@ -233,7 +233,7 @@ def test_an_upload_cannot_use_more_than_its_limits() -> None:
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    held = io.BytesIO()
-    np.savez(held, X=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
+    buffer = io.BytesIO()
+    np.savez(buffer, X=np.array([{"a": 1}], dtype=object), y=np.zeros(1))
     with pytest.raises(DataError, match="objects are never unpickled"):
-        read_path(written(tmp_path, held.getvalue(), "x.npz"))
+        read_path(written(tmp_path, buffer.getvalue(), "x.npz"))

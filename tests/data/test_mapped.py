@@ -33,8 +33,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def columns(n: int = 40, shift: float = 0.0) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    made: dict[str, Any] = {f"x{i}": shift + rng.random(n) for i in range(3)}
-    return {**made, "name": ["a"] * n, "y": shift + made["x0"] - made["x1"] + 0.1 * rng.standard_normal(n)}
+    columns_by_name: dict[str, Any] = {f"x{i}": shift + rng.random(n) for i in range(3)}
+    return {
+        **columns_by_name,
+        "name": ["a"] * n,
+        "y": shift + columns_by_name["x0"] - columns_by_name["x1"] + 0.1 * rng.standard_normal(n),
+    }
 
 
 def written(folder: Path, table: dict[str, Any], name: str = "rows.parquet") -> Path:
@@ -53,14 +57,14 @@ def test_the_rows_are_those_of_a_table_in_memory(folder: Path, shift: float, spl
     whole = gpx.data.load(path, split, missing="drop").scaled()
     strips = gpx.data.load(path, split, missing="drop", memory="mapped")
 
-    for one, other in ((whole.train, strips.train), (whole.test, strips.test)):
-        torch.testing.assert_close(other.X, one.X, rtol=1e-9, atol=1e-7)
-        torch.testing.assert_close(other.y, one.y, rtol=1e-9, atol=1e-7)
-        assert (other.names, other.target) == (one.names, one.target)
-        assert one.scale
-        assert other.scale
-        torch.testing.assert_close(other.scale.x_sd, one.scale.x_sd, rtol=1e-9, atol=0)
-        assert other.scale.y_mean == pytest.approx(one.scale.y_mean, rel=1e-13)
+    for first, second in ((whole.train, strips.train), (whole.test, strips.test)):
+        torch.testing.assert_close(second.X, first.X, rtol=1e-9, atol=1e-7)
+        torch.testing.assert_close(second.y, first.y, rtol=1e-9, atol=1e-7)
+        assert (second.names, second.target) == (first.names, first.target)
+        assert first.scale
+        assert second.scale
+        torch.testing.assert_close(second.scale.x_sd, first.scale.x_sd, rtol=1e-9, atol=0)
+        assert second.scale.y_mean == pytest.approx(first.scale.y_mean, rel=1e-13)
     assert strips.notes == whole.notes
     assert len(strips.notes) == 3  # text left out, rows left out, a constant input
     assert strips.scaled() is strips
@@ -133,25 +137,25 @@ def test_what_cannot_be_mapped_is_refused(folder: Path, name: str, options: dict
 
 
 def test_files_are_written_once_with_progress_and_again_for_other_content(folder: Path):
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     path = written(folder, columns(), "rows ünd/../more.parquet".replace("/../", "-"))
-    ask = {"memory": "mapped", "progress": lambda done, total: told.append((done, total))}
+    ask = {"memory": "mapped", "progress": lambda done, total: calls.append((done, total))}
 
     first = gpx.data.load(path, **ask)
-    assert told[-1] == (120, 120)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    told.clear()
-    again = gpx.data.load(path, **ask)
-    assert told == []
-    assert again.key == first.key
-    other = gpx.data.load(written(folder, columns(shift=1.0), path.name), **ask)
+    assert calls[-1] == (120, 120)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    calls.clear()
+    repeated = gpx.data.load(path, **ask)
+    assert calls == []
+    assert repeated.key == first.key
+    second = gpx.data.load(written(folder, columns(shift=1.0), path.name), **ask)
 
-    assert told
-    assert other.key != first.key
-    assert {held.name for held in folder.glob("mapped/*")} == {
-        safe_name(split.key.removesuffix("/scaled")) for split in (first, other)
+    assert calls
+    assert second.key != first.key
+    assert {file.name for file in folder.glob("mapped/*")} == {
+        safe_name(split.key.removesuffix("/scaled")) for split in (first, second)
     }
-    assert all(held.name.isascii() and " " not in held.name for held in folder.glob("mapped/*"))
+    assert all(file.name.isascii() and " " not in file.name for file in folder.glob("mapped/*"))
 
 
 def test_cancelling_leaves_no_files(folder: Path):
@@ -188,9 +192,9 @@ def test_a_full_disk_and_a_read_only_folder_give_a_sentence(folder: Path, monkey
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_spec_maps_rows_in_its_precision_and_runs_as_in_memory(folder: Path, dtype: str):
     path = written(folder, columns())
-    asked = {"method": "grief", "settings": {"num_eigenfunctions": 8, "grid_points": 4, "subset": 30}, "dtype": dtype}
-    whole = gpx.Spec(**asked, data=str(path)).open()
-    spec = gpx.Spec.from_json(gpx.Spec(**asked, data={"name": str(path), "memory": "mapped"}).to_json())
+    fields = {"method": "grief", "settings": {"num_eigenfunctions": 8, "grid_points": 4, "subset": 30}, "dtype": dtype}
+    whole = gpx.Spec(**fields, data=str(path)).open()
+    spec = gpx.Spec.from_json(gpx.Spec(**fields, data={"name": str(path), "memory": "mapped"}).to_json())
 
     run = spec.open()
     for one in (whole, run):
@@ -240,9 +244,9 @@ def test_a_file_larger_than_the_memory_limit_is_loaded_and_learned_from(folder: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    loading, learning, held, smse = json.loads(done.stdout)
+    loading, learning, nbytes, smse = json.loads(done.stdout)
 
-    assert held > 57e6
+    assert nbytes > 57e6
     assert loading < 25e6
-    assert learning < held + 25e6  # the file's own pages, which the system may take back, and little beyond
+    assert learning < nbytes + 25e6  # the file's own pages, which the system may take back, and little beyond
     assert smse < 0.5

@@ -30,9 +30,9 @@ def column(cell: Callable[[int], str], between: str = ",") -> str:
 
 
 def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
-    held = io.BytesIO()
-    save(held, **arrays)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    save(buffer, **arrays)
+    return buffer.getvalue()
 
 
 FILES = {
@@ -51,19 +51,19 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_with_unexpected_contents_is_refused_with_a_sentence(tmp_path: Path, name: str) -> None:
-    held, says = FILES[name]
-    if held is not None:
-        (tmp_path / name).write_bytes(held if isinstance(held, bytes) else held.encode())
+    content, says = FILES[name]
+    if content is not None:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match=says):
-        gpx.load(tmp_path / name if held is not None or name.endswith(".csv") else name)
+        gpx.load(tmp_path / name if content is not None or name.endswith(".csv") else name)
 
 
 def test_damaged_archives_always_give_a_data_error(tmp_path: Path) -> None:
     path, rng, refused = tmp_path / "t.npz", np.random.default_rng(1), 0
-    held = archive(np.savez_compressed, X=X, y=Y)
+    content = archive(np.savez_compressed, X=X, y=Y)
     for _ in range(150):
-        damaged = bytearray(held)
-        for place in rng.integers(len(held), size=3):
+        damaged = bytearray(content)
+        for place in rng.integers(len(content), size=3):
             damaged[place] = rng.integers(256)
         path.write_bytes(damaged)
         try:

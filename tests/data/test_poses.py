@@ -50,9 +50,9 @@ def test_a_limb_is_drawn_where_its_joints_are() -> None:
 
 def test_rows_are_histograms_and_the_target_is_the_wrists_height() -> None:
     split = poses(train=30, test=12, seed=4)
-    again = poses(train=30, test=12, seed=4)
-    assert torch.equal(split.train.X, again.train.X)
-    assert split.key == again.key != poses(train=30, test=11, seed=4).key
+    repeated = poses(train=30, test=12, seed=4)
+    assert torch.equal(split.train.X, repeated.train.X)
+    assert split.key == repeated.key != poses(train=30, test=11, seed=4).key
     assert split.train.X.shape == (30, 972)
     X = torch.cat([split.train.X, split.test.X])
     assert torch.allclose(X.reshape(42, CAMERAS, -1).sum(2), torch.ones(42, CAMERAS, dtype=X.dtype))
@@ -77,9 +77,9 @@ def test_poses_are_loaded_by_name_like_any_generator() -> None:
     assert data.available().loc["poses", ["n", "d"]].tolist() == [9630, 972]
     assert data.is_named("poses")
     assert data.fetch("poses") == ()
-    found = data.load({"name": "poses", "train": 30, "test": 12, "seed": 4})
-    assert found.key == poses(train=30, test=12, seed=4).key
-    assert found.train.d == 972
+    split = data.load({"name": "poses", "train": 30, "test": 12, "seed": 4})
+    assert split.key == poses(train=30, test=12, seed=4).key
+    assert split.train.d == 972
     run = Spec("random", {"num_inducing": 5, "learn": False}, data={"name": "poses", "train": 30, "test": 12},
                kernel="histogram-3").open()  # fmt: skip
     run.finish(steps=3)
@@ -87,7 +87,7 @@ def test_poses_are_loaded_by_name_like_any_generator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "split", "said"),
+    ("options", "split", "sentence"),
     [
         ({"n": 9}, 0, "no option"),
         ({"train": 10**6}, 0, "0 to 20,000"),
@@ -95,8 +95,8 @@ def test_poses_are_loaded_by_name_like_any_generator() -> None:
         ({}, 1, "one split"),
     ],
 )
-def test_wrong_options_are_refused_with_a_sentence(options: dict[str, object], split: int, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_wrong_options_are_refused_with_a_sentence(options: dict[str, object], split: int, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
         data.load({"name": "poses", **options}, split=split)
 
 

@@ -26,14 +26,14 @@ from stand_in_files import believed, write_like
 
 
 def test_the_folds_of_every_set_on_this_machine_divide_its_rows(data_dir: Path) -> None:
-    here = [name for name in names() if is_cached(card(name))]
-    assert {"kin40k", "concrete"} <= set(here)
-    for one in map(card, here):
-        folds = range(10) if one.split["kind"] == "folds" and one.n < 9000 else range(1)
-        parts = [gpx.data.load(one.name, split=fold) for fold in folds]
-        assert all(len(part.train) + len(part.test) == one.n for part in parts), one.name
-        assert len(parts) == 1 or sum(len(part.test) for part in parts) == one.n, one.name
-        assert one.d is None or parts[0].train.d == one.d
+    cached_names = [name for name in names() if is_cached(card(name))]
+    assert {"kin40k", "concrete"} <= set(cached_names)
+    for entry in map(card, cached_names):
+        folds = range(10) if entry.split["kind"] == "folds" and entry.n < 9000 else range(1)
+        parts = [gpx.data.load(entry.name, split=fold) for fold in folds]
+        assert all(len(part.train) + len(part.test) == entry.n for part in parts), entry.name
+        assert len(parts) == 1 or sum(len(part.test) for part in parts) == entry.n, entry.name
+        assert entry.d is None or parts[0].train.d == entry.d
         assert parts[0].train.y.dtype == torch.float64
 
 
@@ -59,19 +59,19 @@ def test_both_tables_of_co2_drop_the_missing_months(tmp_path: Path, shift: float
     monthly.write_text("  Yr, Mn\n ,\n ,Excel\n" + "\n".join(f"{date},1,1,1,1,1, MLO" for date in dates) + "\n")
 
     for name, path in [("co2_gpcv_admm", wide), ("co2_mlo_monthly", monthly)]:
-        numbers, given = read_set(replace(card(name), n=23), (path,), Choice())
-        assert given.kind == "time"
+        numbers, given_split = read_set(replace(card(name), n=23), (path,), Choice())
+        assert given_split.kind == "time"
         assert numbers.X[:3, 0] == pytest.approx([1958.0, 1958 + 2 / 12, 1958.25], abs=1e-4)
         assert numbers.y[:2] == pytest.approx([1.0 + shift, 3.0 + shift])
 
 
 def test_the_test_rows_of_a_time_series_are_the_latest(data_dir: Path) -> None:
-    for one in (card(name) for name in names()):
-        if one.split["kind"] == "time" and is_cached(one):
-            split = gpx.data.load(one.name)
+    for entry in (card(name) for name in names()):
+        if entry.split["kind"] == "time" and is_cached(entry):
+            split = gpx.data.load(entry.name)
             assert float(split.train.X.max()) < float(split.test.X.min())
             with pytest.raises(DataError, match="one split, split=0"):
-                gpx.data.load(one.name, split=1)
+                gpx.data.load(entry.name, split=1)
     frame = {"name": "snelson-like", "noise": 0.0}
     cut = gpx.data.load(frame, split={"before": 2.0, "until": 5.0})
     assert float(cut.train.X.max()) < 2.0 <= float(cut.test.X.min()) <= float(cut.test.X.max()) < 5.0
@@ -83,11 +83,11 @@ def test_molecules_are_texts_with_the_split_of_their_file(tmp_path: Path) -> Non
         "smiles,exp_mean [nM],y,cliff_mol,split,y [pEC50/pKi]\n"
         'C[C@@H](O)N,1,-1,0,train,5.5\n"CC(=N)N,C",2,-2,1,test,6.0\nCO,3,-3,0,train,7.25\nCN,4,-4,0,train,4.0\n'
     )
-    numbers, given = read_set(replace(card("mol_factorxa_ki"), n=4), (path,), Choice())
+    numbers, given_split = read_set(replace(card("mol_factorxa_ki"), n=4), (path,), Choice())
     assert numbers.X == ["C[C@@H](O)N", "CC(=N)N,C", "CO", "CN"]
     assert numbers.y.tolist() == [5.5, 6.0, 7.25, 4.0]
-    assert given.masks is not None
-    assert given.masks[:, 0].tolist() == [False, True, False, False]
+    assert given_split.masks is not None
+    assert given_split.masks[:, 0].tolist() == [False, True, False, False]
     split = gpx.data.load((numbers.X, numbers.y)).scaled()
     assert set(split.train.X) < set(numbers.X)
     assert float(split.train.y.mean()) == pytest.approx(0.0, abs=1e-12)
@@ -110,8 +110,12 @@ def test_plain_tables_and_the_snelson_set_are_read(tmp_path: Path) -> None:
     files = tuple(tmp_path / f"{part}.dat" for part in ("in", "out", "test"))
     for file, values in zip(files, ([5.7, 1.4, 3.6], [-0.5, -1.7, 0.1], [-3.0]), strict=True):
         np.savetxt(file, values, fmt="%16.7e")
-    numbers, given = read_set(replace(card("snelson1d"), n=3), files, Choice())
-    assert (numbers.X[:, 0].tolist(), numbers.y.tolist(), given.kind) == ([5.7, 1.4, 3.6], [-0.5, -1.7, 0.1], "none")
+    numbers, given_split = read_set(replace(card("snelson1d"), n=3), files, Choice())
+    assert (numbers.X[:, 0].tolist(), numbers.y.tolist(), given_split.kind) == (
+        [5.7, 1.4, 3.6],
+        [-0.5, -1.7, 0.1],
+        "none",
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,8 +165,8 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     with served(source) as address:
 
         def make(**change: object) -> Card:
-            known = CardFile("toy/f.csv", f"{address}/f.csv", hashlib.sha256(body).hexdigest(), len(body))
-            return replace(card("calhousing"), name="toy", files=(replace(known, **change),))
+            file = CardFile("toy/f.csv", f"{address}/f.csv", hashlib.sha256(body).hexdigest(), len(body))
+            return replace(card("calhousing"), name="toy", files=(replace(file, **change),))
 
         yield make
 

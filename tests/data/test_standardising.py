@@ -24,13 +24,13 @@ def test_the_training_rows_decide_and_the_test_rows_follow(shift: float):
     for part in (split.train.X, split.train.y[:, None]):
         torch.testing.assert_close(part.mean(0), torch.zeros(part.shape[1]).double(), atol=1e-7, rtol=0.0)
         torch.testing.assert_close(part.std(0, correction=0), torch.ones(part.shape[1]).double(), atol=1e-7, rtol=0.0)
-    found = split.train.scale
-    assert found is not None
-    torch.testing.assert_close(found.x_mean, train.X.mean(0))
-    torch.testing.assert_close(found.x_sd, train.X.std(0, correction=0), rtol=1e-6, atol=0.0)
-    assert (found.y_mean, found.y_sd) == pytest.approx((float(train.y.mean()), float(train.y.std(correction=0))))
-    torch.testing.assert_close(split.test.X * found.x_sd + found.x_mean, test.X)
-    torch.testing.assert_close(split.test.y * found.y_sd + found.y_mean, test.y)
+    scale = split.train.scale
+    assert scale is not None
+    torch.testing.assert_close(scale.x_mean, train.X.mean(0))
+    torch.testing.assert_close(scale.x_sd, train.X.std(0, correction=0), rtol=1e-6, atol=0.0)
+    assert (scale.y_mean, scale.y_sd) == pytest.approx((float(train.y.mean()), float(train.y.std(correction=0))))
+    torch.testing.assert_close(split.test.X * scale.x_sd + scale.x_mean, test.X)
+    torch.testing.assert_close(split.test.y * scale.y_sd + scale.y_mean, test.y)
     assert split.scaled() is split
 
 
@@ -50,19 +50,19 @@ def test_a_column_that_is_constant_to_rounding_keeps_its_unit_and_one_that_varie
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_moments_of_two_blocks_are_those_of_all_rows(first: int, shift: float):
     X = rows(40, shift).X
-    both, whole = moments(X[:first]).joined(moments(X[first:])), moments(X)
-    assert both.rows == 40
-    torch.testing.assert_close(both.mean, whole.mean)
-    torch.testing.assert_close(both.spread, whole.spread, rtol=1e-8, atol=0.0)
-    assert torch.equal(both.largest, whole.largest)
-    torch.testing.assert_close(both.sd, X.std(0, correction=0), rtol=1e-8, atol=0.0)
+    joined, whole = moments(X[:first]).joined(moments(X[first:])), moments(X)
+    assert joined.rows == 40
+    torch.testing.assert_close(joined.mean, whole.mean)
+    torch.testing.assert_close(joined.spread, whole.spread, rtol=1e-8, atol=0.0)
+    assert torch.equal(joined.largest, whole.largest)
+    torch.testing.assert_close(joined.sd, X.std(0, correction=0), rtol=1e-8, atol=0.0)
 
 
 def test_counts_keep_their_units_and_the_target_does_not():
     train = rows(30)
-    found = fit_scale(train, inputs=False)
-    assert (found.x_mean.tolist(), found.x_sd.tolist()) == ([0.0] * 3, [1.0] * 3)
-    scaled = scale(train, found)
+    fitted = fit_scale(train, inputs=False)
+    assert (fitted.x_mean.tolist(), fitted.x_sd.tolist()) == ([0.0] * 3, [1.0] * 3)
+    scaled = scale(train, fitted)
     assert torch.equal(scaled.X, train.X)
     assert float(scaled.y.std(correction=0)) == pytest.approx(1.0)
 
@@ -70,9 +70,9 @@ def test_counts_keep_their_units_and_the_target_does_not():
 def test_texts_do_not_change_and_the_numbers_beside_them_do():
     train = rows(30)
     words = Dataset(["a", "b"] * 15, train.y)
-    found = fit_scale(words)
-    assert len(found.x_mean) == len(found.x_sd) == 0
-    assert scale(words, found).X == words.X
+    fitted = fit_scale(words)
+    assert len(fitted.x_mean) == len(fitted.x_sd) == 0
+    assert scale(words, fitted).X == words.X
     beside = Dataset(MixedRows(train.X, (tuple("ab" * 15),)), train.y)
     scaled = scale(beside, fit_scale(beside))
     torch.testing.assert_close(scaled.X.numbers, (train.X - train.X.mean(0)) / train.X.std(0, correction=0))

@@ -24,9 +24,9 @@ from gpexplorer.errors import DataError
 
 
 def parquet(frame: pd.DataFrame) -> bytes:
-    held = io.BytesIO()
-    frame.to_parquet(held)
-    return held.getvalue()
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer)
+    return buffer.getvalue()
 
 
 def test_the_child_starts_without_torch_or_pandas(root: Path) -> None:
@@ -77,11 +77,11 @@ def test_a_column_of_texts_is_loaded_as_texts() -> None:
 
 def test_a_small_parquet_that_unfolds_to_gigabytes_is_stopped() -> None:
     text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(4000, "int32")), pa.array(["C" * 1_000_000]))
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     pq.write_table(
-        pa.table({"smiles": text, "y": np.arange(4000.0), "a": np.arange(4000.0) % 7}), held, store_schema=False
+        pa.table({"smiles": text, "y": np.arange(4000.0), "a": np.arange(4000.0) % 7}), buffer, store_schema=False
     )
-    bomb = held.getvalue()
+    bomb = buffer.getvalue()
     assert len(bomb) < 1_000_000
     with pytest.raises(DataError, match=r"bomb.parquet needs more than the 1.5 GB of memory or 20 s"):
         gpx.data.read_upload("bomb.parquet", bomb, Choice(target="y", objects="smiles"))
@@ -91,18 +91,18 @@ def test_a_small_parquet_that_unfolds_to_gigabytes_is_stopped() -> None:
 def test_an_archive_with_false_shapes_is_refused() -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12,)})
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w") as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("y.npy", header.getvalue())
     with pytest.raises(
         DataError, match=r'array "y" claims shape \(1000000000000,\), but the file is too small for that'
     ):
-        gpx.data.read_upload("x.npz", held.getvalue())
-    held = io.BytesIO()
-    np.savez_compressed(held, X=np.zeros((900_000, 20)), y=np.arange(900_000.0))
-    assert len(held.getvalue()) < UPLOAD.file_bytes
+        gpx.data.read_upload("x.npz", buffer.getvalue())
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, X=np.zeros((900_000, 20)), y=np.arange(900_000.0))
+    assert len(buffer.getvalue()) < UPLOAD.file_bytes
     with pytest.raises(DataError, match=r"x.npz unpacks to more than 100 MB"):
-        gpx.data.read_upload("x.npz", held.getvalue())
+        gpx.data.read_upload("x.npz", buffer.getvalue())
 
 
 def test_processor_time_is_limited() -> None:

@@ -21,11 +21,11 @@ from oracles_minibatches import dense, method, problem
 def module(width: int = 5) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
-        made = torch.nn.Sequential(
+        network = torch.nn.Sequential(
             torch.nn.Linear(3, 6), torch.nn.BatchNorm1d(6), torch.nn.Tanh(), torch.nn.Linear(6, width)
         )
-        made[1].running_mean.normal_()
-    return made
+        network[1].running_mean.normal_()
+    return network
 
 
 def inputs() -> Tensor:
@@ -33,8 +33,8 @@ def inputs() -> Tensor:
 
 
 def test_a_module_begins_at_its_own_answers_and_has_the_gradient_of_autograd():
-    given, X = module(), inputs()
-    map_ = Module(given, 3, X)
+    network, X = module(), inputs()
+    map_ = Module(network, 3, X)
     alpha = map_.start(9).requires_grad_()
 
     H = map_.layers(views(alpha, map_.shapes), X)
@@ -45,17 +45,17 @@ def test_a_module_begins_at_its_own_answers_and_has_the_gradient_of_autograd():
 
     torch.testing.assert_close(H[-1].detach(), module().double().eval()(X).detach())
     torch.testing.assert_close(into, torch.autograd.grad((H[-1] * G).sum(), alpha)[0])
-    assert next(given.parameters()).dtype == torch.float32
-    assert given.training
+    assert next(network.parameters()).dtype == torch.float32
+    assert network.training
 
 
-def test_parameters_that_are_held_still_are_no_part_of_theta():
-    given = module()
-    given[0].requires_grad_(False)
-    map_ = Module(given, 3, inputs())
+def test_fixed_parameters_are_no_part_of_theta():
+    network = module()
+    network[0].requires_grad_(False)
+    map_ = Module(network, 3, inputs())
 
-    assert map_.size == sum(part.numel() for part in given.parameters() if part.requires_grad)
-    assert Module(given.requires_grad_(False), 3, inputs()).size == 0
+    assert map_.size == sum(part.numel() for part in network.parameters() if part.requires_grad)
+    assert Module(network.requires_grad_(False), 3, inputs()).size == 0
 
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian"])
@@ -91,12 +91,12 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "said"), WRONG)
-def test_what_is_no_feature_map_is_refused_with_a_sentence(given: Any, said: str):
+@pytest.mark.parametrize(("given", "sentence"), WRONG)
+def test_what_is_no_feature_map_is_refused_with_a_sentence(given: Any, sentence: str):
     small = method("scgd")
     small.features = given
 
-    with pytest.raises(SettingError, match=said):
+    with pytest.raises(SettingError, match=sentence):
         next(small.steps(problem()))
 
 
@@ -105,13 +105,13 @@ def test_weights_come_back_from_a_file_and_begin_the_learning(tmp_path: Path):
     alpha = network.start(5)
     save(path, network, alpha)
 
-    again = load(path)
+    loaded = load(path)
 
-    assert (again.sizes, again.activation) == (network.sizes, network.activation)
-    assert torch.equal(again.start(0), alpha)
+    assert (loaded.sizes, loaded.activation) == (network.sizes, network.activation)
+    assert torch.equal(loaded.start(0), alpha)
     small = method("minimax")
-    small.features = again
-    assert torch.equal(next(small.steps(problem())).state.theta[: again.size], alpha)
+    small.features = loaded
+    assert torch.equal(next(small.steps(problem())).state.theta[: loaded.size], alpha)
     with pytest.raises(SettingError, match="with 3 inputs, but the data have 2"):
         next(small.steps(problem(d=2)))
 
@@ -133,13 +133,13 @@ FILES: list[tuple[dict[str, Tensor], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("held", "header", "said"), FILES)
+@pytest.mark.parametrize(("held", "header", "sentence"), FILES)
 def test_a_file_at_odds_with_itself_is_refused(
-    held: dict[str, Tensor], header: dict[str, str], said: str, tmp_path: Path
+    held: dict[str, Tensor], header: dict[str, str], sentence: str, tmp_path: Path
 ):
     save_file(held, str(tmp_path / "net"), header)
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=sentence):
         load(tmp_path / "net")
 
 

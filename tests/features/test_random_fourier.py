@@ -82,10 +82,10 @@ def test_gradients_are_those_of_autograd(kind: str):
 
 
 def test_the_seed_decides():
-    one, same, other = (RandomFourier(2, 6, "plain", seed).Omega for seed in (1, 1, 2))
+    first, same, second = (RandomFourier(2, 6, "plain", seed).Omega for seed in (1, 1, 2))
 
-    assert torch.equal(one, same)
-    assert not torch.equal(one, other)
+    assert torch.equal(first, same)
+    assert not torch.equal(first, second)
 
 
 def test_orthogonal_frequencies_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch):

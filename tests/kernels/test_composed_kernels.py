@@ -79,9 +79,9 @@ def test_values_and_gradients_of_composites_are_those_of_autograd(text: str):
     expected = gradient(u @ K @ z)
     torch.testing.assert_close(kernel.theta_gradient(theta, X, Z, torch.outer(u, z)), expected)
     torch.testing.assert_close(kernel.theta_gradient_bilinear(theta, X, Z, (u, z)), expected)
-    given = kernel.theta_gradient_from_matrix(theta, X, Z, (u, z), K.detach())
-    if given is not None:
-        torch.testing.assert_close(given, expected)
+    gradient_of_theta = kernel.theta_gradient_from_matrix(theta, X, Z, (u, z), K.detach())
+    if gradient_of_theta is not None:
+        torch.testing.assert_close(gradient_of_theta, expected)
     assert float(expected[-1]) == 0.0
     leaf = theta.clone().requires_grad_(True)
     diagonal = kernel(leaf, X, X).diagonal()
@@ -135,9 +135,9 @@ def test_terms_of_sums_and_products_add_up_to_the_kernel_and_are_limited():
     eight: Covariance = kernels.make(" + ".join(["se-ard"] * 8), 1)
     assert MAX_TERMS == 64
     product = eight * eight
-    found = product.terms(torch.zeros(product.size + 1, dtype=torch.float64))
-    assert found is not None
-    assert len(found) == 64
+    result = product.terms(torch.zeros(product.size + 1, dtype=torch.float64))
+    assert result is not None
+    assert len(result) == 64
     more = eight * (eight + kernels.make("se-ard", 1))
     assert more.terms(torch.zeros(more.size + 1, dtype=torch.float64)) is None
 
@@ -205,7 +205,7 @@ def test_counts_begin_with_the_variance_of_the_targets_and_empty_rows_are_alike(
     ones[0, 1] = 0.0
     assert sum_of_minima(ones, full).tolist() == [[1.0, 1.0], [2.0, 2.0]]
     assert sum_of_minima(full, ones).tolist() == [[1.0, 2.0], [1.0, 2.0]]
-    for one, other in ((0.0, 2.0), (2.0, 0.0)):  # only one side has zeros, in the first column only
-        mixed = torch.tensor([[one, 2.0], [other, 2.0]], dtype=torch.float64)
-        assert sum_of_minima(mixed, full).tolist() == [[min(one, 3.0) + 1.0, min(one, 2.0) + 2.0],
-                                                       [min(other, 3.0) + 1.0, min(other, 2.0) + 2.0]]  # fmt: skip
+    for first, second in ((0.0, 2.0), (2.0, 0.0)):  # only one side has zeros, in the first column only
+        mixed = torch.tensor([[first, 2.0], [second, 2.0]], dtype=torch.float64)
+        assert sum_of_minima(mixed, full).tolist() == [[min(first, 3.0) + 1.0, min(first, 2.0) + 2.0],
+                                                       [min(second, 3.0) + 1.0, min(second, 2.0) + 2.0]]  # fmt: skip

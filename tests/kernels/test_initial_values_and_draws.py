@@ -46,9 +46,9 @@ def test_lengthscales_start_at_the_spread_of_their_input_times_the_root_of_the_n
 
 def test_one_lengthscale_starts_at_the_geometric_mean_of_many():
     train = rows()
-    one, many = (kernels.make(key, 3).start(train) for key in ("se", "se-ard"))
-    assert float(one[1]) == pytest.approx(float(many[1:4].mean()))
-    assert float(one[0]) == float(many[0])
+    single, many = (kernels.make(key, 3).start(train) for key in ("se", "se-ard"))
+    assert float(single[1]) == pytest.approx(float(many[1:4].mean()))
+    assert float(single[0]) == float(many[0])
 
 
 @pytest.mark.parametrize("key", ["linear", "linear-ard"])
@@ -79,12 +79,12 @@ def test_periodic_kernels_start_with_the_period_of_the_data_or_twice_the_spread(
     assert float(kernels.make("periodic", 1).start(wave)[2].exp()) == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("periods", "found"), [(2, 2), (3, 3), (49, 49), (50, 50)])
-def test_the_period_is_that_of_the_strongest_wave_up_to_a_quarter_of_the_rows(periods: int, found: int):
+@pytest.mark.parametrize(("periods", "expected_periods"), [(2, 2), (3, 3), (49, 49), (50, 50)])
+def test_the_period_is_that_of_the_strongest_wave_up_to_a_quarter_of_the_rows(periods: int, expected_periods: int):
     x = torch.linspace(5.0, 9.0, 201, dtype=torch.float64)[:200, None]
     span = float(x.max() - x.min())
     y = torch.cos(2.0 * math.pi * periods * (x[:, 0] - 5.0) / span + 0.7)
-    assert dominant_period(Dataset(x, y)) == pytest.approx(span / found)
+    assert dominant_period(Dataset(x, y)) == pytest.approx(span / expected_periods)
 
 
 def test_a_period_faster_than_a_quarter_of_the_rows_or_256_waves_is_not_looked_for():
@@ -193,8 +193,8 @@ def test_the_mismatch_features_count_every_way_to_a_pattern():
 
 def test_rows_of_features_have_length_one_and_an_empty_text_has_none():
     columns: dict[str, int] = {}
-    found = strings.unit_rows(["aaaabbbb", "", "aaaa"], strings.Spectrum.features, columns).toarray()
-    assert np.square(found).sum(1).tolist() == pytest.approx([1.0, 0.0, 1.0])
+    result = strings.unit_rows(["aaaabbbb", "", "aaaa"], strings.Spectrum.features, columns).toarray()
+    assert np.square(result).sum(1).tolist() == pytest.approx([1.0, 0.0, 1.0])
 
 
 @pytest.mark.parametrize("dense", [0, 10**9])
@@ -202,11 +202,11 @@ def test_jaccard_similarities_are_shares_of_common_tokens(dense: int, monkeypatc
     monkeypatch.setattr(molecules, "MAX_DENSE", dense)
     X = np.array([[1, 1, 0, 0, 1], [0, 0, 0, 0, 0], [1, 0, 1, 0, 0]], dtype=np.float32)
     Z = np.array([[1, 0, 0, 0, 1], [0, 0, 0, 0, 0], [0, 0, 0, 1, 0]], dtype=np.float32)
-    found = molecules.jaccard(sparse.csr_array(X), sparse.csr_array(Z))
+    result = molecules.jaccard(sparse.csr_array(X), sparse.csr_array(Z))
     for i, x in enumerate(X.astype(bool)):
         for j, z in enumerate(Z.astype(bool)):
             union = (x | z).sum()
-            assert found[i, j] == ((x & z).sum() / union if union else 1.0)
+            assert result[i, j] == ((x & z).sum() / union if union else 1.0)
 
 
 def test_the_cache_of_similarities_drops_the_oldest(monkeypatch: pytest.MonkeyPatch):
@@ -224,7 +224,7 @@ def test_the_cache_of_similarities_drops_the_oldest(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_token_stands_once_for_each_time_it_occurs_but_not_more_often_than_the_limit():
-    found = tokens({5: 3, 9: 1, 7: MAX_COUNT + 10}).tolist()
+    result = tokens({5: 3, 9: 1, 7: MAX_COUNT + 10}).tolist()
     wanted = [5 * MAX_COUNT, 5 * MAX_COUNT + 1, 5 * MAX_COUNT + 2, 9 * MAX_COUNT]
-    assert found == wanted + [7 * MAX_COUNT + k for k in range(MAX_COUNT)]
+    assert result == wanted + [7 * MAX_COUNT + k for k in range(MAX_COUNT)]
     assert len(tokens({})) == 0

@@ -135,8 +135,8 @@ def test_covariances_equal_those_of_scikit_learn() -> None:
         "matern52": sk.Matern(1.4918246976412703, nu=2.5),
     }
     for key, peer in pairs.items():
-        ours = kernels.make(key, 3)(theta, X, X[:4]).numpy()
-        assert ours == pytest.approx(peer(X.numpy(), X[:4].numpy()), rel=1e-10)
+        K = kernels.make(key, 3)(theta, X, X[:4]).numpy()
+        assert K == pytest.approx(peer(X.numpy(), X[:4].numpy()), rel=1e-10)
 
 
 @pytest.mark.parametrize("key", [*REAL, "se+lp", "se*periodic"])

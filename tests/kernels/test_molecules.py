@@ -23,17 +23,17 @@ ANILINE, THETA = "c1ccccc1N", torch.tensor([*torch.linspace(-1, 0.5, 14).tolist(
 def neighbours(text: str) -> Counter[str]:
     """Every string of three letters out of twenty, and how many substrings of `text` are at most one letter from it."""
     letters = [chr(ord("a") + i) for i in range(ALPHABET)]
-    parts, found = [text[i : i + 3] for i in range(len(text) - 2)], Counter()
+    parts, result = [text[i : i + 3] for i in range(len(text) - 2)], Counter()
     for word in map("".join, itertools.product(letters, repeat=3)):
-        found[word] = sum(sum(a != b for a, b in zip(word, part, strict=True)) <= 1 for part in parts)
-    return found
+        result[word] = sum(sum(a != b for a, b in zip(word, part, strict=True)) <= 1 for part in parts)
+    return result
 
 
 def test_mismatch_counts_every_neighbour() -> None:
     texts, theta = ["abcab", "abdab", "ttt", "aab", "abcdefgh"], torch.tensor([0.2, -1.0], dtype=torch.float64)
     kernel = kernels.make("mismatch", 1)
     K, phi = kernel(theta, texts, texts), [neighbours(text) for text in texts]
-    lengths = [math.sqrt(sum(c * c for c in one.values())) for one in phi]
+    lengths = [math.sqrt(sum(c * c for c in counts.values())) for counts in phi]
     for i, j in itertools.product(range(len(texts)), repeat=2):
         inner = sum(count * phi[j][word] for word, count in phi[i].items())
         assert float(K[i, j]) == pytest.approx(math.exp(0.4) * inner / (lengths[i] * lengths[j]), rel=1e-12)
@@ -74,8 +74,8 @@ def test_molecules_are_a_weighted_sum_with_its_own_gradient() -> None:
     G = torch.randn(8, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     at = THETA.clone().requires_grad_(True)
     ((kernel(at, SMILES, SMILES[:3]) * G).sum() + kernel.diag(at, SMILES) @ G[:, 0]).backward()
-    found = kernel.theta_gradient(THETA, SMILES, SMILES[:3], G) + kernel.theta_gradient_diag(THETA, SMILES, G[:, 0])
-    assert torch.allclose(found, at.grad, rtol=1e-12)
+    result = kernel.theta_gradient(THETA, SMILES, SMILES[:3], G) + kernel.theta_gradient_diag(THETA, SMILES, G[:, 0])
+    assert torch.allclose(result, at.grad, rtol=1e-12)
 
 
 def test_new_molecules_do_not_change_earlier_covariances_and_the_cache_is_bounded(

@@ -78,26 +78,26 @@ def test_the_inputs_are_checked_without_the_number():
         kernel.check(-rows)
 
 
-@pytest.mark.parametrize("known", [None, 0.09])
+@pytest.mark.parametrize("noise_sd", [None, 0.09])
 @pytest.mark.parametrize("y_sd", [None, 2.0])
-def test_a_problem_with_noise_per_row_becomes_one_of_equal_noise(known: float | None, y_sd: float | None):
+def test_a_problem_with_noise_per_row_becomes_one_of_equal_noise(noise_sd: float | None, y_sd: float | None):
     X = scaled_rows(30)[:, :3]
     draw = torch.Generator().manual_seed(5)
     y, ratio = torch.randn(30, generator=draw).double(), 0.5 + 3.0 * torch.rand(30, generator=draw).double()
     scale = None if y_sd is None else Scale(torch.zeros(3), torch.ones(3), 0.0, y_sd)
-    kernel, train = kernels.make("se-ard", 3), Dataset(X, y, noise=RowNoise(ratio, known), scale=scale)
+    kernel, train = kernels.make("se-ard", 3), Dataset(X, y, noise=RowNoise(ratio, noise_sd), scale=scale)
     task = Problem(train, kernel, kernel.start(train))
 
     same = with_row_noise(task)
 
     theta, d = same.theta, ratio.rsqrt()
     s2 = float((2.0 * theta[-1]).exp())
-    if known:
-        assert s2 == pytest.approx(known / (y_sd or 1.0) ** 2)
+    if noise_sd:
+        assert s2 == pytest.approx(noise_sd / (y_sd or 1.0) ** 2)
     else:
         average = s2 * float(ratio.mean())
         assert average == pytest.approx(float((2.0 * task.theta[-1]).exp()))
-    assert same.kernel.noise_is_known == (known is not None)
+    assert same.kernel.noise_is_known == (noise_sd is not None)
     torch.testing.assert_close(same.train.y, d * y)
     C = kernel(theta, X, X) + s2 * torch.diag(ratio)
     A = same.kernel(theta, same.train.X, same.train.X) + s2 * torch.eye(30, dtype=torch.float64)

@@ -168,8 +168,8 @@ def test_several_matrices_take_one_read_of_a_gpu_and_jitter_only_where_it_is_nee
     torch.testing.assert_close(cholesky_of_each(matrices, "A"), expected)
 
     with SimulatedGPU() as gpu:
-        there = matrices.to("cuda")
+        on_gpu = matrices.to("cuda")
         gpu.work = DeviceWork()
-        factors = cholesky_of_each(there, "A")
+        factors = cholesky_of_each(on_gpu, "A")
         assert gpu.work.reads == 1 if reads == 1 else gpu.work.reads >= reads
         torch.testing.assert_close(factors.cpu(), expected)

@@ -65,8 +65,8 @@ def test_no_product_is_needed_where_the_residual_is_known_or_the_initial_value_i
     assert not products
     begin(product, B, X)
     assert len(products) == 1
-    one, other = next(cg(product, started)), next(cg(product, begin(product, B, X)))
-    torch.testing.assert_close(one.x, other.x)
+    first, second = next(cg(product, started)), next(cg(product, begin(product, B, X)))
+    torch.testing.assert_close(first.x, second.x)
 
 
 def test_a_column_that_has_converged_does_not_change_and_nothing_that_was_yielded_changes():
@@ -89,5 +89,5 @@ def test_an_iteration_continues_from_any_iterate():
 
     later = list(islice(cg(A.matmul, whole[2]), 3))
 
-    for one, other in zip(later, whole[3:], strict=True):
-        assert torch.equal(one.x, other.x)
+    for first, second in zip(later, whole[3:], strict=True):
+        assert torch.equal(first.x, second.x)

@@ -42,10 +42,10 @@ def test_a_large_covariance_is_one_compiled_kernel_on_a_gpu_only(key: str):
     assert not fused._compiled
     filled(key, "cuda", n=199)
     assert not fused._compiled
-    there, work = filled(key, "cuda")
+    on_gpu, work = filled(key, "cuda")
 
     assert len(fused._compiled) == 1
-    torch.testing.assert_close(there, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(on_gpu, expected, rtol=1e-12, atol=1e-12)
     fused._compiled[type(kernels.make(key, 2)).covariances_] = type(kernels.make(key, 2)).covariances_
     assert work.launches < filled(key, "cuda")[1].launches
 

@@ -26,7 +26,7 @@ def test_products_are_those_of_float64_to_the_rounding_of_float32(
 
     torch.testing.assert_close(product(M.T, B).double(), exact, **close)
     torch.testing.assert_close(product_of_rows(M.T.contiguous()[:40], B.T.contiguous()).double(), exact[:40], **close)
-    both = len(calls)
+    num_calls = len(calls)
     added = add_product(start.clone(), M.T, B, -0.5)
     wider = add_product(start.double(), M.T.contiguous(), B, 2.0)
 
@@ -34,7 +34,7 @@ def test_products_are_those_of_float64_to_the_rounding_of_float32(
     torch.testing.assert_close(wider, start + 2.0 * exact, **{**close, "atol": 4.0 * close["atol"]})
     assert wider.dtype == torch.float64
     if onednn and available:
-        assert both == 2
+        assert num_calls == 2
         assert len(calls) > 5  # in tiles
     else:
         assert not calls

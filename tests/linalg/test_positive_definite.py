@@ -40,10 +40,10 @@ def of(values: list[float], floor: float) -> tuple[Tensor, Tensor, Tensor]:
 @pytest.fixture
 def projections(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each time that all eigenvalues were computed."""
-    asked: list[int] = []
+    requests: list[int] = []
     whole = positive_definite._project
-    monkeypatch.setattr(positive_definite, "_project", lambda *args: asked.append(1) or whole(*args))
-    return asked
+    monkeypatch.setattr(positive_definite, "_project", lambda *args: requests.append(1) or whole(*args))
+    return requests
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -21,20 +21,20 @@ from oracles_gbcd import SHIFTS, gram, noise, quick, wavy
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_a_pivoted_root_is_the_nystrom_approximation_of_rows_that_were_explained_least(shift: float):
-    K, asked = gram(wavy(shift)), list[int]()
+    K, requests = gram(wavy(shift)), list[int]()
 
     def columns(rows: torch.Tensor) -> torch.Tensor:
-        asked.extend(rows.tolist())
+        requests.extend(rows.tolist())
         return K[:, rows]
 
     L = pivoted_root(columns, K.diagonal(), 9)
 
-    Khat = K[:, asked] @ torch.linalg.solve(K[asked][:, asked], K[asked])
+    Khat = K[:, requests] @ torch.linalg.solve(K[requests][:, requests], K[requests])
     torch.testing.assert_close(L @ L.T, Khat, rtol=1e-7, atol=1e-9)
     for k in range(1, 9):
         left = K.diagonal() - L[:, :k].square().sum(1)
-        assert float(left[asked[k]]) == pytest.approx(float(left.max()))
-    other = nystrom_root(lambda rows: K[:, rows].clone(), torch.tensor(asked))
+        assert float(left[requests[k]]) == pytest.approx(float(left.max()))
+    other = nystrom_root(lambda rows: K[:, rows].clone(), torch.tensor(requests))
     torch.testing.assert_close(other @ other.T, Khat, rtol=1e-6, atol=1e-8)
 
 
@@ -83,10 +83,10 @@ def test_the_solver_takes_the_noise_off_the_diagonal_before_it_chooses_pivots(sh
     task = wavy(shift)
     K, v = gram(task), torch.linspace(-1.0, 1.0, 80, dtype=torch.float64)
 
-    found = quick("pcg", rank=7, root="pivoted", damped=False)._preconditioner(System(task, task.theta, 1e9))(v)  # type: ignore[attr-defined]
+    result = quick("pcg", rank=7, root="pivoted", damped=False)._preconditioner(System(task, task.theta, 1e9))(v)  # type: ignore[attr-defined]
 
     L = pivoted_root(lambda rows: K[:, rows], K.diagonal(), 7)
-    torch.testing.assert_close(found, woodbury(L, noise(task))(v))
+    torch.testing.assert_close(result, woodbury(L, noise(task))(v))
 
 
 def test_the_sufficient_rank_leaves_later_rows_at_most_the_given_variance():
@@ -153,16 +153,16 @@ def test_a_pivoted_root_stops_at_rounding_whatever_the_variance(variance: float)
 @pytest.mark.parametrize(("rank", "draws"), [(5, [1] * 5), (40, [3] * 13 + [1]), (16, [1] * 16), (17, [2] * 8 + [1])])
 @pytest.mark.parametrize("variance", [1e-12, 1e12])
 def test_pivots_are_drawn_in_at_most_sixteen_groups_whatever_the_variance(rank: int, draws: list[int], variance: float):
-    K, asked = variance * gram(wavy()), list[int]()
+    K, requests = variance * gram(wavy()), list[int]()
 
     def columns(rows: torch.Tensor) -> torch.Tensor:
-        asked.append(len(rows))
+        requests.append(len(rows))
         return K[rows].clone()
 
     W = K.new_empty(80, rank)
     C = drawn_root(columns, K.diagonal(), W, 3, 1e-6 * variance)
 
-    assert asked == draws
+    assert requests == draws
     assert (
         C.tolist()
         == drawn_root(lambda rows: K[rows] / variance, K.diagonal() / variance, W / variance, 3, 1e-6).tolist()

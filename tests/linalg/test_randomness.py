@@ -34,10 +34,10 @@ def reference_rows(n: int, size: int, source: torch.Generator) -> list[int]:
 )
 def test_rows_without_replacement_are_those_of_the_plain_algorithm(n: int, size: int, seed: int):
     """Seeds with few distinct rows among the first draws are among them; afterwards the generators agree."""
-    ours, plain = (torch.Generator().manual_seed(seed) for _ in range(2))
+    source, plain = (torch.Generator().manual_seed(seed) for _ in range(2))
 
-    assert random_rows(n, size, ours).tolist() == reference_rows(n, size, plain)
-    assert torch.equal(ours.get_state(), plain.get_state())
+    assert random_rows(n, size, source).tolist() == reference_rows(n, size, plain)
+    assert torch.equal(source.get_state(), plain.get_state())
 
 
 @pytest.mark.parametrize("shift", [0.0, 100.0])

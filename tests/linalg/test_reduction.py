@@ -93,12 +93,12 @@ def test_workers_give_the_same_sums_as_this_process():
     X = torch.rand(40_000, 3, generator=rng, dtype=torch.float64)
     grid, theta, train, index = task(X, X.sum(1).sin())
 
-    here = gram_products(Leading(grid, index), theta, train)
+    local = gram_products(Leading(grid, index), theta, train)
     with ThreadPoolExecutor(2) as pool:
-        there = gram_products(Leading(grid, index), theta, train, pool.map)
+        distributed = gram_products(Leading(grid, index), theta, train, pool.map)
 
-    for one, other in zip(here, there, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for first, second in zip(local, distributed, strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 def test_a_pickled_part_of_a_sum_gives_the_same_result():
@@ -107,42 +107,42 @@ def test_a_pickled_part_of_a_sum_gives_the_same_result():
     grid.kernel = Counted(grid.kernel, Counter())
     part = partial(strip_products, Leading(grid, index), theta)
 
-    there = pickle.loads(pickle.dumps(part))
+    unpickled = pickle.loads(pickle.dumps(part))
 
-    for one, other in zip(part((X, X[:, 0])), there((X, X[:, 0])), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for first, second in zip(part((X, X[:, 0])), unpickled((X, X[:, 0])), strict=True):
+        torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
 class Largest(TorchDispatchMode):
     """Bytes of the largest tensor that any operation made; views of what was there before are not made."""
 
-    def __init__(self, *held: torch.Tensor) -> None:
+    def __init__(self, *ignored: torch.Tensor) -> None:
         super().__init__()
-        self.held, self.bytes = {one.untyped_storage().data_ptr() for one in held}, 0
+        self.held, self.bytes = {tensor.untyped_storage().data_ptr() for tensor in ignored}, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        for one in out if isinstance(out, tuple | list) else (out,):
-            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() not in self.held:
-                self.bytes = max(self.bytes, one.untyped_storage().nbytes())
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in self.held:
+                self.bytes = max(self.bytes, tensor.untyped_storage().nbytes())
         return out
 
 
 def test_a_mapped_file_streams_through_tensors_that_do_not_grow_with_it(tmp_path: Path):
-    largest, found = [], []
+    largest, result = [], []
     for n in (20_000, 60_000):
         on_disk = np.lib.format.open_memmap(tmp_path / f"{n}.npy", mode="w+", dtype=np.float64, shape=(n, 4))
         on_disk[:] = np.random.default_rng(0).random((n, 4))
         on_disk.flush()
-        held = torch.from_numpy(np.load(tmp_path / f"{n}.npy", mmap_mode="r+"))
-        grid, theta, train, index = task(held[:, :3], held[:, 3])
-        with Largest(held) as made:
+        mapped = torch.from_numpy(np.load(tmp_path / f"{n}.npy", mmap_mode="r+"))
+        grid, theta, train, index = task(mapped[:, :3], mapped[:, 3])
+        with Largest(mapped) as counter:
             A, _ = gram_products(Leading(grid, index), theta, train)
-        largest.append(made.bytes)
-        found.append(A / n)
+        largest.append(counter.bytes)
+        result.append(A / n)
 
     assert largest[0] == largest[1] < 0.5 * 60_000 * 40 * 8  # Phi, which is never whole
-    torch.testing.assert_close(found[0], found[1], rtol=0.2, atol=0.02)
+    torch.testing.assert_close(result[0], result[1], rtol=0.2, atol=0.02)
 
 
 @pytest.mark.parametrize(("n", "size"), [(1000, 10), (100, 24), (10, 20), (10, 3)])

@@ -30,12 +30,12 @@ def test_a_product_by_panels_is_the_product(n: int, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("of_g", [torch.float32, torch.float64])
 @pytest.mark.parametrize("of_L", [torch.float32, torch.float64])
-def test_a_product_is_taken_off_in_the_precision_of_the_vector(of_L: torch.dtype, of_g: torch.dtype) -> None:
+def test_a_product_is_subtracted_in_the_precision_of_the_vector(of_L: torch.dtype, of_g: torch.dtype) -> None:
     rng = torch.Generator().manual_seed(1)
     L, w, g = (torch.randn(*size, generator=rng, dtype=torch.float64) for size in ((40, 7), (7,), (40,)))
 
-    found = minus_product(g.to(of_g), L.to(of_L), w.to(of_g))
+    result = minus_product(g.to(of_g), L.to(of_L), w.to(of_g))
 
-    assert found.dtype == of_g
+    assert result.dtype == of_g
     exact = torch.float64 in (of_L, of_g) and of_L == of_g
-    torch.testing.assert_close(found.double(), g - L @ w, rtol=1e-12 if exact else 1e-4, atol=1e-12 if exact else 1e-5)
+    torch.testing.assert_close(result.double(), g - L @ w, rtol=1e-12 if exact else 1e-4, atol=1e-12 if exact else 1e-5)

@@ -15,11 +15,11 @@ class Owner:
 
 def test_a_buffer_is_used_again_after_its_owner_is_deleted_and_not_before():
     room, like, first, second = Workspace(1e6), torch.zeros(1), Owner(), Owner()
-    one, other = room.matrix(first, 4, 3, like), room.matrix(second, 4, 3, like)
-    assert one.data_ptr() != other.data_ptr()
-    assert one.shape == (4, 3)
-    at = one.data_ptr()
-    del first, one
+    first_matrix, second_matrix = room.matrix(first, 4, 3, like), room.matrix(second, 4, 3, like)
+    assert first_matrix.data_ptr() != second_matrix.data_ptr()
+    assert first_matrix.shape == (4, 3)
+    at = first_matrix.data_ptr()
+    del first, first_matrix
     third = Owner()
     smaller = room.matrix(third, 2, 5, like)
     assert smaller.data_ptr() == at

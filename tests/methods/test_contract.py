@@ -98,11 +98,13 @@ def test_states_never_change_after_they_were_yielded(method: str):
 
 def test_the_tensors_of_a_state_can_be_used_with_autograd(run: Run):
     state: Any = run.trace[len(run.trace) // 2].step.state
-    held = [part for part in state if isinstance(part, torch.Tensor)]
-    held += [part for parts in state if isinstance(parts, tuple) for part in parts if isinstance(part, torch.Tensor)]
+    tensors_of_state = [part for part in state if isinstance(part, torch.Tensor)]
+    tensors_of_state += [
+        part for parts in state if isinstance(parts, tuple) for part in parts if isinstance(part, torch.Tensor)
+    ]
 
-    assert held
-    assert not any(part.is_inference() or part.requires_grad for part in held)
+    assert tensors_of_state
+    assert not any(part.is_inference() or part.requires_grad for part in tensors_of_state)
 
 
 def test_the_same_seed_gives_the_same_steps_and_another_seed_others(method: str, run: Run):
@@ -113,13 +115,13 @@ def test_the_same_seed_gives_the_same_steps_and_another_seed_others(method: str,
 
 
 def test_another_process_takes_the_same_steps(method: str, run: Run, elsewhere: dict[str, Any]):
-    here, there = trail(run), elsewhere[method]["states"]
+    local, other_process = trail(run), elsewhere[method]["states"]
 
-    assert len(there) == len(here)
-    for state, its in zip(here, there, strict=True):
-        for mine, other in zip(state, its, strict=True):
-            theirs = torch.tensor(other, dtype=mine.dtype).reshape(mine.shape)  # a list forgets [0, 2]
-            torch.testing.assert_close(mine, theirs, rtol=1e-8, atol=1e-10)
+    assert len(other_process) == len(local)
+    for state, its in zip(local, other_process, strict=True):
+        for first, second in zip(state, its, strict=True):
+            theirs = torch.tensor(second, dtype=first.dtype).reshape(first.shape)  # a list forgets [0, 2]
+            torch.testing.assert_close(first, theirs, rtol=1e-8, atol=1e-10)
 
 
 def test_the_global_random_state_does_not_change(method: str, elsewhere: dict[str, Any]):
@@ -131,11 +133,11 @@ def test_it_continues_from_any_state_as_if_it_had_not_stopped(run: Run, at: int)
     if at >= len(run.trace):
         at = len(run.trace) - 1
 
-    again = run.fork(at)
-    again.finish(steps=STEPS)
+    resumed = run.fork(at)
+    resumed.finish(steps=STEPS)
 
-    alike(again, run)
-    assert again.outcome == run.outcome
+    alike(resumed, run)
+    assert resumed.outcome == run.outcome
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 9])
@@ -158,9 +160,9 @@ def test_an_abandoned_generator_leaves_no_thread_and_no_reference(method: str, s
 
 def test_its_steps_and_settings_survive_json(method: str, run: Run):
     assert run.spec is not None
-    again = Spec.from_json(run.spec.to_json()).open()
+    reread = Spec.from_json(run.spec.to_json()).open()
 
-    assert again.method.param.values() == {**run.method.param.values(), "name": again.method.name}
+    assert reread.method.param.values() == {**run.method.param.values(), "name": reread.method.name}
     for record in run.trace:
         text = json.dumps(codec.encode(record.step), allow_nan=False)
         assert same(codec.decode(json.loads(text), codec.classes_of(type(run.method))), record.step)

@@ -58,7 +58,7 @@ def test_a_step_costs_what_its_method_declares(key: str):
 )
 def test_a_setting_above_the_number_of_rows_costs_as_much_as_all_rows(key: str, count: str):
     rows = {"name": "friedman1", "n": 60, "seed": 2}
-    runs = [Spec(key, {count: asked}, data=rows).open() for asked in (54, 540)]
+    runs = [Spec(key, {count: setting}, data=rows).open() for setting in (54, 540)]
 
     assert len(runs[0].problem.train) == 54
     assert runs[0].method.cost(runs[0].problem) == runs[1].method.cost(runs[1].problem)

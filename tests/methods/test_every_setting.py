@@ -117,8 +117,8 @@ checked: set[tuple[Any, str]] = set()  # settings that were checked, with the cl
 
 
 def opened(method: str, seed: int, settings: dict[str, Any]) -> Run:
-    known = {name: value for name, value in (SMALLER | settings).items() if name in registry[method].param}
-    return Spec(method, settings=known, data=ROWS, seed=seed).open(data=SPLIT)
+    own_settings = {name: value for name, value in (SMALLER | settings).items() if name in registry[method].param}
+    return Spec(method, settings=own_settings, data=ROWS, seed=seed).open(data=SPLIT)
 
 
 def what_happens(run: Run) -> Iterator[Any]:
@@ -166,8 +166,8 @@ def test_every_setting_that_is_shown_has_an_effect(method: str, monkeypatch: pyt
     assert without == []
 
 
-def differ(one: Iterator[Any], other: Iterator[Any]) -> bool:
-    return any(this != that for this, that in zip_longest(one, other))
+def differ(first: Iterator[Any], second: Iterator[Any]) -> bool:
+    return any(this != that for this, that in zip_longest(first, second))
 
 
 class Kept:

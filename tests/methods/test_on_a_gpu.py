@@ -38,8 +38,8 @@ def run_on(device: str, key: str, dtype: str) -> Run:
 
 def same_states(run: Run, other: Run, tolerance: float) -> None:
     assert len(run.trace) == len(other.trace) > 1
-    for here, there in zip(trail(run), trail(other), strict=True):
-        for a, b in zip(here, there, strict=True):
+    for on_cpu, on_gpu in zip(trail(run), trail(other), strict=True):
+        for a, b in zip(on_cpu, on_gpu, strict=True):
             torch.testing.assert_close(b.cpu(), a, rtol=tolerance, atol=tolerance)
 
 
@@ -86,11 +86,11 @@ def test_the_pictures_of_a_run_on_a_gpu_have_the_numbers_of_the_cpu(key: str):
     assert list(drawn) == list(frames)
     for name, layers in frames.items():
         for layer, frame in layers.items():
-            there = drawn[name][layer]
-            numbers = [part.select_dtypes("number") for part in (frame, there)]
+            on_gpu = drawn[name][layer]
+            numbers = [part.select_dtypes("number") for part in (frame, on_gpu)]
             if name not in ("convergence", "grief-growth"):  # which show seconds
                 np.testing.assert_allclose(*(part.to_numpy() for part in numbers), rtol=1e-6, atol=1e-8)
-            assert frame.shape == there.shape
+            assert frame.shape == on_gpu.shape
 
 
 def test_these_runs_show_every_picture():
@@ -110,9 +110,9 @@ def test_a_landscape_and_a_dragged_point_are_the_same_on_a_gpu():
     with SimulatedGPU():
         other = run_on("cuda", "cholqr", "float64")
         state, X = other.trace[-1].step.state, other.problem.train.X
-        there = other.method.swap_landscape(other.problem, state)
-        torch.testing.assert_close(there.exact.cpu(), landscape.exact, equal_nan=True)
-        torch.testing.assert_close(there.approx.cpu(), landscape.approx, equal_nan=True)
+        on_gpu = other.method.swap_landscape(other.problem, state)
+        torch.testing.assert_close(on_gpu.exact.cpu(), landscape.exact, equal_nan=True)
+        torch.testing.assert_close(on_gpu.approx.cpu(), landscape.approx, equal_nan=True)
         for position in (X[row], X[row].cpu()):  # a hand on the page gives a place on the CPU
             step = other.method.move_point(other.problem, state, 2, position)
             assert int(step.state.inducing[2]) == row == int(moved.state.inducing[2])
@@ -135,16 +135,16 @@ def test_a_race_on_a_gpu_ends_as_on_the_cpu():
     assert all(lane.run.error is None for lane in race.lanes.values())
 
 
-def test_a_run_stored_on_a_gpu_goes_on_there_and_is_read_where_there_is_none(tmp_path: Path):
+def test_a_run_stored_on_a_gpu_continues_there_and_is_read_where_there_is_none(tmp_path: Path):
     spec = small_spec("cholqr", device="cuda")
     with SimulatedGPU():
         Store(tmp_path).open(spec).finish(steps=3)
-        again = Store(tmp_path).open(spec)
-        assert again.trace[-1].step.state.theta.device.type == "cuda"
-        again.finish(steps=5)
+        reopened = Store(tmp_path).open(spec)
+        assert reopened.trace[-1].step.state.theta.device.type == "cuda"
+        reopened.finish(steps=5)
         whole = small_spec("cholqr", device="cuda").open()
         whole.finish(steps=5)
-        assert torch.equal(again.trace[-1].step.state.inducing.cpu(), whole.trace[-1].step.state.inducing.cpu())
+        assert torch.equal(reopened.trace[-1].step.state.inducing.cpu(), whole.trace[-1].step.state.inducing.cpu())
 
     [name] = Store(tmp_path).names()
     assert Store(tmp_path).table().loc[name, "steps"] == 5

@@ -141,8 +141,8 @@ def test_hard_scales_keep_their_digits():
     from gpexplorer.objectives import nystrom
     from gpexplorer.posteriors import nystrom_posterior
 
-    some = train.rows(torch.arange(30))
-    part = nystrom_posterior(inner.kernel, theta, inner.Z, nystrom(inner.kernel, theta, some, inner.Z))
+    first_rows = train.rows(torch.arange(30))
+    part = nystrom_posterior(inner.kernel, theta, inner.Z, nystrom(inner.kernel, theta, first_rows, inner.Z))
     whole = nystrom_posterior(inner.kernel, theta, inner.Z, nystrom(inner.kernel, theta, train, inner.Z))
 
     part = part.with_rows(train.X[30:], train.y[30:])

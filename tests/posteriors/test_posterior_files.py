@@ -53,16 +53,16 @@ def test_a_saved_posterior_predicts_the_same_without_the_training_rows(run: Run,
         return
 
     size = posterior.save(tmp_path / "model.safetensors")
-    again = load_posterior(tmp_path / "model.safetensors")
+    loaded = load_posterior(tmp_path / "model.safetensors")
 
     close: dict[str, float] = (
         {"rtol": 1e-9, "atol": 1e-12} if "admm" not in run.method.key else {"rtol": 1e-5, "atol": 1e-7}
     )
-    torch.testing.assert_close(again(X).mean, posterior(X).mean, **close)
-    torch.testing.assert_close(again(X).var, posterior(X).var, **close)
-    assert again.of == "y"
-    assert again.noise_variance == pytest.approx(posterior.noise_variance)
-    assert again.columns.names == posterior.columns.names
+    torch.testing.assert_close(loaded(X).mean, posterior(X).mean, **close)
+    torch.testing.assert_close(loaded(X).var, posterior(X).var, **close)
+    assert loaded.of == "y"
+    assert loaded.noise_variance == pytest.approx(posterior.noise_variance)
+    assert loaded.columns.names == posterior.columns.names
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
     assert size == (tmp_path / "model.safetensors").stat().st_size
     tensors = load_file(tmp_path / "model.safetensors")
@@ -132,10 +132,10 @@ def test_a_grid_of_a_sum_of_products_is_saved_and_becomes_a_torch_module(key: st
     assert posterior.inner.features.choice.index.shape[1] == 3  # two axes, and which product
     posterior.save(tmp_path / "model")
 
-    again, module = load_posterior(tmp_path / "model"), posterior.to_torch()
+    loaded, module = load_posterior(tmp_path / "model"), posterior.to_torch()
 
-    torch.testing.assert_close(again(X).var, posterior(X).var, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(again.cov(X), posterior.cov(X), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(loaded(X).var, posterior(X).var, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(loaded.cov(X), posterior.cov(X), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(module(X)[0], posterior(X).mean, rtol=1e-7, atol=1e-9)
     torch.testing.assert_close(module(X)[1], posterior(X).var, rtol=1e-6, atol=1e-9)
 
@@ -175,9 +175,9 @@ def test_texts_and_the_prior_are_saved_and_have_no_torch_module(tmp_path: Path):
     train = Dataset(texts, torch.tensor([1.0, 0.5, -1.0, 0.7], dtype=torch.float64))
     posterior = exact_gp_posterior(kernel, kernel.start(train), train)
     posterior.save(tmp_path / "a")
-    again = gpx.load_posterior(tmp_path / "a")
+    loaded = gpx.load_posterior(tmp_path / "a")
 
-    torch.testing.assert_close(again.cov(["abbb", "b"]), posterior.cov(["abbb", "b"]))
+    torch.testing.assert_close(loaded.cov(["abbb", "b"]), posterior.cov(["abbb", "b"]))
     with pytest.raises(PosteriorError, match="'spectrum' cannot be part of a torch module"):
         posterior.to_torch()
 

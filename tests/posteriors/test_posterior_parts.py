@@ -90,14 +90,14 @@ def test_an_unsolved_mean_has_its_error_in_variances_and_as_one_function_in_path
     alpha = 0.8 * solved.alpha
     parts: Any = (SE, THETA, (train.X, alpha), train.X, solved.solver)
     rest = solved.alpha - alpha
-    unsolved, known = UnsolvedPosterior(*parts, rest), RowsPosterior(*parts)
+    unsolved, without_error = UnsolvedPosterior(*parts, rest), RowsPosterior(*parts)
     X = train.X[:4] + 0.03
     error = SE(THETA, X, train.X) @ rest
 
     torch.testing.assert_close(solved.mean(X) - unsolved.mean(X), error)
-    torch.testing.assert_close(unsolved.var(X), known.var(X) + error.square())
-    torch.testing.assert_close(unsolved.cov(X), known.cov(X) + torch.outer(error, error))
-    added = unsolved.paths(2000, seed=3)(X) - known.paths(2000, seed=3)(X)
+    torch.testing.assert_close(unsolved.var(X), without_error.var(X) + error.square())
+    torch.testing.assert_close(unsolved.cov(X), without_error.cov(X) + torch.outer(error, error))
+    added = unsolved.paths(2000, seed=3)(X) - without_error.paths(2000, seed=3)(X)
     coefficient = added[:, 0] / error[0]
     torch.testing.assert_close(added, torch.outer(coefficient, error))
     assert float(coefficient.std()) == pytest.approx(1.0, abs=0.08)
@@ -176,7 +176,7 @@ def test_many_rows_are_factored_in_place_with_the_same_result(shift: float, monk
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
-def test_rows_of_unequal_noise_are_asked_at_their_usual_scale(shift: float):
+def test_rows_of_unequal_noise_are_predicted_at_their_usual_scale(shift: float):
     train = replace(rows(shift=shift), noise=(torch.linspace(0.3, 4.0, 9, dtype=torch.float64), None))
     problem = with_row_noise(Problem(train, SE, THETA))
     theta, ratio = problem.theta, train.noise[0]  # type: ignore[index]
@@ -191,8 +191,8 @@ def test_rows_of_unequal_noise_are_asked_at_their_usual_scale(shift: float):
     torch.testing.assert_close(posterior.cov(X), cov, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(posterior.var(X), cov.diagonal(), rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(posterior.paths(3000)(X).var(0), cov.diagonal(), rtol=0.12, atol=0.0)
-    again = posterior.without_rows().with_rows(train.X, train.y, noise=ratio * (2.0 * theta[-1]).exp())
-    torch.testing.assert_close(again.mean(X), mean, rtol=1e-6, atol=1e-7)
+    repeated = posterior.without_rows().with_rows(train.X, train.y, noise=ratio * (2.0 * theta[-1]).exp())
+    torch.testing.assert_close(repeated.mean(X), mean, rtol=1e-6, atol=1e-7)
     assert isinstance(in_units(posterior.inner, problem).inner, UnitRowsPosterior)
 
 
@@ -213,22 +213,22 @@ def test_without_a_scale_the_units_of_the_file_are_those_of_the_rows():
 
 @pytest.mark.parametrize("shift", SHIFTS)
 def test_in_the_units_of_the_file_variances_have_the_square_of_the_unit(shift: float):
-    one = torch.ones(1, dtype=torch.float64)
-    scale = Scale(shift * one, 4.0 * one, y_mean=-7.0, y_sd=0.3)
+    unit = torch.ones(1, dtype=torch.float64)
+    scale = Scale(shift * unit, 4.0 * unit, y_mean=-7.0, y_sd=0.3)
     train = replace(rows(), scale=scale)
     inner = exact_gp_posterior(SE, THETA, train)
     posterior, X = in_units(inner, Problem(train, SE, THETA)).asked_for("y"), train.X + 0.02
-    given = 4.0 * X + shift
+    file_X = 4.0 * X + shift
 
-    torch.testing.assert_close(posterior.mean(given), 0.3 * inner.mean(X) - 7.0)
-    torch.testing.assert_close(posterior.cov(given, noise=False), 0.09 * inner.cov(X))
-    torch.testing.assert_close(posterior.var(given), 0.09 * inner.var(X, noise=True))
-    for mean, var in (posterior.at_scaled(X), posterior(given)):
+    torch.testing.assert_close(posterior.mean(file_X), 0.3 * inner.mean(X) - 7.0)
+    torch.testing.assert_close(posterior.cov(file_X, noise=False), 0.09 * inner.cov(X))
+    torch.testing.assert_close(posterior.var(file_X), 0.09 * inner.var(X, noise=True))
+    for mean, var in (posterior.at_scaled(X), posterior(file_X)):
         torch.testing.assert_close(mean, 0.3 * inner.mean(X) - 7.0)
         torch.testing.assert_close(var, 0.09 * inner.var(X, noise=True))
-    torch.testing.assert_close(posterior.paths(3, seed=1)(given), 0.3 * inner.paths(3, seed=1)(X) - 7.0)
-    updated = posterior.with_rows(given, 0.3 * train.y - 7.0, noise=0.09 * 0.2)
-    torch.testing.assert_close(updated.mean(given), 0.3 * inner.with_rows(X, train.y, noise=0.2).mean(X) - 7.0)
+    torch.testing.assert_close(posterior.paths(3, seed=1)(file_X), 0.3 * inner.paths(3, seed=1)(X) - 7.0)
+    updated = posterior.with_rows(file_X, 0.3 * train.y - 7.0, noise=0.09 * 0.2)
+    torch.testing.assert_close(updated.mean(file_X), 0.3 * inner.with_rows(X, train.y, noise=0.2).mean(X) - 7.0)
     assert len(posterior.columns) == 0
 
 

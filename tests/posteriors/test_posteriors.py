@@ -57,9 +57,9 @@ def oracle(run: Run, inner: Any, X: Tensor) -> tuple[Tensor, Tensor]:
     train, t = run.problem.train, len(X)
     if run.method.key == "subset-of-data":
         train = train.rows(run.trace[-1].step.state.inducing)
-    both, noise = torch.cat([X, train.X]), inner.noise_variance * torch.eye(len(train)).to(X)
+    joined, noise = torch.cat([X, train.X]), inner.noise_variance * torch.eye(len(train)).to(X)
     if isinstance(inner, FeaturePosterior):
-        Phi = inner.features(both).T
+        Phi = inner.features(joined).T
         Phi = Phi if inner.V is None else Phi @ inner.V
         C = weights_covariance(inner.weights)
         if run.method.key not in ("grief-mcmc",):  # whose weights are not those of a regression with one noise
@@ -67,13 +67,13 @@ def oracle(run: Run, inner: Any, X: Tensor) -> tuple[Tensor, Tensor]:
             K[t:, t:] += noise
             return dense(K, train.y, t)
         return Phi[:t] @ inner.weights.mean, Phi[:t] @ C @ Phi[:t].T
-    K = inner.kernel(inner.theta, both, both)
+    K = inner.kernel(inner.theta, joined, joined)
     if isinstance(inner, RowsPosterior):
         mean = K[:t, t:] @ run.trace[-1].step.state.alpha if isinstance(inner, UnsolvedPosterior) else None
         K[t:, t:] += noise
         exact, cov = dense(K, train.y, t)
         return (exact, cov) if mean is None else (mean, cov + torch.outer(exact - mean, exact - mean))
-    K_mm, K_m = inner.kernel(inner.theta, inner.Z, inner.Z), inner.kernel(inner.theta, inner.Z, both)
+    K_mm, K_m = inner.kernel(inner.theta, inner.Z, inner.Z), inner.kernel(inner.theta, inner.Z, joined)
     if run.method.key == "svgp":
         K_mm.diagonal().add_(1e-6)
         B = K_m[:, :t].T @ torch.linalg.inv(torch.linalg.cholesky(K_mm)).T
@@ -138,10 +138,10 @@ def test_a_pickled_posterior_predicts_the_same(run: Run):
         pytest.skip("a plain function cannot be pickled")
     X = run.problem.train.X[:3]
 
-    again = pickle.loads(pickle.dumps(posterior))
+    unpickled = pickle.loads(pickle.dumps(posterior))
 
-    assert torch.equal(again(X).var, posterior(X).var)
-    assert len(again.columns) == 0
+    assert torch.equal(unpickled(X).var, posterior(X).var)
+    assert len(unpickled.columns) == 0
 
 
 KINDS = ["cholqr", "svgp", "ml", "grief", "grief-mcmc", "scgd"]

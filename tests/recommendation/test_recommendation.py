@@ -73,10 +73,10 @@ def test_what_was_expected_is_what_new_rows_show(answer):
 def test_the_same_spec_on_the_same_rows_gives_the_same_predictions(answer):
     X, _ = waves(offset=1000.0)
     split = Split(answer.run.split.train, answer.run.split.test, "again", key=answer.run.split.key)
-    again = answer.spec.open(data=split)
-    again.finish(steps=answer.run.done)
+    reopened = answer.spec.open(data=split)
+    reopened.finish(steps=answer.run.done)
     where = torch.tensor(X[:20])
-    assert torch.equal(again.posterior()(where).mean, answer.run.posterior()(where).mean)
+    assert torch.equal(reopened.posterior()(where).mean, answer.run.posterior()(where).mean)
 
 
 def test_the_answer_says_who_was_second_and_what_a_simple_model_reaches(answer):
@@ -152,9 +152,9 @@ def test_the_time_is_kept_by_the_clock_of_the_caller():
 
 
 def test_a_request_to_stop_gives_the_best_answer_so_far():
-    asked = itertools.count()
+    requests = itertools.count()
     X, y = waves(60)
-    answer = gpx.recommend(X, y, seconds=60.0, among=SMALL, should_stop=lambda: next(asked) > 12)
+    answer = gpx.recommend(X, y, seconds=60.0, among=SMALL, should_stop=lambda: next(requests) > 12)
     assert answer.method in ("cholqr", "subset-of-data")
     assert np.isfinite(answer.predict(torch.tensor(X)).var.numpy()).all()
     assert not answer.refitted

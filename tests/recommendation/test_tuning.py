@@ -25,11 +25,11 @@ def test_the_score_is_that_of_all_held_out_rows_by_dense_hands(shift):
     train = gpx.load((X, y)).train
     rows = train.X.numpy(), train.y.numpy()
     squared, density = np.zeros(len(train)), np.zeros(len(train))
-    for fit, held in KFold(3).split(rows[0]):
+    for fit, validation in KFold(3).split(rows[0]):
         model = gpx.Estimator("cholesky", "matern32").fit(rows[0][fit], rows[1][fit])
-        mean, sd = model.predict(rows[0][held], return_std=True)
-        squared[held] = (rows[1][held] - mean) ** 2
-        density[held] = 0.5 * np.log(2 * np.pi * sd**2) + 0.5 * squared[held] / sd**2
+        mean, sd = model.predict(rows[0][validation], return_std=True)
+        squared[validation] = (rows[1][validation] - mean) ** 2
+        density[validation] = 0.5 * np.log(2 * np.pi * sd**2) + 0.5 * squared[validation] / sd**2
 
     exact = gpx.Spec("cholesky", budget={"steps": 100})
     score = {

@@ -25,9 +25,9 @@ def test_all_four_figures_exist_with_the_numbers_of_the_paper():
 
 def test_draws_have_the_stated_covariance():
     problem, test = admm_synthetic.drawn("SE+LP", 60, 3)
-    again, _ = admm_synthetic.drawn("SE+LP", 60, 3)
+    repeated, _ = admm_synthetic.drawn("SE+LP", 60, 3)
 
-    assert torch.equal(problem.train.y, again.train.y)
+    assert torch.equal(problem.train.y, repeated.train.y)
     assert (len(problem.train), len(test)) == (60, 20)
     many = torch.stack([admm_synthetic.drawn("SE", 40, k)[0].train.y for k in range(60)])
     assert float(many.var()) == pytest.approx(1.0 + admm_synthetic.NOISE**2, rel=0.15)

@@ -92,21 +92,21 @@ def test_a_figure_without_repeats_is_whole_under_any_limit():
 
 @pytest.mark.parametrize("name", reproduce.names())
 def test_with_one_repeat_nothing_but_repeats_is_missing(name: str):
-    every, one = reproduce.find(name).units(True), reproduce.find(name).limited(1).units(True)
+    every, limited = reproduce.find(name).units(True), reproduce.find(name).limited(1).units(True)
 
     def described(unit: Unit) -> str:
         return str({key: value for key, value in unit.items() if key not in REPEATED})
 
-    assert {described(unit) for unit in one} == {described(unit) for unit in every}
+    assert {described(unit) for unit in limited} == {described(unit) for unit in every}
 
 
 def test_the_command_takes_a_number_of_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked: list[int] = []
-    monkeypatch.setattr(Figure, "run", lambda self, out, full: asked.append(len(self.units(full))) or [])
+    requests: list[int] = []
+    monkeypatch.setattr(Figure, "run", lambda self, out, full: requests.append(len(self.units(full))) or [])
     for extra in ([], ["--repeats", "1"]):
         with pytest.raises(SystemExit):
             main(["reproduce", "cholqr-fig1", "--full", "--out", str(tmp_path), *extra])
-    assert asked == [30, 3]
+    assert requests == [30, 3]
 
 
 def test_names_are_listed_and_an_unknown_one_is_a_sentence(capsys: pytest.CaptureFixture[str]):

@@ -54,7 +54,7 @@ def test_the_table_of_grief_is_judged_by_the_published_spread():
     ]
 
 
-def test_solvers_that_disagree_and_a_slower_gbcd_are_said():
+def test_solvers_that_disagree_and_a_slower_gbcd_are_reported():
     rows = [
         {"set": "Kin40k", "solver": solver, "seconds": seconds, "RMSE": rmse, "paper": 0.098, "converged": True}
         for solver, seconds, rmse in (("GBCD", 9.0, 0.1), ("CG", 3.0, 0.1), ("Cholesky", 1.0, 0.2))

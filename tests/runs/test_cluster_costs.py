@@ -46,7 +46,7 @@ def test_the_constants_of_a_link_are_found():
     class Client:
         """Its pieces take the time that LINK says, by a clock of its own."""
 
-        status, now = "running", 0.0
+        status, clock = "running", 0.0
 
         def nthreads(self):
             return {"worker": 1}

@@ -100,21 +100,21 @@ def test_rows_in_memory_are_asked_for_and_checked():
 
 
 def test_a_note_in_the_notebook_stays_text():
-    held = nbformat.reads(
+    book = nbformat.reads(
         notebook(SPEC, 1, note="# <img src=x onerror=alert(1)>\n\n[a](javascript:1) $x$"), as_version=4
     )
 
-    message = held.cells[0].source.split("\n\n> ")[1:]
+    message = book.cells[0].source.split("\n\n> ")[1:]
     assert [html.unescape(line) for line in message] == ["# <img src=x onerror=alert(1)>", "[a](javascript:1) $x$"]
     assert not set("<>[]$") & set("".join(message))
 
 
 def test_the_notebook_is_one_and_ends_with_the_number():
-    held = nbformat.reads(notebook(SPEC, 4), as_version=4)
-    nbformat.validate(held)
+    book = nbformat.reads(notebook(SPEC, 4), as_version=4)
+    nbformat.validate(book)
     run = SPEC.open()
     run.finish(steps=4)
 
-    NotebookClient(held, timeout=60, resources={"metadata": {"path": str(ROOT)}}).execute()
+    NotebookClient(book, timeout=60, resources={"metadata": {"path": str(ROOT)}}).execute()
 
-    assert float(held.cells[-1].outputs[0]["data"]["text/plain"]) == pytest.approx(run.scores()["smse"], rel=1e-8)
+    assert float(book.cells[-1].outputs[0]["data"]["text/plain"]) == pytest.approx(run.scores()["smse"], rel=1e-8)

@@ -107,7 +107,7 @@ def test_any_channel_on_any_axis(runs: dict[str, Finished]):
         comparison.overlay(runs, "smse", "minutes")
 
 
-def test_a_run_at_hand_and_the_same_from_a_store_compare_alike(tmp_path: Path):
+def test_a_run_in_memory_and_the_same_from_a_store_compare_alike(tmp_path: Path):
     store = Store(tmp_path)
     spec = Spec("cholqr", {"num_inducing": 5}, ROWS)
     run = store.open(spec)
@@ -116,15 +116,15 @@ def test_a_run_at_hand_and_the_same_from_a_store_compare_alike(tmp_path: Path):
     store.annotate(spec.key(), "the <i>first</i> one")
 
     [kept] = comparison.stored(store).values()
-    here = Finished.of(run)
+    in_memory = Finished.of(run)
 
-    assert kept.spec == here.spec == spec
-    pd.testing.assert_frame_equal(kept.steps, here.steps)
-    assert kept.memory == here.memory > 0
-    assert comparison.table({"a": kept, "b": here})["note"].tolist() == ["the <i>first</i> one", ""]
-    assert "note" not in comparison.table({"b": here})
-    assert here.last["steps"] == 3
-    assert "objective" in comparison.overlay({"a": here}, "objective")["a"].attrs["ylabel"]
+    assert kept.spec == in_memory.spec == spec
+    pd.testing.assert_frame_equal(kept.steps, in_memory.steps)
+    assert kept.memory == in_memory.memory > 0
+    assert comparison.table({"a": kept, "b": in_memory})["note"].tolist() == ["the <i>first</i> one", ""]
+    assert "note" not in comparison.table({"b": in_memory})
+    assert in_memory.last["steps"] == 3
+    assert "objective" in comparison.overlay({"a": in_memory}, "objective")["a"].attrs["ylabel"]
 
 
 def test_the_pictures_can_be_drawn(runs: dict[str, Finished]):
@@ -155,7 +155,7 @@ def test_scaling_is_drawn_from_the_first_size_to_the_last(count: int):
     assert layers["n²"]["y"].tolist() == pytest.approx((n**2).tolist())
 
 
-def test_what_differs_is_told_without_quotes_and_braces():
+def test_differences_are_written_without_quotes_and_braces():
     specs = {
         "a": Spec("cholqr", data={"name": "hypercube", "n": 100, "d": 2}, kernel="se"),
         "b": Spec(
@@ -163,10 +163,10 @@ def test_what_differs_is_told_without_quotes_and_braces():
         ),
     }
 
-    said = comparison.what_differs(specs)
+    sentence = comparison.what_differs(specs)
 
-    assert said["a"] == "data=hypercube (d 2, n 100), kernel=se, budget=none"
-    assert said["b"] == "data=snelson-like, kernel=se (theta [0.5 0 -2]), budget=(seconds 5)"
+    assert sentence["a"] == "data=hypercube (d 2, n 100), kernel=se, budget=none"
+    assert sentence["b"] == "data=snelson-like, kernel=se (theta [0.5 0 -2]), budget=(seconds 5)"
     assert list(sweep.grid(specs["a"], {"split": [0, {"test": 0.2, "seed": 1}]})) == [
         "split=0",
         "split=(test 0.2, seed 1)",

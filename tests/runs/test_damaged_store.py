@@ -25,7 +25,7 @@ def journal(store: Store, spec: Spec) -> Path:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 17, 18, 200, -1])
-def test_a_torn_tail_is_cut_and_the_run_goes_on(tmp_path: Path, cut: int):
+def test_a_torn_tail_is_cut_and_the_run_continues(tmp_path: Path, cut: int):
     store, spec = Store(tmp_path), toy_spec()
     run = store.open(spec)
     for _ in range(6):
@@ -37,13 +37,13 @@ def test_a_torn_tail_is_cut_and_the_run_goes_on(tmp_path: Path, cut: int):
     path.write_bytes(whole[: last + cut] if cut > 0 else whole[:cut])
 
     assert len(store.kept(spec.key()).records) == 5  # a reader sees the whole lines
-    again = store.open(spec)
-    assert len(again.trace) == 5
-    again.advance()
-    again.close()
+    reopened = store.open(spec)
+    assert len(reopened.trace) == 5
+    reopened.advance()
+    reopened.close()
 
     assert len(store.kept(spec.key()).records) == 6
-    torch.testing.assert_close(again.trace[5].step.state.alpha, run.trace[5].step.state.alpha)
+    torch.testing.assert_close(reopened.trace[5].step.state.alpha, run.trace[5].step.state.alpha)
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path):
@@ -79,11 +79,11 @@ def test_repair_keeps_what_is_whole_and_sets_the_rest_aside(tmp_path: Path):
 
     assert path.with_suffix(".damaged").read_bytes() == spoilt
     assert kept == len(path.read_text().splitlines())
-    again = store.open(spec)
-    assert len(again.trace) == 4
-    again.finish(steps=6)
-    again.close()
-    torch.testing.assert_close(again.trace[6].step.state.alpha, run.trace[6].step.state.alpha)
+    reopened = store.open(spec)
+    assert len(reopened.trace) == 4
+    reopened.finish(steps=6)
+    reopened.close()
+    torch.testing.assert_close(reopened.trace[6].step.state.alpha, run.trace[6].step.state.alpha)
     assert store.repair(spec.key()) == len(path.read_text().splitlines())
 
 

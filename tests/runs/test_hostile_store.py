@@ -138,8 +138,8 @@ def test_a_state_moves_to_the_device_that_is_there(run_dir: Path, monkeypatch: p
     after = store.kept(name).records[2].step
 
     assert same(before, after)
-    here = "cuda" if torch.cuda.is_available() else "cpu"
-    assert {part.device.type for part in tensors(after)} <= {"cpu", here}
+    on_cpu = "cuda" if torch.cuda.is_available() else "cpu"
+    assert {part.device.type for part in tensors(after)} <= {"cpu", on_cpu}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     stored_places = ("cpu", "cuda:1", "cuda:7", "cuda", "meta", "cuda:-1", "cuda:x", 3)
@@ -162,9 +162,9 @@ def test_a_link_in_a_run_shows_no_other_file(run_dir: Path, tmp_path: Path):
     store = Store(run_dir.parent)
     (run_dir / "note.txt").symlink_to(secret)
 
-    with pytest.raises(StoreError, match=r"note.txt is a link") as told:
+    with pytest.raises(StoreError, match=r"note.txt is a link") as failure:
         store.note(run_dir.name)
-    assert "secret of" not in str(told.value)
+    assert "secret of" not in str(failure.value)
     store.annotate(run_dir.name, "mine")
     assert store.note(run_dir.name) == "mine"
     assert secret.read_bytes() == SECRET
@@ -267,7 +267,7 @@ def test_a_store_that_is_deleted_under_a_run_is_noticed(tmp_path: Path):
     assert len(run.trace) == 2  # in memory
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path):
+def test_a_store_that_cannot_be_written_is_reported_before_anything_runs(tmp_path: Path):
     with pytest.raises(StoreError, match=r"/dev/null .*choose a directory"):
         Store("/dev/null").require_writable()
     Store(tmp_path / "new").require_writable()

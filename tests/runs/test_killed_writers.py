@@ -35,5 +35,5 @@ def test_no_acknowledged_record_is_lost_in_kills(tmp_path: Path, monkeypatch: py
     kept = [stored for _, stored, _, _ in rounds]
     assert kept == sorted(kept)
     assert kept[-1] > kept[0]  # it went on
-    for one, other in zip(run.trace, whole.trace, strict=True):
-        torch.testing.assert_close(one.step.state.alpha, other.step.state.alpha, rtol=1e-8, atol=1e-10)
+    for first, second in zip(run.trace, whole.trace, strict=True):
+        torch.testing.assert_close(first.step.state.alpha, second.step.state.alpha, rtol=1e-8, atol=1e-10)

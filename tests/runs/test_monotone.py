@@ -120,11 +120,11 @@ def test_a_stored_run_still_knows_its_rises(tmp_path: Path, monkeypatch: pytest.
     run.finish(steps=6)
     run.close()
 
-    again = store.open(spec)
+    reopened = store.open(spec)
 
-    assert [rise.index for rise in again.rises] == [RISE_AT]
+    assert [rise.index for rise in reopened.rises] == [RISE_AT]
     assert "Do not trust the objective" in store.table()["message"].iloc[0]
-    again.close()
+    reopened.close()
 
 
 def test_the_status_line_says_from_which_step_on():

@@ -40,10 +40,10 @@ def test_the_sentence_gives_the_error_of_covariances(lengthscale: float, s2: flo
     single, double = (problem(dtype, lengthscale, s2, shift) for dtype in (torch.float32, torch.float64))
     K = double.kernel(double.theta, double.train.X, double.train.X)
     stored = single.kernel(double.theta, single.train.X.double(), single.train.X.double())
-    told = covariance_rounding(single.kernel, single.theta, single.train.X)
+    sentence = covariance_rounding(single.kernel, single.theta, single.train.X)
 
-    assert (told < 1e-2 * s2) == holds
-    assert 0.2 * float((K - stored).abs().max()) < told < 1e-5 + 20.0 * float((K - stored).abs().max())
+    assert (sentence < 1e-2 * s2) == holds
+    assert 0.2 * float((K - stored).abs().max()) < sentence < 1e-5 + 20.0 * float((K - stored).abs().max())
     assert (message("cg", single).find("float32 cannot hold") < 0) == holds
     if not holds:
-        assert f"covariances by up to {told:.1e}, beside a noise variance of {s2:.1e}" in message("cg", single)
+        assert f"covariances by up to {sentence:.1e}, beside a noise variance of {s2:.1e}" in message("cg", single)

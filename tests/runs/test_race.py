@@ -72,8 +72,8 @@ def test_time_to_reach_and_winners_agree_with_the_board(race: Race):
     for name in race.lanes:
         own = board[board["lane"] == name]
         assert matrix.loc[name, name] == own.loc[own["snlp"].idxmin(), "seconds"]
-    now = {name: board.loc[board["lane"] == name, "snlp"].iloc[-1] for name in race.lanes}
-    assert race.winners()["snlp"] == min(now, key=lambda name: now[name])
+    newest = {name: board.loc[board["lane"] == name, "snlp"].iloc[-1] for name in race.lanes}
+    assert race.winners()["snlp"] == min(newest, key=lambda name: newest[name])
 
 
 def test_the_winner_has_the_best_newest_score_and_not_the_best_earlier_one():
@@ -86,7 +86,7 @@ def test_the_winner_has_the_best_newest_score_and_not_the_best_earlier_one():
     assert race.winners() == {"smse": second, "snlp": second}
 
 
-def test_a_lane_that_fails_says_why_and_the_race_goes_on():
+def test_a_lane_that_fails_says_why_and_the_race_continues():
     strings = {**specs(), "broken": Spec("sgpr", {"num_inducing": 6}, data=ROWS)}
     result = Race(strings, turn_seconds=0.01)
     result.lanes["broken"].spec = Spec("sgpr", data={"name": "no-such-set-anywhere"})
@@ -124,7 +124,7 @@ def test_lanes_must_share_what_is_compared():
         Race({})
 
 
-def test_on_the_page_one_lane_is_stopped_and_the_other_goes_on():
+def test_on_the_page_one_lane_is_stopped_and_the_other_continues():
     spec = Spec("random", data={"name": "hypercube", "n": 300, "d": 2})
     panel = RacePanel(Session(spec))
     panel.methods.value, panel.seconds.value = ["scgd", "minimax"], 600

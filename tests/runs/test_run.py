@@ -95,19 +95,19 @@ def test_scores_take_less_time_than_the_steps_of_a_run_that_is_given_seconds(mon
 
 
 def test_no_score_begins_once_scores_have_taken_a_quarter_of_the_time_of_the_steps(monkeypatch: pytest.MonkeyPatch):
-    now = [100.0]
-    monkeypatch.setattr("gpexplorer.runs.budget.time.perf_counter", lambda: now[0])
+    clock = [100.0]
+    monkeypatch.setattr("gpexplorer.runs.budget.time.perf_counter", lambda: clock[0])
     limited, unlimited = ScoringTime(Budget(None, 20.0), 5.0), ScoringTime(Budget(9, None), 0.0)
 
     assert limited.allowed(5.0)  # before the first step
-    now[0] = 100.0 + 12.0
+    clock[0] = 100.0 + 12.0
     assert limited.allowed(5.0 + 10.0)
-    now[0] = 100.0 + 13.0  # three seconds beside ten of steps
+    clock[0] = 100.0 + 13.0  # three seconds beside ten of steps
     assert not limited.allowed(5.0 + 10.0)
     assert unlimited.allowed(1.0)
 
 
-def test_a_step_that_is_expected_to_take_too_long_is_told():
+def test_a_step_that_is_expected_to_take_too_long_is_announced():
     assert "one step takes about 50 s, longer than the 0.7 s" in long_step_note(50.0, 0.7)
     assert long_step_note(0.1, 0.7) == long_step_note(50.0, None) == long_step_note(math.nan, 1.0) == ""
 
@@ -223,16 +223,16 @@ def test_a_fork_shares_its_past_and_repeats_or_changes_its_future():
     run = toy_run()
     run.finish(steps=8)
 
-    again, other = run.fork(3), run.fork(3)
-    again.finish(steps=8)
+    resumed, other = run.fork(3), run.fork(3)
+    resumed.finish(steps=8)
     other.method = Toy(seed=9)
     other.finish(steps=8)
 
-    assert again.trace[3].step is run.trace[3].step
-    torch.testing.assert_close(again.trace[8].step.state.alpha, run.trace[8].step.state.alpha, rtol=1e-10, atol=1e-12)
+    assert resumed.trace[3].step is run.trace[3].step
+    torch.testing.assert_close(resumed.trace[8].step.state.alpha, run.trace[8].step.state.alpha, rtol=1e-10, atol=1e-12)
     assert not torch.equal(other.trace[8].step.state.alpha, run.trace[8].step.state.alpha)
     assert len(run.trace) == 9
-    assert again.trace[3].seconds < again.trace[4].seconds
+    assert resumed.trace[3].seconds < resumed.trace[4].seconds
 
 
 def test_a_mapper_replaces_the_methods_own_for_as_long_as_it_is_asked_and_no_longer():

@@ -29,8 +29,8 @@ def split() -> data.Split:
 def test_predictions_and_scores_are_in_the_units_of_the_file(shift: float, scale: float):
     raw = moved(data.load(ROWS, split=0), shift, scale)
     run, plain = toy_run(rows=raw.scaled()), toy_run()
-    for one in (run, plain):
-        one.finish(steps=30)
+    for each in (run, plain):
+        each.finish(steps=30)
 
     mean, var = run.posterior(of="y")(raw.test.X)
     home = plain.posterior(of="y")(data.load(ROWS, split=0).test.X)
@@ -114,7 +114,7 @@ def test_a_record_that_repeats_a_tensor_costs_nothing_more():
     run.finish(steps=3)
     theta = [record.step.state.theta for record in run.trace]
 
-    assert all(one is theta[0] for one in theta)
+    assert all(tensor is theta[0] for tensor in theta)
     unique = {part.data_ptr(): part.nbytes for record in run.trace for part in tensors(record.step)}
     assert run.memory == sum(unique.values())
     assert run.memory == 8 * (4 * N + 12 + 3 * 4)  # alphas, one theta, blocks that state and info share

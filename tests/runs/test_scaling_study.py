@@ -227,8 +227,8 @@ def test_the_memory_peak_includes_what_was_freed_again():
     pieces = [np.ones(6_000) for _ in range(2_000)]
     pieces = pieces[-1:]  # 96 MB of the heap are free, but for the system: what lies behind them holds them
     peak = measured_run.high_water()
-    held = [np.ones(6_000) for _ in range(2_000)]
-    del held
+    arrays = [np.ones(6_000) for _ in range(2_000)]
+    del arrays
 
     assert peak() >= 80e6
 
@@ -248,8 +248,8 @@ def test_the_small_step_that_is_timed_descends_in_as_many_operations_as_it_is_di
 
     with Work() as work:
         alpha, g, _ = tiny_step(A, torch.zeros_like(y), y)
-    made = work.calls - 1  # the zeros
+    operations = work.calls - 1  # the zeros
 
-    assert made == CALLS
+    assert operations == CALLS
     assert torch.allclose(g, y - A @ alpha)
     assert g @ g < y @ y

@@ -40,12 +40,12 @@ def test_scores_are_the_textbook_formulas(shift: float, scale: float):
 
 
 def test_units_change_rmse_and_nlpd_as_they_must_and_nothing_else():
-    here, there = scores.scores(*predicted()), scores.scores(*predicted(-700.0, 8.0))
+    plain, in_other_units = scores.scores(*predicted()), scores.scores(*predicted(-700.0, 8.0))
 
     for name in ("smse", "snlp", "coverage68", "coverage95"):
-        assert there[name] == pytest.approx(here[name], rel=1e-9)
-    assert there["rmse"] == pytest.approx(8 * here["rmse"], rel=1e-9)
-    assert there["nlpd"] == pytest.approx(here["nlpd"] + math.log(8), rel=1e-9)
+        assert in_other_units[name] == pytest.approx(plain[name], rel=1e-9)
+    assert in_other_units["rmse"] == pytest.approx(8 * plain["rmse"], rel=1e-9)
+    assert in_other_units["nlpd"] == pytest.approx(plain["nlpd"] + math.log(8), rel=1e-9)
 
 
 def test_a_prediction_no_better_than_none_scores_one_and_zero():

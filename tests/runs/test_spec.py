@@ -102,21 +102,21 @@ def test_a_refused_value_cannot_fill_the_screen():
 def test_every_methods_defaults_make_a_spec_that_survives_json(key: str):
     spec = Spec(key, data="friedman1")
 
-    again = Spec.from_json(spec.to_json())
+    reread = Spec.from_json(spec.to_json())
 
-    assert again == spec
-    assert hash(again) == hash(spec)
-    assert again.key() == spec.key()
+    assert reread == spec
+    assert hash(reread) == hash(spec)
+    assert reread.key() == spec.key()
     assert set(spec.settings) == set(registry[key].param) - {"name", "seed"}
 
 
 def test_the_same_meaning_reads_the_same_however_it_was_written():
-    one = toy(settings={"shrink": 1, "window": (0, 1)}, kernel="se * linear", budget={"seconds": 5})
+    first = toy(settings={"shrink": 1, "window": (0, 1)}, kernel="se * linear", budget={"seconds": 5})
     other = toy(settings={"window": [0.0, 1.0], "shrink": 1.0}, kernel={"name": "se*linear"}, budget={"seconds": 5.0})
 
-    assert one.to_json() == other.to_json()
-    assert json.loads(one.to_json())["settings"]["shrink"] == 1.0
-    assert one.kernel == "se*linear"
+    assert first.to_json() == other.to_json()
+    assert json.loads(first.to_json())["settings"]["shrink"] == 1.0
+    assert first.kernel == "se*linear"
 
 
 def test_a_default_changed_later_does_not_change_an_old_spec(monkeypatch: pytest.MonkeyPatch):

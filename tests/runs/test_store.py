@@ -37,8 +37,8 @@ def test_a_stored_run_continues_as_if_it_had_not_stopped(tmp_path: Path, method:
     stored = Store(tmp_path).kept(spec.key()).records
 
     assert [r.index for r in stored] == list(range(13))
-    for one, other in zip(stored, whole.trace, strict=True):
-        for a, b in zip(tensors(one.step.state), tensors(other.step.state), strict=True):
+    for first, second in zip(stored, whole.trace, strict=True):
+        for a, b in zip(tensors(first.step.state), tensors(second.step.state), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-10)
     assert stored[12].scores == pytest.approx(whole.scores(), rel=1e-8)
     assert all(a.seconds <= b.seconds and a.cost <= b.cost for a, b in pairwise(stored))
@@ -53,10 +53,10 @@ def test_a_stored_record_equals_the_record_in_memory_to_the_last_bit(tmp_path: P
     kept = Store(tmp_path).kept(spec.key())
 
     assert kept.outcome == run.outcome
-    for one, other in zip(kept.records, run.trace, strict=True):
-        assert same(one.step, other.step)
-        assert one[:3] == other[:3]
-        assert one.scores == other.scores
+    for first, second in zip(kept.records, run.trace, strict=True):
+        assert same(first.step, second.step)
+        assert first[:3] == second[:3]
+        assert first.scores == second.scores
 
 
 def test_a_run_has_one_writer(tmp_path: Path):
@@ -89,13 +89,13 @@ def test_closing_releases_the_lock_and_a_converged_run_stays_converged(tmp_path:
     first.close()
     before = (tmp_path / spec.key() / "journal.jsonl").read_bytes()
 
-    again = Store(tmp_path).open(spec)
+    reopened = Store(tmp_path).open(spec)
 
-    assert again.outcome is not None
-    assert again.outcome.reason == "converged"
-    assert again.advance() is None
-    assert again.finish().message == "All 4 steps are done."
-    again.close()
+    assert reopened.outcome is not None
+    assert reopened.outcome.reason == "converged"
+    assert reopened.advance() is None
+    assert reopened.finish().message == "All 4 steps are done."
+    reopened.close()
     assert (tmp_path / spec.key() / "journal.jsonl").read_bytes() == before
 
 
@@ -179,12 +179,12 @@ def test_a_run_made_outside_the_store_can_be_put_into_it(tmp_path: Path):
     kept = store.kept(spec.key())
 
     assert [record.index for record in kept.records] == list(range(6))
-    assert all(same(one.step, other.step) for one, other in zip(kept.records, run.trace, strict=True))
+    assert all(same(first.step, second.step) for first, second in zip(kept.records, run.trace, strict=True))
     assert kept.memory == run.method.cost(run.problem).memory
     assert kept.outcome == run.outcome
-    again = store.open(spec)
-    again.finish(steps=7)
+    reopened = store.open(spec)
+    reopened.finish(steps=7)
     assert len(store.kept(spec.key()).records) == 8
     with pytest.raises(StoreError, match="being written elsewhere"):
         store.put(run)
-    again.close()
+    reopened.close()

@@ -60,9 +60,9 @@ def test_a_bad_grid_is_refused_before_anything_runs(over: dict[str, list[int]], 
 def test_runs_end_one_after_another_and_compare():
     swept = list(sweep(grid(SPEC, {"num_inducing": [3, 9]})))
 
-    assert [one.name for one in swept] == ["num_inducing=3", "num_inducing=9"]
-    assert all("budget of 3 steps" in one.sentence for one in swept)
-    runs = {one.name: one.finished for one in swept if one.finished is not None}
+    assert [item.name for item in swept] == ["num_inducing=3", "num_inducing=9"]
+    assert all("budget of 3 steps" in item.sentence for item in swept)
+    runs = {item.name: item.finished for item in swept if item.finished is not None}
     assert comparison.best(runs)["smse"] == "num_inducing=9"
 
 
@@ -85,10 +85,10 @@ def test_dask_gives_the_same_numbers(scheduler: str):
     specs = grid(SPEC, {"seed": [0, 1]})
     rows = data.load(ROWS, split=0)
 
-    there = {one.name: one.finished for one in sweep(specs, scheduler, rows)}
+    distributed = {item.name: item.finished for item in sweep(specs, scheduler, rows)}
 
-    for one in sweep(specs, data=rows):
-        assert there[one.name].last["smse"] == pytest.approx(one.finished.last["smse"], rel=1e-10)
+    for item in sweep(specs, data=rows):
+        assert distributed[item.name].last["smse"] == pytest.approx(item.finished.last["smse"], rel=1e-10)
 
 
 def test_a_map_on_workers_keeps_the_order(scheduler: str):
@@ -137,8 +137,8 @@ def test_a_sweep_without_workers_ends_with_a_sentence_for_each_run_that_is_left(
         gone.set()
 
     assert first.finished is not None
-    assert [one.finished for one in rest] == [None, None]
-    assert all("no worker for 0.5 s: start workers" in one.sentence for one in rest)
+    assert [item.finished for item in rest] == [None, None]
+    assert all("no worker for 0.5 s: start workers" in item.sentence for item in rest)
 
 
 def test_pieces_without_workers_end_with_a_sentence(emptied: tuple[str, Any]):

@@ -125,7 +125,7 @@ INPUTS = {
 
 
 @pytest.mark.parametrize("says", INPUTS)
-def test_predictions_are_asked_with_rows_of_numbers(run: Run, says: str) -> None:
+def test_predictions_need_rows_of_numbers(run: Run, says: str) -> None:
     with pytest.raises(DataError, match=says):
         run.posterior()(INPUTS[says])
 
@@ -138,12 +138,12 @@ def test_a_record_that_is_not_there(run: Run, at: Any) -> None:
 
 def test_numbers_of_numpy_and_torch_are_numbers() -> None:
     theta = np.array([0.1, 0.2, -1.0])
-    mine = spec(seed=3, settings={"block": 7}, data={"name": "friedman1", "n": 40}, split=1, budget={"steps": 2})
-    theirs = spec(
+    plain = spec(seed=3, settings={"block": 7}, data={"name": "friedman1", "n": 40}, split=1, budget={"steps": 2})
+    of_numpy = spec(
         seed=np.int64(3), settings={"block": np.int32(7)}, data={"name": "friedman1", "n": np.int64(40)},
         split=np.int8(1), budget={"steps": np.uint8(2)},
     )  # fmt: skip
-    assert mine.to_json() == theirs.to_json()
+    assert plain.to_json() == of_numpy.to_json()
     for learned in (theta, torch.tensor(theta, requires_grad=True), theta.tolist()):
         assert spec(kernel={"name": "se", "theta": learned}).kernel == {"name": "se", "theta": theta.tolist()}
     mine_rows, their_rows = (

@@ -26,11 +26,11 @@ def verdict(names: set[str], answer: dict[str, Any]) -> tuple[int, str]:
     """The exit code for an answer of pip-audit about these packages, and what to say."""
     entries = {entry["name"].lower().replace("_", "-"): entry for entry in answer.get("dependencies", [])}
     left_out = sorted(name for name in names if "vulns" not in entries.get(name, {}))
-    found = [
+    result = [
         f"{name} {entry['version']}: {vuln['id']}" for name, entry in entries.items() for vuln in entry.get("vulns", [])
     ]
-    if found:
-        return VULNERABLE, "Known vulnerabilities: " + "; ".join(found) + "."
+    if result:
+        return VULNERABLE, "Known vulnerabilities: " + "; ".join(result) + "."
     if left_out:
         return NOT_AUDITED, f"Not audited: {', '.join(left_out)}. Is there a network?"
     return 0, f"{len(names)} packages have no known vulnerability."

@@ -1,4 +1,4 @@
-"""Slow, obvious, dense formulas: the truth that the fast code is held to."""
+"""Slow dense formulas with which the fast code is compared."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def covariance(key: str, theta: list[float], x: list[float], z: list[float]) -> 
         return sum(math.sin(math.pi * q / math.exp(theta[2])) ** 2 for q in difference)
 
     if key in SEPARABLE:
-        one, w = ("matern52" if "matern52" in key else "se" if key == "anova" else key[:8]), math.exp(theta[-1])
+        factor_key, w = ("matern52" if "matern52" in key else "se" if key == "anova" else key[:8]), math.exp(theta[-1])
         value = sd2
         for q, scale in enumerate(theta[1 : 1 + len(x)]):
-            k = covariance(one, [0.0, scale], [x[q]], [z[q]])
+            k = covariance(factor_key, [0.0, scale], [x[q]], [z[q]])
             value *= (1 + w * k) / (1 + w) if "anova" in key else k
         return value
     base = key.removesuffix("-ard")

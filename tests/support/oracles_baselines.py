@@ -1,4 +1,4 @@
-"""Slow, obvious, dense formulas for the baselines of the CholQR family."""
+"""Slow dense formulas for the baselines of the CholQR family."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def system(task: Problem) -> Tensor:
 def quick(key: str, **changes: object) -> Method:
     """A small method that keeps theta; settings that it does not have are left out."""
     kind = registry[key]
-    held = {
+    settings = {
         "learn": False,
         "coarse": 0,
         "block": 12,
@@ -49,7 +49,7 @@ def quick(key: str, **changes: object) -> Method:
         "pairs": 200,
         "max_iterations": 4000,
     } | changes
-    return kind(**{name: value for name, value in {"tolerance": 1e-7, **held}.items() if name in kind.param})
+    return kind(**{name: value for name, value in {"tolerance": 1e-7, **settings}.items() if name in kind.param})
 
 
 def penalised_squares(task: Problem, rows: list[int], a: Tensor | None = None) -> float:

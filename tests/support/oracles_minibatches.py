@@ -41,7 +41,7 @@ def begun(method: Any, at: Problem) -> tuple[Model, Any]:
 
 
 def mixed(n: int = 64) -> Problem:
-    """A line and a parabola that a linear kernel takes for noise: minibatches alone mistake how much of it."""
+    """A line plus a parabola that a linear kernel must treat as noise: minibatches alone misjudge its variance."""
     draw = torch.Generator().manual_seed(1)
     X, e = (torch.randn(n, k, generator=draw, dtype=torch.float64) for k in (1, 1))
     y = (1.5 * X + X.square() + 0.1 * e)[:, 0]

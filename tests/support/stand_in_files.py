@@ -21,8 +21,8 @@ FILES = Path(os.environ.get("GPEXPLORER_DATA_DIR") or Path(__file__).parents[3] 
 
 def public_files() -> Path | None:
     """The folder of the real files, where this machine has them."""
-    here = all((FILES / "uci" / name / "data.csv.gz").is_file() for name in NAMES)
-    return FILES.resolve() if here else None
+    are_here = all((FILES / "uci" / name / "data.csv.gz").is_file() for name in NAMES)
+    return FILES.resolve() if are_here else None
 
 
 def write_like(like: Card, folder: Path) -> Card:
@@ -37,17 +37,17 @@ def write_like(like: Card, folder: Path) -> Card:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = (",".join(f"{cell:.5g}" for cell in row) for row in cells.tolist())
         path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode(), compresslevel=1, mtime=0))
-        held = path.read_bytes()
-        files.append(replace(part, sha256=hashlib.sha256(held).hexdigest(), nbytes=len(held)))
+        content = path.read_bytes()
+        files.append(replace(part, sha256=hashlib.sha256(content).hexdigest(), nbytes=len(content)))
     return replace(like, files=tuple(files))
 
 
 @contextmanager
-def believed(*made: Card) -> Iterator[None]:
-    """Within this block, the registry's cards of these names ask for the files that were made."""
-    before = {one.name: card(one.name).files for one in made}
-    for one in made:
-        object.__setattr__(card(one.name), "files", one.files)
+def believed(*cards: Card) -> Iterator[None]:
+    """Within this block, the registry's cards have the files of these cards, found by their names."""
+    before = {written.name: card(written.name).files for written in cards}
+    for written in cards:
+        object.__setattr__(card(written.name), "files", written.files)
     try:
         yield
     finally:

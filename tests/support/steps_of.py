@@ -38,7 +38,7 @@ def small_spec(method: str, d: int = 5, **fields: Any) -> Spec:
 
 
 def small_run(method: str, steps: int = STEPS, **fields: Any) -> Run:
-    """That run, so many steps on."""
+    """The run of this spec after this number of steps."""
     run = small_spec(method, **fields).open()
     run.finish(steps=steps)
     return run
@@ -55,17 +55,17 @@ def trail(run: Run) -> list[list[Tensor]]:
     return [list(tensors(record.step.state)) for record in run.trace]
 
 
-def alike(one: Run, other: Run, rtol: float = 1e-8, atol: float = 1e-10) -> None:
-    """Both went through the same states: whole numbers equal, others to rounding."""
-    assert len(one.trace) == len(other.trace)
-    for here, there in zip(trail(one), trail(other), strict=True):
-        for a, b in zip(here, there, strict=True):
+def alike(run: Run, other: Run, rtol: float = 1e-8, atol: float = 1e-10) -> None:
+    """Check that both runs went through the same states: whole numbers are equal, others to rounding."""
+    assert len(run.trace) == len(other.trace)
+    for states, other_states in zip(trail(run), trail(other), strict=True):
+        for a, b in zip(states, other_states, strict=True):
             exact = not a.is_floating_point()
             torch.testing.assert_close(a, b, rtol=0 if exact else rtol, atol=0 if exact else atol)
 
 
 def global_states() -> list[str]:
-    """Every global random state there is, as text."""
+    """Every global random state, as text."""
     return [repr(random.getstate()), repr(np.random.get_state()), repr(torch.get_rng_state().tolist())]  # noqa: NPY002
 
 

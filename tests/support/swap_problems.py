@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import baseline_problems
 from gpexplorer import kernels
 from gpexplorer.methods.inducing.swapping.factor import Factor
 from gpexplorer.methods.inducing.swapping.pivot_policies import POLICIES
@@ -11,16 +12,12 @@ from gpexplorer.methods.inducing.swapping.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective
 
-SHIFTS = [0.0, 1000.0]
+SHIFTS = baseline_problems.SHIFTS
 
 
 def problem(shift: float = 0.0, n: int = 90, repeats: int = 0) -> Problem:
-    rng = torch.Generator().manual_seed(3)
-    X = 4.0 * torch.rand(n, 2, generator=rng, dtype=torch.float64)
-    y = torch.sin(2 * X[:, 0]) + torch.cos(X[:, 1]) + 0.1 * torch.randn(n, generator=rng, dtype=torch.float64)
-    X[: 2 * repeats : 2] = X[1 : 2 * repeats : 2]
-    theta = torch.tensor([0.1, -0.2, -0.4, -1.5], dtype=torch.float64)
-    return Problem(Dataset(X + shift, y), kernels.make("se-ard", 2), theta)
+    """The problem of `baseline_problems` with other rows."""
+    return baseline_problems.problem(shift, n, repeats, seed=3)
 
 
 def dense(task: Problem, rows: torch.Tensor, objective: str) -> float:

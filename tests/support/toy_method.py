@@ -1,4 +1,4 @@
-"""A tiny method for tests: randomised coordinate descent on (K + s2 I) a = y, which can be told to go wrong.
+"""A tiny method for tests: randomised coordinate descent on (K + s2 I) a = y, which can be set to fail.
 
 Importing it registers nothing for others: a test puts it into the registry for as long as it runs.
 """
@@ -30,7 +30,7 @@ FAULTS = {
 
 
 class Place(NamedTuple):
-    """A nest inside the state."""
+    """A tuple inside the state."""
 
     block: Tensor  # [b] rows, int64
     note: str | None
@@ -51,7 +51,7 @@ class Info(NamedTuple):
 
 
 class Toy(Method):
-    """Coordinate descent, one block of rows a step."""
+    """Coordinate descent, one block of rows per step."""
 
     key: ClassVar[str] = "toy"
     title: ClassVar[str] = "Toy descent"
@@ -107,20 +107,20 @@ class Toy(Method):
         return Cost(2.0 * n * n, 8.0 * n * n, {"K": 8.0 * n * n})
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, second: Any) -> bool:
     """Equal to the last bit, types included; nan equals nan."""
-    if isinstance(one, Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, tuple):
-        return type(one) is type(other) and all(same(*pair) for pair in zip(one, other, strict=True))
-    return type(one) is type(other) and (one == other or (one != one and other != other))
+    if isinstance(first, Tensor):
+        return first.dtype == second.dtype and torch.equal(first, second)
+    if isinstance(first, tuple):
+        return type(first) is type(second) and all(same(*pair) for pair in zip(first, second, strict=True))
+    return type(first) is type(second) and (first == second or (first != first and second != second))
 
 
 del registry["toy"]
 
 
 class Clock:
-    """A clock that moves by one second a look."""
+    """A clock that advances by one second at each call."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -131,7 +131,7 @@ class Clock:
 
 
 def toy_spec(**settings: Any) -> Spec:
-    """The same run, said as a spec."""
+    """The same run as a spec."""
     return Spec("toy", settings, ROWS)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 def whole_run(steps: Generator[Any, None, Any]) -> tuple[list[Any], Any]:
     """Return all that a generator yields, and what it returns: the steps of a method, and its outcome."""
-    found = []
+    result = []
     while True:
         try:
-            found.append(next(steps))
+            result.append(next(steps))
         except StopIteration as end:
-            return found, end.value
+            return result, end.value
 
 
 def finished(method: Any, task: Any, resume: Any = None) -> tuple[list[Any], Any]:

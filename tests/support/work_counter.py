@@ -1,4 +1,4 @@
-"""The work of a step as torch is asked for it: operations, calls, bytes, and the most bytes alive at once."""
+"""The work of a step, counted at the calls of torch: operations, calls, bytes, and the most bytes alive at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CACHE = 4 * 2**20  # bytes
 CURVED = ("exp", "log", "sqrt", "rsqrt", "pow", "sin", "cos", "tanh", "sigmoid", "lgamma", "softplus")
 GATHERS = ("index", "index_select", "gather")
 # fmt: off
-LOOKS = {
+VIEWS = {
     "view", "t", "transpose", "expand", "slice", "select", "unsqueeze", "squeeze", "detach", "alias", "as_strided",
     "permute", "diagonal", "split", "unbind", "_unsafe_view", "reshape", "empty", "_local_scalar_dense", "unfold",
 }
@@ -37,23 +37,25 @@ class Work(TorchDispatchMode):
             return out
         out = func(*args, **(kwargs or {}))
         name = func.__name__.split(".")[0].rstrip("_")
-        made = tensors(out if isinstance(out, tuple | list) else [out])
-        if name.strip("_") not in LOOKS and name not in LOOKS:
-            given = tensors(args) + [part for some in args if isinstance(some, tuple | list) for part in tensors(some)]
+        results = tensors(out if isinstance(out, tuple | list) else [out])
+        if name.strip("_") not in VIEWS and name not in VIEWS:
+            arguments = tensors(args) + [
+                part for argument in args if isinstance(argument, tuple | list) for part in tensors(argument)
+            ]
             self.calls += 1
-            self.flops += operations(name, given, made)
-            read = made if name in GATHERS else given  # of a matrix, the rows alone that are taken
-            self.bytes += sum(map(traffic, (*read, *made)))
-        self._keep(made)
+            self.flops += operations(name, arguments, results)
+            read = results if name in GATHERS else arguments  # of a matrix, the rows alone that are taken
+            self.bytes += sum(map(traffic, (*read, *results)))
+        self._keep(results)
         return out
 
-    def _keep(self, made: list[Tensor]) -> None:
-        for part in made:
+    def _keep(self, results: list[Tensor]) -> None:
+        for part in results:
             storage = part.untyped_storage()
             if storage.nbytes() > 4096:
                 self._alive.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
-        if made:
-            self._alive = {key: held for key, held in self._alive.items() if not held[0].expired()}
+        if results:
+            self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
             self.memory = max(self.memory, float(sum(nbytes for _, nbytes in self._alive.values())))
 
 
@@ -62,32 +64,32 @@ def tensors(parts: Iterable[Any]) -> list[Tensor]:
 
 
 def traffic(part: Tensor) -> float:
-    """Bytes of a pass over a tensor, at the rate of memory: a small one stays in cache, three times as near."""
+    """Bytes of a pass over a tensor, at the rate of memory: a small one stays in the cache, three times as fast."""
     size = 1.0 * part.numel() * part.element_size()
     return size if size > CACHE else size / 3
 
 
-def operations(name: str, given: list[Tensor], made: list[Tensor]) -> float:
-    """Floating-point operations of one call; 4 of a kind for what only moves or adds numbers counts as one each."""
-    size = float(max((part.numel() for part in made), default=0))
-    shapes = [part.shape for part in given]
+def operations(name: str, arguments: list[Tensor], results: list[Tensor]) -> float:
+    """Floating-point operations of one call; what only moves or adds numbers counts as one operation per number."""
+    size = float(max((part.numel() for part in results), default=0))
+    shapes = [part.shape for part in arguments]
     if "cdist" in name or "euclidean" in name:
         return 2.0 * size * shapes[0][-1]
     if name in ("mm", "addmm", "bmm", "baddbmm"):
         return 2.0 * size * shapes[-2][-1]
     if name in ("mv", "addmv", "dot", "vdot", "addr", "ger"):
-        return 2.0 * max(float(part.numel()) for part in given)
+        return 2.0 * max(float(part.numel()) for part in arguments)
     order = float(min(shapes[0][-2:])) if shapes and len(shapes[0]) > 1 else 0.0
     if "cholesky_inverse" in name:
         return 2 * order**2 * (order + HALF_RATE) / 3
     if "cholesky_solve" in name:
-        return 2.0 * order * given[0].numel()
+        return 2.0 * order * arguments[0].numel()
     if "cholesky" in name:
         return order**2 * (order + HALF_RATE) / 3
     if "triangular" in name:
-        return float(shapes[0][-1]) * given[1].numel()
+        return float(shapes[0][-1]) * arguments[1].numel()
     if "eigh" in name or "svd" in name:
-        return 9.0 * order * given[0].numel()
+        return 9.0 * order * arguments[0].numel()
     if "qr" in name:
-        return 4.0 * order * given[0].numel()
+        return 4.0 * order * arguments[0].numel()
     return size * (ENTRY if any(word in name for word in CURVED) else 1.0)

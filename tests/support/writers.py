@@ -32,7 +32,7 @@ def spec() -> Spec:
 
 
 def write(path: str, acknowledge: int) -> NoReturn:
-    """Step for ever, telling how many records are stored; exits with 3 if another has the run."""
+    """Take steps without end, and report how many records are stored; exits with 3 if another process has the run."""
     real = os.write
     json_lines.os.write = lambda file, raw: real(file, raw[:61])
     try:
@@ -56,21 +56,21 @@ def main(path: str) -> None:
     registry["toy"] = Toy
     rng = random.Random(0)
     for _ in range(KILLS):
-        hear, tell = os.pipe()
-        writers = [fork(path, tell) for _ in range(2)]
-        os.close(tell)
-        heard = os.read(hear, 65536)  # until the first is stored
+        read_end, write_end = os.pipe()
+        writers = [fork(path, write_end) for _ in range(2)]
+        os.close(write_end)
+        reports = os.read(read_end, 65536)  # until the first is stored
         time.sleep(rng.uniform(0.01, 0.25))
         for writer in writers:
             os.kill(writer, signal.SIGKILL)
         ended = [os.waitpid(writer, 0)[1] for writer in writers]
-        while more := os.read(hear, 65536):
-            heard += more
-        os.close(hear)
+        while chunk := os.read(read_end, 65536):
+            reports += chunk
+        os.close(read_end)
         stored = len(Store(path).kept(spec().key()).records)
         refused = sum(os.WIFEXITED(status) and os.WEXITSTATUS(status) == 3 for status in ended)
         torn = not (Path(path) / spec().key() / "journal.jsonl").read_bytes().endswith(b"\n")
-        print(json.dumps([int(heard.split()[-1]), stored, refused, torn]))
+        print(json.dumps([int(reports.split()[-1]), stored, refused, torn]))
 
 
 if __name__ == "__main__":

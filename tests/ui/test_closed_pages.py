@@ -49,14 +49,14 @@ def test_what_a_closed_page_held_is_gone_shortly_after(monkeypatch: pytest.Monke
 
     async def closing() -> bool:
         task = asyncio.create_task(pages.keep_freeing())
-        held = weakref.ref(Circle())
+        reference = weakref.ref(Circle())
         pages.add()
         for _ in range(1000):
             await asyncio.sleep(0.001)
-            if held() is None:
+            if reference() is None:
                 break
         task.cancel()
-        return held() is None
+        return reference() is None
 
     was_enabled = gc.isenabled()
     gc.disable()

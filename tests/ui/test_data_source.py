@@ -19,18 +19,18 @@ def sources(data: Any) -> DataSource:
 
 
 def test_what_is_open_has_the_size_that_was_asked_for() -> None:
-    found = sources({"name": "friedman1", "n": 2000, "d": 6})
+    source = sources({"name": "friedman1", "n": 2000, "d": 6})
 
-    assert found.names.value == "friedman1"
-    assert "friedman1 · 2,000 × 6" in titles(found)
-    found.adopt(Spec("cholqr", data="sin-product"))
-    assert found.names.value == "sin-product"
-    assert "friedman1 · 1,000 × 10" in titles(found)
+    assert source.names.value == "friedman1"
+    assert "friedman1 · 2,000 × 6" in titles(source)
+    source.adopt(Spec("cholqr", data="sin-product"))
+    assert source.names.value == "sin-product"
+    assert "friedman1 · 1,000 × 10" in titles(source)
 
 
 @pytest.mark.parametrize("data", [{"name": "friedman1", "n": "many"}, {"name": "upload"}])
 def test_what_has_no_size_or_no_name_changes_nothing(data: dict[str, str]) -> None:
-    found = sources(data)
+    source = sources(data)
 
-    assert titles(found) == titles(sources("sin-product"))
-    assert found.names.value == ("friedman1" if data["name"] == "friedman1" else None)
+    assert titles(source) == titles(sources("sin-product"))
+    assert source.names.value == ("friedman1" if data["name"] == "friedman1" else None)

@@ -16,8 +16,8 @@ CHOICES = {"first": {"a": 1, "b": None}, "second": {"c": "three"}}
 
 def field(value: Any, choices: Any = None, **params: Any) -> tuple[Field, list[Any]]:
     seen: list[Any] = []
-    made = Field("label", value, lambda: seen.append(made.value), choices, **params)
-    return made, seen
+    control = Field("label", value, lambda: seen.append(control.value), choices, **params)
+    return control, seen
 
 
 @pytest.mark.parametrize(
@@ -30,25 +30,25 @@ def field(value: Any, choices: Any = None, **params: Any) -> tuple[Field, list[A
     ],
 )
 def test_only_values_that_the_control_can_have_are_taken(value: Any, choices: Any, accepted: list, refused: list):
-    made, seen = field(value, choices)
+    control, seen = field(value, choices)
 
     for message in refused:
-        made._handle_msg(message)
-    assert (made.value, seen) == (value, [])
+        control._handle_msg(message)
+    assert (control.value, seen) == (value, [])
     for message in accepted:
-        made._handle_msg(message)
+        control._handle_msg(message)
     offered = [1, None, "three"]
     assert seen == [offered[int(message)] if choices else message for message in accepted]
     assert all(type(entry) is not float or type(value) is float for entry in seen)
 
 
 def test_the_browser_cannot_set_the_value_past_the_check_and_a_disabled_control_not_at_all():
-    made, seen = field(3, default=5)
-    made.shown = "<b>"
-    assert (made.value, made.default) == (3, 5)
-    made.disabled = True
-    made.enter(4)
-    assert (made.value, seen) == (3, [])
+    control, seen = field(3, default=5)
+    control.shown = "<b>"
+    assert (control.value, control.default) == (3, 5)
+    control.disabled = True
+    control.enter(4)
+    assert (control.value, seen) == (3, [])
 
     chosen, seen = field("three", CHOICES, default=None)
     chosen.choose_from({"a": 1}, 7)

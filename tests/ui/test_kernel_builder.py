@@ -12,18 +12,18 @@ from gpexplorer.ui.inputs.kernel_builder import MAX_PARTS, KernelPicker, parts
 
 @pytest.mark.parametrize("text", ["se", "se-ard*periodic+linear", "se*(linear+periodic)+lp", "(se+lp)*rq"])
 def test_any_kernel_is_shown_as_it_is(text: str):
-    told: list[int] = []
+    calls: list[int] = []
 
-    picker = KernelPicker(text, lambda: told.append(1))
+    picker = KernelPicker(text, lambda: calls.append(1))
 
     assert picker.value == kernels.make(text).key
     assert "".join(sign + key for sign, key in parts(text)) == text
-    assert told == []
+    assert calls == []
 
 
 def test_parts_are_added_changed_and_taken_out():
-    told: list[str] = []
-    picker = KernelPicker("se", lambda: told.append(picker.value))
+    calls: list[str] = []
+    picker = KernelPicker("se", lambda: calls.append(picker.value))
 
     picker.add.clicks += 1
     signs, keys, out = picker._rows[1]
@@ -34,7 +34,7 @@ def test_parts_are_added_changed_and_taken_out():
     _, _, out = picker._rows[1]
     out.clicks += 1
 
-    assert told == ["se+periodic", "se*periodic", "se*linear", "se*linear+periodic", "se+periodic"]
+    assert calls == ["se+periodic", "se*periodic", "se*linear", "se*linear+periodic", "se+periodic"]
 
 
 def test_what_a_browser_may_not_send_changes_nothing():

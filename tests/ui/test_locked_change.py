@@ -16,23 +16,23 @@ def served(destroyed):
 
 
 def test_a_change_waits_for_the_next_tick_of_its_document():
-    document, made = served(destroyed=False), []
-    change(document, lambda: made.append(1))
-    assert made == []
+    document, changes = served(destroyed=False), []
+    change(document, lambda: changes.append(1))
+    assert changes == []
     [callback] = document.session_callbacks
     callback.callback()
-    assert made == [1]
+    assert changes == [1]
 
 
 def test_a_page_that_is_closed_is_left_alone():
-    document, made = served(destroyed=True), []
-    change(document, lambda: made.append(1))
-    assert made == []
+    document, changes = served(destroyed=True), []
+    change(document, lambda: changes.append(1))
+    assert changes == []
     assert document.session_callbacks == []
 
 
 def test_without_a_server_a_change_is_made_at_once():
     for document in (None, Document()):
-        made = []
-        change(document, lambda made=made: made.append(1))
-        assert made == [1]
+        changes = []
+        change(document, lambda changes=changes: changes.append(1))
+        assert changes == [1]

@@ -10,11 +10,11 @@ from gpexplorer.ui.text import number
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "sentence"),
     [
         (0.0, "0"), (-0.21504, "−0.215"), (-1115.49, "−1,115.5"), (60860.11, "60,860.1"), (-2e-7, "−2e−07"),
         (math.nan, "—"), (-math.inf, "—"),
     ],
 )  # fmt: skip
-def test_a_number_is_said_as_people_read_it(value: float, said: str):
-    assert number(value) == said
+def test_a_number_is_written_as_people_read_it(value: float, sentence: str):
+    assert number(value) == sentence

@@ -111,7 +111,7 @@ def test_the_target_is_no_input_and_hostile_ticks_change_nothing() -> None:
     assert picker.file.columns.inputs == before
 
 
-def test_gaps_are_filled_where_that_is_chosen_and_nothing_ticked_is_said() -> None:
+def test_gaps_are_filled_where_that_is_chosen_and_nothing_ticked_is_reported() -> None:
     picker = Picker()
     picker.file.missing.enter("fill")
     assert len(picker.use()[1].train) + len(picker.use()[1].test) == 240

@@ -11,17 +11,17 @@ LATE = 0.0004  # seconds by which a thread wakes after the time it waited for
 
 def played(pace: Pace, step: float, computing: float, seconds: float) -> tuple[list[float], list[float]]:
     """Begin times of the steps, and of the pictures, of a run that plays; both take `computing` seconds."""
-    now, steps, pictures = 100.0, [], []
-    while now < 100.0 + seconds:
-        now += pace.seconds_to_step(now, step) + LATE
-        steps.append(now)
-        pace.step(now, step)
-        due = pace.picture_due(now)
-        now += computing
+    clock, steps, pictures = 100.0, [], []
+    while clock < 100.0 + seconds:
+        clock += pace.seconds_to_step(clock, step) + LATE
+        steps.append(clock)
+        pace.step(clock, step)
+        due = pace.picture_due(clock)
+        clock += computing
         if due:
-            pictures.append(now)
-            pace.picture(now, now + computing)
-            now += computing
+            pictures.append(clock)
+            pace.picture(clock, clock + computing)
+            clock += computing
     return steps, pictures
 
 

@@ -127,7 +127,7 @@ def test_the_best_run_before_is_drawn_behind_a_run_on_the_same_rows(session: Ses
 
     layers = view.data(run, 1)
 
-    best = min(others[:2], key=lambda one: one.steps["objective"].iloc[-1])
+    best = min(others[:2], key=lambda earlier: earlier.steps["objective"].iloc[-1])
     assert layers["ghost"]["y"].tolist() == best.steps["objective"].dropna().tolist()
     assert "grey: CholQR swaps with num_inducing=" in layers["series"].attrs["title"]
     view.channel = "coverage95"
@@ -139,4 +139,4 @@ def test_the_best_run_before_is_drawn_behind_a_run_on_the_same_rows(session: Ses
     session.player.run_to(2)
     wait(lambda: session.run is not None and session.run.method.num_inducing == 6)
     views = {view.key: view for view in session.player._open_run.summary.views}
-    assert [one.spec.settings["num_inducing"] for one in views["convergence"].earlier] == [5]
+    assert [earlier.spec.settings["num_inducing"] for earlier in views["convergence"].earlier] == [5]

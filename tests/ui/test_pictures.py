@@ -31,9 +31,9 @@ def test_the_picture_of_the_family_stands_between_prediction_and_convergence(met
     assert keys[:3] == ["fit", hero, "convergence"]
     assert sorted(keys) == sorted(view.key for view in views)
 
-    asked = [view.key for view in arranged(views, "calibration")]
-    assert asked[:3] == ["fit", "calibration", "convergence"]
-    assert hero in asked[3:]
+    view_keys = [view.key for view in arranged(views, "calibration")]
+    assert view_keys[:3] == ["fit", "calibration", "convergence"]
+    assert hero in view_keys[3:]
     assert arranged(views, "fit") == arranged(views, "nonsense") == arranged(views)
 
 

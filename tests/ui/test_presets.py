@@ -75,20 +75,20 @@ def test_a_lecture_leaves_parts_out_and_strangers_get_sentences():
     odd = read_query("v=1&ask=ruogh&hide=all&seed=-1", START)
     assert odd.question == ""
     assert odd.hide == set()
-    said = " ".join(odd.link.corrected)
-    assert "no question 'ruogh'" in said
-    assert "rough" in said
-    assert "'all' cannot be left out; controls and panels can." in said
-    assert "seed" in said
+    sentence = " ".join(odd.link.corrected)
+    assert "no question 'ruogh'" in sentence
+    assert "rough" in sentence
+    assert "'all' cannot be left out; controls and panels can." in sentence
+    assert "seed" in sentence
     assert read_query("", START) == PageRequest(links.Link(START))
     assert "<script>" not in question(START, 3, "<script>")
 
 
 def test_gpytorch_enters_the_race_by_its_own_engine():
-    found = entrants()
+    lanes = entrants()
 
-    assert found["SGPR, moving inputs, by GPyTorch"] == "sgpr@gpytorch"
-    assert found["Maximum likelihood, by GPyTorch"] == "ml@gpytorch"
+    assert lanes["SGPR, moving inputs, by GPyTorch"] == "sgpr@gpytorch"
+    assert lanes["Maximum likelihood, by GPyTorch"] == "ml@gpytorch"
     lane = _lane(START, "ml@gpytorch")
     assert (lane.method, lane.settings["engine"]) == ("ml", "gpytorch")
     assert _lane(START, "random").method == "random"
@@ -250,7 +250,7 @@ class TestTheSentenceOfEveryPresetIsTrue:
         spec = self.spec("saddle-point")
         slow = replace(spec, settings=spec.settings | {"rate": spec.settings["rate"] / 10})
         average = replace(spec, method="scgd", settings={"batch_size": 16})
-        gaps = [self.finished(one, 8).table()["gap"].iloc[8] for one in (spec, average, slow)]
+        gaps = [self.finished(each, 8).table()["gap"].iloc[8] for each in (spec, average, slow)]
 
         assert gaps[0] > 3 * gaps[1]
         assert gaps[2] < gaps[0]

@@ -107,7 +107,7 @@ def test_a_session_cannot_be_chosen_in_the_address(served: Served, argument: str
     assert "cannot be chosen" in text
 
 
-def test_a_message_that_fails_tells_no_paths_and_leaves_its_reason_in_the_log(served: Served):
+def test_a_message_that_fails_shows_no_paths_and_leaves_its_reason_in_the_log(served: Served):
     patch = {"events": [{"kind": "ModelChanged", "model": {"id": "none"}, "attr": "x", "new": 1}]}
     came = "\n".join(talk(served.port, token_of(served.port), fragments("PATCH-DOC", patch), until="in its log"))
 

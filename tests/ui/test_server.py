@@ -24,7 +24,7 @@ def call(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_serve_passes_what_it_was_told(monkeypatch: pytest.MonkeyPatch):
+def test_serve_passes_its_options_on(monkeypatch: pytest.MonkeyPatch):
     from gpexplorer.ui import server as serving
 
     seen: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def test_a_port_in_use_is_a_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     )
 
 
-def test_a_port_in_use_is_told_before_the_page_is_imported():
+def test_a_port_in_use_is_reported_before_the_page_is_imported():
     with socket.create_server(("localhost", 0)) as other:
         port = other.getsockname()[1]
         code = (
@@ -96,7 +96,7 @@ def test_serve_listens_before_it_prepares_pages_and_prints_its_address_after_bot
     assert order == ["guard of 60", "listens, started: False", "warm", *begun, address, "answers"]
 
 
-def test_a_store_that_cannot_be_opened_is_not_told_as_a_port(
+def test_a_store_that_cannot_be_opened_is_not_reported_as_a_port(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     from gpexplorer.ui import server as serving

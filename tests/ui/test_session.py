@@ -142,7 +142,7 @@ def test_rows_that_cannot_be_are_reported_and_change_nothing(session: Session, m
     assert session.spec == SPEC
 
 
-def test_seconds_pause_a_run_by_the_clock_and_play_goes_on_for_as_long_again():
+def test_seconds_pause_a_run_by_the_clock_and_play_continues_for_as_long_again():
     spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"steps": 500, "seconds": 3.0})
     opened = OpenRun()
     opened.open(OpenRequest(spec))
@@ -161,12 +161,12 @@ def test_a_first_step_that_is_longer_than_the_time_is_announced_before_it_begins
     spec = Spec("cholqr", {"num_inducing": 5}, SPEC.data, kernel="se", budget={"seconds": 1e-9})
     session.spec = spec
     session.open(play=True)
-    said: list[str] = []
+    messages: list[str] = []
 
     def announced() -> bool:
         frame = session.take(0.05)
-        said.append(frame.notice[1] if frame is not None else "")
-        return any("one step takes about" in notice for notice in said)
+        messages.append(frame.notice[1] if frame is not None else "")
+        return any("one step takes about" in notice for notice in messages)
 
     end = time.monotonic() + 30
     while not announced():

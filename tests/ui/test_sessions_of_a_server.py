@@ -187,10 +187,10 @@ def test_work_is_paused_and_the_session_ends_once_its_tab_is_closed(
         socket = await visited.connect(answer)
         socket.close()
         await asyncio.sleep(0.03)
-        again = await visited.connect(answer)  # the network failed for a moment
+        repeated = await visited.connect(answer)  # the network failed for a moment
         await asyncio.sleep(0.8)
         assert (visited.pauses, visited.sessions) == ([], 1)
-        again.close()
+        repeated.close()
         await soon(lambda: visited.pauses == [1])
         assert visited.sessions == 1
         await soon(lambda: visited.sessions == 0)

@@ -53,18 +53,18 @@ def test_the_need_is_above_what_a_run_was_measured_to_take():
 
 def test_runs_of_all_sessions_share_the_memory(four_gigabytes: Shares):
     first, second = four_gigabytes.reservation(), four_gigabytes.reservation()
-    one = spec(n=300_000, m=200)  # 1.4 GB
-    first.take(one)
-    first.add(one)
+    large_spec = spec(n=300_000, m=200)  # 1.4 GB
+    first.take(large_spec)
+    first.add(large_spec)
     with pytest.raises(OutOfMemory, match="not started: cholqr on 300,000 rows"):
-        second.take(one)
-    held = four_gigabytes.reserved
+        second.take(large_spec)
+    reserved = four_gigabytes.reserved
 
-    second.take(one, instead_of=first)
+    second.take(large_spec, instead_of=first)
     second.give_back()
-    assert four_gigabytes.reserved == held
+    assert four_gigabytes.reserved == reserved
     first.give_back()
-    second.take(one)
+    second.take(large_spec)
     del second
     assert four_gigabytes.reserved == 0
 

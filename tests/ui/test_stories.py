@@ -52,8 +52,8 @@ def ended(story: str, number: int, seed: int = 0) -> gpx.Run:
     return run
 
 
-def within(value: float, said: float, relative: float = 0.03) -> bool:
-    return abs(value - said) <= relative * abs(said)
+def within(value: float, stated: float, relative: float = 0.03) -> bool:
+    return abs(value - stated) <= relative * abs(stated)
 
 
 def test_parts_are_short_and_have_a_question_with_an_answer_and_each_story_a_trap():
@@ -93,7 +93,7 @@ class TestSwaps:
         sd = run.posterior(of="f")(np.array([[2.4], [3.0], [3.7]])).var.sqrt()
         assert sd[1] > 1.5 * max(sd[0], sd[2])
 
-    def test_ten_and_twenty_points_end_as_said(self):
+    def test_ten_and_twenty_points_end_as_stated(self):
         assert within(objective("swaps", 4), -43)
         assert within(objective("swaps", 5), -72)
         assert within(smse("swaps", 4), 0.21)
@@ -110,9 +110,9 @@ class TestSwaps:
 
 
 class TestBlocks:
-    def test_objectives_are_as_said(self):
-        said = {2: -141, 3: -207, 4: -237.9}
-        for number, value in said.items():
+    def test_objectives_are_as_stated(self):
+        stated = {2: -141, 3: -207, 4: -237.9}
+        for number, value in stated.items():
             assert within(objective("blocks", number, answered=number != 3), value, 0.005), number
 
     def test_entries_of_the_trap(self):
@@ -127,9 +127,9 @@ class TestBlocks:
 
 
 class TestEigenfunctions:
-    def test_errors_are_as_said(self):
-        for number, said in {2: 0.47, 3: 0.22, 4: 0.43}.items():
-            assert within(smse("eigenfunctions", number), said), number
+    def test_errors_are_as_stated(self):
+        for number, stated in {2: 0.47, 3: 0.22, 4: 0.43}.items():
+            assert within(smse("eigenfunctions", number), stated), number
         assert within(smse("eigenfunctions", 1, answered=True), 1.0)
         assert within(smse("eigenfunctions", 2, answered=True), 0.22)
         assert within(smse("eigenfunctions", 4, answered=True), 0.24)
@@ -149,11 +149,11 @@ class TestEigenfunctions:
 
 
 class TestFolds:
-    def test_errors_are_as_said(self):
-        for number, said in {1: 0.48, 3: 0.48, 5: 0.35}.items():
-            assert within(smse("folds", number), said), number
-        for number, said in {1: 0.10, 2: 0.10, 3: 0.47, 4: 0.10, 5: 0.10, 6: 0.10}.items():
-            assert within(smse("folds", number, answered=True), said), number
+    def test_errors_are_as_stated(self):
+        for number, stated in {1: 0.48, 3: 0.48, 5: 0.35}.items():
+            assert within(smse("folds", number), stated), number
+        for number, stated in {1: 0.10, 2: 0.10, 3: 0.47, 4: 0.10, 5: 0.10, 6: 0.10}.items():
+            assert within(smse("folds", number, answered=True), stated), number
 
     def test_four_folds_depend_on_the_draw(self):
         run, other = ended("folds", 2), ended("folds", 2, seed=1)
@@ -169,16 +169,16 @@ class TestFolds:
 
 
 class TestMinibatches:
-    def test_likelihoods_are_as_said(self):
-        said = {1: -949, 2: -1036, 3: -737, 4: -858, 5: -1396}
-        for number, value in said.items():
+    def test_likelihoods_are_as_stated(self):
+        stated = {1: -949, 2: -1036, 3: -737, 4: -858, 5: -1396}
+        for number, value in stated.items():
             assert within(objective("minibatches", number, answered=number > 1), value, 0.01), number
 
 
 class TestSixWays:
-    def test_errors_are_as_said(self):
-        said = {1: 0.373, 3: 0.361, 4: 0.373, 5: 0.380, 6: 0.362}
-        for number, value in said.items():
+    def test_errors_are_as_stated(self):
+        stated = {1: 0.373, 3: 0.361, 4: 0.373, 5: 0.380, 6: 0.362}
+        for number, value in stated.items():
             assert within(smse("six-ways", number, answered=number in (3, 4, 5)), value, 0.005), number
         assert smse("six-ways", 2, answered=True) == pytest.approx(smse("six-ways", 1), abs=5e-4)
 

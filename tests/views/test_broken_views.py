@@ -55,14 +55,14 @@ def test_for_run_gives_all_other_views(guest: str):
     run = SPEC.open()
     run.finish(steps=2)
 
-    found = {view.key: view for view in views.for_run(run)}
+    views_by_key = {view.key: view for view in views.for_run(run)}
 
-    assert {"guest", "fit", "convergence", "landscape"} <= set(found)
-    assert found["guest"].title == "A guest"
-    assert set(found["fit"].data(run, 2))
+    assert {"guest", "fit", "convergence", "landscape"} <= set(views_by_key)
+    assert views_by_key["guest"].title == "A guest"
+    assert set(views_by_key["fit"].data(run, 2))
     if guest in ("applies", "data"):
         with pytest.raises(ZeroDivisionError, match=f"raised in {guest}"):
-            found["guest"].data(run, 2)
+            views_by_key["guest"].data(run, 2)
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")  # Bokeh 3.9, pandas 3.1

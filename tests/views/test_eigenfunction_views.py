@@ -44,11 +44,13 @@ def view(run: Run, key: str) -> views.View:
 
 def test_every_picture_of_the_chains_draws_the_first_and_the_last_record():
     run = played("grief-mcmc", 2)
-    result = [one for one in views.for_run(run) if one.family == "eigenfunctions"]
-    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {one.key for one in result}
-    for one in result:
-        live = Live(one, one.data(run, 0))
-        live.update(one.data(run, len(run.trace) - 1))
+    result = [picture for picture in views.for_run(run) if picture.family == "eigenfunctions"]
+    assert {"grief-chains", "grief-weights", "grief-eigenfunctions", "grief-error"} <= {
+        picture.key for picture in result
+    }
+    for picture in result:
+        live = Live(picture, picture.data(run, 0))
+        live.update(picture.data(run, len(run.trace) - 1))
         assert live.figure.xaxis[0].axis_label
         assert live.figure.yaxis[0].axis_label
 
@@ -57,15 +59,15 @@ def test_a_curve_is_the_eigenfunction_of_its_rank():
     run = played("grief", 1)
     state, train = run.trace[-1].step.state, run.problem.train
     grid = Grid(run.problem.kernel, train.X, 5)
-    one = view(run, "grief-eigenfunctions")
+    picture = view(run, "grief-eigenfunctions")
     line = torch.linspace(float(grid.axes[0][0]), float(grid.axes[0][-1]), 200).double()[:, None]
     Phi = grid.features(state.theta, line, grid.spectrum(state.theta, 5).axis_indices)
 
-    layers = one.data(run, len(run.trace) - 1)
+    layers = picture.data(run, len(run.trace) - 1)
     np.testing.assert_allclose(layers["phi2"]["y"], Phi[:, 1], atol=1e-6)
 
-    one.rank = 3
-    np.testing.assert_allclose(one.data(run, len(run.trace) - 1)["phi1"]["y"], Phi[:, 2], atol=1e-6)
+    picture.rank = 3
+    np.testing.assert_allclose(picture.data(run, len(run.trace) - 1)["phi1"]["y"], Phi[:, 2], atol=1e-6)
     x = layers["phi1"]["x"].to_numpy()
     assert x[0] < float((train.X * train.scale.x_sd + train.scale.x_mean).min()) < x[-1]
 
@@ -104,8 +106,8 @@ def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():
     assert len(layers) == 3
     np.testing.assert_allclose(layers["chain2"]["y"], state.watched[1, :, 2])
     draws = state.watched[:, :, 2].numpy()
-    said = f"R-hat {rhat(draws):.3f}; {draws.size:,} draws, worth {bulk_ess(draws):,.0f} independent ones"
-    assert layers["chain1"].attrs["title"] == f"sampling: {said}"
+    sentence = f"R-hat {rhat(draws):.3f}; {draws.size:,} draws, worth {bulk_ess(draws):,.0f} independent ones"
+    assert layers["chain1"].attrs["title"] == f"sampling: {sentence}"
     assert diagnosed(draws[:, :3]) == ""
     np.testing.assert_allclose(weights["mean"]["y"] * np.log(10), state.moments.weight)
     low, high = weights["prior"].loc[0, ["lower", "upper"]]
@@ -115,16 +117,16 @@ def test_chains_are_drawn_from_the_state_and_weights_from_its_moments():
 
 def test_the_cost_of_a_step_is_measured_once_per_run_at_every_size():
     run = played("grief-mcmc", 2)
-    one = view(run, "grief-growth")
-    one.largest = 10_000
+    picture = view(run, "grief-growth")
+    picture.largest = 10_000
 
-    layers = one.data(run, 3)
-    again = one.data(run, len(run.trace) - 1)
+    layers = picture.data(run, 3)
+    repeated = picture.data(run, len(run.trace) - 1)
 
     assert layers["step"]["x"].tolist() == [1000, 3162, 10_000]
     for name in ("once", "theta", "step"):
         assert (layers[name]["y"] > 0.0).all()
-        assert layers[name]["y"].equals(again[name]["y"])
+        assert layers[name]["y"].equals(repeated[name]["y"])
     assert "12 eigenfunctions" in layers["step"].attrs["title"]
     assert "3 chains" in layers["step"].attrs["title"]
 

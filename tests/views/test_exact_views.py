@@ -63,12 +63,12 @@ def test_the_histogram_has_the_correlations_that_numpy_computes(method: str) -> 
         near = [j for j in np.argsort(distance)[1:6] if min(g[:, i].std(), g[:, j].std()) > 1e-8]  # not the coarse rows
         expected += [np.corrcoef(g[:, i], g[:, j])[0, 1] for j in near]
 
-    found = view.data(run, 14)["near"]
+    result = view.data(run, 14)["near"]
 
     shares = np.histogram(expected, np.linspace(-1, 1, 41))[0] / len(expected)
-    np.testing.assert_allclose(found["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may lie on an edge of a bin
-    assert found["y"].sum() / 2 == pytest.approx(1.0)
-    assert "neighbours" in found.attrs["title"]
+    np.testing.assert_allclose(result["y"].to_numpy()[::2], shares, atol=0.011)  # one pair may lie on an edge of a bin
+    assert result["y"].sum() / 2 == pytest.approx(1.0)
+    assert "neighbours" in result.attrs["title"]
     assert view.data(run, 0)["near"]["y"].sum() == 0.0
 
 

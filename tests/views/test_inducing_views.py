@@ -78,10 +78,10 @@ def test_every_step_has_as_many_lives_as_inducing_points(method: str) -> None:
     run.finish(steps=9)
     last = len(run.trace) - 1
     layers = view(run, "survival").data(run, last)
-    both = [layers[name] for name in ("gone", "alive")]
+    lives = [layers[name] for name in ("gone", "alive")]
     for at in range(last + 1):
         lived = sum(int(((f["x0"] <= at) & ((f["x1"] > at) | (name == "alive"))).sum())
-                    for name, f in zip(("gone", "alive"), both, strict=True))  # fmt: skip
+                    for name, f in zip(("gone", "alive"), lives, strict=True))  # fmt: skip
         assert lived == len(run.trace[at].step.state.inducing)
     assert len(layers["epochs"]) == run.trace[last].step.state.epoch
     assert view(run, "survival").plot(layers) is not None

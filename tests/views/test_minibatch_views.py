@@ -35,29 +35,29 @@ def played(key: str) -> Run:
 @pytest.mark.parametrize("key", ["scgd", "minimax"])
 def test_every_picture_draws_its_start_and_follows(key: str):
     run = played(key)
-    found = [one for one in views.for_run(run) if one.family == "minibatches"]
-    assert {one.key.removeprefix("stochastic-") for one in found} == {
+    pictures = [picture for picture in views.for_run(run) if picture.family == "minibatches"]
+    assert {picture.key.removeprefix("stochastic-") for picture in pictures} == {
         "estimate",
         "gap",
         "gradients",
         "batches",
         "features",
     }
-    for one in found:
-        live = Live(one, one.data(run, 0))
-        live.update(one.data(run, len(run.trace) - 1))
+    for picture in pictures:
+        live = Live(picture, picture.data(run, 0))
+        live.update(picture.data(run, len(run.trace) - 1))
         assert live.figure.xaxis[0].axis_label
         assert live.figure.yaxis[0].axis_label
 
 
 def view(run: Run, key: str) -> views.View:
-    return next(found for found in views.for_run(run) if found.key == key)
+    return next(picture for picture in views.for_run(run) if picture.key == key)
 
 
 def test_exact_points_are_the_likelihood_of_their_records():
     run = played("scgd")
     layers = view(run, "stochastic-estimate").data(run, len(run.trace) - 1)
-    record = next(one for one in run.trace if one.step.info.phase == "learn")
+    record = next(entry for entry in run.trace if entry.step.info.phase == "learn")
 
     with torch.no_grad():
         value = exact_likelihood(Model(run.method, run.problem, run.method.validation), record.step.state.theta).value
@@ -82,7 +82,7 @@ def test_the_features_are_centred_and_coloured_in_the_units_of_the_file():
 def test_the_multiplier_is_drawn_where_the_gap_is_known():
     run = played("minimax")
     layers = view(run, "stochastic-gap").data(run, len(run.trace) - 1)
-    sizes = [float(one.step.state.matrices[1].norm()) for one in run.trace if np.isfinite(one.step.info.gap)]
+    sizes = [float(record.step.state.matrices[1].norm()) for record in run.trace if np.isfinite(record.step.info.gap)]
 
     np.testing.assert_allclose(10 ** layers["multiplier"]["y"], sizes)
     assert len(layers["gap"]) == len(layers["multiplier"]) > 1
@@ -99,7 +99,11 @@ def test_colours_follow_the_rows_that_are_shown():
 
     live.update(shown.data(run, 3))
 
-    source = next(one for one in live.figure.select({"type": ColumnDataSource}) if one.name == "rows")
+    source = next(
+        source_of_layer
+        for source_of_layer in live.figure.select({"type": ColumnDataSource})
+        if source_of_layer.name == "rows"
+    )
     exact = shown.data(run, 3)["rows"]["value"]
     np.testing.assert_allclose(source.data["color"], exact, rtol=0, atol=np.ptp(exact) / 2**16)  # rounded when sent
 
@@ -126,9 +130,9 @@ def test_smaller_batches_are_studied_from_the_start_and_only_once(monkeypatch: p
 def test_a_course_that_diverges_ends_there():
     wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4)
 
-    found = likelihood_course(wild, problem(), 12, 4)
+    result = likelihood_course(wild, problem(), 12, 4)
 
-    assert [done for done, value in found if value is not None] == [0]
+    assert [done for done, value in result if value is not None] == [0]
 
 
 def test_a_study_can_be_left_after_any_minibatch_and_says_how_long_the_rest_takes():
@@ -139,15 +143,15 @@ def test_a_study_can_be_left_after_any_minibatch_and_says_how_long_the_rest_take
 
     calls, titles = 0, []
     while not calls or parts.unfinished(run, 5):
-        found, calls = parts.data(run, 5), calls + 1
-        titles.append(found["minimax"].attrs["title"])
+        result, calls = parts.data(run, 5), calls + 1
+        titles.append(result["minimax"].attrs["title"])
 
     assert calls == 3 * 2 * 7 + 1  # each method in each panel: the start and six minibatches
     assert titles[0].startswith("0% of the minibatches done, about ")
     assert re.match(r"50% of the minibatches done, about \d+ s remaining", titles[calls // 2])
     assert titles[-1] == wanted["minimax"].attrs["title"]
     for key in ("minimax", "scgd", "bsgd"):
-        pd.testing.assert_frame_equal(found[key], wanted[key])
+        pd.testing.assert_frame_equal(result[key], wanted[key])
     assert not parts.unfinished(run, 0)
 
 
@@ -183,7 +187,7 @@ def test_the_interval_of_a_bias_is_that_of_all_pairs_and_holds_the_truth_as_ofte
     assert 0.88 < np.mean(inside) < 0.99
 
 
-def test_the_picture_of_biases_has_bars_and_says_where_it_cannot_tell():
+def test_the_picture_of_biases_has_bars_and_says_where_they_overlap():
     run = played("scgd")
     shown = view(run, "stochastic-gradients")
     shown.draws = 3
@@ -206,9 +210,9 @@ def test_the_held_out_error_is_drawn_against_epochs_and_seconds(channel: str):
     for against, column in [("epoch", "epoch"), ("seconds", "seconds")]:
         shown.against = against
         series = shown.data(run, 3)["series"]
-        known = table[np.isfinite(table[channel]) & np.isfinite(table[column])]
+        finite = table[np.isfinite(table[channel]) & np.isfinite(table[column])]
         assert len(series) > 1
-        np.testing.assert_array_equal(series[["x", "y"]], known[[column, channel]])
+        np.testing.assert_array_equal(series[["x", "y"]], finite[[column, channel]])
     shown.against = "epoch"
     assert shown.data(run, 3)["series"].attrs["xlabel"] == "epochs"
     live = Live(shown, shown.data(run, 0))  # the start has no epoch

@@ -88,14 +88,14 @@ def test_packed_columns_are_the_columns_again_to_what_can_be_seen():
     for name, history in histories.items():
         entries, start = unpacked(stored[name], blob, start)
         for content, place in zip(history, stored[name]["at"], strict=True):
-            found = entries[place]
+            result = entries[place]
             if content is None or name == "words":
-                assert found == (None if content is None else ["a", "b<"])
+                assert result == (None if content is None else ["a", "b<"])
             elif name == "small numbers":
-                np.testing.assert_allclose(found, content, rtol=1e-6)
+                np.testing.assert_allclose(result, content, rtol=1e-6)
             else:
                 wanted = np.asarray(content[0] if name == "grid" else content, float)
-                np.testing.assert_allclose(found, wanted, rtol=0, atol=2.0**-16 * max(np.ptp(wanted), 1e-9))
+                np.testing.assert_allclose(result, wanted, rtol=0, atol=2.0**-16 * max(np.ptp(wanted), 1e-9))
     assert stored["rows"]["at"] == [0, 1, 0]
 
 

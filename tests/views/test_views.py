@@ -38,12 +38,12 @@ def view(run, key: str) -> views.View:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_draws_its_start_and_follows_without_redrawing(d: int, theme: str) -> None:
     run = played(d)
-    found = views.for_run(run)
-    assert {"fit", "convergence", "landscape", "terms", "hyperparameters", "calibration"} <= {v.key for v in found}
-    for one in found:
-        live = Live(one, one.data(run, 0), theme)
+    pictures = views.for_run(run)
+    assert {"fit", "convergence", "landscape", "terms", "hyperparameters", "calibration"} <= {v.key for v in pictures}
+    for picture in pictures:
+        live = Live(picture, picture.data(run, 0), theme)
         figure, sources = live.figure, set(live.figure.select({"type": ColumnDataSource}))
-        last = one.data(run, 25)
+        last = picture.data(run, 25)
         live.update(last)
         assert live.figure is figure
         assert set(figure.select({"type": ColumnDataSource})) == sources
@@ -126,7 +126,7 @@ def test_a_layer_without_rows_keeps_its_mark_in_the_legend() -> None:
 
     source = next(s for s in live.figure.select({"type": ColumnDataSource}) if s.name == "proposed")
     assert np.isnan(source.data["x"]).tolist() == [True]
-    live.update(next(found for found in (fit.data(run, at) for at in range(26)) if len(found["proposed"])))
+    live.update(next(result for result in (fit.data(run, at) for at in range(26)) if len(result["proposed"])))
     assert np.isfinite(source.data["x"]).all()
     live.update(layers)
     assert np.isnan(source.data["x"]).tolist() == [True]

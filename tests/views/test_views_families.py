@@ -35,11 +35,11 @@ def view(run: Run, key: str) -> views.View:
 @pytest.mark.parametrize("method", sorted(SETTINGS))
 def test_every_picture_draws_its_start_and_follows(method: str, d: int):
     run = played(method, d)
-    found = views.for_run(run)
-    assert any(one.family == run.method.family for one in found)
-    for one in found:
-        live = Live(one, one.data(run, 0))
-        live.update(one.data(run, 8))
+    pictures = views.for_run(run)
+    assert any(picture.family == run.method.family for picture in pictures)
+    for picture in pictures:
+        live = Live(picture, picture.data(run, 0))
+        live.update(picture.data(run, 8))
         assert live.figure.xaxis[0].axis_label
         assert live.figure.yaxis[0].axis_label
 

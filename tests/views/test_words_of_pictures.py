@@ -45,14 +45,16 @@ def words(key: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("key", OF_A_FAMILY)
 def test_the_texts_of_pictures_are_words(key: str):
-    said = set(words(key))
+    texts = set(words(key))
 
-    assert len(said) > 20
-    assert [fault for text in said for fault in faults(text)] == []
+    assert len(texts) > 20
+    assert [fault for text in texts for fault in faults(text)] == []
 
 
 def test_the_names_of_channels_and_methods_are_words():
-    said = {label for method in methods.values() for label in [method.title, *(each.label for each in method.channels)]}
+    stated = {
+        label for method in methods.values() for label in [method.title, *(each.label for each in method.channels)]
+    }
 
-    assert len(said) > 60
-    assert [fault for text in said for fault in faults(text)] == []
+    assert len(stated) > 60
+    assert [fault for text in stated for fault in faults(text)] == []

@@ -154,12 +154,12 @@ def test_a_residual_is_orthogonal_to_all_earlier_ones_also_when_there_are_many()
     R = random_columns(12, 30, 2, seed=2)
     earlier, kept = _Residuals(R[0]), []
 
-    for one in R:
-        one = earlier.orthogonal(earlier.orthogonal(one))
+    for residual in R:
+        residual = earlier.orthogonal(earlier.orthogonal(residual))
         for other in kept:
-            assert float(((P @ other) * one).sum(0).abs().max()) < 1e-9
-        earlier.append(one, P @ one, (one * (P @ one)).sum(0))
-        kept.append(one)
+            assert float(((P @ other) * residual).sum(0).abs().max()) < 1e-9
+        earlier.append(residual, P @ residual, (residual * (P @ residual)).sum(0))
+        kept.append(residual)
 
     assert float(earlier.orthogonal(R[3]).abs().max()) < 1e-8
 
@@ -184,10 +184,10 @@ def test_a_solution_has_just_reached_its_target_and_says_how_far_it_is(tolerance
     few = solve(lambda V: A @ V, B, torch.zeros_like(B), lambda R: P[:, None] * R, Target(norms, 4, of_solution))
     assert few.iterations == 4
     assert few.error > 1.0
-    again = solve(
+    repeated = solve(
         lambda V: A @ V, B, torch.linalg.solve(A, B), lambda R: P[:, None] * R, Target(norms, 500, of_solution)
     )
-    assert again.iterations <= 2
+    assert repeated.iterations <= 2
 
 
 @pytest.mark.parametrize("kind", ["one fold", "three folds"])
@@ -272,7 +272,7 @@ def test_folds_agree_with_consensus_and_not_without():
     tied, loose = (list(registry[key](**QUICK).steps(task))[-1] for key in SCHEMES[1:])
 
     assert tied.info.disagreement < 0.2 * loose.info.disagreement
-    torch.testing.assert_close(loose.state.mean, torch.stack([one.theta for one in loose.state.folds]).mean(0))
+    torch.testing.assert_close(loose.state.mean, torch.stack([fold.theta for fold in loose.state.folds]).mean(0))
 
 
 @pytest.mark.parametrize(("n", "count"), [(60, 4), (61, 7), (5, 9)])

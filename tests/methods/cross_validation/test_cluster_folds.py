@@ -37,15 +37,15 @@ def client() -> Iterator[Any]:
 @pytest.mark.parametrize("key", list(SCHEMES))
 def test_folds_on_a_worker_give_the_same_numbers_as_in_this_process(key: str, client: Any):
     task = problem(1000.0)
-    here = registry[key](**SETTINGS, **SCHEMES[key])
-    there = here.with_mapper(mapped(client))
+    local = registry[key](**SETTINGS, **SCHEMES[key])
+    distributed = local.with_mapper(mapped(client))
 
-    pairs = list(zip(islice(here.steps(task), 5), islice(there.steps(task), 5), strict=True))
+    pairs = list(zip(islice(local.steps(task), 5), islice(distributed.steps(task), 5), strict=True))
 
     assert client.submit(os.getpid, pure=False).result() != os.getpid()
     assert len(pairs) == 5
-    for one, other in pairs:
-        for a, b in zip(tensors(one.state), tensors(other.state), strict=True):
+    for first, second in pairs:
+        for a, b in zip(tensors(first.state), tensors(second.state), strict=True):
             torch.testing.assert_close(b, a, rtol=1e-7, atol=1e-8)
 
 
@@ -59,16 +59,16 @@ def test_folds_on_a_worker_give_the_same_numbers_as_in_this_process(key: str, cl
 )
 def test_kernel_entries_of_workers_are_counted(method: str, settings: dict[str, Any], client: Any):
     spec = Spec(method, settings, data={"name": "snelson-like", "n": 400}, budget={"steps": 3})
-    here, there = spec.open(), spec.open()
-    said: list[str] = []
-    here.finish()
+    local, distributed = spec.open(), spec.open()
+    messages: list[str] = []
+    local.finish()
 
-    with working(there, client.scheduler.address, said.append):
-        there.finish()
+    with working(distributed, client.scheduler.address, messages.append):
+        distributed.finish()
 
-    assert not any("no pieces" in sentence for sentence in said)
-    assert [record.cost.entries for record in there.trace] == [record.cost.entries for record in here.trace]
-    assert there.trace[-1].cost.entries > 0
+    assert not any("no pieces" in sentence for sentence in messages)
+    assert [record.cost.entries for record in distributed.trace] == [record.cost.entries for record in local.trace]
+    assert distributed.trace[-1].cost.entries > 0
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_a_run_that_cannot_be_divided_says_so(
         for _ in range(2):
             run.advance()
 
-    said = [str(warning.message) for warning in recwarn]
-    assert len(said) == (sentence is not None)
-    assert sentence is None or sentence in said[0]
+    messages = [str(warning.message) for warning in recwarn]
+    assert len(messages) == (sentence is not None)
+    assert sentence is None or sentence in messages[0]
 
 
 def test_command_line_run_sends_its_folds_to_a_scheduler(
@@ -104,9 +104,9 @@ def test_command_line_run_sends_its_folds_to_a_scheduler(
     with pytest.raises(SystemExit) as ended:
         main(["run", str(tmp_path / "spec.json"), "--out", str(tmp_path / "store"), "--scheduler", address])
 
-    here = spec.open()
-    outcome = here.finish()
+    local = spec.open()
+    outcome = local.finish()
     assert not ended.value.code
     assert outcome.message in capsys.readouterr().out
-    there = Store(tmp_path / "store").open(spec)
-    torch.testing.assert_close(there.trace[-1].step.state.theta, here.trace[-1].step.state.theta)
+    distributed = Store(tmp_path / "store").open(spec)
+    torch.testing.assert_close(distributed.trace[-1].step.state.theta, local.trace[-1].step.state.theta)

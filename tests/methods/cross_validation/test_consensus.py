@@ -88,24 +88,24 @@ def test_an_iteration_counts_averages_and_reports():
 
     assert (after.step, after.iteration, after.rollbacks, after.still, after.phase) == (6, 5, 0, 0, "iterate")
     torch.testing.assert_close(after.mean, expected_mean)
-    for one, other in zip(after.folds, expected_folds, strict=True):
-        torch.testing.assert_close(one.nu, other.nu)
+    for fold, other in zip(after.folds, expected_folds, strict=True):
+        torch.testing.assert_close(fold.nu, other.nu)
     assert after.best == info.objective == pytest.approx(18 / N)
     assert (setup.validation_rows, setup.training_rows) == (N, 2 * N)
     assert info.scale == pytest.approx(0.5 * math.log(54 / (2 * N)))
     assert (after.gap, info.gap, info.slope, info.lagrangian) == (0.3, 0.3, 0.6, 7.0)
     assert (info.iterations, info.rolled_back) == (30.0, 0)
     assert after.moved == pytest.approx(float((after.mean - state.mean).norm()))
-    copies, z = torch.stack([one.theta for one in some_folds()]), torch.cat([one.z for one in some_folds()])
+    copies, z = torch.stack([fold.theta for fold in some_folds()]), torch.cat([fold.z for fold in some_folds()])
     assert info.disagreement == pytest.approx(float((copies - after.mean).norm(dim=1).max()))
     assert info.rho == pytest.approx((2.0 * 4.0 * 16.0) ** (1 / 3))
     assert info.z_norm == pytest.approx(float(z.norm()))
     exact = torch.cat([score.zs[0] for score in SCORES])
     assert info.z_gap == pytest.approx(float((exact - z).square().sum()))
     torch.testing.assert_close(info.thetas, copies)
-    [asked] = answers.asked["iterate"]
-    assert [(len(folds), alone) for _, folds, _, _, alone in asked] == [(1, False)] * 3
-    assert asked[0][2].kappa == pytest.approx(0.5 * (N / 3) * 1.8)
+    [requests] = answers.asked["iterate"]
+    assert [(len(folds), alone) for _, folds, _, _, alone in requests] == [(1, False)] * 3
+    assert requests[0][2].kappa == pytest.approx(0.5 * (N / 3) * 1.8)
     [scored] = answers.asked["score_folds"]
     assert all(torch.equal(theta, after.mean) for _, theta, _, _ in scored)
 
@@ -163,18 +163,18 @@ def test_theta_is_at_rest_where_its_step_or_its_gradient_is_small(
     assert consensus.iterate_folds(setup, state)[0].rollbacks == 0
 
 
-@pytest.mark.parametrize(("still", "gradient", "again"), [(2, 0.02, True), (1, 0.02, False), (2, 0.01, False)])
+@pytest.mark.parametrize(("still", "gradient", "is_prepared"), [(2, 0.02, True), (1, 0.02, False), (2, 0.01, False)])
 def test_folds_are_prepared_again_where_theta_rests_and_the_gradient_is_not_small(
-    still: int, gradient: float, again: bool
+    still: int, gradient: float, is_prepared: bool
 ):
     setup, state, answers = three_copies(REPORTS)
 
     after, _ = consensus.iterate_folds(setup, state._replace(still=still, gradient=gradient, resets=1))
 
-    assert after.resets == 1 + again
-    assert ("prepare" in answers.asked) == again
-    [asked] = answers.asked["iterate"]
-    assert [folds[0].rho for _, folds, *_ in asked] == ([9.0] * 3 if again else list(RHOS))
+    assert after.resets == 1 + is_prepared
+    assert ("prepare" in answers.asked) == is_prepared
+    [requests] = answers.asked["iterate"]
+    assert [folds[0].rho for _, folds, *_ in requests] == ([9.0] * 3 if is_prepared else list(RHOS))
     reset = consensus._prepared_again(setup, state._replace(still=still))
     assert (reset.still, reset.shared) == (0, False)
 
@@ -265,7 +265,7 @@ def test_without_a_finite_error_nothing_is_prepared():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_run_goes_on_with_the_folds_of_its_state_unless_they_are_of_the_other_kind(shared: bool):
+def test_a_run_continues_with_the_folds_of_its_state_unless_they_are_of_the_other_kind(shared: bool):
     setup, state, answers = three_copies(REPORTS)
 
     after = next(consensus.run(setup.scheme, setup.problem, state._replace(shared=shared))).state

@@ -124,10 +124,10 @@ def test_rounding_of_the_inputs_hardly_changes_theta(n: int, noise: float, rank:
     twin = Problem(Dataset(torch.where(moved, other, X), task.train.y), task.kernel, task.theta)
     method = registry[key](rank=rank)
 
-    ours, theirs = (list(islice(method.steps(each), 18)) for each in (task, twin))
+    steps, twin_steps = (list(islice(method.steps(each), 18)) for each in (task, twin))
 
-    assert len(ours) == len(theirs)
-    for step, same in zip(ours[1:], theirs[1:], strict=True):
+    assert len(steps) == len(twin_steps)
+    for step, same in zip(steps[1:], twin_steps[1:], strict=True):
         torch.testing.assert_close(same.state.mean, step.state.mean, rtol=0.0, atol=most)
 
 
@@ -148,13 +148,13 @@ def test_the_number_of_threads_hardly_changes_theta(key: str):
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
 def test_one_theta_and_copies_that_agree_reach_the_same_error(shift: float):
     task = rows(2, 60, 2, 0.2, shift)
-    one, outcome = last(registry["gpcv-admm"](folds=2), task)
+    fold, outcome = last(registry["gpcv-admm"](folds=2), task)
     copies, _ = last(registry["gpcv-admm"](folds=2, copies=True, max_iterations=60), task)
 
     assert outcome.reason == "converged"
-    assert copies.best == pytest.approx(one.best, rel=5e-3)
-    assert len({id(local.theta) for local in one.folds}) == 1
-    assert not one.folds[0].nu.any()
+    assert copies.best == pytest.approx(fold.best, rel=5e-3)
+    assert len({id(local.theta) for local in fold.folds}) == 1
+    assert not fold.folds[0].nu.any()
 
 
 def test_folds_of_one_theta_compute_one_kernel_matrix_per_trial():
@@ -184,7 +184,7 @@ def test_the_tolerance_of_the_z_step_follows_the_gradient():
     assert set(fixed) == {3e-4}
 
 
-def test_a_state_written_with_copies_goes_on_with_one_theta():
+def test_a_state_written_with_copies_continues_with_one_theta():
     """Stored runs of earlier versions have no field `shared`."""
     task = rows(2, 60, 2, 0.2)
     old = next(islice(registry["gpcv-admm"](folds=2, copies=True).steps(task), 5, None)).state

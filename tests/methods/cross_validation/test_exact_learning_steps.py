@@ -102,8 +102,8 @@ def test_gradient_descent_refuses_a_decrease_that_is_too_small_for_its_step():
         seen.append(float(point[0]))  # the gradient 1 promises 1; each trial decreases by half of a ten-thousandth
         return Evaluated(10.0 if point[0] == 0.0 else 10.0 - 0.5 * ARMIJO * abs(point[0]), np.ones(1), None)
 
-    found = list(gradient_descent(nearly_flat, np.zeros(1), "", 5))
-    assert [best.value for best in found] == [10.0] * 5
+    result = list(gradient_descent(nearly_flat, np.zeros(1), "", 5))
+    assert [best.value for best in result] == [10.0] * 5
     assert seen == [0.0, -1.0, -0.5, -0.25, -0.125]
 
 
@@ -124,11 +124,11 @@ def test_the_scale_is_added_along_its_direction_where_the_objective_does_not_dep
 @pytest.mark.parametrize("optimiser", ["L-BFGS-B", "CG", GRADIENT_DESCENT])
 def test_a_resumed_run_repeats_every_step(optimiser: str, begin: int):
     task = problem(n=24)
-    ours = method(evaluations=6, restarts=1, optimiser=optimiser)
-    steps, told = whole_run(ours.steps(task))
+    algorithm = method(evaluations=6, restarts=1, optimiser=optimiser)
+    steps, outcome = whole_run(algorithm.steps(task))
     assert len(steps) == 13
-    rest, same = whole_run(ours.steps(task, steps[begin].state))
-    assert told == same
+    rest, same = whole_run(algorithm.steps(task, steps[begin].state))
+    assert outcome == same
     assert len(rest) == len(steps) - begin - 1
     for a, b in zip(rest, steps[begin + 1 :], strict=True):
         assert torch.equal(a.state.theta, b.state.theta)
@@ -161,7 +161,7 @@ def test_each_restart_has_all_evaluations_and_the_lowest_objective_is_kept():
     assert objectives[-1] == pytest.approx(float(steps[-1].state.answers[:, 0].min()))
 
 
-def test_a_point_without_a_value_is_a_row_of_nan_and_the_descent_goes_on():
+def test_a_point_without_a_value_is_a_row_of_nan_and_the_descent_continues():
     task = problem(n=12)
     calls = []
 

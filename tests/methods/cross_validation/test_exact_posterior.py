@@ -99,9 +99,9 @@ def test_resumed_run_repeats_no_evaluation():
     counter = Counter()
     counted = Problem(task.train, Counted(task.kernel, counter), task.theta)
 
-    again = list(method.steps(counted, resume=steps[5].state))
+    resumed = list(method.steps(counted, resume=steps[5].state))
 
-    assert len(again) == len(steps) - 6
+    assert len(resumed) == len(steps) - 6
     assert counter.entries == 2 * 60 * 60 * (len(steps[-1].state.answers) - len(steps[5].state.answers))
 
 
@@ -155,7 +155,7 @@ def test_the_cheaper_posterior_is_the_exact_one_and_factors_only_for_many_rows(
 
     task, factored = problem(shift), list[int]()
     dense, cholesky = module.by_cholesky(task, task.theta), exact.cholesky
-    monkeypatch.setattr(exact, "cholesky", lambda *both: factored.append(1) or cholesky(*both))
+    monkeypatch.setattr(exact, "cholesky", lambda *arguments: factored.append(1) or cholesky(*arguments))
 
     predict = exact_posterior(task, task.theta, "auto", 1.0, rank=40)
     for _ in range(2):

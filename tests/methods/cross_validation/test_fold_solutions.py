@@ -124,8 +124,8 @@ def test_residuals_of_a_column_that_is_solved_to_rounding_are_not_used():
     for size, removed in ((1e-10, True), (1e-17, False)):
         earlier = _Residuals(R[:, :1])
         for column, length in ((0, 1.0), (1, size)):
-            one = length * R[:, column : column + 1]
-            earlier.append(one, one, one.square().sum(0))
+            column_residual = length * R[:, column : column + 1]
+            earlier.append(column_residual, column_residual, column_residual.square().sum(0))
 
         rest = earlier.orthogonal(R.sum(1, keepdim=True))
 

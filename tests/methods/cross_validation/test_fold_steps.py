@@ -48,31 +48,31 @@ def test_an_iteration_of_three_folds_and_its_report_equal_dense_algebra(theta_me
     after, report, score = fold_steps.iterate(group, before, penalty, settings, True)
 
     theta, close = after[0].theta.clone().requires_grad_(), {"rel": 1e-5, "abs": 1e-6}
-    Z, dual, old = (group.columns([getattr(one, name) for one in folds])
+    Z, dual, old = (group.columns([getattr(local_after, name) for local_after in folds])
                     for folds, name in ((after, "z"), (after, "dual"), (before, "dual")))  # fmt: skip
     total, lagrangian, gaps, losses, energy = torch.zeros(()).double(), 0.0, [], [], 0.0
     rho = 0.0 if settings.z_rule is z_eliminated else 1.3
-    for k, one in enumerate(after):
+    for k, local_after in enumerate(after):
         T = group.T.bool()[:, k]
         y_T, c, r = dense_fold(task, group, theta, k, Z[:, k])
-        assert one.loss == pytest.approx(float((r @ r).detach()), **close)
-        assert one.gap == pytest.approx(float(c.detach().norm()), **close)
-        assert one.slack == pytest.approx(float((dual[T, k] @ c).detach()), **close)
+        assert local_after.loss == pytest.approx(float((r @ r).detach()), **close)
+        assert local_after.gap == pytest.approx(float(c.detach().norm()), **close)
+        assert local_after.slack == pytest.approx(float((dual[T, k] @ c).detach()), **close)
         if rho:
             torch.testing.assert_close(dual[T, k], (old[T, k] + 0.6 * rho * c).detach(), rtol=1e-6, atol=1e-7)
         total = total + r @ r + dual[T, k] @ c
         lagrangian += float((r @ r + old[T, k] @ c + 0.5 * rho * c @ c).detach())
-        gaps.append(one.gap / float(y_T.norm()))
+        gaps.append(local_after.gap / float(y_T.norm()))
         exact = torch.zeros(group.trained).double()
         exact[T] = torch.linalg.solve(
-            covariance(task, one.theta, type(task.train)(group.X[: group.trained][T], y_T)), y_T
+            covariance(task, local_after.theta, type(task.train)(group.X[: group.trained][T], y_T)), y_T
         )
-        losses.append(float(dense_fold(task, group, one.theta, k, exact)[2].square().sum()))
+        losses.append(float(dense_fold(task, group, local_after.theta, k, exact)[2].square().sum()))
         energy += float(y_T @ exact[T])
     (g,) = torch.autograd.grad(total, theta)
     torch.testing.assert_close(after[0].g, g, rtol=1e-5, atol=1e-5)
     difference = theta.detach() - penalty.mean
-    residual = float((g + 0.4 + 0.7 * difference).norm()) / sum(one.loss for one in after)
+    residual = float((g + 0.4 + 0.7 * difference).norm()) / sum(local_after.loss for local_after in after)
     assert report.gradient == pytest.approx(residual, rel=1e-5)
     assert report.gap == pytest.approx(max(gaps), **close)
     assert report.lagrangian == pytest.approx(lagrangian, rel=1e-6)
@@ -99,7 +99,7 @@ def test_the_tolerance_of_a_z_step_is_the_forcing_times_gradient_and_noise_withi
 
     def tolerance(scale: float, loss: float, last: float = float("inf")) -> float:
         g = scale * torch.arange(1.0, 5.0, dtype=torch.float64)
-        folds = [one._replace(g=g, nu=zero + 0.1, loss=loss / 3, tolerance=last) for one in local]
+        folds = [fold._replace(g=g, nu=zero + 0.1, loss=loss / 3, tolerance=last) for fold in local]
         limits = fold_steps.inexact_limits(group, folds, penalty, settings)
         assert limits.iterations == settings.limits.iterations
         return limits.tolerance
@@ -124,24 +124,24 @@ def test_a_step_that_is_taken_back_makes_the_next_one_four_times_shorter_and_rho
     [group] = split(task, equal_parts(len(task.train), 3), 3, 1e9, shared=True)
     zero = torch.zeros_like(task.theta)
     penalty = ConsensusPenalty(task.theta, 0.0, zero, task.theta, 8.0)
-    local = [one._replace(length=0.8, tolerance=2e-4) for one in
+    local = [fold._replace(length=0.8, tolerance=2e-4) for fold in
              fold_steps.prepare(group, task.theta, settings, "adjoint", penalty)]  # fmt: skip
 
     after, report, score = fold_steps.iterate(group, local, penalty, settings._replace(largest_gap=-1.0), True)
 
     assert report.rolled_back
     assert score is None
-    for one, begin in zip(after, local, strict=True):
-        torch.testing.assert_close(one.B, 4.0 * begin.B)
-        assert (one.rho, one.length, one.tolerance) == pytest.approx((8.0, 0.2, 2e-3))
-        assert torch.equal(one.theta, begin.theta)
-        assert torch.equal(one.z, begin.z)
+    for fold, begin in zip(after, local, strict=True):
+        torch.testing.assert_close(fold.B, 4.0 * begin.B)
+        assert (fold.rho, fold.length, fold.tolerance) == pytest.approx((8.0, 0.2, 2e-3))
+        assert torch.equal(fold.theta, begin.theta)
+        assert torch.equal(fold.z, begin.z)
     beyond, report, _ = fold_steps.iterate(group, local, penalty._replace(span=-1.0), settings, True)
     assert report.rolled_back
     torch.testing.assert_close(beyond[0].B, 4.0 * local[0].B)
-    wide = [one._replace(tolerance=1e-3, rho=190.0) for one in local]
-    again, _, _ = fold_steps.iterate(group, wide, penalty, settings._replace(largest_gap=-1.0), True)
-    assert (again[0].rho, again[0].tolerance) == pytest.approx((200.0, 30.0 * 1e-4))
+    wide = [fold._replace(tolerance=1e-3, rho=190.0) for fold in local]
+    repeated, _, _ = fold_steps.iterate(group, wide, penalty, settings._replace(largest_gap=-1.0), True)
+    assert (repeated[0].rho, repeated[0].tolerance) == pytest.approx((200.0, 30.0 * 1e-4))
 
 
 def test_the_factor_of_a_refused_step_is_taken_back_by_at_most_eight_per_step():
@@ -175,10 +175,10 @@ class ArmijoCalls:
         original = ThetaProblem.armijo
 
         def armijo(
-            one: ThetaProblem, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule
+            fold_problem: ThetaProblem, theta: Tensor, value: float, step: tuple[Tensor, Tensor], z_rule: ZRule
         ) -> object:
             self.asked.append((theta, value, step[0]))
-            trial, count = (None, 6) if refuse else original(one, theta, value, step, z_rule)
+            trial, count = (None, 6) if refuse else original(fold_problem, theta, value, step, z_rule)
             self.accepted += [] if trial is None else [trial.theta]
             return trial, count
 
@@ -198,8 +198,8 @@ def test_the_value_before_a_step_is_the_lagrangian_with_the_penalty(theta_method
     zero = torch.zeros_like(task.theta)
     penalty = ConsensusPenalty(task.theta + 0.2, 0.7, zero, task.theta, 8.0)
     local = fold_steps.prepare(group, task.theta, settings, "ones", penalty)
-    torch.testing.assert_close(group.columns([one.dual for one in local]), group.T)
-    local = tuple(one._replace(nu=zero + 0.4) for one in local)
+    torch.testing.assert_close(group.columns([fold.dual for fold in local]), group.T)
+    local = tuple(fold._replace(nu=zero + 0.4) for fold in local)
     for _ in range(2):
         calls = ArmijoCalls(monkeypatch)
         after, _, _ = fold_steps.iterate(group, local, penalty, settings, False)
@@ -217,7 +217,7 @@ def test_the_value_before_a_step_is_the_lagrangian_with_the_penalty(theta_method
 
 
 @pytest.mark.parametrize("length", [0.0, 0.01])
-def test_gradient_steps_with_z_held_still_begin_at_the_last_length_and_double_it(
+def test_gradient_steps_with_z_fixed_begin_at_the_last_length_and_double_it(
     length: float, monkeypatch: pytest.MonkeyPatch
 ):
     task, group, settings = three_folds("z held still", gradient_steps=3)
@@ -226,7 +226,7 @@ def test_gradient_steps_with_z_held_still_begin_at_the_last_length_and_double_it
     local = fold_steps.prepare(group, task.theta, settings, "adjoint", penalty)
     calls = ArmijoCalls(monkeypatch)
 
-    _, report, _ = fold_steps.iterate(group, [one._replace(length=length) for one in local], penalty, settings, False)
+    _, report, _ = fold_steps.iterate(group, [fold._replace(length=length) for fold in local], penalty, settings, False)
 
     lengths = [float(d.norm()) for _, _, d in calls.asked]
     moves = [float((to - theta).norm()) for (theta, _, _), to in zip(calls.asked, calls.accepted, strict=True)]
@@ -240,9 +240,9 @@ def test_a_refused_step_reports_the_shortest_length_and_sharpens_the_tolerance(m
     zero = torch.zeros_like(task.theta)
     penalty = ConsensusPenalty(task.theta, 0.0, zero, task.theta, 8.0)
     local = fold_steps.prepare(group, task.theta, settings, "zeros", penalty)
-    assert not group.columns([one.dual for one in local]).any()
+    assert not group.columns([fold.dual for fold in local]).any()
     tolerance = fold_steps.inexact_limits(group, local, penalty, settings).tolerance
-    for wide, factor in ((local, 0.1), ([one._replace(tolerance=5e-9) for one in local], 0.2)):
+    for wide, factor in ((local, 0.1), ([fold._replace(tolerance=5e-9) for fold in local], 0.2)):
         calls = ArmijoCalls(monkeypatch, refuse=True)
 
         after, report, _ = fold_steps.iterate(group, wide, penalty, settings, False)
@@ -277,15 +277,15 @@ def test_each_kind_of_solution_with_C_has_its_own_limits(monkeypatch: pytest.Mon
     """Ten times the iterations of a z step to prepare, four times for a score, and a hundredth for the Hessian."""
     task, group, settings = three_folds("z eliminated")
     settings = settings._replace(limits=Limits(300, 1e-6))
-    zero, asked = torch.zeros_like(task.theta), list[tuple[float, Limits]]()
+    zero, requests = torch.zeros_like(task.theta), list[tuple[float, Limits]]()
     solve_C, adjoint = FoldSystems.solve_C, FoldSystems.adjoint
 
     def noted_solve(systems: FoldSystems, B: Tensor, X: Tensor, limits: Limits) -> Solution:
-        asked.append((float((B.norm(dim=0) / systems.y_norms).max()), limits))
+        requests.append((float((B.norm(dim=0) / systems.y_norms).max()), limits))
         return solve_C(systems, B, X, limits)
 
     def noted_adjoint(systems: FoldSystems, r: Tensor, X: Tensor, limits: Limits) -> Solution:
-        asked.append((0.0, limits))
+        requests.append((0.0, limits))
         return adjoint(systems, r, X, limits)
 
     monkeypatch.setattr(FoldSystems, "solve_C", noted_solve)
@@ -294,11 +294,11 @@ def test_each_kind_of_solution_with_C_has_its_own_limits(monkeypatch: pytest.Mon
 
     local = fold_steps.prepare(group, task.theta, settings, "adjoint", penalty)
 
-    assert [limits for _, limits in asked[:2]] == [Limits(3000, 1e-6)] * 2
-    probes = asked[2:]
+    assert [limits for _, limits in requests[:2]] == [Limits(3000, 1e-6)] * 2
+    probes = requests[2:]
     assert len(probes) == fold_steps.PROBES
     for scale, limits in probes:
         assert limits == (100, pytest.approx(fold_steps.PROBE_TOLERANCE * scale))
-    asked.clear()
-    fold_steps.score_folds(group, task.theta, [one.z for one in local], settings)
-    assert [limits for _, limits in asked] == [Limits(1200, 1e-6), (1200, pytest.approx(1e-3))]
+    requests.clear()
+    fold_steps.score_folds(group, task.theta, [fold.z for fold in local], settings)
+    assert [limits for _, limits in requests] == [Limits(1200, 1e-6), (1200, pytest.approx(1e-3))]

@@ -67,9 +67,9 @@ def test_groups_stay_whole_in_several_folds_and_in_one_share():
     number = [k // 5 for k in range(60)]
     task = with_groups(problem(n=60), number, are_folds=False)
     order, validation = ordered_by_fold(task.train, equal_parts(60, 4), 0)
-    held = [{number[row] for row in order[part].tolist()} for part in validation]
+    held_out = [{number[row] for row in order[part].tolist()} for part in validation]
     assert [part.stop - part.start for part in validation] == [15] * 4
-    assert len(set().union(*held)) == sum(len(groups) for groups in held) == 12
+    assert len(set().union(*held_out)) == sum(len(groups) for groups in held_out) == 12
     order, (part,) = ordered_by_fold(task.train, [slice(0, 20)], 0)
     assert part.stop - part.start == 20
     assert len({number[row] for row in order[part].tolist()}) == 4
@@ -84,14 +84,14 @@ def test_each_row_is_held_out_once_and_trained_on_by_the_other_folds(shared: boo
     task = problem(n=20)
     groups = group(task, shared)
     assert len(groups) == (1 if shared else 3)
-    held = []
+    held_out = []
     for each in groups:
         assert each.validation_rows == (20 if shared else len(each.y) - each.trained)
         for k in range(len(each.validation)):
             out, trained = each.y[each.V[:, k] == 1.0], each.y[: each.trained][each.T[:, k] == 1.0]
             assert sorted([*out.tolist(), *trained.tolist()]) == sorted(task.train.y.tolist())
-            held += out.tolist()
-    assert sorted(held) == sorted(task.train.y.tolist())
+            held_out += out.tolist()
+    assert sorted(held_out) == sorted(task.train.y.tolist())
 
 
 def test_folds_share_the_memory_for_their_matrices():
@@ -150,21 +150,21 @@ def test_the_gradient_of_a_kernel_without_a_closed_form_is_that_of_autograd(rows
 
 
 @pytest.mark.parametrize(
-    ("fraction", "n", "held"), [(0.5, 11, 6), (0.5, 12, 6), (0.01, 12, 1), (0.99, 12, 11), (0.3, 10, 3)]
+    ("fraction", "n", "num_validation"), [(0.5, 11, 6), (0.5, 12, 6), (0.01, 12, 1), (0.99, 12, 11), (0.3, 10, 3)]
 )
-def test_hold_out_validates_on_its_share_of_the_rows(fraction: float, n: int, held: int):
-    assert registry["gpcv-admm-holdout"](fraction=fraction).validation(n) == [slice(0, held)]
+def test_hold_out_validates_on_its_share_of_the_rows(fraction: float, n: int, num_validation: int):
+    assert registry["gpcv-admm-holdout"](fraction=fraction).validation(n) == [slice(0, num_validation)]
 
 
 def test_folds_are_coupled_only_where_each_has_its_own_theta():
-    consensus, naive, one = (registry[key] for key in ("gpcv-admm", "gpcv-admm-naive", "gpcv-admm-holdout"))
+    consensus, naive, hold_out = (registry[key] for key in ("gpcv-admm", "gpcv-admm-naive", "gpcv-admm-holdout"))
     assert consensus(coupling=2.5).coupling_strength == 2.5
     assert consensus(folds=2).coupling_strength == 1.0
-    assert naive().coupling_strength == one().coupling_strength == 0.0
+    assert naive().coupling_strength == hold_out().coupling_strength == 0.0
     assert consensus().shares_theta
     assert not consensus(copies=True).shares_theta
     assert not naive().shares_theta
-    assert not one().shares_theta
+    assert not hold_out().shares_theta
     assert len(consensus(folds=3).validation(12)) == len(naive(folds=3).validation(12)) == 3
 
 
@@ -173,10 +173,16 @@ def test_the_settings_of_a_fold_are_those_of_the_method():
         "rank": 17, "cg_iterations": 33, "cg_tolerance": 0.02, "forcing": 0.3, "theta_steps": 5, "relaxation": 1.2,
         "balance": 7.0, "rho_span": 50.0, "rho": 3.0, "largest_gap": 0.4, "theta_method": "z held still",
     }  # fmt: skip
-    made = registry["gpcv-admm"](**values).fold_settings()
-    assert (made.rank, *made.limits, made.forcing, made.gradient_steps) == (17, 33, 0.02, 0.3, 5)
-    assert (made.relaxation, made.balance, made.rho_span, made.rho, made.largest_gap) == (1.2, 7.0, 50.0, 3.0, 0.4)
-    assert made.z_rule is Z_RULES["z held still"]
+    settings = registry["gpcv-admm"](**values).fold_settings()
+    assert (settings.rank, *settings.limits, settings.forcing, settings.gradient_steps) == (17, 33, 0.02, 0.3, 5)
+    assert (settings.relaxation, settings.balance, settings.rho_span, settings.rho, settings.largest_gap) == (
+        1.2,
+        7.0,
+        50.0,
+        3.0,
+        0.4,
+    )
+    assert settings.z_rule is Z_RULES["z held still"]
 
 
 def costs(**settings: Any) -> Any:
@@ -193,8 +199,8 @@ def test_costs_grow_with_what_a_step_computes():
     assert costs(theta_method="z held still", theta_steps=9).flops > costs(theta_method="z held still").flops
     assert costs(rank=0).flops < base.flops
     assert base.arrays["kernel of a group"] == 8 * 60 * 60
-    held = registry["gpcv-admm-holdout"](fraction=0.25).cost(problem(n=60))
-    assert held.arrays["kernel of a group"] == 8 * 60 * 45
+    cost = registry["gpcv-admm-holdout"](fraction=0.25).cost(problem(n=60))
+    assert cost.arrays["kernel of a group"] == 8 * 60 * 45
     naive = registry["gpcv-admm-naive"](folds=4).cost(problem(n=60))
     assert naive.arrays["kernel of a group"] == 8 * 60 * 45
 
@@ -202,10 +208,10 @@ def test_costs_grow_with_what_a_step_computes():
 def test_the_cost_of_several_groups_is_their_sum_and_the_memory_that_of_the_largest():
     task, settings = problem(n=60), registry["gpcv-admm"]().fold_settings()
     small, large = (admm_cost(task, [(columns, 1)], settings, 1.0) for columns in (20, 40))
-    both = admm_cost(task, [(20, 1), (40, 1)], settings, 1.0)
-    assert both.arrays == large.arrays
-    assert both.calls == pytest.approx(small.calls + large.calls, rel=0.02)
-    assert both.flops > small.flops + large.flops  # copies are scored at their mean
+    total = admm_cost(task, [(20, 1), (40, 1)], settings, 1.0)
+    assert total.arrays == large.arrays
+    assert total.calls == pytest.approx(small.calls + large.calls, rel=0.02)
+    assert total.flops > small.flops + large.flops  # copies are scored at their mean
     slow = replace(task, kernel=kernels.make("rq", 2))
     slow = replace(slow, theta=slow.kernel.start(slow.train))
     assert admm_cost(slow, [(40, 1)], settings, 1.0).flops > large.flops  # a gradient is not read off the matrix

@@ -20,7 +20,7 @@ def bowl(point: np.ndarray) -> Evaluated | None:
 
 @pytest.mark.parametrize("start", [(2.0, 0.3), (0.0, 0.001), (3.0, 0.0)])
 def test_a_step_doubles_after_a_success_and_halves_after_a_failure(start: tuple[float, float]):
-    found = [(best.point.copy(), best.value) for best in gradient_descent(bowl, np.array(start), "", 25)]
+    result = [(best.point.copy(), best.value) for best in gradient_descent(bowl, np.array(start), "", 25)]
 
     point, lengths, expected = np.array(start), [], []
     length = LONGEST / np.linalg.norm(STEEP * point)
@@ -38,9 +38,9 @@ def test_a_step_doubles_after_a_success_and_halves_after_a_failure(start: tuple[
         length *= 2.0 if worked else 0.5
         expected.append((point, value))
     assert {worked for _, worked in lengths} == {True, False}
-    assert len(found) == 25
-    for (here, value_here), (there, value_there) in zip(found, expected, strict=True):
-        np.testing.assert_allclose(here, there, rtol=1e-12, atol=1e-15)
+    assert len(result) == 25
+    for (best_point, value_here), (expected_point, value_there) in zip(result, expected, strict=True):
+        np.testing.assert_allclose(best_point, expected_point, rtol=1e-12, atol=1e-15)
         assert value_here == pytest.approx(value_there, rel=1e-12)
 
 

@@ -36,9 +36,9 @@ class Operations(TorchDispatchMode):
             self.product = max(self.product, left.numel() * right.shape[-1])
         if any(word in name for word in FACTORS) and matrices:
             self.factor = max(self.factor, min(min(m.shape[-2:]) for m in matrices))
-        for made in out if isinstance(out, list | tuple) else [out]:
-            if isinstance(made, torch.Tensor) and made._base is None:
-                self.made = max(self.made, made.numel())
+        for tensor in out if isinstance(out, list | tuple) else [out]:
+            if isinstance(tensor, torch.Tensor) and tensor._base is None:
+                self.made = max(self.made, tensor.numel())
         return out
 
 
@@ -87,11 +87,11 @@ def test_folds_give_the_same_numbers_after_pickling(key: str):
         return [function(*args) for function, args in map(pickle.loads, sent)]
 
     method, task = registry[key](max_iterations=3), problem()
-    here = list(method.steps(task))
-    there = list(method.with_mapper(pickling_mapper).steps(task))
+    local = list(method.steps(task))
+    distributed = list(method.with_mapper(pickling_mapper).steps(task))
 
-    assert [step.info.objective for step in here[1:]] == [step.info.objective for step in there[1:]]
-    assert torch.equal(here[-1].state.theta, there[-1].state.theta)
+    assert [step.info.objective for step in local[1:]] == [step.info.objective for step in distributed[1:]]
+    assert torch.equal(local[-1].state.theta, distributed[-1].state.theta)
 
 
 def random_case(k: int) -> tuple[Any, Problem]:
@@ -159,9 +159,9 @@ def test_an_initial_theta_that_overflows_gives_a_clear_message():
 
     assert outcome.reason == "diverged"
     assert "other initial values" in outcome.message
-    again, same = last(registry["gpcv-admm"](restarts=3), lost)
+    repeated, same = last(registry["gpcv-admm"](restarts=3), lost)
     assert same == outcome
-    assert again[-1].step == states[-1].step == 1
+    assert repeated[-1].step == states[-1].step == 1
 
 
 def test_every_safeguard_has_its_effect():

@@ -232,15 +232,15 @@ def test_multipliers_sum_to_zero_after_the_consensus(alpha: float):
     state = next(islice(method.steps(task), 2, None)).state
     setup = consensus.make_setup(method, task)
     kappa = setup.kappa(state.best)
-    folds = [one._replace(nu=(k + 1.0) * kappa * torch.ones_like(one.nu)) for k, one in enumerate(state.folds)]
+    folds = [fold._replace(nu=(k + 1.0) * kappa * torch.ones_like(fold.nu)) for k, fold in enumerate(state.folds)]
 
     mean, after = consensus.form_consensus(setup, state, folds)
 
-    relaxed = [alpha * one.theta + (1.0 - alpha) * state.mean for one in folds]
+    relaxed = [alpha * fold.theta + (1.0 - alpha) * state.mean for fold in folds]
     torch.testing.assert_close(mean, sum(relaxed) / 3 + 2.0)  # the mean of nu / kappa
-    for one, begin, at in zip(after, folds, relaxed, strict=True):
-        torch.testing.assert_close(one.nu, begin.nu + kappa * (at - mean))
-    assert float(sum(one.nu for one in after).abs().max()) < 1e-9 * kappa  # type: ignore[union-attr]
+    for fold, begin, at in zip(after, folds, relaxed, strict=True):
+        torch.testing.assert_close(fold.nu, begin.nu + kappa * (at - mean))
+    assert float(sum(fold.nu for fold in after).abs().max()) < 1e-9 * kappa  # type: ignore[union-attr]
 
 
 def test_rho_balances_the_residuals_and_stays_within_its_span():

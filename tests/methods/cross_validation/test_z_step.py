@@ -81,16 +81,16 @@ def test_a_solution_with_C_has_just_the_tolerance_relative_to_y_T_and_an_adjoint
 
     X = systems.solve_C(3.0 * systems.y_T, zeros, limits).X
     adjoint = systems.adjoint(r, zeros, limits).X
-    again = systems.adjoint(r, 5.0 * torch.linalg.solve(C, b), limits).X
+    repeated = systems.adjoint(r, 5.0 * torch.linalg.solve(C, b), limits).X
 
     assert float((C @ X - 3.0 * systems.y_T).norm() / systems.y_T.norm()) == pytest.approx(1e-3 / CONFIRMED, rel=1e-5)
     scale = float(systems.C_inverse(b).norm())
     assert float(systems.C_inverse(C @ adjoint - b).norm()) / scale == pytest.approx(1e-3 / CONFIRMED, rel=1e-5)
     larger = 5.0 * float(torch.linalg.solve(C, b).norm())
-    assert float(systems.C_inverse(C @ again - b).norm()) / larger == pytest.approx(1e-3 / CONFIRMED, rel=1e-5)
+    assert float(systems.C_inverse(C @ repeated - b).norm()) / larger == pytest.approx(1e-3 / CONFIRMED, rel=1e-5)
 
 
-def test_a_solution_begins_where_it_is_told_unless_zero_is_closer():
+def test_a_solution_begins_at_the_given_value_unless_zero_is_closer():
     _, systems, C, _ = one_fold(rank=4)
     limits, zeros, y_T = Limits(2000, 1e-6), torch.zeros_like(systems.y_T), systems.y_T
     exact = torch.linalg.solve(C, y_T)

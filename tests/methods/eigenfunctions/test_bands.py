@@ -220,9 +220,9 @@ def test_the_bases_that_were_used_last_are_kept():
     thetas = [task.theta + 0.01 * number for number in range(posteriors.MAX_CACHED + 1)]
 
     bases = [orthogonal_basis(task, choice, theta) for theta in thetas]
-    again = [orthogonal_basis(task, choice, theta) for theta in reversed(thetas)]
+    repeated = [orthogonal_basis(task, choice, theta) for theta in reversed(thetas)]
 
-    assert [a is b for a, b in zip(again, reversed(bases), strict=True)] == [True] * posteriors.MAX_CACHED + [False]
+    assert [a is b for a, b in zip(repeated, reversed(bases), strict=True)] == [True] * posteriors.MAX_CACHED + [False]
 
 
 @pytest.mark.parametrize("shift", [0.0, 1000.0])

@@ -114,7 +114,7 @@ def test_the_step_size_follows_the_dual_averaging_of_hoffman_and_gelman(q: int):
 
 
 @pytest.mark.parametrize(("iterations", "every", "kept"), [(12, 4, 3), (13, 5, 2), (5, 1, 5)])
-def test_the_points_of_every_so_many_iterations_are_kept_with_their_density(iterations: int, every: int, kept: int):
+def test_the_points_are_kept_with_their_density_at_a_fixed_interval(iterations: int, every: int, kept: int):
     seen: list[float] = []
 
     def normal(z: torch.Tensor, gradient: torch.Tensor | None = None) -> Density:

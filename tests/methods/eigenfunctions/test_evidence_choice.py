@@ -85,10 +85,10 @@ def test_the_choice_equals_that_of_dense_matrices(p: int, shift: float):
         grid, theta, rows = rough_rows(seed, 40, shift)
 
         first = choose_by_evidence(Leading, grid, theta, rows, p, 45, None)
-        again = choose_by_evidence(Leading, grid, theta, rows, p, 10, first)
+        repeated = choose_by_evidence(Leading, grid, theta, rows, p, 10, first)
 
         assert [tuple(row) for row in first.index.tolist()] == dense_choice(grid, theta, rows, p, 45)
-        assert [tuple(row) for row in again.index.tolist()] == dense_choice(grid, theta, rows, p, 10, first.index)
+        assert [tuple(row) for row in repeated.index.tolist()] == dense_choice(grid, theta, rows, p, 10, first.index)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1])
@@ -218,9 +218,9 @@ def test_functions_are_chosen_on_a_random_part_of_many_rows(monkeypatch: pytest.
     rows, other = method.choice_rows(task), Grief(**CHOICE, seed=1).choice_rows(task)
 
     every = [(*x, y) for x, y in zip(task.train.X.tolist(), task.train.y.tolist(), strict=True)]
-    some = {(*x, y) for x, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)}
-    assert len(some) == 25
-    assert some <= set(every)
+    part = {(*x, y) for x, y in zip(rows.X.tolist(), rows.y.tolist(), strict=True)}
+    assert len(part) == 25
+    assert part <= set(every)
     assert not torch.equal(rows.y, other.y)
     wanted = dense_choice(method.grid(task), task.theta, rows, 12, 80)
     assert [tuple(row) for row in method.select(task, task.theta).index.tolist()] == wanted
@@ -324,9 +324,9 @@ def test_a_run_resumed_before_or_after_the_noise_ends_the_same(weights: str):
     assert steps[before + 1].state.position == 0
 
     for k in (before, before + 1):
-        resumed, again = whole_run(method.steps(task, steps[k].state))
+        resumed, resumed_outcome = whole_run(method.steps(task, steps[k].state))
         last = (resumed or steps[k:])[-1].state
-        assert again == outcome
+        assert resumed_outcome == outcome
         assert torch.equal(last.theta, steps[-1].state.theta)
         assert (last.phase, last.step) == (steps[-1].state.phase, steps[-1].state.step)
         assert last.objective == pytest.approx(steps[-1].state.objective, rel=1e-12)

@@ -30,8 +30,8 @@ def test_the_largest_products_equal_a_brute_force_search(p: int):
     result = largest_products([axis.log() for axis in axes], p)
 
     torch.testing.assert_close(result.log_values.exp(), torch.tensor(every[:p], dtype=torch.float64))
-    made = torch.stack([axis[which] for axis, which in zip(axes, result.axis_indices.T, strict=True)]).prod(0)
-    torch.testing.assert_close(made, result.log_values.exp())
+    products = torch.stack([axis[which] for axis, which in zip(axes, result.axis_indices.T, strict=True)]).prod(0)
+    torch.testing.assert_close(products, result.log_values.exp())
     assert len({tuple(row) for row in result.axis_indices.tolist()}) == len(result.log_values) == min(p, 60)
 
 
@@ -94,10 +94,10 @@ def test_likelihood_and_gradient_equal_dense_algebra(shift: float):
     def dense(theta: torch.Tensor) -> torch.Tensor:
         return nlml(grid.features(theta, task.train.X, index), task.train.y, torch.exp(2 * theta[-1]))
 
-    now = regress(Leading(grid, index), task.theta, task.train)
-    gradient = evidence_gradient(Leading(grid, index), task.theta, task.train, now)
+    regression = regress(Leading(grid, index), task.theta, task.train)
+    gradient = evidence_gradient(Leading(grid, index), task.theta, task.train, regression)
 
-    assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
+    assert regression.value == pytest.approx(dense(task.theta).item(), rel=1e-9)
     for k in range(len(task.theta)):
         step = torch.zeros_like(task.theta)
         step[k] = 1e-5
@@ -247,8 +247,8 @@ def test_eigenfunctions_of_sums_and_products_equal_nystrom_term_by_term(key: str
     torch.testing.assert_close(Phi @ Phi.T, wanted, rtol=0.0, atol=1e-6 * scale)
     largest = torch.tensor(sorted(values, reverse=True)[:6], dtype=torch.float64)
     torch.testing.assert_close(grid.spectrum(theta, 6).log_values.exp(), largest, rtol=1e-8, atol=0.0)
-    some = index[[5, 0, 3]]
-    torch.testing.assert_close(grid.features(theta, task.train.X, some), Phi[:, [5, 0, 3]], rtol=1e-9, atol=1e-12)
+    three = index[[5, 0, 3]]
+    torch.testing.assert_close(grid.features(theta, task.train.X, three), Phi[:, [5, 0, 3]], rtol=1e-9, atol=1e-12)
 
 
 def test_the_terms_of_a_kernel_add_up_to_it():
@@ -266,18 +266,18 @@ def test_the_terms_of_a_kernel_add_up_to_it():
 def test_regression_with_a_sum_of_products_equals_dense_algebra_and_learns(basis: str):
     task = problem(2.0)
     kernel = kernels.make("anova + matern32-product", 2)
-    both = Problem(task.train, kernel, kernel.start(task.train))
+    joined = Problem(task.train, kernel, kernel.start(task.train))
     settings = {"num_eigenfunctions": 20, "points_per_input": "7, 6", "basis": basis, "candidates": 60}
     settings["spacing"] = "mixed"
     method = Grief(**settings, subset=40, evaluations=5, max_rounds=2)
-    *_, last = method.steps(both)
+    *_, last = method.steps(joined)
     X, state = task.train.X[:7] + 0.03, last.state
-    choice = method.eigenfunctions(both, state)
+    choice = method.eigenfunctions(joined, state)
     Phi, at = (choice(state.theta)(Z).T for Z in (task.train.X, X))
     s2 = math.exp(2.0 * float(state.theta[-1]))
     A = Phi @ Phi.T + s2 * torch.eye(60, dtype=torch.float64)
 
-    mean, var = method.posterior(both, state)(X)
+    mean, var = method.posterior(joined, state)(X)
 
     assert [len(U) for U in choice.grid.axes] == [7, 6]
     assert set(choice.index[:, -1].tolist()) == {0, 1}

@@ -67,9 +67,9 @@ def test_a_shorter_lengthscale_is_tried_where_few_functions_fit_much_worse_than_
     assert ends["trial"].objective > ends["subset"].objective + 20.0
     assert ends["search"].objective < ends["trial"].objective - 20.0
     assert ends["search"].exact == ends["subset"].objective
-    again = [step.state for step in few.steps(task, searches[len(searches) // 2])]
-    torch.testing.assert_close(again[-1].theta, states[-1].theta, rtol=0, atol=0)
-    assert [state.step for state in (*searches[: len(searches) // 2 + 1], *again)] == [
+    resumed = [step.state for step in few.steps(task, searches[len(searches) // 2])]
+    torch.testing.assert_close(resumed[-1].theta, states[-1].theta, rtol=0, atol=0)
+    assert [state.step for state in (*searches[: len(searches) // 2 + 1], *resumed)] == [
         state.step for state in states if state.step >= searches[0].step
     ]
     monkeypatch.setattr(learning, "WORSE_PER_ROW", math.inf)

@@ -41,12 +41,12 @@ def plain_density(posterior: Target, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def plain_transition(posterior: Target, z: Tensor, scale: Tensor, xi: Tensor, uniform: Tensor) -> Tensor:
     """The transition of Girolami and Calderhead: a proposal, accepted by the densities of both proposals."""
-    here, gradient = plain_density(posterior, z)
+    density, gradient = plain_density(posterior, z)
     proposed = z + 0.5 * scale**2 * gradient + scale * xi
-    there, back = plain_density(posterior, proposed)
+    proposed_density, proposed_gradient = plain_density(posterior, proposed)
     forth = -0.5 * xi.square().sum()
-    to_z = -0.5 * ((z - proposed - 0.5 * scale**2 * back) / scale).square().sum()
-    return proposed if float(uniform) < math.exp(min(0.0, float(there - here + to_z - forth))) else z
+    to_z = -0.5 * ((z - proposed - 0.5 * scale**2 * proposed_gradient) / scale).square().sum()
+    return proposed if float(uniform) < math.exp(min(0.0, float(proposed_density - density + to_z - forth))) else z
 
 
 @pytest.mark.parametrize(("r", "chains"), [(19, 1), (19, 3), (16, 3), (5, 2)])

@@ -47,12 +47,12 @@ def test_the_chains_sample_a_gaussian_at_the_target_acceptance(centre: float):
         start,
         sd,
         randomness(start, rng, 500),
-        lambda now, rate: dual_averaging(now, q, rate, 0.574),
+        lambda tuning, rate: dual_averaging(tuning, q, rate, 0.574),
         initial_tuning(q),
         10,
     )
     eps = warm.tuning._replace(log_eps=warm.tuning.average)
-    result = run_chains(density, warm.z, sd, randomness(start, rng, 2500), lambda now, rate: now, eps, 2)
+    result = run_chains(density, warm.z, sd, randomness(start, rng, 2500), lambda tuning, rate: tuning, eps, 2)
 
     off = (result.draws - mean) / sd
     assert result.acceptance == pytest.approx(0.574, abs=0.03)
@@ -75,7 +75,7 @@ def test_a_proposal_without_a_density_is_rejected():
         z,
         torch.ones(1, dtype=torch.float64),
         randomness(z, rng, 50),
-        lambda now, rate: now,
+        lambda tuning, rate: tuning,
         initial_tuning(1),
         1,
     )

@@ -56,13 +56,13 @@ def test_the_likelihood_equals_dense_algebra_for_any_weights(n: int, p: int, shi
 
 def test_one_chain_gives_the_same_numbers_as_several_in_arrays_of_its_own():
     basis, _, _, _ = rotated(problem(7.0))
-    given, z = likelihood_terms(basis), points(len(basis.e), 6, 3)
+    terms, z = likelihood_terms(basis), points(len(basis.e), 6, 3)
 
-    many = likelihood(given, z)
-    alone = [likelihood(given, z[k : k + 1]) for k in range(3)]
+    many = likelihood(terms, z)
+    alone = [likelihood(terms, z[k : k + 1]) for k in range(3)]
 
-    torch.testing.assert_close(torch.cat([one.value for one in alone]), many.value, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(torch.cat([one.gradient for one in alone]), many.gradient, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([chain.value for chain in alone]), many.value, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(torch.cat([chain.gradient for chain in alone]), many.gradient, rtol=1e-12, atol=1e-12)
 
 
 def test_a_proposal_that_overflows_has_no_value_and_no_warning():
@@ -140,8 +140,8 @@ def test_merged_moments_equal_those_of_all_draws_and_give_the_same_predictions()
 
     whole, parts = moments_of(basis, z), merge(moments_of(basis, z[:13]), moments_of(basis, z[13:]))
 
-    for one, other in zip(whole, parts, strict=True):
-        torch.testing.assert_close(torch.as_tensor(one), torch.as_tensor(other))
+    for first, second in zip(whole, parts, strict=True):
+        torch.testing.assert_close(torch.as_tensor(first), torch.as_tensor(second))
     m, v = coefficient_posterior(basis, z)
     diagonal, direction = coefficient_covariance(whole)
     torch.testing.assert_close(diagonal + direction.square(), v.mean(0) + m.var(0, correction=0))

@@ -59,17 +59,17 @@ def test_moments_are_means_and_centred_sums_over_the_draws(shift: float):
     w, s2 = z[:, :-1].exp(), z[:, -1:].exp()
     m = w * basis.e.sqrt() * basis.u / (s2 + w * basis.e)  # posterior mean and variance of each coefficient
     v = s2 * w / (s2 + w * basis.e)
-    found = moments_of(basis, z)
-    assert found.size == 11
-    torch.testing.assert_close(found.weight, z[:, :-1].mean(0))
-    torch.testing.assert_close(found.weight2, 11 * z[:, :-1].var(0, correction=0))
-    torch.testing.assert_close(found.m, m.mean(0))
-    torch.testing.assert_close(found.m2, 11 * m.var(0, correction=0))
-    torch.testing.assert_close(found.v, v.mean(0))
-    assert found.noise == pytest.approx(float(z[:, -1].mean()))
-    assert found.noise2 == pytest.approx(11 * float(z[:, -1].var(correction=0)))
+    moments = moments_of(basis, z)
+    assert moments.size == 11
+    torch.testing.assert_close(moments.weight, z[:, :-1].mean(0))
+    torch.testing.assert_close(moments.weight2, 11 * z[:, :-1].var(0, correction=0))
+    torch.testing.assert_close(moments.m, m.mean(0))
+    torch.testing.assert_close(moments.m2, 11 * m.var(0, correction=0))
+    torch.testing.assert_close(moments.v, v.mean(0))
+    assert moments.noise == pytest.approx(float(z[:, -1].mean()))
+    assert moments.noise2 == pytest.approx(11 * float(z[:, -1].var(correction=0)))
     covariance = ((z[:, -1:] - z[:, -1:].mean()) * (m - m.mean(0))).sum(0)
-    torch.testing.assert_close(found.cross, covariance)
+    torch.testing.assert_close(moments.cross, covariance)
 
 
 @pytest.mark.parametrize(("first", "second"), [(11, 4), (4, 11), (1, 6), (7, 7)])
@@ -78,8 +78,8 @@ def test_moments_of_two_sets_are_those_of_all_draws(first: int, second: int):
     z = draws(basis, first + second, 2)
     z[first:] += 0.5
     merged = merge(moments_of(basis, z[:first]), moments_of(basis, z[first:]))
-    for ours, whole in zip(fields(merged), fields(moments_of(basis, z)), strict=True):
-        torch.testing.assert_close(ours, whole)
+    for merged_field, whole in zip(fields(merged), fields(moments_of(basis, z)), strict=True):
+        torch.testing.assert_close(merged_field, whole)
 
 
 def test_the_mean_noise_is_that_of_a_log_normal_distribution():
@@ -94,11 +94,11 @@ def test_the_mean_noise_is_that_of_a_log_normal_distribution():
 
 def test_the_covariance_of_the_coefficients_is_exact_on_the_diagonal_and_goes_through_the_noise_beside_it():
     basis = basis_of()
-    found = moments_of(basis, draws(basis, 30, 4))
-    diagonal, direction = coefficient_covariance(found)
-    torch.testing.assert_close(diagonal + direction.square(), found.v + found.m2 / 30)
-    slope = found.cross / 30  # covariance with the noise
-    through_the_noise = torch.outer(slope, slope) / (found.noise2 / 30)
+    moments = moments_of(basis, draws(basis, 30, 4))
+    diagonal, direction = coefficient_covariance(moments)
+    torch.testing.assert_close(diagonal + direction.square(), moments.v + moments.m2 / 30)
+    slope = moments.cross / 30  # covariance with the noise
+    through_the_noise = torch.outer(slope, slope) / (moments.noise2 / 30)
     torch.testing.assert_close(torch.outer(direction, direction), through_the_noise)
     alone = moments_of(basis, draws(basis, 1, 4))
     diagonal, direction = coefficient_covariance(alone)
@@ -107,9 +107,9 @@ def test_the_covariance_of_the_coefficients_is_exact_on_the_diagonal_and_goes_th
 
 
 def test_moments_are_cast_to_another_precision():
-    found = cast(moments_of(basis_of(), draws(basis_of(), 5, 5)), torch.zeros(1, dtype=torch.float32))
-    assert {part.dtype for part in found if isinstance(part, Tensor)} == {torch.float32}
-    assert found.size == 5
+    moments = cast(moments_of(basis_of(), draws(basis_of(), 5, 5)), torch.zeros(1, dtype=torch.float32))
+    assert {part.dtype for part in moments if isinstance(part, Tensor)} == {torch.float32}
+    assert moments.size == 5
 
 
 @pytest.mark.parametrize(("mode", "variance"), [(1.0, 100.0), (1.0, 1e-4), (0.02, 0.04), (3.0, 1e6), (50.0, 0.3)])
@@ -182,8 +182,8 @@ def test_a_resumed_run_repeats_every_draw(begin: int):
     rest = [step.state for step in method.steps(task, states[begin])]
     assert len(rest) == len(states) - begin - 1
     torch.testing.assert_close(rest[-1].z, states[-1].z)
-    for ours, theirs in zip(fields(rest[-1].moments), fields(states[-1].moments), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    for resumed_field, field in zip(fields(rest[-1].moments), fields(states[-1].moments), strict=True):
+        torch.testing.assert_close(resumed_field, field)
 
 
 def test_without_draws_the_weights_are_one_and_the_noise_is_that_of_theta():
@@ -193,7 +193,7 @@ def test_without_draws_the_weights_are_one_and_the_noise_is_that_of_theta():
     Phi, at = (choice(task.theta)(X).T for X in (task.train.X, task.train.X[:5]))
     s2 = math.exp(2.0 * float(task.theta[-1]))
     mean, covariance = predicted(Phi, at, task.train.y, s2, torch.ones(Phi.shape[1], dtype=torch.float64))
-    found = method.posterior(task, state)(task.train.X[:5])
-    torch.testing.assert_close(found.mean, mean, rtol=1e-6, atol=1e-8)
-    assert bool((found.var >= covariance.diagonal() - 1e-8).all())
+    prediction = method.posterior(task, state)(task.train.X[:5])
+    torch.testing.assert_close(prediction.mean, mean, rtol=1e-6, atol=1e-8)
+    assert bool((prediction.var >= covariance.diagonal() - 1e-8).all())
     assert method.noise_variance(task, state) == pytest.approx(s2)

@@ -115,10 +115,10 @@ def test_likelihood_and_gradient_equal_dense_algebra(kind: str, shift: float):
     def dense(theta: torch.Tensor) -> torch.Tensor:
         return nlml(choice(theta)(task.train.X).T, task.train.y, torch.exp(2 * theta[-1]))
 
-    now = regress(choice, task.theta, task.train)
-    gradient = evidence_gradient(choice, task.theta, task.train, now)
+    regression = regress(choice, task.theta, task.train)
+    gradient = evidence_gradient(choice, task.theta, task.train, regression)
 
-    assert now.value == pytest.approx(dense(task.theta).item(), rel=1e-8)
+    assert regression.value == pytest.approx(dense(task.theta).item(), rel=1e-8)
     for k in range(len(task.theta)):
         step = torch.zeros_like(task.theta)
         step[k] = 1e-5

@@ -161,8 +161,8 @@ def test_a_run_resumed_from_any_state_ends_with_the_same_weights_and_message():
     states, outcome = played(method, task, None)
 
     for k in (0, 2, len(states) - 2, len(states) - 1):
-        rest, again = played(method, task, states[k])
-        assert again == outcome
+        rest, resumed_outcome = played(method, task, states[k])
+        assert resumed_outcome == outcome
         assert len(rest) == len(states) - k - 1
         assert not rest or rest[-1].objective == pytest.approx(states[-1].objective, rel=1e-9)
 

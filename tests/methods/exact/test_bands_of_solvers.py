@@ -60,16 +60,16 @@ def test_variances_of_all_rows_come_from_iterations_where_a_factor_has_no_room(
     task = wavy()
     state = finished(quick("gbcd"), task)[0][-1].state
     monkeypatch.setattr(posteriors, "FACTOR_BYTES", room)
-    found = exact_posterior(
+    result = exact_posterior(
         task, state, Bands(**{"rows": 0, "seed": 0, "cache": float(cache), "tolerance": 1e-8, **settings})
     )
-    assert isinstance(found, JointPosterior) == joint
+    assert isinstance(result, JointPosterior) == joint
     if settings.get("rows"):
         return
     X = task.train.X[:4] + 0.1
     A, across = system(task), task.kernel(task.theta, task.train.X, X)
     variance = task.kernel.diag(task.theta, X) - (across * torch.linalg.solve(A, across)).sum(0)
-    torch.testing.assert_close(found.moments(X)[1], variance, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(result.moments(X)[1], variance, rtol=1e-5, atol=1e-7)
 
 
 def test_the_note_beside_a_variance_says_how_many_rows_it_uses():
@@ -109,12 +109,12 @@ def test_bands_of_some_rows_are_shown_beside_and_never_narrower(rows: int, wante
     task = wavy()
     method = quick("gbcd", variance_rows=rows)
     steps, _ = finished(method, task)
-    some, count = method.posterior_of_some_rows(task, steps[-1].state)
+    posterior_of_some, count = method.posterior_of_some_rows(task, steps[-1].state)
     assert count == wanted
     X = task.train.X[:6] + 0.2
     everything = method.posterior(task, steps[-1].state)
-    torch.testing.assert_close(some.moments(X)[0], everything.moments(X)[0])
-    assert bool((some.moments(X)[1] >= everything.moments(X)[1] - 1e-12).all())
+    torch.testing.assert_close(posterior_of_some.moments(X)[0], everything.moments(X)[0])
+    assert bool((posterior_of_some.moments(X)[1] >= everything.moments(X)[1] - 1e-12).all())
 
 
 def test_coefficients_of_zero_need_no_kernel_entry_and_change_nothing():
@@ -131,10 +131,10 @@ def test_correlations_use_the_iterates_of_the_last_phase():
     method = quick("gbcd", learn=True, evaluations=3, subset=30, max_iterations=9, tolerance=0.0)
     states = [step.state for step in method.steps(task)]
     solved = [state for state in states if state.phase == "solve"]
-    found = method.gradient_correlations(task, states, 10, 4)
+    result = method.gradient_correlations(task, states, 10, 4)
     alone = method.gradient_correlations(task, solved, 10, 4)
-    assert found.iterations == alone.iterations == 9
-    torch.testing.assert_close(found.near, alone.near)
+    assert result.iterations == alone.iterations == 9
+    torch.testing.assert_close(result.near, alone.near)
     assert method.gradient_correlations(task, states[:3], 10, 4).iterations == 0
     rows = torch.tensor([3, 50])
     A = system(task)

@@ -56,10 +56,10 @@ def test_with_probes_whose_products_add_up_to_the_identity_the_gradient_is_the_d
     Q = torch.linalg.qr(torch.randn(90, 90, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).Q
     Z = math.sqrt(90) * Q
 
-    found = likelihood_gradient(problem, theta, torch.linalg.solve(A, y), torch.linalg.solve(A, Z), Z)
+    gradient = likelihood_gradient(problem, theta, torch.linalg.solve(A, y), torch.linalg.solve(A, Z), Z)
 
     expected = evidence(problem.kernel, theta, problem.train)[1]
-    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-7 * float(expected.abs().max()))
+    torch.testing.assert_close(gradient, expected, rtol=1e-7, atol=1e-7 * float(expected.abs().max()))
 
 
 def test_the_mean_of_many_random_probes_is_the_dense_gradient():
@@ -69,9 +69,9 @@ def test_the_mean_of_many_random_probes_is_the_dense_gradient():
     Z = rademacher(90, 4000, 3)
     assert set(Z.unique().tolist()) == {-1.0, 1.0}
 
-    found = likelihood_gradient(problem, theta, torch.linalg.solve(A, y), torch.linalg.solve(A, Z), Z)
+    gradient = likelihood_gradient(problem, theta, torch.linalg.solve(A, y), torch.linalg.solve(A, Z), Z)
 
-    torch.testing.assert_close(found, evidence(problem.kernel, theta, problem.train)[1], rtol=0, atol=1.0)
+    torch.testing.assert_close(gradient, evidence(problem.kernel, theta, problem.train)[1], rtol=0, atol=1.0)
 
 
 def test_the_step_is_that_of_adam():
@@ -148,10 +148,10 @@ def test_a_run_that_is_resumed_while_it_learns_continues_as_if_it_had_not_stoppe
     method = GBCD(**SMALL, full_steps=6, probes=4)
     whole = [step.state for step in method.steps(problem)]
 
-    again = [step.state for step in method.steps(problem, whole[3])]
+    resumed = [step.state for step in method.steps(problem, whole[3])]
 
-    assert len(again) == len(whole) - 4
-    torch.testing.assert_close(again[1].theta, whole[5].theta, rtol=1e-12, atol=0)
-    torch.testing.assert_close(again[-1].alpha, whole[-1].alpha, rtol=1e-9, atol=1e-12)
+    assert len(resumed) == len(whole) - 4
+    torch.testing.assert_close(resumed[1].theta, whole[5].theta, rtol=1e-12, atol=0)
+    torch.testing.assert_close(resumed[-1].alpha, whole[-1].alpha, rtol=1e-9, atol=1e-12)
     first = next(islice(GBCD(**SMALL, full_steps=6, probes=4, seed=1).steps(problem), 1, None)).state
     assert not torch.equal(first.theta, whole[1].theta)  # the seed draws the probes

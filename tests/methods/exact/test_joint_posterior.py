@@ -98,13 +98,13 @@ def test_moments_at_inputs_with_gradients_are_those_of_a_factor_and_so_are_their
     problem, Z = task(name)
     dense, blocks = both(problem, 1e-9)
     weights = torch.linspace(1.0, 3.0, len(Z), dtype=torch.float64)
-    found = []
+    result = []
     for posterior in (blocks, dense):
         X = Z.clone().requires_grad_()
         mean, var = posterior.moments(X)
-        found.append((mean.detach(), var.detach(), *torch.autograd.grad((weights * var).sum(), X)))
+        result.append((mean.detach(), var.detach(), *torch.autograd.grad((weights * var).sum(), X)))
 
-    (mean, var, by_input), (dense_mean, dense_var, dense_by_input) = found
+    (mean, var, by_input), (dense_mean, dense_var, dense_by_input) = result
 
     torch.testing.assert_close(mean, dense_mean)
     torch.testing.assert_close(var, dense_var, rtol=1e-6, atol=2e-9)
@@ -117,12 +117,12 @@ def test_a_saved_posterior_is_solved_by_blocks_again(tmp_path: Path):
     dense, blocks = both(problem, 1e-9)
     in_units(blocks.asked_for("y"), problem).save(tmp_path / "model")
 
-    again = load_posterior(tmp_path / "model")
+    loaded = load_posterior(tmp_path / "model")
 
-    assert type(again.inner) is JointPosterior
-    assert again.inner.solver.description == blocks.solver.description
-    torch.testing.assert_close(again(Z).mean, dense.mean(Z))
-    torch.testing.assert_close(again.var(Z), dense.var(Z, noise=True), rtol=1e-6, atol=1e-9)
+    assert type(loaded.inner) is JointPosterior
+    assert loaded.inner.solver.description == blocks.solver.description
+    torch.testing.assert_close(loaded(Z).mean, dense.mean(Z))
+    torch.testing.assert_close(loaded.var(Z), dense.var(Z, noise=True), rtol=1e-6, atol=1e-9)
     tensors = load_file(tmp_path / "model")
     assert sum(tensor.numel() for tensor in tensors.values()) == 3 * 120 + 4  # inputs, alpha and theta
 
@@ -130,9 +130,9 @@ def test_a_saved_posterior_is_solved_by_blocks_again(tmp_path: Path):
 @pytest.mark.parametrize("name", CASES)
 def test_rows_are_added_from_the_coefficients_of_the_others(name: str, monkeypatch: pytest.MonkeyPatch):
     problem, Z = task(name)
-    some = replace(problem, train=problem.train.rows(torch.arange(100)))
+    part = replace(problem, train=problem.train.rows(torch.arange(100)))
     monkeypatch.setattr(joint, "PATH_TOLERANCE", 1e-7)
-    dense, (_, blocks) = both(problem, 1.0)[0], both(some, 1e-6)
+    dense, (_, blocks) = both(problem, 1.0)[0], both(part, 1e-6)
     X, y = problem.train.X[100:], problem.train.y[100:]
 
     grown = blocks.with_rows(X[:1], y[:1]).with_rows(X[1:], y[1:])
@@ -187,13 +187,13 @@ def test_rounding_is_repaired_by_gradients_in_float64_before_everything_is_solve
     monkeypatch.setattr(joint, "PATH_TOLERANCE", 1e-5)
     monkeypatch.setattr(joint, "LEAST_MIXED", 0.0)
     monkeypatch.setattr(joint, "ROUNDING", 0.02)
-    found, rounding = [], JointSolver._rounding
-    monkeypatch.setattr(JointSolver, "_rounding", lambda *all_: found.append(rounding(*all_)) or found[-1])
+    result, rounding = [], JointSolver._rounding
+    monkeypatch.setattr(JointSolver, "_rounding", lambda *all_: result.append(rounding(*all_)) or result[-1])
 
     solution = blocks.solver.solve(B)
 
-    assert found[0] > joint.ROUNDING >= found[-1]
-    assert len(found) in (2, 3)
+    assert result[0] > joint.ROUNDING >= result[-1]
+    assert len(result) in (2, 3)
     assert list(blocks.solver._systems) == [False, True]
     assert not blocks.solver.system._built  # of float64, only numbers were used
     L = dense.solver.L
@@ -203,17 +203,17 @@ def test_rounding_is_repaired_by_gradients_in_float64_before_everything_is_solve
 
 def test_where_float32_is_too_coarse_everything_is_solved_for_in_float64(monkeypatch: pytest.MonkeyPatch):
     problem, Z = task("origin")
-    blocks, again, weak = both(problem, 0.01)[1], both(problem, 0.01)[1], both(task("high signal")[0], 0.01)[1]
+    blocks, repeated, weak = both(problem, 0.01)[1], both(problem, 0.01)[1], both(task("high signal")[0], 0.01)[1]
     assert not weak.solver.mixed
     monkeypatch.setattr(joint, "ROUNDING", 1e-9)
 
-    found = blocks.var(Z)
+    result = blocks.var(Z)
 
     assert blocks.solver.mixed
     assert sorted(blocks.solver._systems) == [False, True]
     monkeypatch.setattr(joint, "LEAST_MIXED", math.inf)
-    assert torch.equal(found, again.var(Z))
-    assert list(again.solver._systems) == [False]
+    assert torch.equal(result, repeated.var(Z))
+    assert list(repeated.solver._systems) == [False]
 
 
 def test_right_hand_sides_that_are_not_solved_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch):
@@ -236,12 +236,12 @@ def test_a_method_uses_blocks_where_a_factor_does_not_fit(monkeypatch: pytest.Mo
     large_cache = GBCD(learn=False, block=40, coarse=20, bands="exact", cache=1.0)
     assert type(large_cache.posterior(problem, last.state)) is RowsPosterior  # the factor fits into the cache
 
-    found = method.posterior(problem, last.state)
+    result = method.posterior(problem, last.state)
 
-    assert type(found) is JointPosterior
+    assert type(result) is JointPosterior
     dense, _ = both(problem, 1.0)
-    torch.testing.assert_close(found.var(Z, noise=True), dense.var(Z, noise=True), rtol=1e-3, atol=0)
-    torch.testing.assert_close(found.mean(Z), dense.mean(Z), rtol=0, atol=2e-3)
+    torch.testing.assert_close(result.var(Z, noise=True), dense.var(Z, noise=True), rtol=1e-3, atol=0)
+    torch.testing.assert_close(result.mean(Z), dense.mean(Z), rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -253,19 +253,19 @@ def test_mean_variances_and_samples_that_share_all_rows_equal_those_of_a_factor(
     loose = 1e-4 if name == "high signal" else 1e-7
     sizes = BlockSizes(block=40, chunk=10, coarse=30)
 
-    found = posterior_at(system, problem, PointsRequest(Z, 300, loose), target_limit(120, s2, loose), sizes)
+    result = posterior_at(system, problem, PointsRequest(Z, 300, loose), target_limit(120, s2, loose), sizes)
 
-    assert found.unfinished == 0
-    torch.testing.assert_close(found.mean, dense.mean(Z), rtol=0, atol=1e-5)
-    torch.testing.assert_close(found.var + s2, dense.var(Z) + s2, rtol=2 * loose, atol=0)
-    torch.testing.assert_close(found.alpha, dense.alpha, rtol=1e-3, atol=1e-3 * float(dense.alpha.abs().max()))
+    assert result.unfinished == 0
+    torch.testing.assert_close(result.mean, dense.mean(Z), rtol=0, atol=1e-5)
+    torch.testing.assert_close(result.var + s2, dense.var(Z) + s2, rtol=2 * loose, atol=0)
+    torch.testing.assert_close(result.alpha, dense.alpha, rtol=1e-3, atol=1e-3 * float(dense.alpha.abs().max()))
     draw = generator(0, "posterior at points")
     paths = prior_paths(problem.kernel, problem.theta, 300, draw)
     noise = torch.randn(120, 300, generator=draw, dtype=torch.float64)
     C = dense.solver.solve(paths(X).T + math.sqrt(s2) * noise)
     expected = dense.mean(Z) + paths(Z) - C.T @ problem.kernel(problem.theta, X, Z)
-    torch.testing.assert_close(found.samples, expected, rtol=0, atol=1e-4)
-    error = (found.samples.mean(0) - dense.mean(Z)) / (dense.var(Z) + 1e-6).sqrt()
+    torch.testing.assert_close(result.samples, expected, rtol=0, atol=1e-4)
+    error = (result.samples.mean(0) - dense.mean(Z)) / (dense.var(Z) + 1e-6).sqrt()
     assert float(error.abs().max()) < 4.5 / math.sqrt(300)
     assert y.equal(problem.train.y)
 
@@ -276,13 +276,13 @@ def test_without_kernel_entries_the_mean_and_samples_belong_to_the_solutions_tha
     system, s2 = System(problem, problem.theta, 0.0), float((2 * problem.theta[-1]).exp())
     sizes = BlockSizes(block=40, chunk=10, coarse=30)
 
-    found = posterior_at(system, problem, PointsRequest(Z, 3, 0.5), target_limit(120, s2, 0.5), sizes)
+    result = posterior_at(system, problem, PointsRequest(Z, 3, 0.5), target_limit(120, s2, 0.5), sizes)
 
     K = problem.kernel(problem.theta, problem.train.X, Z)
-    torch.testing.assert_close(found.mean, K.T @ found.alpha, rtol=1e-9, atol=1e-11)
-    residual = problem.kernel(problem.theta, problem.train.X, problem.train.X) @ found.alpha + s2 * found.alpha
+    torch.testing.assert_close(result.mean, K.T @ result.alpha, rtol=1e-9, atol=1e-11)
+    residual = problem.kernel(problem.theta, problem.train.X, problem.train.X) @ result.alpha + s2 * result.alpha
     assert float((residual - problem.train.y).norm()) > 1e-3
-    assert found.samples.shape == (3, len(Z))
+    assert result.samples.shape == (3, len(Z))
 
 
 def test_the_number_of_blocks_and_of_right_hand_sides_that_are_not_finished_is_counted():

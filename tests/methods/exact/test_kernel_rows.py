@@ -33,12 +33,14 @@ def client() -> Iterator[Any]:
 @pytest.mark.parametrize("key", ["gbcd", "cg", "pcg", "alternating-projections"])
 def test_steps_on_a_cluster_equal_those_of_this_process(key: str, client: Any):
     task = wavy(n=300)
-    here = quick(key, cache=0.0, refresh=3, coarse=10, tolerance=0.0)
-    there = here.with_mapper(mapped(client))
+    local = quick(key, cache=0.0, refresh=3, coarse=10, tolerance=0.0)
+    distributed = local.with_mapper(mapped(client))
 
-    for ours, theirs in zip(islice(here.steps(task), 7), islice(there.steps(task), 7), strict=True):
-        torch.testing.assert_close(theirs.state.alpha, ours.state.alpha, rtol=1e-12, atol=1e-12)
-        assert theirs.info.drift == pytest.approx(ours.info.drift, nan_ok=True, abs=1e-12)
+    for local_step, distributed_step in zip(
+        islice(local.steps(task), 7), islice(distributed.steps(task), 7), strict=True
+    ):
+        torch.testing.assert_close(distributed_step.state.alpha, local_step.state.alpha, rtol=1e-12, atol=1e-12)
+        assert distributed_step.info.drift == pytest.approx(local_step.info.drift, nan_ok=True, abs=1e-12)
 
 
 @pytest.mark.parametrize("kept", [0, 70, 600])

@@ -44,9 +44,9 @@ def test_a_run_on_mapped_rows_continues_from_the_store(tmp_path: Path, monkeypat
 
     kept = store.kept(spec.key()).records
     assert len(kept) == len(whole.trace) == 10
-    for ours, theirs in zip(kept, whole.trace, strict=True):
-        torch.testing.assert_close(ours.step.state.alpha, theirs.step.state.alpha, rtol=1e-6, atol=1e-6)
-        assert ours.step.info.active.tolist() == theirs.step.info.active.tolist()
+    for stored_record, record in zip(kept, whole.trace, strict=True):
+        torch.testing.assert_close(stored_record.step.state.alpha, record.step.state.alpha, rtol=1e-6, atol=1e-6)
+        assert stored_record.step.info.active.tolist() == record.step.info.active.tolist()
     assert kept[-1].cost.entries > whole.trace[-1].cost.entries  # the coarse columns are computed twice
 
 

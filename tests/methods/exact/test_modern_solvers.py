@@ -52,15 +52,15 @@ def test_the_direction_of_a_sketched_block_equals_the_published_one(shift: float
     task, rows, g = wavy(shift), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
     A_BB, method = system(task)[rows][:, rows], quick("block-nystrom", rank=4)
 
-    found = method._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
+    result = method._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
 
     drawn = torch.randn(30, 5, generator=generator(0, "sketch", 3), dtype=torch.float64)
     root = sketched_root(A_BB - noise(task) * torch.eye(30, dtype=g.dtype), drawn[:, 1:])
     least = torch.linalg.svdvals(root)[-1].square()
     M = root @ root.T + (noise(task) + least) * torch.eye(30, dtype=g.dtype)
     largest = torch.linalg.eigvals(torch.linalg.solve(M, A_BB)).real.max()
-    torch.testing.assert_close(found, torch.linalg.solve(M, g) / largest.clamp_min(1.0), rtol=0.05, atol=0.0)
-    torch.testing.assert_close(found / found.norm(), torch.nn.functional.normalize(torch.linalg.solve(M, g), dim=0))
+    torch.testing.assert_close(result, torch.linalg.solve(M, g) / largest.clamp_min(1.0), rtol=0.05, atol=0.0)
+    torch.testing.assert_close(result / result.norm(), torch.nn.functional.normalize(torch.linalg.solve(M, g), dim=0))
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -148,21 +148,21 @@ def test_the_power_iteration_finds_the_largest_generalised_eigenvalue():
     M = torch.diag(torch.linspace(0.5, 2.0, 30, dtype=torch.float64))
     start = torch.randn(30, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
-    found = preconditioners.largest_eigenvalue(A, lambda v: v / M.diagonal(), start, turns=60)
+    eigenvalue = preconditioners.largest_eigenvalue(A, lambda v: v / M.diagonal(), start, turns=60)
 
-    assert found == pytest.approx(float(torch.linalg.eigvals(torch.linalg.solve(M, A)).real.max()), rel=1e-4)
+    assert eigenvalue == pytest.approx(float(torch.linalg.eigvals(torch.linalg.solve(M, A)).real.max()), rel=1e-4)
 
 
-def test_momentum_is_dropped_where_the_objective_would_rise_and_goes_on_as_after_a_resumption():
+def test_momentum_is_dropped_where_the_objective_would_rise_and_a_resumed_run_does_the_same():
     task = wavy()
     method = quick("block-nystrom", rank=0, block=40, tolerance=0.0, max_iterations=60)
     states = [step.state for step in method.steps(task)]
     dropped = [k for k, state in enumerate(states) if k > 1 and torch.equal(state.memory[0], state.alpha)]
     assert dropped
     for k in (dropped[0], dropped[-1], dropped[-1] - 1):
-        again = next(method.steps(task, states[k])).state
-        torch.testing.assert_close(again.alpha, states[k + 1].alpha, rtol=1e-8, atol=1e-10)
-        torch.testing.assert_close(again.memory[0], states[k + 1].memory[0], rtol=1e-8, atol=1e-10)
+        resumed = next(method.steps(task, states[k])).state
+        torch.testing.assert_close(resumed.alpha, states[k + 1].alpha, rtol=1e-8, atol=1e-10)
+        torch.testing.assert_close(resumed.memory[0], states[k + 1].memory[0], rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize(("block", "log_noise"), [(12, -1.2), (60, -1.2), (12, 0.5), (40, 1.5)])
@@ -174,8 +174,8 @@ def test_the_coefficients_of_momentum_follow_from_noise_and_block(block: int, lo
     nu = 80 / block
     mu = min(math.exp(2.0 * log_noise) / float(solver.diag.mean()), 1.0 / nu)
     beta, gamma = 1.0 - math.sqrt(mu / nu), 1.0 / math.sqrt(mu * nu)
-    found = quick("block-nystrom")._momentum(solver, block)  # type: ignore[attr-defined]
-    assert tuple(found) == pytest.approx((beta, gamma, 1.0 / (1.0 + gamma * nu)))
+    result = quick("block-nystrom")._momentum(solver, block)  # type: ignore[attr-defined]
+    assert tuple(result) == pytest.approx((beta, gamma, 1.0 / (1.0 + gamma * nu)))
     assert tuple(quick("block-nystrom", momentum=False)._momentum(solver, block)) == (1.0, 0.0, 0.0)  # type: ignore[attr-defined]
 
 
@@ -183,9 +183,9 @@ def test_the_coefficients_of_momentum_follow_from_noise_and_block(block: int, lo
 def test_a_block_is_inverted_itself_where_the_sketch_would_not_be_smaller(rank: int, sketched: bool):
     task, rows, g = wavy(), torch.arange(5, 35), torch.linspace(-1.0, 1.0, 30, dtype=torch.float64)
     A_BB = system(task)[rows][:, rows]
-    found = quick("block-nystrom", rank=rank)._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
+    result = quick("block-nystrom", rank=rank)._direction(System(task, task.theta, 1e9), A_BB, 3)(g)  # type: ignore[attr-defined]
     exact = torch.linalg.solve(A_BB, g)
-    assert torch.allclose(found, exact, rtol=1e-9) != sketched
+    assert torch.allclose(result, exact, rtol=1e-9) != sketched
 
 
 @pytest.mark.parametrize("refresh", [0, 4])
@@ -200,9 +200,9 @@ def test_a_descent_that_was_halved_stays_halved_after_a_refresh_and_a_resumption
     assert all(k % 10 == 0 for k in changed)  # looked at every ten iterations
     assert all(b - a in (0.0, 1.0) for a, b in itertools.pairwise(halvings))
     for k in (changed[0] - 1, changed[0], changed[0] + 3, 41):
-        again = next(method.steps(task, states[k])).state
-        torch.testing.assert_close(again.alpha, states[k + 1].alpha, rtol=1e-7, atol=1e-9)
-        assert float(again.memory[-1]) == halvings[k]
+        resumed = next(method.steps(task, states[k])).state
+        torch.testing.assert_close(resumed.alpha, states[k + 1].alpha, rtol=1e-7, atol=1e-9)
+        assert float(resumed.memory[-1]) == halvings[k]
     if not refresh:
         assert not states[changed[0]].alpha.any()  # it begins again from zero
 

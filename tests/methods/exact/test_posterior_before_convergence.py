@@ -54,8 +54,8 @@ def test_the_rows_of_the_variance_are_drawn_once_each_from_all_rows():
 
     assert variance_rows(task, 0, 5).tolist() == list(range(n))
     assert variance_rows(task, n, 5).tolist() == list(range(n))
-    some = variance_rows(task, 1, 5)
+    chosen = variance_rows(task, 1, 5)
     most = variance_rows(task, n - 1, 5)
-    assert len(some) == 1
+    assert len(chosen) == 1
     assert len(most) == len(set(most.tolist())) == n - 1
     assert math.isclose(float(most.double().mean()), (n - 1) / 2, rel_tol=0.05)

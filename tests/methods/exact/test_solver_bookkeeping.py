@@ -50,13 +50,13 @@ def test_without_learning_theta_stays():
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):
     task = wavy()
     method = quick(key, learn=True, evaluations=4, subset=30, max_iterations=5, tolerance=0.0)
-    steps, told = finished(method, task)
+    steps, outcome = finished(method, task)
     rest, same = finished(method, task, steps[begin].state)
-    assert told == same
+    assert outcome == same
     assert [step.state.position for step in rest] == [step.state.position for step in steps[begin + 1 :]]
-    for ours, theirs in zip(rest, steps[begin + 1 :], strict=True):
-        torch.testing.assert_close(ours.state.theta, theirs.state.theta)
-        torch.testing.assert_close(ours.state.alpha, theirs.state.alpha, rtol=1e-7, atol=1e-9)
+    for resumed_step, expected in zip(rest, steps[begin + 1 :], strict=True):
+        torch.testing.assert_close(resumed_step.state.theta, expected.state.theta)
+        torch.testing.assert_close(resumed_step.state.alpha, expected.state.alpha, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -134,7 +134,7 @@ def test_a_solver_without_further_iterations_says_that_the_system_is_solved(monk
     assert outcome == Outcome("converged", f"The system is solved; the largest gradient entry is {largest:.2g}.")
 
 
-def test_a_refresh_is_due_after_so_many_iterations():
+def test_a_refresh_is_due_after_the_set_number_of_iterations():
     steps, _ = finished(quick("gbcd", refresh=3, max_iterations=8, tolerance=0.0), wavy())
     assert [k for k, step in enumerate(steps[1:], 1) if not math.isnan(step.info.drift)] == [3, 6]
     steps, _ = finished(quick("gbcd", refresh=0, max_iterations=8, tolerance=0.0), wavy())
@@ -176,7 +176,7 @@ def test_an_end_in_float64_after_float32_says_from_which_iteration_on():
     )
 
 
-def test_the_state_from_which_float64_goes_on_starts_with_a_gradient_from_scratch():
+def test_the_state_from_which_float64_continues_starts_with_a_gradient_from_scratch():
     steps = list(islice(quick("cg", mixed=True).steps(wavy()), 4))
     state = steps[-1].state._replace(repaired=2, checked=0.1)
     assert len(state.gradient) == 80

@@ -37,20 +37,20 @@ def test_a_block_and_the_coarse_rows_are_minimised_over_together(shift: float):
     A, solver = system(task), System(task, task.theta, 0.0)
     coarse = CoarseRows(solver, 3, seed=0)
     free = torch.tensor([row for row in (9, 12, 55, 60, 2, 3, 40, 71) if row not in coarse.rows])
-    both = torch.cat([coarse.rows, free[:5]])
+    joined = torch.cat([coarse.rows, free[:5]])
     g = solver.gradient(torch.linspace(-1.0, 1.0, 80, dtype=torch.float64))
     block = Block(solver, g, coarse, g.new_empty(5, 80))
-    for new in (both[3:5], both[5:6], both[6:]):
+    for new in (joined[3:5], joined[5:6], joined[6:]):
         block.join(new)
 
     minimiser = block.minimiser()
     step, after = block.moved(torch.zeros_like(g), minimiser), block.gradient(minimiser)
 
     torch.testing.assert_close(block.gradient(minimiser, torch.tensor([5, 70])), after[[5, 70]])
-    expected = torch.zeros_like(g).index_add_(0, both, -torch.linalg.solve(A[both][:, both], g[both]))
+    expected = torch.zeros_like(g).index_add_(0, joined, -torch.linalg.solve(A[joined][:, joined], g[joined]))
     torch.testing.assert_close(step, expected, rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(after, g + A @ step)
-    assert float(after[both].abs().max()) < 1e-11
+    assert float(after[joined].abs().max()) < 1e-11
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -97,8 +97,8 @@ def test_a_mixed_run_resumes_from_any_state_up_to_float32_rounding(key: str):
     method = quick(key, mixed=True, refresh=4, tolerance=0.0)
     steps = list(islice(method.steps(task), 12))
     for at in (0, 3, 4, 6):
-        again = list(islice(method.steps(task, resume=steps[at].state), 11 - at))
-        torch.testing.assert_close(again[-1].state.alpha, steps[-1].state.alpha, rtol=1e-4, atol=1e-5)
+        resumed = list(islice(method.steps(task, resume=steps[at].state), 11 - at))
+        torch.testing.assert_close(resumed[-1].state.alpha, steps[-1].state.alpha, rtol=1e-4, atol=1e-5)
 
 
 def test_float32_columns_take_half_the_memory():
@@ -175,12 +175,12 @@ def test_products_by_another_mapper_are_the_same(key: str):
             for piece in zip(*pieces, strict=True)
         ]
 
-    here = quick(key, cache=0.0, refresh=6, tolerance=1e-6)
-    method = here.with_mapper(elsewhere)
-    ours, theirs = (list(islice(one.steps(task), 25)) for one in (here, method))
+    local = quick(key, cache=0.0, refresh=6, tolerance=1e-6)
+    method = local.with_mapper(elsewhere)
+    mapped_steps, steps = (list(islice(solver.steps(task), 25)) for solver in (local, method))
 
     assert sent
-    torch.testing.assert_close(theirs[-1].state.alpha, ours[-1].state.alpha, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(steps[-1].state.alpha, mapped_steps[-1].state.alpha, rtol=1e-12, atol=1e-12)
 
 
 def test_inputs_in_a_memory_mapped_file_give_the_same_steps(tmp_path: Path):
@@ -189,9 +189,11 @@ def test_inputs_in_a_memory_mapped_file_give_the_same_steps(tmp_path: Path):
     stored[:] = task.train.X.numpy()
     mapped = Problem(Dataset(torch.from_numpy(stored), task.train.y), task.kernel, task.theta)
 
-    ours, theirs = (list(islice(quick("gbcd", coarse=10).steps(case), 9))[-1].state.alpha for case in (task, mapped))
+    alpha, mapped_alpha = (
+        list(islice(quick("gbcd", coarse=10).steps(case), 9))[-1].state.alpha for case in (task, mapped)
+    )
 
-    torch.testing.assert_close(theirs, ours, rtol=0, atol=0)
+    torch.testing.assert_close(mapped_alpha, alpha, rtol=0, atol=0)
 
 
 def test_a_mean_takes_kernel_entries_only_of_rows_with_a_nonzero_coefficient():
@@ -251,8 +253,8 @@ def test_blocks_of_float32_columns_are_larger_where_rows_are_many(n: int, block:
     sizes = GBCD()._sizes(n, in_float32=True)
 
     assert (sizes.block, sizes.chunk, sizes.coarse) == (block, chunk, coarse)
-    given = GBCD(block=70, chunk=7, coarse=30)._sizes(n, in_float32=True)
-    assert (given.block, given.chunk, given.coarse) == (70, 7, 30)
+    chosen_sizes = GBCD(block=70, chunk=7, coarse=30)._sizes(n, in_float32=True)
+    assert (chosen_sizes.block, chosen_sizes.chunk, chosen_sizes.coarse) == (70, 7, 30)
 
 
 def test_columns_are_float32_by_default_only_with_many_rows_enough_noise_and_without_published_settings():

@@ -55,8 +55,8 @@ def test_a_repair_is_remembered_and_a_gradient_that_is_within_the_tolerance_has_
     exact = system(task) @ solution - task.train.y
     state = next(method.steps(task)).state._replace(phase="solve", position=4, repaired=2)
     check = check_step(solver, Point(solution, exact), Point(solution, exact))
-    given = exact if repaired else None
-    after, _, _ = method._accepted(solver, state, Iteration(solution, exact), given, check)
+    repaired_gradient = exact if repaired else None
+    after, _, _ = method._accepted(solver, state, Iteration(solution, exact), repaired_gradient, check)
     assert after.repaired == (5 if repaired else 2)
     assert after.checked == math.inf
     assert not after.stalled
@@ -107,9 +107,9 @@ def test_a_block_without_a_factor_is_an_error_with_the_way_out_of_the_precision(
     task, method = wavy(), quick("cg")
     with pytest.raises(NotPositiveDefinite, match="Use dtype float64"):
         whole_run(method.steps(in_float32(task)))
-    with pytest.raises(NotPositiveDefinite) as found:
+    with pytest.raises(NotPositiveDefinite) as failure:
         whole_run(method.steps(task))
-    assert "Use dtype float64" not in str(found.value)
+    assert "Use dtype float64" not in str(failure.value)
 
 
 def test_steps_that_rise_in_every_precision_end_the_run_with_the_number_of_the_iteration(

@@ -82,14 +82,14 @@ def test_each_step_adds_as_many_rows_as_the_setting_says(key: str):
 @pytest.mark.parametrize("key", ["subset-of-regressors", "matching-pursuit"])
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):
     task = wavy()
-    steps, told = walked(key, task)
+    steps, outcome = walked(key, task)
     rest, same = walked(key, task, steps[begin].state)
-    assert told == same
+    assert outcome == same
     assert len(rest) == 3 - begin
-    for ours, theirs in zip(rest, steps[begin + 1 :], strict=True):
-        assert torch.equal(ours.state.inducing, theirs.state.inducing)
-        assert (ours.state.step, ours.state.position) == (theirs.state.step, theirs.state.position)
-        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-9)
+    for resumed_step, step in zip(rest, steps[begin + 1 :], strict=True):
+        assert torch.equal(resumed_step.state.inducing, step.state.inducing)
+        assert (resumed_step.state.step, resumed_step.state.position) == (step.state.step, step.state.position)
+        assert resumed_step.info.objective == pytest.approx(step.info.objective, rel=1e-9)
 
 
 def test_theta_is_learned_first_one_evaluation_per_step_and_its_resumption_repeats_none():

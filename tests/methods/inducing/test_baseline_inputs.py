@@ -44,8 +44,8 @@ def test_centres_start_on_distinct_rows_and_a_centre_without_rows_stays() -> Non
 def test_kmeans_ends_at_a_fixed_point_and_reports_the_dense_objective(shift: float) -> None:
     task = problem(shift)
     *_, last = trajectory("kmeans", task, num_inducing=6, learn=False, iterations=200)
-    again, _ = lloyd(task.train.X, last.state.Z)
-    assert torch.equal(again, last.state.Z)
+    repeated, _ = lloyd(task.train.X, last.state.Z)
+    assert torch.equal(repeated, last.state.Z)
     dense = dense_objective(task.kernel, task.theta, task.train.X, task.train.y, last.state.Z, "vfe")
     assert last.info.objective == pytest.approx(float(dense), rel=1e-9)
 

@@ -100,8 +100,8 @@ def test_the_objective_decreases_with_every_point_and_every_epoch(key: str, shif
     assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(values))
     assert {step.info.phase for step in steps} == {"start", "choose", "learn"}
     last = steps[-1]
-    here = Problem(task.train, task.kernel, last.state.theta)
-    assert last.info.objective == pytest.approx(objective_of(here, last.state.inducing.tolist(), "vfe"), rel=1e-8)
+    at_theta = Problem(task.train, task.kernel, last.state.theta)
+    assert last.info.objective == pytest.approx(objective_of(at_theta, last.state.inducing.tolist(), "vfe"), rel=1e-8)
     assert last.info.objective == pytest.approx(last.info.fit + last.info.logdet + last.info.trace, rel=1e-12)
 
 
@@ -112,10 +112,12 @@ def test_a_new_set_replaces_the_old_one_when_it_is_complete_and_better() -> None
     assert len(later) >= 6
     for step in later:
         assert len(step.state.inducing) == 6
-        here = Problem(task.train, task.kernel, step.state.theta)
+        at_theta = Problem(task.train, task.kernel, step.state.theta)
         rows = step.state.growing.tolist()
-        assert step.info.growing == pytest.approx(objective_of(here, rows, "vfe"), rel=1e-9)
-        assert step.info.objective == pytest.approx(objective_of(here, step.state.inducing.tolist(), "vfe"), rel=1e-8)
+        assert step.info.growing == pytest.approx(objective_of(at_theta, rows, "vfe"), rel=1e-9)
+        assert step.info.objective == pytest.approx(
+            objective_of(at_theta, step.state.inducing.tolist(), "vfe"), rel=1e-8
+        )
 
 
 @pytest.mark.parametrize("key", CHOOSERS)

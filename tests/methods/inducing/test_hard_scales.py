@@ -132,8 +132,8 @@ def test_learning_from_rows_without_noise_keeps_a_noise_that_swaps_resolve(dtype
     task = Problem(noiseless, task.kernel, task.theta)
     *_, last = CholQR(num_inducing=30, max_epochs=30).steps(task)
     log_sd, log_noise = float(last.state.theta[0]), float(last.state.theta[-1])
-    here = Problem(in_float64(task).train, task.kernel, last.state.theta.double())
-    carried = dense(here, last.state.inducing, "vfe")
+    at_theta = Problem(in_float64(task).train, task.kernel, last.state.theta.double())
+    carried = dense(at_theta, last.state.inducing, "vfe")
 
     assert 0.99 * limit < math.exp(2 * (log_noise - log_sd)) < 10 * limit
     assert last.info.objective == pytest.approx(carried, rel=5e-2 if dtype == torch.float32 else 1e-6)

@@ -38,12 +38,12 @@ def test_value_and_gradient_match_the_dense_formula(likelihood: str, key: str, s
     theta = kernel.start(task.train) - 0.3
     task, Z = Problem(task.train, kernel, theta), free_points(task)
 
-    now, gradient = sparse_gradient(kernel, theta, task.train, Z, likelihood)
+    value, gradient = sparse_gradient(kernel, theta, task.train, Z, likelihood)
 
     leaf, points = theta.clone().requires_grad_(True), Z.clone().requires_grad_(True)
     dense = moving_objective(task, leaf, points, likelihood)
     dense.backward()
-    assert total_objective(now.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
+    assert total_objective(value.terms, likelihood) == pytest.approx(dense.item(), rel=1e-9)
     assert torch.allclose(gradient.theta, leaf.grad, rtol=1e-5, atol=1e-6)
     assert torch.allclose(gradient.Z, points.grad, rtol=1e-5, atol=1e-6)
 
@@ -64,8 +64,8 @@ def test_columns_that_are_computed_twice_give_the_dense_value_gradient_and_predi
     assert total_objective(streamed.terms, likelihood) == pytest.approx(
         float(moving_objective(task, task.theta, Z, likelihood)), rel=1e-9
     )
-    for ours, theirs in zip(gradient, kept_gradient, strict=True):
-        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    for streamed_part, kept_part in zip(gradient, kept_gradient, strict=True):
+        assert torch.allclose(streamed_part, kept_part, rtol=1e-9, atol=1e-9)
     for a, b in zip(
         *(nystrom_posterior(task.kernel, task.theta, Z, model, likelihood == "fitc")(Z) for model in (streamed, kept)),
         strict=True,
@@ -190,9 +190,9 @@ def test_a_run_decreases_the_objective_and_can_be_resumed_at_any_step(
     last = steps[-1].state
     assert values[-1] == pytest.approx(float(moving_objective(task, last.theta, last.Z, likelihood)), rel=1e-7)
     for at in (0, 1, 4, 7, 9):
-        for again, expected in zip(method.steps(task, resume=steps[at].state), steps[at + 1 :], strict=False):
-            assert torch.allclose(again.state.Z, expected.state.Z, atol=1e-8)
-            assert torch.allclose(again.state.theta, expected.state.theta, atol=1e-8)
+        for resumed, expected in zip(method.steps(task, resume=steps[at].state), steps[at + 1 :], strict=False):
+            assert torch.allclose(resumed.state.Z, expected.state.Z, atol=1e-8)
+            assert torch.allclose(resumed.state.theta, expected.state.theta, atol=1e-8)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

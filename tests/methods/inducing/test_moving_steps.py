@@ -46,10 +46,10 @@ def blobs(shift: float = 0.0, n: int = 60) -> torch.Tensor:
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_the_nearest_centre_and_its_distance_are_those_of_exact_differences(shift: float):
     X, Z = blobs(shift), blobs(shift)[[3, 17, 30, 41, 2]] + 0.1
-    found = nearest(X, Z)
+    result = nearest(X, Z)
     exact = (X[:, None] - Z[None]).square().sum(2)
-    assert torch.equal(found.indices, exact.argmin(1))
-    torch.testing.assert_close(found.values, exact.min(1).values, rtol=1e-8, atol=1e-8)
+    assert torch.equal(result.indices, exact.argmin(1))
+    torch.testing.assert_close(result.values, exact.min(1).values, rtol=1e-8, atol=1e-8)
     assert bool((nearest(Z, Z).values < 1e-9).all())
 
 
@@ -164,21 +164,21 @@ def test_k_means_ends_after_its_iterations_and_may_learn_nothing():
 @pytest.mark.parametrize("begin", [0, 1, 2, 5, -6, -4, -1])
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):
     task = problem()
-    steps, told = walked(key, task)
+    steps, outcome = walked(key, task)
     rest, same = walked(key, task, steps[begin].state)
-    assert told == same
+    assert outcome == same
     assert len(rest) == len(steps) - 1 - (begin if begin >= 0 else len(steps) + begin)
-    for ours, theirs in zip(rest, steps[len(steps) - len(rest) :], strict=True):
-        torch.testing.assert_close(ours.state.Z, theirs.state.Z, rtol=1e-6, atol=1e-7)
-        assert ours.state.step == theirs.state.step
-        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-7, nan_ok=True)
+    for resumed_step, step in zip(rest, steps[len(steps) - len(rest) :], strict=True):
+        torch.testing.assert_close(resumed_step.state.Z, step.state.Z, rtol=1e-6, atol=1e-7)
+        assert resumed_step.state.step == step.state.step
+        assert resumed_step.info.objective == pytest.approx(step.info.objective, rel=1e-7, nan_ok=True)
 
 
 # -- descents ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("key", ["sgpr", "fitc"])
-def test_epochs_of_a_descent_are_so_many_evaluations_and_begin_where_the_last_one_ended(key: str):
+def test_epochs_of_a_descent_have_the_given_number_of_evaluations_and_begin_where_the_last_one_ended(key: str):
     task = problem()
     steps, outcome = walked(key, task)
     assert [step.info.phase for step in steps] == ["start", *["move"] * 12]
@@ -234,9 +234,9 @@ def test_predictions_are_those_of_the_likelihood_and_a_lower_limit_belongs_to_bo
     variance = prior - (cross * torch.linalg.solve(K_hat + noise.diag(), cross.T).T).sum(1)
     posterior = method.posterior(task, state)
     assert posterior.row_noise == (likelihood == "fitc")  # the noise of a row has what the points leave unexplained
-    found = posterior(X)
-    torch.testing.assert_close(found.mean, mean, rtol=1e-5, atol=1e-7)
-    torch.testing.assert_close(found.var, variance, rtol=1e-4, atol=1e-7)
+    result = posterior(X)
+    torch.testing.assert_close(result.mean, mean, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(result.var, variance, rtol=1e-4, atol=1e-7)
     reported = [step.info.exact_least for step in steps[1:]]
     assert all(math.isnan(value) == (likelihood not in ("vfe", "tight-vfe")) for value in reported)
 

@@ -112,14 +112,14 @@ def test_a_run_ends_where_an_epoch_decreases_too_little(tolerance: float):
 @pytest.mark.parametrize("key", ["titsias", "greedy-variance"])
 def test_a_resumed_run_repeats_every_step(key: str, begin: int):
     task = problem()
-    steps, told = walked(key, task, again=True)
+    steps, outcome = walked(key, task, again=True)
     rest, same = walked(key, task, steps[begin].state, again=True)
-    assert told == same
+    assert outcome == same
     assert len(rest) == len(steps) - 1 - (begin if begin >= 0 else len(steps) + begin)
-    for ours, theirs in zip(rest, steps[len(steps) - len(rest) :], strict=True):
-        assert torch.equal(ours.state.inducing, theirs.state.inducing)
-        assert torch.equal(ours.state.growing, theirs.state.growing)
-        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-7)
+    for resumed_step, step in zip(rest, steps[len(steps) - len(rest) :], strict=True):
+        assert torch.equal(resumed_step.state.inducing, step.state.inducing)
+        assert torch.equal(resumed_step.state.growing, step.state.growing)
+        assert resumed_step.info.objective == pytest.approx(step.info.objective, rel=1e-7)
 
 
 @pytest.mark.parametrize("shift", SHIFTS)

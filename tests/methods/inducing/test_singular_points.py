@@ -47,7 +47,7 @@ def test_the_objective_is_that_of_the_model_with_the_jitter_that_is_reported(nam
         assert 1e-14 < jitter / (1e9 * s2) < 1e-11
 
 
-def test_points_that_the_kernel_tells_apart_need_no_jitter() -> None:
+def test_points_that_the_kernel_distinguishes_need_no_jitter() -> None:
     train, theta = singular_problem(0.5)
 
     assert nystrom(kernels.make("se-ard", 3), theta, train, train.X[:m]).jitter == 0.0

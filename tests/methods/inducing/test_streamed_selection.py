@@ -44,10 +44,10 @@ def test_a_run_of_many_rows_equals_one_that_keeps_its_columns(
     streamed = trajectory(key, task, **settings)
 
     assert len(streamed) == len(kept)
-    for ours, theirs in zip(streamed, kept, strict=True):
-        assert ours.info.proposed == theirs.info.proposed
-        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-7, nan_ok=True)
-        assert ours.info.exact == pytest.approx(theirs.info.exact, rel=1e-6, abs=1e-7, nan_ok=True)
+    for streamed_step, kept_step in zip(streamed, kept, strict=True):
+        assert streamed_step.info.proposed == kept_step.info.proposed
+        assert streamed_step.info.objective == pytest.approx(kept_step.info.objective, rel=1e-7, nan_ok=True)
+        assert streamed_step.info.exact == pytest.approx(kept_step.info.exact, rel=1e-6, abs=1e-7, nan_ok=True)
     resumed = list(registry[key](seed=0, **settings).steps(task, resume=streamed[5].state))
     assert [step.info.proposed for step in resumed] == [step.info.proposed for step in streamed[6:]]
 
@@ -63,8 +63,8 @@ def test_residual_variances_and_reductions_are_those_of_kept_columns(
     assert isinstance(streamed, StreamedGP)
     for row in (3, 17, 44, 9):
         candidates = torch.tensor([row, 5, 60, 3])
-        ours, theirs = streamed.reductions(candidates), kept.reductions(candidates)
-        assert torch.allclose(ours, theirs, rtol=1e-9, atol=1e-8)
+        streamed_reductions, kept_reductions = streamed.reductions(candidates), kept.reductions(candidates)
+        assert torch.allclose(streamed_reductions, kept_reductions, rtol=1e-9, atol=1e-8)
         assert streamed.add(row) == pytest.approx(kept.add(row), abs=1e-8)
         assert torch.allclose(streamed.D, kept.D, atol=1e-10)
         assert torch.equal(streamed.is_eligible, kept.is_eligible)

@@ -56,7 +56,7 @@ def test_at_its_defaults_it_is_the_exact_gp_where_rows_are_few():
 def test_epochs_of_learning_are_counted_and_a_resumed_run_repeats_them(begin: int):
     task = problem()
     method = methods["subset-of-data"](num_rows=20, evaluations=4, tolerance=0.0, max_epochs=3)
-    steps, told = whole_run(method.steps(task))
+    steps, outcome = whole_run(method.steps(task))
     assert [step.info.phase for step in steps[:2]] == ["start", "choose"]
     assert [step.state.step for step in steps] == list(range(len(steps)))
     epochs = [[step for step in steps[2:] if step.state.epoch == epoch] for epoch in range(3)]
@@ -65,12 +65,12 @@ def test_epochs_of_learning_are_counted_and_a_resumed_run_repeats_them(begin: in
         for step in epoch:
             assert step.state.epoch_begin == before.info.objective
             assert torch.equal(step.state.theta_begin, before.state.theta)
-    assert told.message == "All 3 epochs are done; raise max_epochs to continue."
+    assert outcome.message == "All 3 epochs are done; raise max_epochs to continue."
     rest, same = whole_run(method.steps(task, steps[begin].state))
-    assert same == told
+    assert same == outcome
     assert len(rest) == len(steps) - 1 - (begin if begin >= 0 else len(steps) + begin)
-    for ours, theirs in zip(rest, steps[len(steps) - len(rest) :], strict=True):
-        assert ours.info.objective == pytest.approx(theirs.info.objective, rel=1e-8, nan_ok=True)
+    for resumed_step, expected in zip(rest, steps[len(steps) - len(rest) :], strict=True):
+        assert resumed_step.info.objective == pytest.approx(expected.info.objective, rel=1e-8, nan_ok=True)
 
 
 def test_it_ends_where_an_epoch_decreases_too_little_or_where_nothing_is_learned():

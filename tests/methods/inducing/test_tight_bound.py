@@ -23,8 +23,10 @@ def test_products_give_the_sum_of_the_logarithms(dtype: torch.dtype, tolerance: 
     v, at_rows = 0.01 * torch.rand(5001, generator=rng, dtype=torch.float64), torch.tensor([0.1, -0.2, 0.0]).double()
     expected = -torch.log(1.0 - R.square() / D[:, None] / V).sum(1)
     arguments = (R - torch.outer(at_rows, v), D, V, v, at_rows)
-    ours = log_reductions(*(each.to(dtype) for each in arguments))
-    assert ours.double().tolist() == pytest.approx(expected.tolist(), rel=tolerance if dtype == torch.float64 else 2e-3)
+    reductions = log_reductions(*(each.to(dtype) for each in arguments))
+    assert reductions.double().tolist() == pytest.approx(
+        expected.tolist(), rel=tolerance if dtype == torch.float64 else 2e-3
+    )
     plain = log_reductions(0.5 * R.to(dtype), D.to(dtype), V.to(dtype)).double()
     assert plain.tolist() == pytest.approx(
         (-torch.log(1.0 - 0.25 * R.square() / D[:, None] / V).sum(1)).tolist(), rel=tolerance

@@ -12,27 +12,27 @@ from oracles_minibatches import begun, method, model, problem
 
 def test_the_noise_and_the_size_of_the_features_at_the_beginning_are_those_of_the_problem():
     at = problem()
-    here = model(at=at, kernel="gaussian")
+    feature_map = model(at=at, kernel="gaussian")
 
-    theta = here.start()
+    theta = feature_map.start()
 
     assert float(theta[-1]) == float(at.theta[-1])
     assert float(theta[-2]) == 0.0
-    assert float(theta[-3]) == pytest.approx(0.5 * math.log(here.map.width))
-    assert torch.equal(theta[: here.map.size], here.map.start(here.seed).to(theta))
+    assert float(theta[-3]) == pytest.approx(0.5 * math.log(feature_map.map.width))
+    assert torch.equal(theta[: feature_map.map.size], feature_map.map.start(feature_map.seed).to(theta))
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
 def test_the_features_have_the_mean_prior_variance_of_the_own_kernel(kernel: str):
     at = problem()
-    here = model(at=at, kernel=kernel)
+    feature_map = model(at=at, kernel=kernel)
 
-    theta = here.matched(here.start())
+    theta = feature_map.matched(feature_map.start())
 
-    Phi = here.features(here.parts(theta), at.train.X).Phi
+    Phi = feature_map.features(feature_map.parts(theta), at.train.X).Phi
     wanted = at.kernel.diag(at.theta, at.train.X).mean()
     assert float(Phi.square().sum(1).mean()) == pytest.approx(float(wanted))
-    assert torch.equal(theta[:-2], here.start()[:-2])
+    assert torch.equal(theta[:-2], feature_map.start()[:-2])
     assert float(theta[-1]) == float(at.theta[-1])
 
 
@@ -46,16 +46,16 @@ def test_the_rate_follows_half_a_cosine_and_ends_at_zero():
 
 
 def test_the_estimate_of_bsgd_is_the_mean_likelihood_of_its_minibatches_scaled_to_all_rows():
-    here, learner = begun(method("bsgd", batch_size=16), problem())
+    feature_map, learner = begun(method("bsgd", batch_size=16), problem())
 
     values = []
     for t in range(3):
         (rows,) = learner.indices(t)
-        X, y = here.rows(rows)
+        X, y = feature_map.rows(rows)
         theta = learner.parameters.theta
-        Phi = here.features(here.parts(theta), X).Phi
+        Phi = feature_map.features(feature_map.parts(theta), X).Phi
         A = Phi @ Phi.T + (2.0 * theta[-1]).exp() * torch.eye(16, dtype=y.dtype)
-        values.append(0.5 * float(y @ torch.linalg.solve(A, y) + torch.logdet(A)) * here.n / 16)
+        values.append(0.5 * float(y @ torch.linalg.solve(A, y) + torch.logdet(A)) * feature_map.n / 16)
         learner.move(t)
 
     assert learner.estimate() == pytest.approx(sum(values) / 3)

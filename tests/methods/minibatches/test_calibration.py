@@ -156,11 +156,11 @@ def test_a_second_refit_changes_nothing_and_few_rows_set_aside_allow_none():
     at = problem(n=120, noise=1.0)
     model, theta = small_noise(at)
     refit = refitted([(model, theta)])
-    again = refitted([(model, refit.theta)])
+    repeated = refitted([(model, refit.theta)])
     few = small_noise(at, validation=0.07)
 
-    assert not again.is_significant
-    assert again.nlpd_after == pytest.approx(refit.nlpd_after, abs=2e-3)  # the grid of rho moved with the magnitude
+    assert not repeated.is_significant
+    assert repeated.nlpd_after == pytest.approx(refit.nlpd_after, abs=2e-3)  # the grid of rho moved with the magnitude
     assert len(few[0].validation_rows) == 9
     assert refit_magnitude_and_noise([set_aside(*few)], few[1], 1e-3, 1e3) is None
     assert band_factor(*few, exact_likelihood(*few)) == 1.0

@@ -22,19 +22,19 @@ KINDS = [
 @pytest.mark.parametrize("settings", KINDS)
 @pytest.mark.parametrize("shift", [0.0, 2.0])
 def test_the_likelihood_its_gradient_and_its_posterior_are_those_of_the_dense_gp(settings: dict, shift: float):
-    here = model(at=problem(shift=shift), **settings)
-    theta = (here.start() + 0.1).requires_grad_()
-    want = dense(here, theta)
+    feature_map = model(at=problem(shift=shift), **settings)
+    theta = (feature_map.start() + 0.1).requires_grad_()
+    want = dense(feature_map, theta)
     slope = torch.autograd.grad(want, theta)[0]
 
     with torch.no_grad():
-        now = exact_likelihood(here, theta)
-        gradient = exact_gradient(here, theta, now)
+        likelihood = exact_likelihood(feature_map, theta)
+        gradient = exact_gradient(feature_map, theta, likelihood)
         X = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        mean, var = exact_posterior(here, theta.detach())(X)
-        means, variances = dense_prediction(here, theta.detach(), X)
+        mean, var = exact_posterior(feature_map, theta.detach())(X)
+        means, variances = dense_prediction(feature_map, theta.detach(), X)
 
-    assert now.value == pytest.approx(float(want.detach()))
+    assert likelihood.value == pytest.approx(float(want.detach()))
     torch.testing.assert_close(gradient, slope, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(mean, means)
     torch.testing.assert_close(var, variances, rtol=1e-6, atol=1e-8)
@@ -42,26 +42,26 @@ def test_the_likelihood_its_gradient_and_its_posterior_are_those_of_the_dense_gp
 
 def test_the_start_has_the_prior_variance_of_the_problems_kernel():
     for settings in KINDS:
-        here = model(**settings)
-        theta = here.matched(here.start())
+        feature_map = model(**settings)
+        theta = feature_map.matched(feature_map.start())
 
-        Phi = here.features(here.parts(theta), here.problem.train.X).Phi
+        Phi = feature_map.features(feature_map.parts(theta), feature_map.problem.train.X).Phi
 
         assert float(Phi.square().sum(1).mean()) == pytest.approx(1.0)
         assert float(theta[-1]) == -1.0
 
 
 def test_rows_set_aside_are_not_learned_from():
-    here = model(validation=0.25)
-    assert here.n == 40
-    aside = type(here)(method("scgd"), problem(), 0.25)
+    feature_map = model(validation=0.25)
+    assert feature_map.n == 40
+    aside = type(feature_map)(method("scgd"), problem(), 0.25)
 
     X, y = aside.rows(slice(None))
-    held, targets = aside.validation()
+    validation_X, targets = aside.validation()
 
     assert (aside.n, len(targets)) == (30, 10)
     assert sorted(torch.cat([y, targets]).tolist()) == sorted(problem().train.y.tolist())
-    assert not (X[:, None] == held[None]).all(2).any()
+    assert not (X[:, None] == validation_X[None]).all(2).any()
 
 
 def test_objects_are_refused_before_any_work():
@@ -79,11 +79,11 @@ def test_in_single_precision_small_noise_leaves_the_likelihood_what_it_is():
     theta = wide.start()
     theta[-1] = -5.5
 
-    want, found = exact_likelihood(wide, theta), exact_likelihood(narrow, theta.float())
+    want, result = exact_likelihood(wide, theta), exact_likelihood(narrow, theta.float())
 
-    assert found.jitter == 0.0
-    assert found.value == pytest.approx(want.value, rel=1e-4)
-    assert (found.w.dtype, found.gram.dtype) == (torch.float32, torch.float64)
+    assert result.jitter == 0.0
+    assert result.value == pytest.approx(want.value, rel=1e-4)
+    assert (result.w.dtype, result.gram.dtype) == (torch.float32, torch.float64)
 
 
 def test_minimax_in_single_precision_goes_the_same_way():
@@ -91,9 +91,9 @@ def test_minimax_in_single_precision_goes_the_same_way():
     at = problem(n=2000, noise=0.001)
     at.theta[-1] = -6.0
     short = Problem(at.train.to("cpu", torch.float32), at.kernel, at.theta.float())
-    asked = method("minimax", kernel="gaussian", layers=0, num_features=60, batch_size=32, rate=0.03, epochs=3)
+    minimax = method("minimax", kernel="gaussian", layers=0, num_features=60, batch_size=32, rate=0.03, epochs=3)
 
-    wide, narrow = ([step.info.objective for step in asked.steps(one)][1:] for one in (at, short))
+    wide, narrow = ([step.info.objective for step in minimax.steps(task)][1:] for task in (at, short))
 
     assert narrow == pytest.approx(wide, rel=1e-3)
     assert wide[-1] < wide[0] - 1000.0

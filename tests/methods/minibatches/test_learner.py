@@ -38,7 +38,7 @@ def test_the_rate_follows_a_power_of_the_epochs():
     assert learner.last == 4 * 5
 
 
-def test_a_refresh_is_due_after_so_many_minibatches_but_not_at_first():
+def test_a_refresh_is_due_after_the_set_number_of_minibatches_but_not_at_first():
     _, learner = begun(small(refresh=3), problem())
     assert [t for t in range(10) if learner.refreshes(t)] == [3, 6, 9]
     _, learner = begun(small(refresh=0), problem())
@@ -47,14 +47,14 @@ def test_a_refresh_is_due_after_so_many_minibatches_but_not_at_first():
 
 def test_averages_of_the_optimiser_go_on_from_the_state_and_are_copies():
     at = problem()
-    ours = small()
-    steps, _ = finished(ours, at)
+    algorithm = small()
+    steps, _ = finished(algorithm, at)
     state = steps[3].state
-    learner = ours.learner(model(at=at), state)
+    learner = algorithm.learner(model(at=at), state)
     assert len(learner.averages) == 2
-    for mine, theirs in zip(learner.averages, state.averages, strict=True):
-        assert torch.equal(mine, theirs)
-        assert mine.data_ptr() != theirs.data_ptr()
+    for average, stored_average in zip(learner.averages, state.averages, strict=True):
+        assert torch.equal(average, stored_average)
+        assert average.data_ptr() != stored_average.data_ptr()
     before = state.theta.clone()
     learner.move(state.batches)
     assert torch.equal(state.theta, before)
@@ -80,13 +80,13 @@ def test_a_parameter_on_its_bound_is_divergence_and_one_below_is_not():
 
 def test_several_minibatches_are_taken_one_after_another_and_the_estimate_is_their_mean():
     at = problem()
-    _, one = begun(small(), at)
+    _, learner = begun(small(), at)
     _, other = begun(small(), at)
-    one.take(0, 4)
+    learner.take(0, 4)
     values = []
     for t in range(4):
         other.move(t)
         values.append(other.estimate())
-    assert torch.equal(one.parameters.x, other.parameters.x)
-    assert one.estimate() == pytest.approx(sum(values) / 4)
-    assert one.estimate() == 0.0  # nothing since
+    assert torch.equal(learner.parameters.x, other.parameters.x)
+    assert learner.estimate() == pytest.approx(sum(values) / 4)
+    assert learner.estimate() == 0.0  # nothing since

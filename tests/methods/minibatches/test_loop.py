@@ -27,7 +27,7 @@ def small(**settings: Any) -> Any:
 # -- the schedule ------------------------------------------------------------------------------------------------------
 
 
-def test_steps_are_so_many_minibatches_but_never_more_than_an_epoch():
+def test_steps_have_the_set_number_of_minibatches_but_never_more_than_an_epoch():
     at = problem(n=44)  # five minibatches per epoch, and four rows that are left out
     steps, outcome = finished(small(), at)
     learned = [step for step in steps if step.info.phase == "learn"]
@@ -56,7 +56,7 @@ def test_the_likelihood_is_evaluated_at_first_then_every_few_epochs_and_at_last(
 
 def test_an_evaluation_is_the_likelihood_of_all_rows_at_the_theta_of_the_state():
     at = problem()
-    here = model(at=at)
+    feature_map = model(at=at)
     steps, _ = finished(small(), at)
     for step in steps:
         if step.info.phase == "learn":
@@ -64,7 +64,7 @@ def test_an_evaluation_is_the_likelihood_of_all_rows_at_the_theta_of_the_state()
             assert step.info.rate == 0.03
             assert not math.isnan(step.info.estimate)
             if not math.isnan(step.info.objective):
-                assert step.info.objective == pytest.approx(float(dense(here, step.state.theta)), rel=1e-8)
+                assert step.info.objective == pytest.approx(float(dense(feature_map, step.state.theta)), rel=1e-8)
                 assert math.isnan(step.info.error)
 
 
@@ -108,10 +108,10 @@ def test_without_rows_set_aside_the_end_reports_the_best_likelihood_and_no_error
 
 @pytest.mark.parametrize("begin", [0, 1, 4, 9])
 def test_a_resumed_run_repeats_every_step(begin: int):
-    at, ours = problem(n=60), small(validation=0.3, search=2, trial=4, rate=0.1)
-    steps, told = finished(ours, at)
-    rest, same = finished(ours, at, steps[begin].state)
-    assert told == same
+    at, algorithm = problem(n=60), small(validation=0.3, search=2, trial=4, rate=0.1)
+    steps, outcome = finished(algorithm, at)
+    rest, same = finished(algorithm, at, steps[begin].state)
+    assert outcome == same
     assert len(rest) == len(steps) - begin - 1
     for a, b in zip(rest, steps[begin + 1 :], strict=True):
         assert torch.equal(a.state.theta, b.state.theta)
@@ -140,11 +140,11 @@ def test_rates_are_half_a_decade_apart_around_the_one_that_is_set(count: int):
 
 def test_each_rate_is_tried_from_the_beginning_and_scored_by_all_rows():
     at = problem()
-    here = model(at=at)
+    feature_map = model(at=at)
     steps, _ = finished(small(search=2, trial=6), at)
     searched = [step for step in steps if step.info.phase == "search"]
     for step in searched:
-        assert step.info.objective == pytest.approx(float(dense(here, step.state.theta)), rel=1e-8)
+        assert step.info.objective == pytest.approx(float(dense(feature_map, step.state.theta)), rel=1e-8)
     _, learner = begun(small(rate=searched[1].info.rate), at)
     for t in range(6):
         learner.move(t)
@@ -174,7 +174,7 @@ def test_a_rate_that_diverges_is_worse_than_any_other_even_where_it_is_the_first
 
 
 def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: pytest.MonkeyPatch):
-    at, ours = problem(), small(search=3, trial=6)
+    at, algorithm = problem(), small(search=3, trial=6)
     real, calls = loop.Minibatches.evaluate, []
 
     def fails_once(self: Any, *inputs: Any) -> Any:
@@ -184,7 +184,7 @@ def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: py
         return real(self, *inputs)
 
     monkeypatch.setattr(loop.Minibatches, "evaluate", fails_once)
-    steps, _ = finished(ours, at)
+    steps, _ = finished(algorithm, at)
     searched = [step for step in steps if step.info.phase == "search"]
     assert math.isnan(searched[0].info.objective)
     assert searched[0].state.best_value == math.inf
@@ -195,7 +195,7 @@ def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("held", "settings", "parts"),
+    ("num_validation", "settings", "parts"),
     [
         (30, {"folds": 5}, 4),  # 4 * 30 >= 100
         (25, {"folds": 5}, 4),
@@ -207,29 +207,29 @@ def test_an_inverse_that_fails_during_a_trial_counts_as_infinite(monkeypatch: py
         (10, {"folds": 5, "refit": "none"}, 1),
     ],
 )
-def test_parts_are_set_aside_in_turn_until_they_have_a_hundred_rows(held: int, settings: dict, parts: int):
-    ours = small(**{"refit": "held-out", **settings})
-    here = model()
-    here.validation_rows, here.num_parts = torch.arange(held), 10
-    assert ours.num_folds(here) == parts
-    here.num_parts = 2
-    assert ours.num_folds(here) == min(parts, 2)
+def test_parts_are_set_aside_in_turn_until_they_have_a_hundred_rows(num_validation: int, settings: dict, parts: int):
+    algorithm = small(**{"refit": "held-out", **settings})
+    feature_map = model()
+    feature_map.validation_rows, feature_map.num_parts = torch.arange(num_validation), 10
+    assert algorithm.num_folds(feature_map) == parts
+    feature_map.num_parts = 2
+    assert algorithm.num_folds(feature_map) == min(parts, 2)
 
 
 def test_each_part_is_learned_from_the_start_with_as_many_minibatches_as_the_best_theta_took():
     at = problem(n=60)
-    ours = small(validation=0.3, refit="held-out", folds=3, epochs=6, rate=0.05)
-    steps, _ = finished(ours, at)
+    algorithm = small(validation=0.3, refit="held-out", folds=3, epochs=6, rate=0.05)
+    steps, _ = finished(algorithm, at)
     folds = [step for step in steps if step.info.phase == "fold"]
     learned = [step for step in steps if step.info.phase == "learn"][-1].state
     assert len(folds) == 2
     assert [len(step.state.fold_thetas) for step in folds] == [1, 2]
     assert [step.info.rate for step in folds] == [learned.rate] * 2
     for fold, theta in enumerate(folds[-1].state.fold_thetas, 1):
-        other = Model(ours, at, 0.3, fold)
+        other = Model(algorithm, at, 0.3, fold)
         start = other.start()
-        state = next(ours.steps(at)).state._replace(theta=start, rate=learned.rate)
-        learner = ours.learner(other, state)
+        state = next(algorithm.steps(at)).state._replace(theta=start, rate=learned.rate)
+        learner = algorithm.learner(other, state)
         for t in range(learned.best_batches):
             learner.move(t)
         torch.testing.assert_close(learner.parameters.theta, theta)
@@ -238,52 +238,52 @@ def test_each_part_is_learned_from_the_start_with_as_many_minibatches_as_the_bes
 
 def test_the_refit_moves_magnitude_and_noise_only_and_reports_both_objectives_there():
     at = problem(n=60, noise=0.6)
-    ours = small(validation=0.34, refit="held-out", folds=3, epochs=20, rate=0.05)
-    steps, outcome = finished(ours, at)
+    algorithm = small(validation=0.34, refit="held-out", folds=3, epochs=20, rate=0.05)
+    steps, outcome = finished(algorithm, at)
     last, before = steps[-1], [step for step in steps if step.info.phase == "learn"][-1].state
-    here = Model(ours, at, 0.34)
+    feature_map = Model(algorithm, at, 0.34)
     assert torch.equal(last.state.theta[:-2], before.best_theta[:-2])
     assert not torch.equal(last.state.theta[-2:], before.best_theta[-2:])
     assert last.state.band_factor == 1.0
-    exact = exact_likelihood(here, last.state.theta)
+    exact = exact_likelihood(feature_map, last.state.theta)
     assert last.info.objective == pytest.approx(exact.value)
-    assert last.info.objective == pytest.approx(float(dense(here, last.state.theta)), rel=1e-8)
-    assert last.info.error == pytest.approx(validation_error(here, last.state.theta, exact))
+    assert last.info.objective == pytest.approx(float(dense(feature_map, last.state.theta)), rel=1e-8)
+    assert last.info.error == pytest.approx(validation_error(feature_map, last.state.theta, exact))
     assert last.info.noise == pytest.approx(math.exp(float(last.state.theta[-1])))
     assert outcome.message.endswith("is returned.")
 
 
 def test_the_remark_on_overfitting_gives_the_further_decrease_of_the_nlml():
     at = problem(n=80, noise=1.5)
-    ours = small(validation=0.3, epochs=60, rate=0.1, width=20)
-    steps, outcome = finished(ours, at)
+    algorithm = small(validation=0.3, epochs=60, rate=0.1, width=20)
+    steps, outcome = finished(algorithm, at)
     learned = [step for step in steps if step.info.phase == "learn"][-1].state
-    here = Model(ours, at, 0.3)
-    decrease = float(dense(here, learned.best_theta)) - float(dense(here, learned.theta))
-    assert decrease > loop.OVERFIT_NATS * here.n
+    feature_map = Model(algorithm, at, 0.3)
+    decrease = float(dense(feature_map, learned.best_theta)) - float(dense(feature_map, learned.theta))
+    assert decrease > loop.OVERFIT_NATS * feature_map.n
     assert f"decreased by another {decrease:.0f} nat after the best theta" in outcome.message
     assert f"decreased by another {decrease:.0f} nat after the best theta" in steps[-1].state.remark
 
 
 @pytest.mark.parametrize(("waited", "share"), [(0, 1.2), (3, 0.8), (3, 1.2)])
-def test_overfitting_is_said_only_after_waiting_and_beyond_so_many_nats_per_row(waited: int, share: float):
+def test_overfitting_is_reported_only_after_waiting_and_beyond_a_number_of_nats_per_row(waited: int, share: float):
     at = problem(n=60)
-    ours = small(validation=0.3)
-    here = Model(ours, at, 0.3)
-    best = here.start()
-    last, value = best.clone(), float(dense(here, best))
-    allowed = loop.OVERFIT_NATS * here.n
+    algorithm = small(validation=0.3)
+    feature_map = Model(algorithm, at, 0.3)
+    best = feature_map.start()
+    last, value = best.clone(), float(dense(feature_map, best))
+    allowed = loop.OVERFIT_NATS * feature_map.n
     lengths = torch.linspace(0.0, 1.0, 400, dtype=torch.float64)
-    worse = here.start()
+    worse = feature_map.start()
     worse[-1] += 1.0
     for length in lengths:  # from a theta with too much noise towards one whose likelihood is so much higher
         last = best.lerp(worse, float(length))
-        if float(dense(here, last)) - value > share * allowed:
+        if float(dense(feature_map, last)) - value > share * allowed:
             break
-    state = next(ours.steps(at)).state._replace(
-        phase="learn", theta=best, best_theta=last, best_w=best.new_zeros(here.D), waited=waited
+    state = next(algorithm.steps(at)).state._replace(
+        phase="learn", theta=best, best_theta=last, best_w=best.new_zeros(feature_map.D), waited=waited
     )
-    ended, info = ours._finish(at, here, state)
+    ended, info = algorithm._finish(at, feature_map, state)
     assert ("overfitting" in ended.remark) == (waited > 0 and share > 1.0)
     assert torch.equal(ended.theta, last)
     assert (info.phase, ended.phase, ended.step) == ("best", "best", state.step + 1)
@@ -292,11 +292,11 @@ def test_overfitting_is_said_only_after_waiting_and_beyond_so_many_nats_per_row(
 @pytest.mark.parametrize("refit", ["held-out", "none"])
 def test_on_the_way_the_bands_are_fitted_to_the_rows_set_aside_where_a_refit_follows(refit: str):
     at = problem(n=60)
-    ours = small(validation=0.3, refit=refit)
-    here = Model(ours, at, 0.3)
-    step = next(step for step in ours.steps(at) if step.info.phase == "learn")
-    exact = exact_likelihood(here, step.state.theta)
-    wanted = band_factor(here, step.state.theta, exact) if refit == "held-out" else 1.0
+    algorithm = small(validation=0.3, refit=refit)
+    feature_map = Model(algorithm, at, 0.3)
+    step = next(step for step in algorithm.steps(at) if step.info.phase == "learn")
+    exact = exact_likelihood(feature_map, step.state.theta)
+    wanted = band_factor(feature_map, step.state.theta, exact) if refit == "held-out" else 1.0
     assert step.state.band_factor == pytest.approx(wanted)
     assert (wanted != 1.0) == (refit == "held-out")
 
@@ -305,17 +305,17 @@ def test_a_matrix_without_a_factor_is_an_error_unless_the_parameters_have_diverg
     def fails(self: Any, first: int, end: int) -> None:
         raise NotPositiveDefinite("F", 3, 0.0)
 
-    at, ours = problem(), small()
+    at, algorithm = problem(), small()
     monkeypatch.setattr(Learner, "take", fails)
     with pytest.raises(NotPositiveDefinite):
-        finished(ours, at)
+        finished(algorithm, at)
 
     def fails_far_away(self: Any, first: int, end: int) -> None:
         self.parameters.theta[0] = 1e9
         raise NotPositiveDefinite("F", 3, 0.0)
 
     monkeypatch.setattr(Learner, "take", fails_far_away)
-    steps, outcome = finished(ours, at)
+    steps, outcome = finished(algorithm, at)
     assert outcome.reason == "diverged"
     assert "Lower the rate" in outcome.message
     assert len(steps) == 1
@@ -323,9 +323,9 @@ def test_a_matrix_without_a_factor_is_an_error_unless_the_parameters_have_diverg
 
 def test_a_part_whose_features_diverge_is_left_out(monkeypatch: pytest.MonkeyPatch):
     at = problem(n=60)
-    ours = small(validation=0.3, refit="held-out", folds=3)
-    state = next(ours.steps(at)).state._replace(phase="learn", best_batches=4)
-    learned = ours._learn_fold(at, state)
+    algorithm = small(validation=0.3, refit="held-out", folds=3)
+    state = next(algorithm.steps(at)).state._replace(phase="learn", best_batches=4)
+    learned = algorithm._learn_fold(at, state)
     assert len(learned.fold_thetas[0]) == len(state.theta)
     assert (learned.phase, learned.step) == ("fold", state.step + 1)
 
@@ -333,39 +333,40 @@ def test_a_part_whose_features_diverge_is_left_out(monkeypatch: pytest.MonkeyPat
         raise NotPositiveDefinite("F", 3, 0.0)
 
     monkeypatch.setattr(Learner, "take", fails)
-    assert len(ours._learn_fold(at, learned).fold_thetas[1]) == 0
+    assert len(algorithm._learn_fold(at, learned).fold_thetas[1]) == 0
     monkeypatch.setattr(Learner, "take", lambda self, first, end: self.parameters.theta.fill_(1e9))
-    assert len(ours._learn_fold(at, learned).fold_thetas[1]) == 0
+    assert len(algorithm._learn_fold(at, learned).fold_thetas[1]) == 0
 
 
 def test_the_error_is_that_of_the_mean_at_the_rows_set_aside():
     at = problem(n=60, shift=2.0)
-    here = Model(small(), at, 0.3)
-    theta = here.start()
-    X, y = here.validation()
-    mean, _ = dense_prediction(here, theta, X)
+    feature_map = Model(small(), at, 0.3)
+    theta = feature_map.start()
+    X, y = feature_map.validation()
+    mean, _ = dense_prediction(feature_map, theta, X)
     wanted = float((mean - y).square().mean().sqrt())
-    assert validation_error(here, theta, exact_likelihood(here, theta)) == pytest.approx(wanted)
+    assert validation_error(feature_map, theta, exact_likelihood(feature_map, theta)) == pytest.approx(wanted)
     assert math.isnan(validation_error(model(at=at), theta, exact_likelihood(model(at=at), theta)))
 
 
 def test_before_the_refit_predictions_have_the_magnitude_and_noise_of_the_band_factor():
     at = problem(n=60)
-    ours = small(validation=0.3, refit="held-out")
-    state = next(ours.steps(at)).state._replace(band_factor=2.5)
+    algorithm = small(validation=0.3, refit="held-out")
+    state = next(algorithm.steps(at)).state._replace(band_factor=2.5)
     theta = state.theta.clone()
     theta[-2] += 0.5 * math.log(2.5)
     theta[-1] += 0.5 * math.log(2.5)
     wanted, got = (
-        answer(at.train.X[:6]) for answer in (exact_posterior(Model(ours, at), theta), ours.posterior(at, state))
+        answer(at.train.X[:6])
+        for answer in (exact_posterior(Model(algorithm, at), theta), algorithm.posterior(at, state))
     )
     torch.testing.assert_close(got.mean, wanted.mean)
     torch.testing.assert_close(got.var, wanted.var)
-    mean, variance = dense_prediction(Model(ours, at), theta, at.train.X[:6])  # all rows take part
+    mean, variance = dense_prediction(Model(algorithm, at), theta, at.train.X[:6])  # all rows take part
     torch.testing.assert_close(got.mean, mean)
     torch.testing.assert_close(got.var, variance)
     state.theta[-1] = -0.7
-    assert ours.noise_variance(at, state) == pytest.approx(2.5 * math.exp(-1.4))
+    assert algorithm.noise_variance(at, state) == pytest.approx(2.5 * math.exp(-1.4))
 
 
 def test_sampling_is_refused_before_any_work_where_there_are_no_weights_of_features():

@@ -23,15 +23,15 @@ class Counting(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, out = func.__name__.split(".")[0].rstrip("_"), func(*args, **(kwargs or {}))
-        held = [one.shape for one in args if isinstance(one, Tensor)]
+        shapes = [part.shape for part in args if isinstance(part, Tensor)]
         if name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm"):
-            self.flops += 2.0 * math.prod(held[-2]) * (held[-1][-1] if "mm" in name else 1)
+            self.flops += 2.0 * math.prod(shapes[-2]) * (shapes[-1][-1] if "mm" in name else 1)
         if name in ("linalg_cholesky_ex", "cholesky_inverse"):
-            self.flops += factorisation_flops(held[0][-1]) * (1.0 if name.endswith("ex") else 2.0) / 3.0
+            self.flops += factorisation_flops(shapes[0][-1]) * (1.0 if name.endswith("ex") else 2.0) / 3.0
         if name.endswith("linalg_eigh"):
-            self.flops += 7.0 * factorisation_flops(held[0][-1])
+            self.flops += 7.0 * factorisation_flops(shapes[0][-1])
         if name == "linalg_solve_triangular":
-            self.flops += 1.0 * held[0][-1] * math.prod(held[1])
+            self.flops += 1.0 * shapes[0][-1] * math.prod(shapes[1])
         return out
 
 
@@ -65,8 +65,8 @@ def test_a_minibatch_takes_the_flops_that_its_formula_says(key: str, settings: d
 @pytest.mark.parametrize("key", ["scgd", "minimax", "bsgd", "svgp"])
 def test_what_a_minibatch_method_holds_does_not_grow_with_the_rows(key: str):
     small = registry[key](width=128)
-    held = [small.cost(problem(n=n, d=8)).arrays for n in (20_000, 40_000)]
+    cost = [small.cost(problem(n=n, d=8)).arrays for n in (20_000, 40_000)]
 
-    grown = {name for name in held[0] if held[1][name] > held[0][name]}
+    grown = {name for name in cost[0] if cost[1][name] > cost[0][name]}
 
     assert grown <= {"order of the rows"}

@@ -23,12 +23,12 @@ from oracles_minibatches import begun, dense, method, mixed, problem
 
 def walked(method: Any, at: Problem) -> list[Any]:
     """All steps, and the outcome at the end."""
-    steps, found = method.steps(at), []
+    steps, result = method.steps(at), []
     while True:
         try:
-            found.append(next(steps))
+            result.append(next(steps))
         except StopIteration as end:
-            return [*found, end.value]
+            return [*result, end.value]
 
 
 def test_minibatches_of_an_epoch_share_no_row():
@@ -80,10 +80,10 @@ def test_optimisers_are_those_of_torch(name: str):
     x = torch.linspace(-1.0, 2.0, 5, dtype=torch.float64)
     theirs = x.clone().requires_grad_()
     peer = kinds[name]([theirs], lr=0.05, **({"momentum": 0.9} if name == "sgd" else {}))
-    held = tuple(torch.zeros_like(x) for _ in range(OPTIMISERS[name].averages))
+    averages = tuple(torch.zeros_like(x) for _ in range(OPTIMISERS[name].averages))
 
     for t in range(30):
-        OPTIMISERS[name].move(x, 4.0 * x.pow(3) - 1.0, held, t, 0.05)
+        OPTIMISERS[name].move(x, 4.0 * x.pow(3) - 1.0, averages, t, 0.05)
         peer.zero_grad()
         (theirs.pow(4) - theirs).sum().backward()
         peer.step()
@@ -96,10 +96,10 @@ def test_adam_is_the_same_where_torch_has_no_pass_of_its_own(shift: float, monke
     ends = []
     for _ in range(2):
         x = torch.linspace(-1.0, 2.0, 5, dtype=torch.float64) + shift
-        held = (torch.zeros_like(x), torch.zeros_like(x))
+        averages = (torch.zeros_like(x), torch.zeros_like(x))
         for t in range(30):
-            OPTIMISERS["adam"].move(x, 4.0 * (x - shift).pow(3) - 1.0, held, t, 0.05)
-        ends.append((x, *held))
+            OPTIMISERS["adam"].move(x, 4.0 * (x - shift).pow(3) - 1.0, averages, t, 0.05)
+        ends.append((x, *averages))
         monkeypatch.setattr(optimisers, "FUSED_ADAM", None)
 
     torch.testing.assert_close(*ends, rtol=0, atol=0)
@@ -184,11 +184,11 @@ def test_a_full_batch_moves_theta_and_solves_for_the_weights():
 def test_a_rate_chosen_on_rows_set_aside_is_one_of_the_grid_and_leaves_the_method_alone():
     at, small = problem(n=60), method("scgd", batch_size=8, rate=0.03, width=4)
 
-    found = best_validation_rate(small, at)
+    result = best_validation_rate(small, at)
 
     trying = method("scgd", batch_size=8, rate=0.03, width=4, validation=0.1, search=5, trial=5 * 6, epochs=5)
     tried = {step.info.rate: step.info.objective for step in islice(trying.steps(at), 1, 6)}
-    assert found == min(tried, key=lambda rate: tried[rate])
+    assert result == min(tried, key=lambda rate: tried[rate])
     assert len(tried) == 5
     assert (small.rate, small.validation, small.search) == (0.03, 0.0, 0)
 
@@ -205,7 +205,7 @@ def test_it_stops_early_by_the_rows_set_aside():
     assert min(errors) == errors[-3]
 
 
-def test_a_rate_that_is_too_large_is_said_to_diverge():
+def test_a_rate_that_is_too_large_is_reported_as_divergence():
     wild = method("scgd", batch_size=8, optimiser="sgd", rate=1e4, minibatches=3)
 
     *_, outcome = walked(wild, problem())

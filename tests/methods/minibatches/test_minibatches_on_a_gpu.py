@@ -32,8 +32,8 @@ def numbers(learner: Learner) -> list[Tensor]:
 
 
 def assert_same(learner: Learner, other: Learner, tolerance: float = 1e-8) -> None:
-    for here, there in zip(numbers(learner), numbers(other), strict=True):
-        torch.testing.assert_close(there, here, rtol=tolerance, atol=tolerance)
+    for on_cpu, on_gpu in zip(numbers(learner), numbers(other), strict=True):
+        torch.testing.assert_close(on_gpu, on_cpu, rtol=tolerance, atol=tolerance)
 
 
 CASES = [
@@ -103,9 +103,9 @@ def test_eigenvalues_far_below_the_floor_are_raised_on_a_gpu_too():
     A = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64))
     inverse, logdet = positive_definite.lift_above(A, 0.5, 0.05)
     with SimulatedGPU():
-        there = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64)).to("cuda")
-        results = positive_definite.lift_above(there, torch.tensor(0.5, device="cuda"), 0.05)
-        for result, expected in zip((there, *results), (A, inverse, torch.tensor(logdet)), strict=True):
+        on_gpu = torch.diag(torch.tensor([1.0, 0.02, 3.0], dtype=torch.float64)).to("cuda")
+        results = positive_definite.lift_above(on_gpu, torch.tensor(0.5, device="cuda"), 0.05)
+        for result, expected in zip((on_gpu, *results), (A, inverse, torch.tensor(logdet)), strict=True):
             torch.testing.assert_close(result.cpu(), expected, check_dtype=False)
 
 

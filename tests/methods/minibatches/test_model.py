@@ -23,20 +23,22 @@ def small(**settings: Any) -> Any:
 
 def test_rows_set_aside_and_learned_from_are_all_rows_once():
     at = problem(n=50)
-    ours = small(folds=1)
-    for fraction, held in ((0.3, 15), (0.31, 16), (0.01, 1), (0.0, 0)):
-        here = Model(ours, at, fraction)
-        assert len(here.validation_rows) == held
-        assert here.n == 50 - held
-        if held:
-            assert sorted([*here.validation_rows.tolist(), *here.learning_rows.tolist()]) == list(range(50))
-            X, y = here.validation()
-            assert torch.equal(X, at.train.X[here.validation_rows])
-            assert torch.equal(y, at.train.y[here.validation_rows])
-            X, y = here.rows(torch.tensor([0, 3]))
-            assert torch.equal(X, at.train.X[here.learning_rows[[0, 3]]])
-            assert torch.equal(y, at.train.y[here.learning_rows[[0, 3]]])
-            assert here.num_parts == 50 // held
+    algorithm = small(folds=1)
+    for fraction, num_validation in ((0.3, 15), (0.31, 16), (0.01, 1), (0.0, 0)):
+        feature_map = Model(algorithm, at, fraction)
+        assert len(feature_map.validation_rows) == num_validation
+        assert feature_map.n == 50 - num_validation
+        if num_validation:
+            assert sorted([*feature_map.validation_rows.tolist(), *feature_map.learning_rows.tolist()]) == list(
+                range(50)
+            )
+            X, y = feature_map.validation()
+            assert torch.equal(X, at.train.X[feature_map.validation_rows])
+            assert torch.equal(y, at.train.y[feature_map.validation_rows])
+            X, y = feature_map.rows(torch.tensor([0, 3]))
+            assert torch.equal(X, at.train.X[feature_map.learning_rows[[0, 3]]])
+            assert torch.equal(y, at.train.y[feature_map.learning_rows[[0, 3]]])
+            assert feature_map.num_parts == 50 // num_validation
 
 
 def test_at_least_twenty_rows_are_set_aside_where_parts_follow_in_turn_but_at_most_one_part():
@@ -49,57 +51,61 @@ def test_at_least_twenty_rows_are_set_aside_where_parts_follow_in_turn_but_at_mo
 
 
 def test_the_parts_follow_each_other_and_share_no_row():
-    at, ours = problem(n=50), small(folds=3)
-    parts = [Model(ours, at, 0.3, fold).validation_rows.tolist() for fold in range(3)]
+    at, algorithm = problem(n=50), small(folds=3)
+    parts = [Model(algorithm, at, 0.3, fold).validation_rows.tolist() for fold in range(3)]
     assert len({row for part in parts for row in part}) == 45 + 3 * (len(parts[0]) - 15)
     for fold in range(3):
-        here = Model(ours, at, 0.3, fold)
-        assert sorted([*here.validation_rows.tolist(), *here.learning_rows.tolist()]) == list(range(50))
-        assert here.n == len(here.learning_rows)
+        feature_map = Model(algorithm, at, 0.3, fold)
+        assert sorted([*feature_map.validation_rows.tolist(), *feature_map.learning_rows.tolist()]) == list(range(50))
+        assert feature_map.n == len(feature_map.learning_rows)
 
 
 def test_groups_are_set_aside_whole():
     at = problem(n=60)
     number = torch.arange(60) // 6
     grouped = replace(at, train=replace(at.train, groups=RowGroups(number, are_folds=False)))
-    ours, seen = small(folds=4), []
-    parts = Model(ours, grouped, 0.2).num_parts
+    algorithm, seen = small(folds=4), []
+    parts = Model(algorithm, grouped, 0.2).num_parts
     assert parts > 1
     for fold in range(parts):
-        here = Model(ours, grouped, 0.2, fold)
-        assert len(here.validation_rows)
-        assert not set(number[here.validation_rows].tolist()) & set(number[here.learning_rows].tolist())
-        assert len(here.validation_rows) + here.n == 60
-        seen += here.validation_rows.tolist()
+        feature_map = Model(algorithm, grouped, 0.2, fold)
+        assert len(feature_map.validation_rows)
+        assert not set(number[feature_map.validation_rows].tolist()) & set(number[feature_map.learning_rows].tolist())
+        assert len(feature_map.validation_rows) + feature_map.n == 60
+        seen += feature_map.validation_rows.tolist()
     assert sorted(seen) == list(range(60))
 
 
 def test_features_of_the_linear_kernel_are_the_outputs_times_the_magnitude():
     at = problem()
-    here = model(at=at, layers=0)
-    theta = here.start()
+    feature_map = model(at=at, layers=0)
+    theta = feature_map.start()
     theta[-2] = 0.7
-    assert isinstance(here.map, Scaled)
-    tape = here.features(here.parts(theta), at.train.X)
+    assert isinstance(feature_map.map, Scaled)
+    tape = feature_map.features(feature_map.parts(theta), at.train.X)
     torch.testing.assert_close(tape.Phi, math.exp(0.7) * tape.H[-1])
     assert float(tape.scale) == pytest.approx(math.exp(0.7))
     assert tape.waves is None
-    assert here.size == len(theta) == sum(math.prod(shape) for shape in here.shapes)
-    assert here.D == tape.Phi.shape[1]
+    assert feature_map.size == len(theta) == sum(math.prod(shape) for shape in feature_map.shapes)
+    assert feature_map.D == tape.Phi.shape[1]
 
 
 @pytest.mark.parametrize("kernel", ["linear", "gaussian"])
 @pytest.mark.parametrize("layers", [0, 2])
 def test_the_gradient_through_the_features_is_that_of_autograd(kernel: str, layers: int):
     at = problem(shift=0.5)
-    here = model(at=at, kernel=kernel, layers=layers)
-    theta = here.start() + 0.1 * torch.randn(here.size, generator=torch.Generator().manual_seed(1)).double()
+    feature_map = model(at=at, kernel=kernel, layers=layers)
+    theta = (
+        feature_map.start() + 0.1 * torch.randn(feature_map.size, generator=torch.Generator().manual_seed(1)).double()
+    )
     X = at.train.X[:7]
-    G = torch.randn(7, here.D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    G = torch.randn(7, feature_map.D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     leaf = theta.clone().requires_grad_()
-    (here.features(here.parts(leaf), X).Phi * G).sum().backward()
+    (feature_map.features(feature_map.parts(leaf), X).Phi * G).sum().backward()
     into = torch.full_like(theta, 5.0)
-    here.pullback(here.parts(theta), here.features(here.parts(theta), X), G.clone(), here.parts(into))
+    feature_map.pullback(
+        feature_map.parts(theta), feature_map.features(feature_map.parts(theta), X), G.clone(), feature_map.parts(into)
+    )
     torch.testing.assert_close(into[:-1], leaf.grad[:-1])
     assert float(into[-1]) == 5.0  # the noise is not touched
 
@@ -112,39 +118,39 @@ def test_the_linear_kernel_on_inputs_has_a_constant_feature_and_the_gaussian_one
 @pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
 def test_the_prior_variance_is_matched_at_any_size_of_the_features(size: float):
     at = problem()
-    here = model(at=at, layers=0)
-    theta = here.start()
+    feature_map = model(at=at, layers=0)
+    theta = feature_map.start()
     theta[-2] = math.log(size)
-    matched = here.matched(theta)
-    Phi = here.features(here.parts(matched), at.train.X).Phi
+    matched = feature_map.matched(theta)
+    Phi = feature_map.features(feature_map.parts(matched), at.train.X).Phi
     wanted = float(at.kernel.diag(at.theta, at.train.X).mean())
     assert float(Phi.square().sum(1).mean()) == pytest.approx(wanted)
 
 
 def test_features_that_are_all_zero_keep_their_magnitude():
     at = problem()
-    here = model(at=at, layers=1, activation="relu")
-    theta = here.start()
-    theta[: here.map.size] = 0.0
-    assert torch.equal(here.matched(theta), theta)
+    feature_map = model(at=at, layers=1, activation="relu")
+    theta = feature_map.start()
+    theta[: feature_map.map.size] = 0.0
+    assert torch.equal(feature_map.matched(theta), theta)
 
 
 def test_weights_of_another_number_of_inputs_are_refused():
     network = Network([4, 5], "relu")
-    ours = small()
-    ours.features = Pretrained([4, 5], "relu", network.start(0))
+    algorithm = small()
+    algorithm.features = Pretrained([4, 5], "relu", network.start(0))
     with pytest.raises(SettingError, match="network with 4 inputs, but the data have 3"):
-        Model(ours, problem())
-    ours.features = Pretrained([3, 5], "relu", Network([3, 5], "relu").start(0))
-    assert Model(ours, problem()).map is ours.features
+        Model(algorithm, problem())
+    algorithm.features = Pretrained([3, 5], "relu", Network([3, 5], "relu").start(0))
+    assert Model(algorithm, problem()).map is algorithm.features
 
 
 def test_texts_and_foreign_features_are_refused_by_name():
     at = problem()
-    ours = small()
-    ours.features = "a network"
+    algorithm = small()
+    algorithm.features = "a network"
     with pytest.raises(SettingError, match=r"features are a str; give a torch module"):
-        Model(ours, at)
+        Model(algorithm, at)
     with pytest.raises(SettingError, match="needs columns of numbers"):
         Model(small(), replace(at, train=replace(at.train, X=["a"] * 40)))
 

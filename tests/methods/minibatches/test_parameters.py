@@ -15,15 +15,15 @@ from oracles_minibatches import method, model, problem
 
 def begun(shift: float = 0.0) -> tuple[Model, Parameters]:
     """Arbitrary parameters of a small network, with two numbers that the optimiser moves as well."""
-    here = model(at=problem(shift=shift))
-    w = torch.linspace(-1.0, 2.0, here.D, dtype=torch.float64)
-    theta = here.start() + 0.1 * torch.cos(torch.arange(float(here.size), dtype=torch.float64))
-    return here, Parameters(here, w, theta, torch.tensor([5.0, 7.0], dtype=torch.float64))
+    feature_map = model(at=problem(shift=shift))
+    w = torch.linspace(-1.0, 2.0, feature_map.D, dtype=torch.float64)
+    theta = feature_map.start() + 0.1 * torch.cos(torch.arange(float(feature_map.size), dtype=torch.float64))
+    return feature_map, Parameters(feature_map, w, theta, torch.tensor([5.0, 7.0], dtype=torch.float64))
 
 
 def test_weights_parameters_and_the_rest_follow_each_other_in_one_vector():
-    here, parameters = begun()
-    D, p = here.D, here.size
+    feature_map, parameters = begun()
+    D, p = feature_map.D, feature_map.size
 
     assert (parameters.size, len(parameters.x), len(parameters.g)) == (D + p, D + p + 2, D + p + 2)
     torch.testing.assert_close(torch.cat([parameters.w, parameters.theta, parameters.extra]), parameters.x)
@@ -34,27 +34,27 @@ def test_weights_parameters_and_the_rest_follow_each_other_in_one_vector():
     assert parameters.g_w.tolist() == list(range(D))
     assert sum(part.numel() for part in parameters.into) == p
     assert float(parameters.into[-1]) == D + p - 1
-    assert Parameters(here, parameters.w, parameters.theta).extra.numel() == 0
+    assert Parameters(feature_map, parameters.w, parameters.theta).extra.numel() == 0
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.5])
 @pytest.mark.parametrize("solved", [False, True])
 def test_the_gradient_of_a_minibatch_is_that_of_autograd(solved: bool, shift: float):
-    here, parameters = begun(shift)
-    X, y = here.rows(torch.arange(8))
-    R = torch.randn(here.D, here.D, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    M, scale, n = R + R.T, 0.3, here.n
+    feature_map, parameters = begun(shift)
+    X, y = feature_map.rows(torch.arange(8))
+    R = torch.randn(feature_map.D, feature_map.D, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    M, scale, n = R + R.T, 0.3, feature_map.n
     w, theta = (part.clone().requires_grad_() for part in (parameters.w, parameters.theta))
-    Phi, s2 = here.features(here.parts(theta), X).Phi, (2.0 * theta[-1]).exp()
+    Phi, s2 = feature_map.features(feature_map.parts(theta), X).Phi, (2.0 * theta[-1]).exp()
     fit = (Phi @ w - y).square().sum() / s2
-    F = n / 8 * Phi.T @ Phi + s2 * torch.eye(here.D, dtype=torch.float64)
-    ((n / 8 * fit + w @ w + (n - here.D) * s2.log() + scale * (M * F).sum()) / (2 * n)).backward()
+    F = n / 8 * Phi.T @ Phi + s2 * torch.eye(feature_map.D, dtype=torch.float64)
+    ((n / 8 * fit + w @ w + (n - feature_map.D) * s2.log() + scale * (M * F).sum()) / (2 * n)).backward()
 
     parameters.g.fill_(0.25)
-    found = parameters.write_gradient(here.features(parameters.parts, X), y, M, scale, solved)
+    largest = parameters.write_gradient(feature_map.features(parameters.parts, X), y, M, scale, solved)
 
-    assert float(found) == pytest.approx(float(fit.detach()))
-    torch.testing.assert_close(parameters.g[here.D : parameters.size], theta.grad)
+    assert float(largest) == pytest.approx(float(fit.detach()))
+    torch.testing.assert_close(parameters.g[feature_map.D : parameters.size], theta.grad)
     torch.testing.assert_close(parameters.g_w, torch.full_like(w, 0.25) if solved else w.grad)
 
 
@@ -62,12 +62,12 @@ def test_features_of_single_precision_take_a_matrix_of_double_precision():
     at = problem()
     train = Dataset(at.train.X.float(), at.train.y.float())
     gradients = []
-    for here in (Model(method("scgd"), at), Model(method("scgd"), Problem(train, at.kernel, at.theta.float()))):
-        like = here.start()
-        parameters = Parameters(here, torch.linspace(-1.0, 2.0, here.D).to(like), like)
-        X, y = here.rows(torch.arange(8))
-        M = torch.eye(here.D, dtype=torch.float64) + 0.5
-        parameters.write_gradient(here.features(parameters.parts, X), y, M, 0.3)
+    for feature_map in (Model(method("scgd"), at), Model(method("scgd"), Problem(train, at.kernel, at.theta.float()))):
+        like = feature_map.start()
+        parameters = Parameters(feature_map, torch.linspace(-1.0, 2.0, feature_map.D).to(like), like)
+        X, y = feature_map.rows(torch.arange(8))
+        M = torch.eye(feature_map.D, dtype=torch.float64) + 0.5
+        parameters.write_gradient(feature_map.features(parameters.parts, X), y, M, 0.3)
         gradients.append(parameters.g.double())
 
     torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-4, atol=1e-5)

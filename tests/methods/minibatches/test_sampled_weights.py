@@ -85,8 +85,8 @@ def test_chains_on_one_weight_have_the_moments_of_a_grid():
     source = generator(5, "rows")
     P = torch.randn(14, 1, dtype=torch.float64, generator=source)
     y = 2.5 * P[:, 0] + 0.8 * torch.randn(14, dtype=torch.float64, generator=source)
-    one = torch.ones(1, 1, dtype=torch.float64)
-    density = HeldOutDensity(SetAside(0.5 * one[0], 1.4 * one[0], P, y, 0.3, one))
+    unit = torch.ones(1, 1, dtype=torch.float64)
+    density = HeldOutDensity(SetAside(0.5 * unit[0], 1.4 * unit[0], P, y, 0.3, unit))
     axis = torch.linspace(-5.0, 5.0, 301, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis) + density.mu
     share = density(grid).value.softmax(0)
@@ -123,10 +123,10 @@ def test_a_run_samples_after_learning_and_continues_from_any_of_its_states():
     assert last.state.chains.draws.shape == (12, 4, 13)
 
     for at in (first - 1, first + 3, first + 15):
-        again = run.fork(at)
-        again.finish()
-        assert torch.equal(again.trace[-1].step.state.chains.draws, last.state.chains.draws)
-        assert again.outcome == run.outcome
+        resumed = run.fork(at)
+        resumed.finish()
+        assert torch.equal(resumed.trace[-1].step.state.chains.draws, last.state.chains.draws)
+        assert resumed.outcome == run.outcome
 
 
 def test_predictions_are_those_of_the_mixture_of_draws_also_from_a_stored_state():

@@ -16,21 +16,23 @@ from oracles_minibatches import begun, method, problem
 def mapped(path: Path, at: Problem) -> Problem:
     """The same problem with its inputs in a file."""
     X = at.train.X.numpy()
-    held = np.memmap(path, X.dtype, "w+", shape=X.shape)
-    held[:] = X
-    held.flush()
-    return Problem(Dataset(torch.from_numpy(held), at.train.y), at.kernel, at.theta)
+    file = np.memmap(path, X.dtype, "w+", shape=X.shape)
+    file[:] = X
+    file.flush()
+    return Problem(Dataset(torch.from_numpy(file), at.train.y), at.kernel, at.theta)
 
 
 @pytest.mark.parametrize("key", ["scgd", "minimax", "bsgd"])
 def test_a_mapped_file_gives_the_same_steps(key: str, tmp_path: Path):
     at, small = problem(n=60), method(key, batch_size=8)
-    here, there = begun(small, at)[1], begun(small, mapped(tmp_path / "X", at))[1]
+    in_memory, mapped_learner = begun(small, at)[1], begun(small, mapped(tmp_path / "X", at))[1]
 
     for t in range(10):
-        here.move(t)
-        there.move(t)
+        in_memory.move(t)
+        mapped_learner.move(t)
 
-    torch.testing.assert_close(here.parameters.x, there.parameters.x, rtol=0, atol=0)
-    values = [exact_likelihood(one.model, one.parameters.theta).value for one in (here, there)]
+    torch.testing.assert_close(in_memory.parameters.x, mapped_learner.parameters.x, rtol=0, atol=0)
+    values = [
+        exact_likelihood(learner.model, learner.parameters.theta).value for learner in (in_memory, mapped_learner)
+    ]
     assert values[0] == values[1]

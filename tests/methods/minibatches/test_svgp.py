@@ -18,26 +18,26 @@ KINDS: list[dict[str, Any]] = [{"kernel": "linear"}, {"kernel": "gaussian"}, {"k
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_the_kernel_is_that_of_the_features(settings: dict):
-    here = model("svgp", **settings)
-    theta, (X, _) = here.start(), here.rows(slice(0, 9))
+    feature_map = model("svgp", **settings)
+    theta, (X, _) = feature_map.start(), feature_map.rows(slice(0, 9))
 
-    K = here.covariance(theta, X, X)
+    K = feature_map.covariance(theta, X, X)
 
     many = model("svgp", **{**settings, "num_features": 20000})
     Phi = many.features(many.parts(theta), X).Phi
     torch.testing.assert_close(K, Phi @ Phi.T, rtol=0.03, atol=0.03)
-    torch.testing.assert_close(K.diagonal(), here.covariance.diag(theta, X))
+    torch.testing.assert_close(K.diagonal(), feature_map.covariance.diag(theta, X))
 
 
 def test_the_bound_stays_below_the_evidence_and_nears_it():
     at = problem(n=50, shift=0.6)
-    here, learner = begun(
+    feature_map, learner = begun(
         method("svgp", batch_size=50, num_inducing=50, rate=0.02, width=4, kernel="linear", variational="optimiser"), at
     )
 
     values = []
     for t in range(150):
-        above = -float(dense(here, learner.parameters.theta))
+        above = -float(dense(feature_map, learner.parameters.theta))
         values.append((-25.0 * float(learner.gradient(torch.arange(50), t)), above))
         learner.move(t)
 
@@ -66,7 +66,7 @@ def test_the_mean_over_minibatches_is_the_bound_of_all_rows_and_so_is_the_slope(
 def test_predictions_are_those_of_gpytorch(settings: dict, variational: str):
     at = problem(n=40)
     small = method("svgp", batch_size=10, num_inducing=10, rate=0.01, variational=variational, **settings)
-    here, learner = begun(small, at)
+    feature_map, learner = begun(small, at)
     for t in range(30):
         learner.move(t)
     state = learner.state(next(small.steps(at)).state)._replace(batches=30)
@@ -78,7 +78,7 @@ def test_predictions_are_those_of_gpytorch(settings: dict, variational: str):
         theirs = learner.bound.gp.eval()(X)
     torch.testing.assert_close(mean, theirs.mean, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(var, theirs.variance, rtol=1e-3, atol=1e-4)
-    assert [part.shape for part in views(state.w, shapes(here, 10))] == [(10, 3), (10,), (10, 10)]
+    assert [part.shape for part in views(state.w, shapes(feature_map, 10))] == [(10, 3), (10,), (10, 10)]
 
 
 def test_rows_set_aside_leave_fewer_inducing_inputs():
@@ -103,34 +103,34 @@ def test_rows_set_aside_leave_fewer_inducing_inputs():
 def test_one_natural_step_of_length_one_on_all_rows_is_the_optimum_of_titsias(shift: float):
     at = problem(n=40, shift=shift)
     small = method("svgp", layers=0, kernel="gaussian", batch_size=40, num_inducing=12, natural_rate=1.0, rate=1e-12)
-    here, learner = begun(small, at)
+    feature_map, learner = begun(small, at)
     learner.move(0)
     theta, Z = learner.parameters.theta, learner.Z
 
-    X, y = here.rows(slice(None))
+    X, y = feature_map.rows(slice(None))
     s2 = math.exp(2.0 * float(theta[-1]))
-    K_mm = here.covariance(theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
-    K_nm = here.covariance(theta, X, Z)
+    K_mm = feature_map.covariance(theta, Z, Z) + 1e-6 * torch.eye(12, dtype=y.dtype)
+    K_nm = feature_map.covariance(theta, X, Z)
     Q = K_nm @ torch.linalg.solve(K_mm, K_nm.T)
     A = Q + s2 * torch.eye(40, dtype=y.dtype)
     bound = 0.5 * (y @ torch.linalg.solve(A, y) + torch.logdet(A))
-    bound = bound + 0.5 * (here.covariance.diag(theta, X) - Q.diagonal()).sum() / s2
+    bound = bound + 0.5 * (feature_map.covariance.diag(theta, X) - Q.diagonal()).sum() / s2
 
-    assert small.evaluate(here, learner).objective == pytest.approx(float(bound), rel=1e-6)
+    assert small.evaluate(feature_map, learner).objective == pytest.approx(float(bound), rel=1e-6)
 
 
 def test_the_objective_of_svgp_is_an_upper_bound_of_the_dense_nlml():
     at = problem(n=60, noise=0.3)
     small = method("svgp", layers=0, kernel="gaussian", batch_size=20, num_inducing=15)
-    here, learner = begun(small, at)
+    feature_map, learner = begun(small, at)
     for t in range(30):
         learner.move(t)
         if t % 10 == 9:
             theta = learner.parameters.theta
-            X, y = here.rows(slice(None))
-            A = here.covariance(theta, X, X) + math.exp(2.0 * float(theta[-1])) * torch.eye(60, dtype=y.dtype)
+            X, y = feature_map.rows(slice(None))
+            A = feature_map.covariance(theta, X, X) + math.exp(2.0 * float(theta[-1])) * torch.eye(60, dtype=y.dtype)
             dense_nlml = 0.5 * float(y @ torch.linalg.solve(A, y) + torch.logdet(A))
-            assert small.evaluate(here, learner).objective >= dense_nlml - 1e-3
+            assert small.evaluate(feature_map, learner).objective >= dense_nlml - 1e-3
 
 
 def test_the_default_svgp_learns_where_a_network_of_batch_size_inducing_inputs_does_not():

@@ -127,13 +127,13 @@ def test_if_features_grow_at_a_constant_rate_the_delays_are_those_of_their_formu
     x = (1.0 - 2.0 * l) * growth / (b + 2.0 * damping * l * a)
     z = 2.0 * growth / a + (2.0 * damping - 1.0) * x
     N, factor = learner.inverse_of_F(0)
-    ahead, behind, both = (
+    ahead, behind, corrected = (
         float((matrix * F).sum()) - model.D
         for matrix in (learner.A_inverse, learner.B * (-learner.mu / learner.A_norm), N * (factor * model.n))
     )
     assert ahead == pytest.approx(-x, rel=0.08)  # the formulas leave out terms of the relative order a
     assert behind == pytest.approx(z, rel=0.08)
-    assert both == pytest.approx(0.0 if multiplier == "corrected" else z, abs=0.08 * z)
+    assert corrected == pytest.approx(0.0 if multiplier == "corrected" else z, abs=0.08 * z)
 
 
 def outcome_of(method: Any, at: Problem, gaps: list[float] | None = None) -> Outcome:

@@ -30,9 +30,9 @@ from whole_run import whole_run
 def learned(parts: int = 0) -> tuple[Model, State]:
     """A model with rows set aside, and a state after its features were learned, with so many other parts."""
     at = problem(n=60, noise=0.5)
-    ours = method("scgd", folds=1)
-    state = next(ours.steps(at)).state._replace(phase="best", step=7)
-    return Model(ours, at, 0.3), state._replace(fold_thetas=(state.theta,) * parts)
+    algorithm = method("scgd", folds=1)
+    state = next(algorithm.steps(at)).state._replace(phase="best", step=7)
+    return Model(algorithm, at, 0.3), state._replace(fold_thetas=(state.theta,) * parts)
 
 
 class Settings:
@@ -60,9 +60,9 @@ def test_steps_are_counted_and_report_the_noise_the_acceptance_and_r_hat():
     assert tunings[-1].updates == tunings[WARM_UP - 1].updates  # the step size stays once draws are kept
     assert tunings[-1].log_eps == tunings[WARM_UP - 1].average
     assert ACCEPTANCE == 0.574
-    again, _ = whole_run(sample_weights(Settings(), model, steps[WARM_UP].state))
-    assert len(again) == 4
-    assert torch.equal(again[-1].state.chains.draws, last.chains.draws)
+    repeated, _ = whole_run(sample_weights(Settings(), model, steps[WARM_UP].state))
+    assert len(repeated) == 4
+    assert torch.equal(repeated[-1].state.chains.draws, last.chains.draws)
 
 
 def test_chains_begin_at_different_points_near_the_prior():
