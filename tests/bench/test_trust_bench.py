@@ -7,15 +7,16 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from gpexplorer import Spec, methods
+from gpexplorer import Spec, data, methods
 from gpexplorer.bench.__main__ import app
 from gpexplorer.bench.trust.cells import Cell, Plan, read_cells, run_cells
 from gpexplorer.bench.trust.dense_objectives import FORMULAS, dense_objective
-from gpexplorer.bench.trust.problems import SYNTHETIC, problems
+from gpexplorer.bench.trust.problems import SYNTHETIC, problems, public_sets
 from gpexplorer.bench.trust.report import by_result, markdown, red_reasons
 from gpexplorer.bench.trust.simple_baselines import BASELINES
 from gpexplorer.data import Split
@@ -182,3 +183,14 @@ def test_a_refused_set_is_shown_as_refused_and_not_as_red() -> None:
 
     assert "| grief | – |" in table
     assert "| grief | refused |" in table
+
+
+@pytest.mark.parametrize("sets", ["no-such-set", "airfoil, no-such-set"])
+def test_a_set_that_is_not_on_this_machine_is_refused_and_not_left_out(
+    sets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = pd.DataFrame({"cached": [True]}, index=["airfoil"])
+    monkeypatch.setattr(data, "available", lambda: cached)
+    with pytest.raises(SettingError, match=r"'no-such-set' is not on this machine.*gpexplorer data fetch no-such-set"):
+        public_sets(sets)
+    assert public_sets("airfoil") == ["airfoil"]
