@@ -130,6 +130,11 @@ class Explorer(pn.viewable.Viewer):
         return [self.presets, self.sources, self.recommendation.begin, self.choices]
 
     @property
+    def openers(self) -> list[Any]:
+        """The buttons of the sidebar that open something beside it."""
+        return [self.recommendation.begin]
+
+    @property
     def top(self) -> list[Any]:
         """The parts that are looked at first: question, transport, status, the pictures on top, and messages."""
         return [

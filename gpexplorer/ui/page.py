@@ -18,6 +18,7 @@ from .browser.button_names import ButtonNames
 from .browser.drawer import Drawer
 from .browser.keys import Keys
 from .browser.tour import Tour
+from .browser.weak_callback import weakly
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import MAIN, PAGE, THEME
@@ -42,6 +43,10 @@ class PageParts(Protocol):
     @property
     def controls(self) -> list[Any]:
         """The parts of the sidebar."""
+
+    @property
+    def openers(self) -> list[Any]:
+        """The buttons of the sidebar that open something beside it."""
 
     def key(self, pressed: str) -> None:
         """Carry out the command of this key."""
@@ -110,12 +115,15 @@ def explorer_page(
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
     listeners = [explorer.pulse, Keys(explorer.key), tour, *listeners]
+    drawer = Drawer()
+    for button in explorer.openers:
+        button.on_click(weakly(drawer.close))  # what it opens would be behind the drawer
     side = pn.Column(sizing_mode="stretch_width")
     rest = pn.Column(sizing_mode="stretch_width", css_classes=["rest"])
     page = pmui.Page(
         title="gpexplorer",
         header=[pmui.Row(pn.layout.HSpacer(), guide, keys, sizing_mode="stretch_width")],
-        sidebar=[Drawer(), side] if show_controls else [],
+        sidebar=[drawer, side] if show_controls else [],
         main=[
             pn.Column(
                 BokehLayoutFix(),

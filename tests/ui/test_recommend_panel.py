@@ -40,7 +40,12 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page() -> None:
         assert answer.sentences[0][:-1] in panel.words.object
         assert "runner-up" in panel.words.object
         assert panel.picture.visible
+        labels = [entry[0] for entry in panel.legend.entries]
+        assert labels[:3] == ["95 % interval", "chosen", "other methods"]
+        panel._toggle(1)
+        assert panel.legend.entries[1][-1] is False
         panel.use()
+        assert "Press Play" in panel.state.object
         assert adopted[-1].method == answer.method
         assert adopted[-1].data == SPEC.data
         assert session.spec.kernel == answer.spec.kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import param
 from panel.custom import JSComponent
@@ -14,6 +14,11 @@ class Drawer(JSComponent):
     """The heading of the drawer with its button; invisible where the sidebar stands beside the page."""
 
     below = param.Integer(DRAWER_BELOW, constant=True, doc="Width of the window below which it is a drawer.")
+    closings = param.Integer(0, doc="How often it was asked to close.")
+
+    def close(self, _event: Any = None) -> None:
+        """Close the drawer over a narrow page; a sidebar beside the page stays."""
+        self.closings += 1
 
     _esm = """
     let begun = false  // a drawer draws its contents anew whenever it is opened, and is closed only at the first time
@@ -41,6 +46,7 @@ class Drawer(JSComponent):
       if (narrow.matches && !begun) for (const wait of [0, 100, 400]) setTimeout(follow, wait)  // once it is drawn
       begun = true
       narrow.addEventListener("change", follow)
+      model.on("closings", () => narrow.matches && open(false))
       model.on("remove", () => narrow.removeEventListener("change", follow))
     }
     """

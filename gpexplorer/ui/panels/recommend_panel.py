@@ -16,6 +16,7 @@ from ...errors import GPExplorerError
 from ...runs.setting_checks import number
 from ...views.drawing.live import Live
 from ...views.runs.candidate_scores import CandidateScores
+from ..pictures.legend_line import LegendLine
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Turns
@@ -122,6 +123,7 @@ class RecommendPanel(pn.viewable.Viewer):
             margin=(0, 12), sizing_mode="stretch_width", stylesheets=[TEXT],
         )  # fmt: skip
         self.words = pn.pane.HTML("", margin=(6, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
+        self.legend = LegendLine(self._toggle, margin=(6, 12), sizing_mode="stretch_width")
         self.picture = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
         parts = [self.seconds, self.go, self.cancel, self.adopt, self.hide]
         head = pmui.FlexBox(*parts, align_items="center", gap="4px")
@@ -198,6 +200,7 @@ class RecommendPanel(pn.viewable.Viewer):
         self._theme = theme
         if self._live is not None:
             self._live.set_theme(theme)
+            self.legend.fill(self._live.legend)
 
     def pause(self) -> None:
         """Cancel: the best answer so far is shown after the step under way."""
@@ -227,8 +230,16 @@ class RecommendPanel(pn.viewable.Viewer):
         self._live = Live(view, view.data(), self._theme)
         height = HEIGHT + LINE * len(view.table)
         self._live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        self.picture[:] = [pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
+        self._live.leave_words_to_page()
+        self.legend.fill(self._live.legend)
+        self.picture[:] = [self.legend, pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
         self.picture.visible = True
+
+    def _toggle(self, entry: int) -> None:
+        """Hide the models of an entry of the legend, or show them again."""
+        if self._live is not None:
+            self._live.toggle(entry)
+            self.legend.fill(self._live.legend)
 
     def __panel__(self) -> Any:
         return self._layout

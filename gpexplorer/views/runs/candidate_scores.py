@@ -62,6 +62,6 @@ class CandidateScores:
             ),
         ]  # fmt: skip
         return hv.Overlay(parts).opts(
-            yticks=ticks, xlabel="NLPD on held-out rows (lower is better)", ylabel="", ylim=(0.3, count + 0.7),
+            yticks=ticks, xlabel="NLPD (lower is better)", ylabel="", ylim=(0.3, count + 0.7),
             legend_position="top", legend_cols=2, responsive=True, show_grid=True,
         )  # fmt: skip

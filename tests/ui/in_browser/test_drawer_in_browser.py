@@ -33,3 +33,23 @@ def test_the_settings_of_a_narrow_page_can_be_reached(open_page: Callable[..., S
         expect(closing).to_be_hidden(timeout=PATIENCE)
     seen.press("One step")
     until(lambda: seen.step >= 1)
+
+
+def test_what_the_sidebar_opens_is_not_behind_the_drawer(open_page: Callable[..., Seen]):
+    seen = open_page(390, 844)
+    page = seen.page
+    closing = page.get_by_role("button", name="Close data and settings")
+    expect(page.get_by_role("tab", name="Calibration")).to_be_visible(timeout=PATIENCE)
+    page.wait_for_timeout(800)
+    seen.press("Open drawer")
+    expect(closing).to_be_visible(timeout=PATIENCE)
+
+    seen.press("What should I use?")
+
+    expect(closing).to_be_hidden(timeout=PATIENCE)
+    expect(page.get_by_role("button", name="Find out")).to_be_in_viewport(timeout=PATIENCE)
+    page.set_viewport_size({"width": 1400, "height": 900})
+    expect(page.get_by_label("Method", exact=True)).to_be_visible(timeout=PATIENCE)
+    seen.press("What should I use?")
+    page.wait_for_timeout(1000)
+    expect(page.get_by_label("Method", exact=True)).to_be_visible()  # a sidebar beside the page stays
