@@ -185,18 +185,18 @@ class StreamedGP:
         """Add one eligible row; return the decrease of the objective. A pass, unless the row was expected or tried."""
         k, before = len(self.rows), self.total
         self.expect([row])
-        now = (*self.rows.tolist(), row)
-        known = self._known.pop(now)
-        half = torch.linalg.solve_triangular(self.R[:k, :k], known.Lu[:, None], upper=False)[:, 0]  # [k]
-        s = max(known.uu - float(half.square().sum()), 0.0) + self.s2
-        e = known.yu - float(self.h[:k] @ half)
+        points = (*self.rows.tolist(), row)
+        row_sums = self._known.pop(points)
+        half = torch.linalg.solve_triangular(self.R[:k, :k], row_sums.Lu[:, None], upper=False)[:, 0]  # [k]
+        s = max(row_sums.uu - float(half.square().sum()), 0.0) + self.s2
+        e = row_sums.yu - float(self.h[:k] @ half)
         self.R[k, :k], self.R[k, k], self.h[k] = half, math.sqrt(s), e / math.sqrt(s)
         self.rows = torch.cat([self.rows, torch.tensor([row], device=self.rows.device)])
         fit, complexity, E_V = self.terms
         self.terms = Terms(  # eqs 14-16
-            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), max(E_V - known.dE_V, 0.0)
+            fit - e**2 / (self.s2 * s), complexity + math.log(s / self.s2), max(E_V - row_sums.dE_V, 0.0)
         )
-        self._known = {points: sums for points, sums in self._known.items() if points[: k + 1] == now}
+        self._known = {key: sums for key, sums in self._known.items() if key[: k + 1] == points}
         return before - self.total
 
     def _at(self, rows: Tensor) -> tuple[Tensor, Tensor]:
