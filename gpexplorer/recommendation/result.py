@@ -14,15 +14,17 @@ from ..data import Split
 from ..data.quoting import count, listing, quote
 from ..kernels import available
 from ..methods.base import registry
-from ..problem import Prediction
+from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
 from .band_checks import band_sentences
 from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane
+from .what_is_given import repeated_rows
 
 ENDS = ("nlpd_low", "nlpd_high")
+REPEATED = 0.01  # share of copies from which they are mentioned
 MOST_NAMES = 8  # inputs that are named in a sentence
 
 
@@ -128,6 +130,7 @@ def sentences(
         f"{described(scores.interval('smse'))} and NLPD {described(scores.interval('nlpd'))}, from "
         f"{count(len(scores.targets), 'held-out row')}.",
         *band_sentences(scores, train.target),
+        *_repeated(train),
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
@@ -146,6 +149,18 @@ def sentences(
     if note:
         words.append(note)
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
+
+
+def _repeated(train: Dataset) -> tuple[str, ...]:
+    """A warning where copies of rows to fit may be held out, so that the expected error is too low."""
+    copies = repeated_rows(train)
+    if copies < REPEATED * len(train):
+        return ()
+    verb = "repeats" if copies == 1 else "repeat"
+    return (
+        f"{count(copies, 'row')} of {len(train):,} {verb} an earlier one in every column. Copies of rows to fit may be "
+        "held out, which makes the expected error too low: remove copies, unless they are measurements of their own.",
+    )
 
 
 def _unused(split: Split) -> str:

@@ -26,6 +26,7 @@ FEWEST_ROWS = 10
 ARGUMENTS = ("seconds", "memory", "seed", "folds", "among", "on_progress", "should_stop", *CHOICES)
 UNITS = {"": 1.0, "B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 NO_ROWS = torch.arange(0)
+MOST_COMPARED = 200_000  # rows that are compared with each other: sorting them takes half a second
 
 
 def rows_of(X: Any, y: Any, options: Mapping[str, Any] | None = None) -> Split:
@@ -79,6 +80,14 @@ def _all_rows(split: Split) -> Split:
     every = Dataset(X, torch.cat([train.y, test.y]), train.names, train.target)
     positions = np.concatenate([np.flatnonzero(mask) for mask in part(every, 0, Given())])
     return replace(split, train=every.rows(torch.from_numpy(np.argsort(positions))), test=test.rows(NO_ROWS))
+
+
+def repeated_rows(rows: Dataset) -> int:
+    """How many rows of numbers repeat an earlier one, the target included; 0 where groups keep them together."""
+    if not isinstance(rows.X, torch.Tensor) or rows.groups is not None or len(rows) > MOST_COMPARED:
+        return 0
+    values = np.column_stack([rows.X.double().cpu().numpy(), rows.y.double().cpu().numpy()])
+    return len(values) - len(np.unique(values, axis=0))
 
 
 def bytes_of(memory: str | float | None) -> float:

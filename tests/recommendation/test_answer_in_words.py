@@ -134,6 +134,20 @@ def test_scores_on_fewer_held_out_rows_do_not_stand_above_the_chosen_one() -> No
     assert not hardly_differs(lane("fewer", 100, chosen.scores), chosen)
 
 
+def test_copies_of_rows_are_said_to_lower_the_expected_error() -> None:
+    frame = prices()
+    twice = pd.concat([frame, frame.head(12)], ignore_index=True)
+
+    answer = gpx.recommend(twice[["width"]], twice["price"], seconds=1.0, among=TWELVE)
+    of_patients = gpx.recommend(
+        twice[["width"]], twice["price"], seconds=1.0, among=TWELVE, groups=[*range(60), *range(12)]
+    )
+
+    assert "12 rows of 72 repeat an earlier one in every column." in str(answer)
+    assert "repeat" not in str(gpx.recommend(frame, seconds=1.0, among=TWELVE))
+    assert "repeat" not in str(of_patients)  # a group is held out whole
+
+
 def test_a_split_says_what_it_predicts() -> None:
     train = Dataset(torch.linspace(0, 1, 30)[:, None].double(), torch.rand(30).double(), ("depth",), "heat")
     split = Split(train, train.rows(torch.arange(1)), "mine", ("A note that its owner has seen.",), key="mine")
