@@ -319,6 +319,7 @@ class Explorer(pn.viewable.Viewer):
             self._opening = frame.opening
             self._name_run(run)
             self.sources.describe(run.rows, run.test_rows, run.inputs, run.notes)
+            self.choices.describe(run.rows)
         if bool(frame.failed) != self._failed:
             self._failed = bool(frame.failed)
             self.pictures.set_stale(self._failed)

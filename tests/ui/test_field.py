@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gpexplorer as gpx
+from gpexplorer.ui.inputs.controls import Controls
 from gpexplorer.ui.inputs.field import Field
 from gpexplorer.ui.inputs.method_settings import Settings
 
@@ -68,3 +69,30 @@ def test_every_setting_of_every_method_has_a_control_that_shows_its_default():
             assert control.shown == control.default, (key, name)
             assert control.hint == f"{method.param[name].doc} In Python: {name}."
         gpx.Spec(key, shown.values)
+
+
+@pytest.mark.parametrize(("method", "rows", "m"), [("cholqr", 1000, "64"), ("sgpr", 50, "50"), ("kmeans", 2_000_000, "64"),
+                                                   ("titsias", 36_000, "189")])  # fmt: skip
+def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(method: str, rows: int, m: str):
+    spec = gpx.Spec(method, {"num_inducing": 0})
+    controls = Controls(spec, lambda: None)
+    points = controls.settings.widgets["num_inducing"]
+    assert points.zero == "0 means the square root of the number of rows, but at least 64"
+
+    controls.describe(rows)
+    assert (points.value, points.zero) == (0, f"0 is automatic: {m}")
+    controls.adopt(spec)  # as "Use it" does: the fields are new
+    assert controls.settings.widgets["num_inducing"].zero == f"0 is automatic: {m}"
+    controls.describe(7)
+    assert controls.settings.widgets["num_inducing"].zero == "0 is automatic: 7"
+
+
+@pytest.mark.parametrize(("method", "setting", "words"), [
+    ("gbcd", "block", "0 takes an eighth of all rows, but at least 10 and at most 500"),
+    ("grief", "grid_points", "With 0, each input has 10 to 160, as many as its lengthscale needs"),
+    ("sgpr", "evaluations", "0 means 40"),
+    ("grief-mcmc", "acceptance", ""),
+    ("scgd", "averaging", ""),
+])  # fmt: skip
+def test_the_words_of_a_doc_that_say_what_0_stands_for_are_beside_the_control(method: str, setting: str, words: str):
+    assert Settings(gpx.methods[method], {}, lambda: None).widgets[setting].zero == words

@@ -34,7 +34,7 @@ class Controls(pn.viewable.Viewer):
 
     def __init__(self, spec: Spec, on_change: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
-        self._on_change, self._silent = on_change, False
+        self._on_change, self._silent, self._rows = on_change, False, 0
         self.method = Field(
             "Method", spec.method, self._choose_method, by_family(), heading=True,
             hint="Five families and their baselines; all of them run step by step on the same rows.",
@@ -96,12 +96,18 @@ class Controls(pn.viewable.Viewer):
             self.device.choose_from(_devices(spec.device), spec.device)
             self._show_settings(spec)
 
+    def describe(self, rows: int) -> None:
+        """Show what the settings that follow the number of training rows are for so many rows."""
+        if rows != self._rows:
+            self._rows = rows
+            self.settings.describe(rows)
+
     def _choose_method(self) -> None:
         self._show_settings(Spec(self.method.value))
         self._report()
 
     def _show_settings(self, spec: Spec) -> None:
-        self.settings = Settings(registry[spec.method], spec.settings, self._report)
+        self.settings = Settings(registry[spec.method], spec.settings, self._report, self._rows)
         self._place[:] = [self.settings]
         self.kernel.disabled = registry[spec.method].own_kernel
 

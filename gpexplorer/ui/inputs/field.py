@@ -35,8 +35,8 @@ class Field(JSComponent):
     choices
         What can be chosen from, as {label: value} or {group: {label: value}}; None for a number or a switch.
     **params
-        `hint`, `equation`, `unit`, `default`, `start`, `end`, `disabled`, `heading` and those of a component. A field
-        without `default` has no mark and no reset. A whole number with `start` and `end` has a slider.
+        `hint`, `equation`, `unit`, `zero`, `default`, `start`, `end`, `disabled`, `heading` and those of a component. A
+        field without `default` has no mark and no reset. A whole number with `start` and `end` has a slider.
 
     Raises
     ------
@@ -49,6 +49,7 @@ class Field(JSComponent):
     hint = param.String("", doc="What the value does, in a sentence or two.")
     equation = param.String("", doc="The formula in which the value stands, as LaTeX.")
     unit = param.String("", doc="Unit of the number.")
+    zero = param.String("", doc="What 0 stands for, beside the label while the number is 0.")
     start = param.Number(None, allow_None=True, doc="Left end of the slider.")
     end = param.Number(None, allow_None=True, doc="Right end of the slider.")
     default = param.Parameter(None, doc="What a reset restores: a number, a truth value, or the index of a choice.")
@@ -89,6 +90,7 @@ class Field(JSComponent):
       const head = create("div", { className: "head" }, label, ...(model.default == null ? [] : [reset]))
       const row = create("div", { className: "row" })
       const about = create("div", { className: "about", hidden: true })
+      const zero = create("div", { className: "zero", id: `${id}zero`, hidden: true })
       const send = (value) => model.send_msg(value)
       let input, range, marks
 
@@ -101,6 +103,7 @@ class Field(JSComponent):
       } else {
         input = create("input", { id, type: "text", inputMode: "decimal", autocomplete: "off" })
         input.setAttribute("role", "spinbutton")
+        input.setAttribute("aria-describedby", zero.id)
         const commit = () => {
           const value = read(input.value)
           if (Number.isFinite(value) && value !== model.shown) send(value)
@@ -148,6 +151,8 @@ class Field(JSComponent):
             range.value = model.shown
           }
         }
+        zero.textContent = zero.title = model.zero
+        zero.hidden = !model.zero || model.shown !== 0
         const changed = model.default != null && model.shown !== model.default
         el.classList.toggle("changed", changed)
         reset.hidden = !changed || model.disabled
@@ -168,13 +173,14 @@ class Field(JSComponent):
         more.setAttribute("aria-expanded", String(!about.hidden))
         if (!about.hidden) explain()
       }
+      if (model.kind === "whole" || model.kind === "number") head.append(zero)
       if (model.hint || model.equation) head.append(more)
       if (model.heading) el.classList.add("heading")
       el.append(head, ...(model.kind === "switch" ? [] : [row]), about)
       if (model.kind === "choice") fill()
       show()
       model.on("groups", () => { fill(); show() })
-      for (const name of ["shown", "default", "disabled"]) model.on(name, show)
+      for (const name of ["shown", "zero", "default", "disabled"]) model.on(name, show)
       model.on("label", () => { label.textContent = model.label })
       model.on("hint", () => about.hidden || explain())
     }
@@ -203,6 +209,8 @@ class Field(JSComponent):
         .more { margin-left: auto; border: 1px solid currentColor; width: 16px; height: 16px; line-height: 13px;
                 font-size: 11px; }
         .changed label::after, :host(.changed) label::after { content: " •"; color: var(--accent); }
+        .zero { font-size: 11.5px; color: var(--ink); opacity: .8; flex: 1 1 0; min-width: 0; text-align: right;
+                overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
         .about { font-size: 12px; line-height: 1.4; color: var(--ink); padding: 2px 0 4px; }
         .about p { margin: 0; } .formula { overflow-x: auto; padding: 4px 0; font-size: 13px; }
         :disabled { opacity: .55; }

@@ -5,6 +5,7 @@ Values from the browser are not trusted: they go into a Spec, which checks every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +14,11 @@ import panel_material_ui as pmui
 import param
 
 from ...methods.base import Method
+from ...methods.capabilities import HasInducingPoints
 from .field import Field
 from .setting_labels import LABELS, MAX_LABEL
 
+_ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;]*)")  # the clause of a doc that says what 0 stands for
 MOST_OPEN = 5  # settings that are shown outside the accordion where a method has no equations
 SLIM = {
     "& .MuiAccordionSummary-root": {"minHeight": "34px !important", "padding": "0 8px"},
@@ -32,10 +35,11 @@ class Settings(pn.viewable.Viewer):
     method : the class whose parameters are shown.
     given : values by the name of the setting; the others start at their defaults.
     on_change : called without arguments after a person changed a setting.
+    rows : number of training rows, from which a method chooses its number of inducing points; 0 if it is not known.
     """
 
     def __init__(
-        self, method: type[Method], given: dict[str, Any], on_change: Callable[[], None], **params: Any
+        self, method: type[Method], given: dict[str, Any], on_change: Callable[[], None], rows: int = 0, **params: Any
     ) -> None:
         super().__init__(**params)
         self.method, self._on_change = method, on_change
@@ -52,6 +56,13 @@ class Settings(pn.viewable.Viewer):
             if name not in texts
         }
         self._layout = self._arrange()
+        self.describe(rows)
+
+    def describe(self, rows: int) -> None:
+        """Say beside the number of inducing points how many 0 is for so many training rows."""
+        if rows and "num_inducing" in self.widgets and issubclass(self.method, HasInducingPoints):
+            m = self.method(num_inducing=0).num_points(rows)
+            self.widgets["num_inducing"].zero = f"0 is automatic: {m:,}"
 
     @property
     def values(self) -> dict[str, Any]:
@@ -69,7 +80,7 @@ class Settings(pn.viewable.Viewer):
             choices = {plain(str(choice)): choice for choice in setting.objects}
         elif not isinstance(setting, param.Boolean):
             low, high = setting.softbounds or setting.bounds or (None, None)
-            common |= {"start": low, "end": high}
+            common |= {"start": low, "end": high, "zero": meaning_of_zero(doc)}
             value = value if isinstance(setting, param.Integer) else float(value)
         return Field(label_of(name, doc), value, self._on_change, choices, default=setting.default, **common)
 
@@ -102,6 +113,12 @@ def label_of(name: str, doc: str = "") -> str:
     heading = doc.partition(":")[0]
     is_short = ":" in doc and len(heading) <= MAX_LABEL
     return heading if is_short else LABELS.get(name) or name.removeprefix("num_").replace("_", " ").capitalize()
+
+
+def meaning_of_zero(doc: str) -> str:
+    """Return the words of a doc that say what the value 0 does, such as "0 means no limit", or "" if there are none."""
+    clause = _ZERO.search(doc)
+    return clause[1] if clause else ""
 
 
 def plain(choice: str) -> str:

@@ -71,6 +71,14 @@ def test_a_control_is_set_by_keys_reset_and_explained_and_every_button_has_a_nam
     pivots.press("Enter")
     expect(pivots).to_have_value("64")
 
+    automatic = seen.page.get_by_text("0 is automatic: 64")
+    expect(automatic).to_be_hidden()
+    field.fill("0")
+    field.press("Enter")
+    expect(automatic).to_be_visible()
+    expect(seen.page.get_by_text("Which 64 of 180 rows")).to_be_visible()
+    expect(field).to_have_accessible_description("0 is automatic: 64")
+
     seen.press("About Inducing points m")
     expect(seen.page.locator("math").first).to_be_visible()
     seen.press("About Inducing points m")
