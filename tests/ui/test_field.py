@@ -71,8 +71,9 @@ def test_every_setting_of_every_method_has_a_control_that_shows_its_default():
         gpx.Spec(key, shown.values)
 
 
-@pytest.mark.parametrize(("method", "rows", "m"), [("cholqr", 1000, "64"), ("sgpr", 50, "50"), ("kmeans", 2_000_000, "64"),
-                                                   ("titsias", 36_000, "189")])  # fmt: skip
+@pytest.mark.parametrize(("method", "rows", "m"), [
+    ("cholqr", 1000, "64"), ("sgpr", 50, "50"), ("kmeans", 2_000_000, "64"), ("titsias", 36_000, "189"),
+])  # fmt: skip
 def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(method: str, rows: int, m: str):
     spec = gpx.Spec(method, {"num_inducing": 0})
     controls = Controls(spec, lambda: None)

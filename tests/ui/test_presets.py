@@ -88,7 +88,7 @@ def test_gpytorch_enters_the_race_by_its_own_engine():
     lanes = entrants()
 
     assert lanes["SGPR, moving inputs, by GPyTorch"] == "sgpr@gpytorch"
-    assert lanes["Maximum likelihood, by GPyTorch"] == "ml@gpytorch"
+    assert lanes["Exact GP, maximum likelihood, by GPyTorch"] == "ml@gpytorch"
     lane = _lane(START, "ml@gpytorch")
     assert (lane.method, lane.settings["engine"]) == ("ml", "gpytorch")
     assert _lane(START, "random").method == "random"

@@ -24,7 +24,7 @@ from .learning import ExactLearning, Objective, dense_cost
 
 
 class MaximumLikelihood(ExactLearning):
-    """The exact GP with the hyperparameters of highest evidence.
+    """The exact GP with the hyperparameters of highest marginal likelihood.
 
     References
     ----------
@@ -32,7 +32,7 @@ class MaximumLikelihood(ExactLearning):
     """
 
     key: ClassVar[str] = "ml"
-    title: ClassVar[str] = "Maximum likelihood"
+    title: ClassVar[str] = "Exact GP, maximum likelihood"
     paper: ClassVar[str] = "Rasmussen and Williams (2006). Gaussian processes for machine learning, section 5.4.1."
     equations: ClassVar[dict[str, str]] = {
         "optimiser": r"\min_\theta\ \tfrac12\,y^\top C(\theta)^{-1}y + \tfrac12\log|C(\theta)|"

@@ -55,7 +55,7 @@ def test_stored_runs_of_several_methods_are_found_and_opened_on_a_new_page(
     seen.page.get_by_text("Compare: runs you keep").click()
     seen.page.get_by_text("Stored runs").click()
     rows = seen.page.locator(".tabulator-row")
-    for title in ("Maximum likelihood", "Random Fourier features"):
+    for title in ("Exact GP, maximum likelihood", "Random Fourier features"):
         until(lambda title=title: rows.filter(has_text=title).count() == 1)
 
     rows.filter(has_text="Random Fourier features").locator("input[type=checkbox]").check()
