@@ -19,7 +19,7 @@ import pyarrow as pa
 from ..errors import DataError
 from .files.columns import Choice, default_target, parse, pick
 from .files.conversions import LEVEL, as_inputs, inputs_for, text_inputs
-from .files.described_columns import described_column
+from .files.described_columns import described_columns
 from .files.reading import read_bytes
 from .files.size_limits import Limits
 
@@ -67,7 +67,7 @@ def confine(limits: Limits) -> None:
 def _preview(request: dict[str, Any], data: bytes, limits: Limits) -> tuple[dict[str, Any], dict[str, Any]]:
     raw = read_bytes(request["name"], data, limits, most=HEAD_ROWS)
     whole = raw.table.num_rows == raw.rows  # of a Parquet file, only the first rows are read
-    described = {name: described_column(name, raw.table[name], whole) for name in raw.table.column_names}
+    described = described_columns(raw.table, whole)
     numbers = [name for name, about in described.items() if about.kind in ("number", "decimal comma")]
     head = [
         ["" if v is None else str(v)[:40] for v in row.values()] for row in raw.table.slice(0, HEAD_ROWS).to_pylist()

@@ -59,6 +59,35 @@ def test_the_preview_of_a_messy_file_says_what_each_column_is() -> None:
     assert any("Windows-1252" in note for note in preview.notes)
 
 
+@pytest.mark.parametrize(
+    ("header", "copies", "change", "is_used"),
+    [
+        ("id,a,y", 0, "", False),  # all values differ
+        ("id,a,y", 3, "", False),
+        ("id,a,y", 20, "", False),  # every row twice
+        ("sample_id,a,y", 3, "", False),
+        ("Unnamed: 0,a,y", 3, "", False),
+        ("dose,a,y", 3, "", True),  # not the name of an id
+        ("id,a,y", 3, "y", True),  # measured again: the same id has another target
+        ("id,a,y", 3, "a", True),
+        ("id,a,y", 3, "id", True),  # 0.5 more: no whole numbers
+        ("id,a,y", 60, "", True),  # few values, which are shared by many rows
+    ],
+)
+def test_an_id_is_no_input_also_where_rows_are_copied(header: str, copies: int, change: str, is_used: bool) -> None:
+    names = header.split(",")
+    rows = [[101 + 7 * (i * i % 41), i % 5, i**2] for i in range(20)]  # 20 different ids in no order
+    for i in range(copies):
+        rows.append(list(rows[i % 20]))
+        if change:
+            rows[-1][names.index(change)] += 0.5
+    text = "\n".join([header, *(",".join(map(str, row)) for row in rows)])
+    about = dict(zip(names, gpx.data.preview("t.csv", text.encode()).about, strict=True))
+    assert about[names[0]].use == is_used
+    assert ("name of the row" in about[names[0]].remark) == (not is_used)
+    assert about["a"].use
+
+
 def test_a_messy_file_becomes_the_numbers_it_means(tmp_path: Path) -> None:
     path = tmp_path / "messy.csv"
     path.write_bytes(messy_csv())

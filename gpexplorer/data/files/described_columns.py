@@ -41,6 +41,42 @@ class ColumnNote(NamedTuple):
     certain: bool = True
 
 
+def described_columns(table: pa.Table, whole: bool = True) -> dict[str, ColumnNote]:
+    """Describe every column of a table, by name.
+
+    Parameters
+    ----------
+    table : Table
+        The columns.
+    whole : bool, default True
+        Whether these are all rows of the file.
+
+    Notes
+    -----
+    Where a file has copies of rows, an id is no longer different in every row. It still looks like one if rows with
+    the same id are the same in all other columns, too, as long as at least half of the rows are different.
+    """
+    notes = {name: described_column(name, table[name], whole) for name in table.column_names}
+    for name, note in notes.items():
+        if whole and note.use and note.kind == "number" and _ID_NAME.match(name) and _names_copied_rows(table, name):
+            notes[name] = note._replace(remark="looks like a name of the row; rows are there more than once", use=False)
+    return notes
+
+
+def _names_copied_rows(table: pa.Table, name: str) -> bool:
+    """Whether a column of whole numbers has repeated values only in rows that are copies of each other."""
+    values = parse(table[name]).values
+    if np.isnan(values).any() or (values != np.round(values)).any():
+        return False
+    ids, row_ids, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    if 2 * len(ids) < len(values):
+        return False
+    comparable = [c for c in table.column_names if is_number(table[c].type) or pa.types.is_string(table[c].type)]
+    rows = table.select(comparable).filter(pa.array(sizes[row_ids] > 1))
+    different = rows.group_by(comparable, use_threads=False).aggregate([])
+    return different.num_rows == int((sizes > 1).sum())
+
+
 def described_column(name: str, column: pa.ChunkedArray, whole: bool = True) -> ColumnNote:
     """Describe a column.
 
