@@ -44,7 +44,7 @@ def test_more_workers_than_pieces_change_nothing_and_half_the_workers_take_twice
 
 def test_the_constants_of_a_link_are_found():
     class Client:
-        """Its pieces take the time that LINK says, by a clock of its own."""
+        """Its pieces take the time that LINK says, by a clock of its own, in seconds."""
 
         status, clock = "running", 0.0
 
@@ -53,7 +53,7 @@ def test_the_constants_of_a_link_are_found():
 
         def submit(self, function, inner, piece, pure):
             size = piece.nbytes if hasattr(piece, "nbytes") else 0
-            self.now += LINK.seconds_per_piece + size / LINK.bytes_per_second
+            self.clock += LINK.seconds_per_piece + size / LINK.bytes_per_second
             return Done((inner(piece), 0))
 
     class Done:
@@ -67,7 +67,7 @@ def test_the_constants_of_a_link_are_found():
 
     client = Client()
     client.cancel = lambda futures: None
-    link = measured_link(client, clock=lambda: client.now)
+    link = measured_link(client, clock=lambda: client.clock)
 
     assert LARGE > 1
     assert link.seconds_per_piece == pytest.approx(0.01)
