@@ -17,6 +17,7 @@ from .browser.bokeh_fix import BokehLayoutFix
 from .browser.button_names import ButtonNames
 from .browser.drawer import Drawer
 from .browser.keys import Keys
+from .browser.page_theme import PageTheme
 from .browser.tour import Tour
 from .browser.weak_callback import weakly
 from .connections import Arrivals, follow_connection
@@ -78,7 +79,7 @@ def explorer_page(
     explorer: PageParts,
     end: Callable[[], None],
     show_controls: bool = True,
-    dark: bool = False,
+    dark: bool | None = None,
     welcome: bool = True,
     arrivals: Arrivals | None = None,
     listeners: Sequence[Any] = (),
@@ -94,7 +95,7 @@ def explorer_page(
     show_controls
         Whether the page has a sidebar.
     dark
-        Whether the page begins dark.
+        Whether the page begins dark; None for what a person chose before, or else the operating system is set to.
     welcome
         Whether the tour starts by itself in a browser that has not seen it.
     arrivals
@@ -114,7 +115,8 @@ def explorer_page(
     tour = Tour(welcome=welcome and show_controls)
     guide = pmui.IconButton(icon="explore", description="A tour of the page", sx=WHITE, on_click=tour.begin)
     # These are on the page from the beginning: a component that is added later may be drawn and dropped again.
-    listeners = [explorer.pulse, Keys(explorer.key), tour, *listeners]
+    theme = [PageTheme()] if dark is None else []
+    listeners = [explorer.pulse, Keys(explorer.key), tour, *theme, *listeners]
     drawer = Drawer()
     for button in explorer.openers:
         button.on_click(weakly(drawer.close))  # what it opens would be behind the drawer
@@ -139,7 +141,7 @@ def explorer_page(
         theme_config=THEME,
         raw_css=[PAGE],
         busy_indicator=None,
-        dark_theme=dark,
+        dark_theme=bool(dark),
     )
     _ignore_busy_flag(page)
     page.param.watch(lambda event: explorer.set_dark(event.new), "dark_theme")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from pages import ON_PAGE, Seen, Served, until
 
@@ -82,3 +82,31 @@ def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: C
 
     until(lambda: is_freed("threads", "runs"), 60, every=1.0)
     until(lambda: is_freed("explorers"), 60, every=1.0)
+
+
+def test_a_page_begins_with_the_theme_of_the_system_until_a_person_chooses_another(served: Served, browser: Browser):
+    visitor = browser.new_context(color_scheme="dark")
+    papers = f"() => {ON_PAGE}.map((m) => m.background_fill_color).filter(Boolean)"
+
+    def is_dark(seen: Seen) -> bool:
+        return seen.page.locator(".mui-dark").count() > 0 and "#1c2229" in str(seen.page.evaluate(papers))
+
+    try:
+        first = Seen(visitor.new_page(), served.url)
+        until(lambda: is_dark(first))
+        first.page.emulate_media(color_scheme="light")
+        until(lambda: not is_dark(first))
+        first.page.emulate_media(color_scheme="dark")
+        until(lambda: is_dark(first))
+        first.press("Toggle theme")
+        until(lambda: not is_dark(first))
+        until(lambda: first.page.evaluate("localStorage.getItem('gpexplorer-theme')") == "light")
+        first.page.close()
+
+        second = Seen(visitor.new_page(), served.url)
+        second.page.get_by_role("tab", name="Calibration").wait_for()
+        second.page.wait_for_timeout(1000)  # it would have become dark by then
+        assert not is_dark(second)
+        assert first.complaints == second.complaints == []
+    finally:
+        visitor.close()

@@ -1,0 +1,42 @@
+"""The theme with which a page begins: the one chosen by hand before, else that of the operating system."""
+
+from __future__ import annotations
+
+from panel.custom import JSComponent
+
+
+class PageTheme(JSComponent):
+    """An invisible component that makes its page dark where a person wants that, and remembers a choice by hand.
+
+    The browser knows what the operating system is set to; a change of it takes effect at once. Once the button of the
+    title bar was pressed, its choice counts in this browser.
+    """
+
+    _esm = """
+    const NAME = "gpexplorer-theme"
+    const chosen = () => { try { return localStorage.getItem(NAME) } catch { return null } }
+    const remember = (dark) => { try { localStorage.setItem(NAME, dark ? "dark" : "light") } catch {} }
+    const pages = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
+      .map((root) => root.data).filter((data) => data && "dark_theme" in data)
+
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const system = window.matchMedia("(prefers-color-scheme: dark)")
+      let dark = system.matches
+      const begin = () => {
+        dark = chosen() ? chosen() === "dark" : system.matches
+        for (const page of pages()) page.dark_theme = dark
+      }
+      const note = (page) => {
+        if (page.dark_theme === dark) return
+        dark = page.dark_theme
+        remember(dark)
+      }
+      setTimeout(() => {  // once the page is drawn
+        begin()
+        for (const page of pages()) page.properties.dark_theme.change.connect(() => note(page))
+      })
+      system.addEventListener("change", begin)
+      model.on("remove", () => system.removeEventListener("change", begin))
+    }
+    """
