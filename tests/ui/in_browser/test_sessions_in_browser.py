@@ -81,7 +81,7 @@ def test_closed_sessions_leave_no_thread_and_no_run(served: Served, open_page: C
         return all(alive[kind] <= before[kind] for kind in kinds)
 
     until(lambda: is_freed("threads", "runs"), 60, every=1.0)
-    until(lambda: is_freed("explorers"), 60, every=1.0)
+    until(lambda: is_freed("explorers"), 90, every=1.0)  # took 50 s on a busy machine: the server looks now and then
 
 
 def test_a_page_begins_with_the_theme_of_the_system_until_a_person_chooses_another(served: Served, browser: Browser):
