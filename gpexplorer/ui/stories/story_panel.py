@@ -14,6 +14,7 @@ from . import STORIES
 from .story import Part
 
 STYLE = """
+.head { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: 0 24px; }
 .dots { letter-spacing: 3px; opacity: .75; } a { color: inherit; }
 .answer { border-left: 3px solid #0072b2; padding-left: 10px; }
 """
@@ -82,12 +83,12 @@ class StoryPanel(pn.viewable.Viewer):
             return
         count = len(STORIES[self.story].parts)
         dots = "●" * (self.number + 1) + "○" * (count - self.number - 1)
-        lines = [
+        place = (
             f"<p>{text(STORIES[self.story].title)}, {self.number + 1} of {count} "
             f"<span class='dots' aria-hidden='true'>{dots}</span> "
-            f"<a href='?story={self.story}&amp;part={self.number + 1}'>Link to this part</a></p>",
-            f"<h1>{text(part.title)}</h1><p>{text(part.text)}</p>",
-        ]
+            f"<a href='?story={self.story}&amp;part={self.number + 1}'>Link to this part</a></p>"
+        )
+        lines = [f"<div class='head'><h1>{text(part.title)}</h1>{place}</div>", f"<p>{text(part.text)}</p>"]
         if part.predict:
             lines.append(f"<p><b>Predict first:</b> {text(part.predict)}</p>")
         if part.answer and answered:

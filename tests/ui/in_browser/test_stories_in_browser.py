@@ -50,3 +50,13 @@ def test_a_story_is_walked_to_its_end(open_page: Callable[..., Seen]):
 
     seen.press("Leave the story")
     until(lambda: seen.page.get_by_text("Race: several methods on these rows").is_visible())
+
+
+def test_a_part_of_a_story_takes_little_of_a_small_screen(open_page: Callable[..., Seen]):
+    seen = open_page(width=1024, height=768, query="?story=swaps&part=1")
+    title = seen.page.get_by_role("heading", name=STORIES["swaps"].parts[0].title)
+    place = seen.page.get_by_text("Ten rows that stand for 180, 1 of 6")
+
+    first, second = title.bounding_box(), place.bounding_box()
+    assert abs(first["y"] + first["height"] - second["y"] - second["height"]) < 8  # on one line
+    assert first["x"] + first["width"] < second["x"]
