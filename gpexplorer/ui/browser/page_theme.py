@@ -32,10 +32,13 @@ class PageTheme(JSComponent):
         dark = page.dark_theme
         remember(dark)
       }
-      setTimeout(() => {  // once the page is drawn
+      const start = () => {
+        // Panel does not pass on to the page what the server changes before all of the page is drawn.
+        if (!window.Bokeh?.documents.every((document) => document.is_idle)) return setTimeout(start, 20)
         begin()
         for (const page of pages()) page.properties.dark_theme.change.connect(() => note(page))
-      })
+      }
+      setTimeout(start)
       system.addEventListener("change", begin)
       model.on("remove", () => system.removeEventListener("change", begin))
     }
