@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gpexplorer.bench.gpu.simulated_gpu import DeviceWork, SimulatedGPU
 from gpexplorer.errors import NotPositiveDefinite
+from gpexplorer.linalg import cholesky as module
 from gpexplorer.linalg.cholesky import (
     SMALLEST_PIVOT,
     cholesky,
@@ -134,6 +135,39 @@ def test_independent_rows_are_those_that_leave_a_residual_variance() -> None:
     only_one = torch.full((9,), 1e9, dtype=torch.float64)
     only_one[4] = 0.0
     assert independent_rows(A, only_one).tolist() == [4]
+
+
+def one_after_another(A: torch.Tensor, least: torch.Tensor) -> list[int]:
+    """The definition: each row is compared with the accepted rows before it, by a solution of its own."""
+    accepted: list[int] = []
+    for j in range(len(A)):
+        explained = A[j, accepted] @ torch.linalg.solve(A[accepted][:, accepted], A[accepted, j]) if accepted else 0.0
+        if float(A[j, j] - explained) > float(least[j]):
+            accepted.append(j)
+    return accepted
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 500])
+@pytest.mark.parametrize("shift", [0.0, 40.0])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_independent_rows_in_blocks_are_those_found_one_after_another(
+    block: int, shift: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = torch.Generator().manual_seed(8)
+    X = torch.rand(150, 4, generator=rng, dtype=torch.float64) + shift
+    X = torch.cat([X, X[5:9], X[::7] + 1e-9, X[60:63]])[torch.randperm(179, generator=rng)]  # 29 copies
+    A = (-0.5 * torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square() / 0.3**2).exp().to(dtype)
+    least = 1e-3 * A.diagonal()
+    expected = one_after_another(A.double(), least.double())
+    assert 100 < len(expected) <= 150
+
+    monkeypatch.setattr(module, "INDEPENDENCE_BLOCK", block)
+    assert independent_rows(A, least).tolist() == expected
+    assert independent_rows(A[expected][:, expected], least[expected]).tolist() == list(range(len(expected)))
+
+
+def test_independent_rows_of_a_matrix_without_rows_are_none() -> None:
+    assert independent_rows(torch.zeros(0, 0), torch.zeros(0)).tolist() == []
 
 
 @pytest.mark.parametrize("negative", [-0.5, 3e-12, 1e-6])
