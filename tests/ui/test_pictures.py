@@ -106,7 +106,7 @@ def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_reque
         explorer.settle()
     keys = list(explorer.pictures.pictures)
     explorer.pictures.tabs.active = keys.index("stochastic-batches") - picture_cards.ON_TOP
-    explorer.pictures.pictures["stochastic-batches"].view.minibatches = 6
+    explorer.pictures.pictures["stochastic-batches"].view.minibatches = 24
     explorer.session.player.step()
     titles: list[str] = []
 
@@ -124,4 +124,4 @@ def test_a_slow_picture_continues_while_it_is_looked_at_and_does_not_block_reque
     explorer.close()
     assert len(titles) > 5
     assert "about" in titles[0]
-    assert titles[-1].startswith("6 minibatches per panel")
+    assert titles[-1].startswith("24 minibatches per panel")

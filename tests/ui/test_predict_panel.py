@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -62,8 +64,12 @@ def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone
             panel.update()
             assert time.monotonic() < end
 
+    def in_own_loop(story: Coroutine[Any, Any, None]) -> None:
+        with ThreadPoolExecutor(1) as thread:  # this thread may have a loop already, of a browser test before
+            thread.submit(asyncio.run, story).result()
+
     def predict() -> None:
-        asyncio.run(panel._predict_again())
+        in_own_loop(panel._predict_again())
         wait(lambda: panel._table is not None)
 
     async def choose_function() -> None:
@@ -96,7 +102,7 @@ def test_predictions_name_their_step_and_are_offered_again_when_the_run_has_gone
         assert panel.again.disabled
 
         sd = float(panel._table["sd"][0])
-        asyncio.run(choose_function())
+        in_own_loop(choose_function())
         assert float(panel._table["sd"][0]) < sd
         session.player.back()
         wait(lambda: session.screen.step == 0)
