@@ -21,8 +21,7 @@ lab: .venv/.lab ## open JupyterLab on the notebooks folder
 	$(BIN)/jupyter lab --notebook-dir=notebooks --LabApp.default_url=/lab/tree/first_swap.ipynb
 
 test: .venv/.test .venv/.browser ## install what the tests need, a browser too, and run them all (ARGS="-k swap" for some)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 \
-		$(BIN)/python -m pytest $(or $(ARGS),-n 3 --dist loadgroup --no-loadscope-reorder)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(or $(ARGS),-n 3 --dist loadgroup --no-loadscope-reorder)
 
 lint: .venv/.test ## ruff, the types, the import contract, and the recipes of CONTRIBUTING
 	$(BIN)/ruff check .
