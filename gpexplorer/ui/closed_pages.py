@@ -1,4 +1,4 @@
-"""The memory of closed pages is freed while nobody waits for a picture.
+"""Garbage collection of closed pages, at moments when nobody waits for a picture.
 
 The objects of a page refer to each other in cycles, so Python frees them only by garbage collection. By itself, Python
 would collect after some hundred pages, at any moment and for seconds, because a collection visits the objects of all

@@ -210,7 +210,7 @@ def roles(name: str, parsed: dict[str, Column], choice: Choice) -> tuple[str, tu
 
 
 def _other_target(parsed: dict[str, Column], target: str, choice: Choice) -> tuple[str, ...]:
-    """A note if nobody chose the target, and it is not the last column of the file, which has no numbers."""
+    """A note if the target was not chosen, and is another column than the last one because that contains no numbers."""
     last = next(reversed(parsed))
     if choice.target is not None or last == target or parsed[last].is_number or last in (choice.inputs or ()):
         return ()

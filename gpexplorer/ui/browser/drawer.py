@@ -21,7 +21,7 @@ class Drawer(JSComponent):
         self.closings += 1
 
     _esm = """
-    let begun = false  // a drawer draws its contents anew whenever it is opened, and is closed only at the first time
+    let begun = false  // render runs again whenever the drawer is opened; only the first run closes it
 
     const open = (shown) => {
       for (const page of window.Bokeh?.documents.flatMap((document) => document.roots()) ?? [])
