@@ -143,7 +143,7 @@ def cholesky_of_each(A: Float[Tensor, "k m m"], name: str) -> Float[Tensor, "k m
     return torch.stack([cholesky(part, name, noted=False).L for part in A])
 
 
-def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Tensor:
+def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"], most: int | None = None) -> Tensor:
     """Return the rows of a covariance matrix that those before them do not explain.
 
     Parameters
@@ -152,6 +152,8 @@ def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Ten
         Symmetric, positive semidefinite to rounding.
     least : Tensor [k]
         A residual variance that is not larger counts as explained.
+    most : int, optional
+        Return only the first rows, this number at most, and look at no block behind them.
 
     Returns
     -------
@@ -165,6 +167,7 @@ def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Ten
     one Cholesky factor, another one O(k) operations per row.
     """
     k, accepted = len(A), list[int]()
+    most = k if most is None else most
     L = torch.zeros_like(A)  # the Cholesky factor of A among the accepted rows
     for begin in range(0, k, INDEPENDENCE_BLOCK):
         block, q = slice(begin, min(begin + INDEPENDENCE_BLOCK, k)), len(accepted)
@@ -179,7 +182,9 @@ def independent_rows(A: Float[Tensor, "k k"], least: Float[Tensor, " k"]) -> Ten
             L[q:end, :q] = R[:, own].T
         L[q:end, q:end] = L_own
         accepted += [begin + row for row in own]
-    return torch.tensor(accepted, dtype=torch.int64, device=A.device)
+        if len(accepted) >= most:
+            break
+    return torch.tensor(accepted[:most], dtype=torch.int64, device=A.device)
 
 
 def _independent_in_block(S: Tensor, least: Tensor) -> tuple[list[int], Tensor]:

@@ -163,6 +163,8 @@ def test_independent_rows_in_blocks_are_those_found_one_after_another(
 
     monkeypatch.setattr(module, "INDEPENDENCE_BLOCK", block)
     assert independent_rows(A, least).tolist() == expected
+    for most in (0, 1, 70, len(expected), 500):
+        assert independent_rows(A, least, most).tolist() == expected[:most]
     assert independent_rows(A[expected][:, expected], least[expected]).tolist() == list(range(len(expected)))
 
 

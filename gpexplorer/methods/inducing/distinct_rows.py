@@ -48,7 +48,7 @@ def distinct_rows(kernel: Kernel, theta: Tensor, train: Dataset, order: Tensor, 
     for begin in range(0, len(order), m):
         pool = torch.cat([accepted, order[begin : begin + m]])
         K = kernel(theta, train.rows(pool).X, train.rows(pool).X).double()  # [<= 2 m, <= 2 m]
-        accepted = pool[independent_rows(K, rounding(train.y.dtype) * K.diagonal())][:m]
+        accepted = pool[independent_rows(K, rounding(train.y.dtype) * K.diagonal(), m)]
         if len(accepted) == m:
             break
     return accepted
