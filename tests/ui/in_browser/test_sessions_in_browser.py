@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, expect
 
+from gpexplorer.views.drawing.palette import ON_DARK, ROLES
 from pages import ON_PAGE, Seen, Served, until
 
 pytestmark = pytest.mark.ui
@@ -91,18 +92,18 @@ def test_a_page_begins_with_the_theme_of_the_system_until_a_person_chooses_anoth
     def is_dark(seen: Seen) -> bool:
         return seen.page.locator(".mui-dark").count() > 0 and "#1c2229" in str(seen.page.evaluate(papers))
 
-    def legend(seen: Seen) -> list[str]:
+    def is_mean_drawn_as(seen: Seen, colour: str) -> bool:
         marks = seen.page.locator("[aria-label='Layers of the picture']").first.locator("i")
-        return marks.evaluate_all("all => all.map((mark) => mark.style.color)")
+        red, green, blue = bytes.fromhex(colour.removeprefix("#"))
+        return f"rgb({red}, {green}, {blue})" in marks.evaluate_all("all => all.map((mark) => mark.style.color)")
 
     try:
         first = Seen(visitor.new_page(), served.url)
         until(lambda: is_dark(first))
-        first.page.wait_for_timeout(1000)
-        in_dark = legend(first)
+        until(lambda: is_mean_drawn_as(first, ON_DARK[ROLES["mean"]]))  # the server paints the legends, a bit later
         first.page.emulate_media(color_scheme="light")
         until(lambda: not is_dark(first))
-        until(lambda: legend(first) != in_dark)  # the legend had the colours of the dark theme, too
+        until(lambda: is_mean_drawn_as(first, ROLES["mean"]))
         first.page.emulate_media(color_scheme="dark")
         until(lambda: is_dark(first))
         first.press("Toggle theme")
