@@ -29,6 +29,7 @@ from ...linalg.matrix_products import add_product, product
 from ...linalg.preconditioners import drawn_root
 from ...linalg.tall_products import minus_product
 from ...problem import take
+from .block_buffers import BlockBuffers
 from .reliability import Point
 from .system import System, updated_gradient
 
@@ -108,22 +109,21 @@ class Block:
         Gradient g at the current alpha.
     coarse : CoarseRows
         Rows that are solved for together with the block.
-    workspace : Tensor [b, n]
-        Buffer for the columns of the block; its length is the largest number of rows.
+    buffers : BlockBuffers
+        Buffers for the block, which the next block may overwrite; they determine the largest number of rows b.
 
     Notes
     -----
     Adding a row costs n kernel entries and q (q + 2 m) flops for the border, where q rows are in the block already.
     """
 
-    def __init__(self, system: System, gradient: Tensor, coarse: CoarseRows, workspace: Tensor) -> None:
-        b = len(workspace)
-        self.system, self.g, self.coarse, self.A = system, gradient, coarse, workspace
+    def __init__(self, system: System, gradient: Tensor, coarse: CoarseRows, buffers: BlockBuffers) -> None:
+        self.system, self.g, self.coarse, self.buffers = system, gradient, coarse, buffers
+        self.A, self.W, self.L = buffers.A, buffers.W, buffers.L
         self.rows = torch.zeros(0, dtype=torch.int64, device=gradient.device)
-        self.W, self.L = workspace.new_empty(b, len(coarse.rows)), workspace.new_zeros(b, b)
         self.h = torch.linalg.solve_triangular(coarse.L, gradient[coarse.rows][:, None], upper=False)[:, 0]  # [m]
-        self._h = self.h.to(workspace.dtype)
-        self.u = workspace.new_empty(b)  # L^-1 of the right-hand side -(g_B - W_B h)
+        self._h = self.h.to(self.A.dtype)
+        self.u = self.A.new_empty(len(self.A))  # L^-1 of the right-hand side -(g_B - W_B h)
 
     def join(self, new: Tensor) -> None:
         """Add rows [c]: compute their columns, and extend the factor of M by a border (eqs 11 to 13)."""
@@ -241,7 +241,7 @@ def after_coarse_step(system: System, point: Point, coarse: CoarseRows) -> Point
     Every block solves for the coarse rows too, and combinations of its steps keep their gradient zero if it is zero at
     first. A block is then chosen by the gradient as it is, which saves a read of W per block. 2 n m flops.
     """
-    nothing = Block(system, point.gradient, coarse, coarse.W.new_empty(0, system.n))
+    nothing = Block(system, point.gradient, coarse, BlockBuffers(coarse.W, 0))
     if not len(coarse.rows) or nothing.coarse_step_is_negligible:
         return point
     step = nothing.minimiser()

@@ -93,18 +93,20 @@ class Shortlist:
 
     Notes
     -----
-    c (m + b) numbers are copied per block.
+    c (m + b) numbers are copied per block, into buffers that the next block overwrites.
     """
 
     def __init__(self, block: Block, rows: Tensor) -> None:
         self.rows, self.g = rows, block.g[rows]
-        self.W = block.coarse.W.index_select(0, rows)  # [c, m]
-        self.A, self._filled = block.A.new_empty(len(block.A), len(rows)), 0  # [b, c]
+        self.W, self.A = block.buffers.shortlist(len(rows))  # [c, m], [b, c]
+        torch.index_select(block.coarse.W, 0, rows, out=self.W)
+        self._filled = 0
 
     def gradient(self, block: Block) -> Tensor:
         """Gradient e [c] at the candidates after the step that is possible so far. 2 c (b + m) flops."""
         new, minimiser = slice(self._filled, len(block.rows)), block.minimiser()
-        torch.index_select(block.A[new], 1, self.rows, out=self.A[new])
+        at_candidates = self.rows.expand(new.stop - new.start, -1)
+        torch.gather(block.A[new], 1, at_candidates, out=self.A[new])  # index_select would use one thread
         self._filled = new.stop
         return updated_gradient(minus_product(self.g, self.W, minimiser.v), self.A[: new.stop], minimiser.t)
 

@@ -38,6 +38,7 @@ from ...objectives import noise_variance
 from ...problem import Cost, Problem, Step
 from . import settings
 from .block import Block, CoarseRows, after_coarse_step
+from .block_buffers import BlockBuffers
 from .block_choice import BlockSizes, fill_block
 from .costs import CALLS_PER_CHUNK, CALLS_PER_SUBSPACE_STEP, iteration_cost
 from .joint.likelihood import Learner, Position, learn_on_all_rows
@@ -181,11 +182,11 @@ class GBCD(Solver):
         current, memory, iteration = Point(state.alpha, system.gradient(state.alpha)), state.memory, state.position
         sizes = self._sizes(system.n, system.mixed)
         coarse = system.once("coarse rows", lambda: CoarseRows(system, sizes.coarse, self.seed))
-        workspace = coarse.W.new_empty(min(sizes.block, system.n - len(coarse.rows)), system.n)  # [b, n]
+        buffers = BlockBuffers(coarse.W, min(sizes.block, system.n - len(coarse.rows)))
         current = after_coarse_step(system, current, coarse)
 
         def next_iteration() -> Iteration:
-            block = Block(system, current.gradient, coarse, workspace)
+            block = Block(system, current.gradient, coarse, buffers)
             gains = torch.cat([*fill_block(system, block, sizes, iteration)])  # line 3
             minimiser = block.minimiser()
             after = Point(block.moved(current.alpha, minimiser), block.gradient(minimiser))  # line 4

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.block_buffers import BlockBuffers
 from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
 from gpexplorer.methods.exact.system import System
 from oracles_gbcd import system as dense_system
@@ -42,7 +43,7 @@ def test_rows_join_in_the_order_of_the_decrease_that_each_promises(shift: float,
     alpha = 0.1 * torch.randn(90, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     g = A @ alpha - task.train.y
     rows = CoarseRows(system, coarse, seed=0)
-    block = Block(system, g, rows, g.new_empty(sizes.block, len(g)))
+    block = Block(system, g, rows, BlockBuffers(rows.W, sizes.block))
 
     gains = torch.cat([*fill_block(system, block, sizes, number=0)]).tolist()
 
@@ -65,7 +66,26 @@ def test_as_many_random_candidates_as_rows_are_all_rows():
     system = System(task, task.theta, 0.0)
     chosen = []
     for pool in (0, 60):
-        block = Block(system, -task.train.y, CoarseRows(system, 0, 0), task.train.y.new_empty(9, 60))
+        nothing = CoarseRows(system, 0, 0)
+        block = Block(system, -task.train.y, nothing, BlockBuffers(nothing.W, 9))
         list(fill_block(system, block, BlockSizes(block=9, chunk=2, coarse=0, pool=pool), number=0))
         chosen.append(block.rows.tolist())
     assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("shortlist", [0, 2])
+def test_a_block_does_not_depend_on_what_others_left_in_its_buffers(shortlist: int):
+    task, sizes = wavy(n=90), BlockSizes(block=13, chunk=4, coarse=7, shortlist=shortlist)
+    system, g = System(task, task.theta, 0.0), -task.train.y
+    coarse = CoarseRows(system, 7, seed=0)
+    used, seen = BlockBuffers(coarse.W, 13), []
+    for buffer in (used.A, used.W, used.L, *used.shortlist(26)):
+        buffer.fill_(torch.nan)
+
+    for buffers in (BlockBuffers(coarse.W, 13), used):
+        block = Block(system, g, coarse, buffers)
+        gains = torch.cat([*fill_block(system, block, sizes, number=0)])
+        minimiser = block.minimiser()
+        seen.append((block.rows, gains, minimiser.t, minimiser.v, block.gradient(minimiser)))
+
+    assert all(torch.equal(one, other) for one, other in zip(*seen, strict=True))

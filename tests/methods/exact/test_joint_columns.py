@@ -11,6 +11,7 @@ from torch import Tensor
 from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
 from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.block_buffers import BlockBuffers
 from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
 from gpexplorer.methods.exact.joint import joint_descent
 from gpexplorer.methods.exact.joint.joint_descent import solve_together
@@ -126,7 +127,7 @@ def test_steps_along_the_coarse_rows_are_kept_and_read_where_the_next_block_need
     coarse = CoarseRows(system, 30, 0)
 
     for number in range(3):
-        block = Block(system, columns.combined_gradient(weights), coarse, coarse.W.new_empty(20, 120))
+        block = Block(system, columns.combined_gradient(weights), coarse, BlockBuffers(coarse.W, 20))
         for _ in fill_block(system, block, SIZES, number):
             pass
         columns.move(block)
@@ -157,7 +158,7 @@ def test_a_shortlist_of_most_rows_gives_the_block_of_all_rows_and_a_short_one_is
     coarse, decrease, chosen = CoarseRows(system, 30, 0), [], []
 
     for shortlist in (0, 5, 2):
-        block = Block(system, g, coarse, coarse.W.new_empty(20, 120))
+        block = Block(system, g, coarse, BlockBuffers(coarse.W, 20))
         gains = torch.cat([*fill_block(system, block, BlockSizes(20, 4, 30, shortlist=shortlist), 0)])
         step = block.moved(torch.zeros(120, dtype=torch.float64), block.minimiser())
         decrease.append(-float(0.5 * step @ A @ step + g @ step))

@@ -19,6 +19,7 @@ import gpexplorer as gpx
 from gpexplorer import kernels
 from gpexplorer.linalg.kernel_columns import KernelColumns
 from gpexplorer.methods.exact.block import Block, CoarseRows
+from gpexplorer.methods.exact.block_buffers import BlockBuffers
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior
 from gpexplorer.methods.exact.settings import rows_per_block
@@ -39,7 +40,7 @@ def test_a_block_and_the_coarse_rows_are_minimised_over_together(shift: float):
     free = torch.tensor([row for row in (9, 12, 55, 60, 2, 3, 40, 71) if row not in coarse.rows])
     joined = torch.cat([coarse.rows, free[:5]])
     g = solver.gradient(torch.linspace(-1.0, 1.0, 80, dtype=torch.float64))
-    block = Block(solver, g, coarse, g.new_empty(5, 80))
+    block = Block(solver, g, coarse, BlockBuffers(coarse.W, 5))
     for new in (joined[3:5], joined[5:6], joined[6:]):
         block.join(new)
 

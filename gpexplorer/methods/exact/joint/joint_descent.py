@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ....linalg.randomness import generator
 from ..block import Block, CoarseRows
+from ..block_buffers import BlockBuffers
 from ..block_choice import BlockSizes, fill_block
 from ..system import System
 from .right_hand_sides import COMPACT, Columns
@@ -86,13 +87,13 @@ def solve_together(system: System, groups: Sequence[Columns], sizes: BlockSizes,
     """
     coarse = system.once("coarse rows", lambda: CoarseRows(system, min(sizes.coarse, system.n // 2), sizes.seed))
     b = min(sizes.block, system.n - len(coarse.rows))
-    workspace = coarse.W.new_empty(b, system.n)  # [b, n]
+    buffers = BlockBuffers(coarse.W, b)
     sample = torch.randperm(system.n, generator=generator(sizes.seed, "norms"))[:SAMPLED_ROWS].to(coarse.rows.device)
     blocks_per_pass = max(system.n // b, 1)  # norms are computed once per pass in any case, and estimated more often
     number, unfinished = 0, [group for group in groups if not group.drop_finished()]
     while unfinished and number * b < passes * system.n:
         gradient = _gradient_for_choice(groups[0], unfinished, number, sizes.seed)
-        block = Block(system, gradient, coarse, workspace)
+        block = Block(system, gradient, coarse, buffers)
         for _ in fill_block(system, block, sizes, number):
             pass
         for group in unfinished:
