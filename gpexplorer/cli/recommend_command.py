@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -87,12 +88,14 @@ def recommend(  # noqa: PLR0913 - the options of the command
 
 def _as_options(message: str) -> str:
     """The way out of a message on a file, as options of this command: missing="drop" becomes --missing drop."""
-    return re.sub(r"\b(missing|decimal|target|inputs|drop|encode|dates)=\[?\"?([^\s\"\]]+)\"?\]?", _as_option, message)
+    return re.sub(
+        r'\b(missing|decimal|target|inputs|drop|encode|dates)=\[?(?:"([^"]+)"|\.\.\.)\]?', _as_option, message
+    )
 
 
 def _as_option(match: re.Match[str]) -> str:
     name, value = match.groups()
-    return f"--{name} {'NAME' if value == '...' else value}"
+    return f"--{name} {'NAME' if value in (None, '...', 'NAME') else shlex.quote(value)}"
 
 
 def _report(progress: Progress) -> None:

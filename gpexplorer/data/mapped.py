@@ -230,7 +230,7 @@ def _complete_rows(table: Table, choice: Choice, report: Report) -> tuple[Mask, 
         complete[rows] = survey.add({c: column.values for c, column in parsed.items()})
         report(survey.rows)
     for c in table.columns:
-        refuse_text(table.name, c, columns_so_far[c])
+        refuse_text(table.name, c, columns_so_far[c], c == table.target)
     survey.refuse(table.name, table.target, choice.missing)
     return complete, table.notes + survey.dropped + survey.notes_on(table.inputs)
 

@@ -35,6 +35,17 @@ def written(folder: Path, text: str | bytes, name: str = "my.csv") -> Path:
     [
         (GOOD, {"target": "cost"}, 'no column "cost"|"cost"'),
         (GOOD, {"inputs": ["a", "name"]}, 'column "name" has text in row 1: "x"'),
+        (
+            GOOD,
+            {"inputs": ["a", "name"]},
+            r'leave the column out with drop=\["name"\], or use its words with encode=\["name',
+        ),
+        (GOOD, {"target": "name"}, r'only numbers can be predicted: choose another column with target="\.\.\."'),
+        (
+            "a,y\n1,\n2,\n3,\n",
+            {"target": "y"},
+            r'"y" is empty in every row: choose another target with target="\.\.\."',
+        ),
         ("a,y\n1,2\n2,\n3,4\n5,6\n", {}, '1 missing value in 1 row of 4, the first in column "y", row 2'),
         ("a,y\n1,2\n2,1e999\n3,4\n", {}, 'infinite value in column "y", the first in row 2'),
         ("a,y\n1,2\n", {}, "has 1 row; at least 3 are needed"),

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
+from gpexplorer.cli.recommend_command import _as_options
 from gpexplorer.data import Split
 from gpexplorer.errors import SettingError
 from gpexplorer.problem import Dataset
@@ -169,8 +170,14 @@ def test_the_command_names_a_way_out_that_it_has_itself(tmp_path: Path) -> None:
 
     assert "give --decimal , where" in answer()
     assert "drop those rows with --missing drop" in answer("--decimal", ",")
+    assert "choose another column with --target NAME" in answer("--decimal", ",", "--target", "Farbe")
     options = ["--decimal", ",", "--missing", "drop", "--encode", "Farbe", "--dates", "Tag"]
     inputs = '"Druck", "Farbe = blau", "Farbe = gelb", "Farbe = rot", "Tag"'
     assert f'It predicts "Preis" from {inputs}, and learned from 54 rows' in answer(*options)
     assert 'It predicts "Preis" from "Druck", and' in answer(*options, "--inputs", "Druck")
     assert 'It predicts "Druck" from "Preis", and' in answer(*options[:4], "--target", "Druck")
+
+
+def test_an_option_with_a_space_in_its_value_is_quoted_for_the_shell() -> None:
+    message = 'or leave the column out with drop=["living area"], or give decimal=",".'
+    assert _as_options(message) == "or leave the column out with --drop 'living area', or give --decimal ,."

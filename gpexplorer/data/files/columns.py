@@ -143,7 +143,7 @@ def pick(raw: Raw, choice: Choice) -> Numbers:
     parsed, choice = _parsed(name, {c: table[c] for c in needed if c not in unread}, choice)
     target, inputs, omitted = roles(name, parsed, choice)
 
-    columns = {c: _numbers(name, c, parsed[c]) for c in (*inputs, target)}
+    columns = {c: _numbers(name, c, parsed[c], c == target) for c in (*inputs, target)}
     filled = _fill(columns, target) if choice.missing == "fill" else ()
     texts = {c: _texts(table[c]) for c in ((choice.objects,) if choice.objects else choice.texts)}
     survey = table_checks.Survey()
@@ -328,27 +328,44 @@ def _has_decimal_comma(parsed: Column) -> bool:
     return parsed.first is not None and bool(pc.match_substring_regex(parsed.first[1], _DECIMAL_COMMA).as_py())
 
 
-def refuse_text(name: str, column: str, parsed: Column) -> None:
+def refuse_text(name: str, column: str, parsed: Column, is_target: bool = False) -> None:
     """Raise DataError for a number column with a cell of text, and for a column that is empty in every row."""
     if parsed.first is not None:
         row, value = parsed.first
         content = "a decimal comma (or a thousands separator)" if _has_decimal_comma(parsed) else "text"
-        way_out = (
-            'write 3.5 for 3,5 and 1234 for 1,234, or give decimal="," where 3,5 is 3.5'
-            if content != "text"
-            else "correct it, or leave the column out with inputs=[...]"
-        )
         more = f" (and {count(parsed.text - 1, 'more cell')} like it)" if parsed.text > 1 else ""
         raise DataError(
             f"{name}: column {quote(column)} has {content} in row {row + 1}: {quote(value)}{more}, "
-            f"where a number is needed: {way_out}."
+            f"where a number is needed: {_way_out(column, parsed, is_target)}."
         )
     if not parsed.has_any:
-        raise DataError(f"{name}: column {quote(column)} is empty in every row: leave it out with inputs=[...].")
+        way_out = (
+            'choose another target with target="..."' if is_target else f"leave it out with {_option('drop', column)}"
+        )
+        raise DataError(f"{name}: column {quote(column)} is empty in every row: {way_out}.")
 
 
-def _numbers(name: str, column: str, parsed: Column) -> Floats:
-    refuse_text(name, column, parsed)
+def _way_out(column: str, parsed: Column, is_target: bool) -> str:
+    """What to do about a column with a cell that is no number."""
+    if _has_decimal_comma(parsed):
+        return 'write 3.5 for 3,5 and 1234 for 1,234, or give decimal="," where 3,5 is 3.5'
+    if is_target and not parsed.is_number:
+        return 'only numbers can be predicted: choose another column with target="..."'
+    if is_target:
+        return "correct the cell, or leave its row out of the file"
+    return (
+        f"correct the cell, or leave the column out with {_option('drop', column)}, or use its words with "
+        f"{_option('encode', column)}"
+    )
+
+
+def _option(name: str, column: str) -> str:
+    """An option of `load` that names this column."""
+    return f"{name}=[{quote(column)}]"
+
+
+def _numbers(name: str, column: str, parsed: Column, is_target: bool) -> Floats:
+    refuse_text(name, column, parsed, is_target)
     return parsed.values
 
 
