@@ -16,6 +16,8 @@ _COMMON: dict[str, Any] = {
     "breakpoints": {"values": {"xs": 0, "sm": DRAWER_BELOW, "md": 1100, "lg": 1400, "xl": 1800}},
     "components": {
         "MuiToolbar": {"styleOverrides": {"root": {"minHeight": f"{HEADER}px !important"}}},
+        # The - and + of a field of a whole number are dark grey in both themes otherwise.
+        "MuiInputBase": {"styleOverrides": {"root": {"& .MuiIconButton-root": {"color": "inherit"}}}},
         "MuiTab": {"styleOverrides": {"root": {"textTransform": "none"}}},
         # The drawer over a narrow page covers the header, so it needs no room for it.
         "MuiDrawer": {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-READABLE = 4.5  # contrast of words that WCAG 2.2 asks for (AA)
+from playwright.sync_api import Page
+
+READABLE, VISIBLE = 4.5, 3.0  # contrasts of words and of the signs of controls that WCAG 2.2 asks for (AA)
 
 # Seen from the top of the page: what a browser has scrolled away lies behind the title bar.
 BOXES = """() => {
@@ -35,7 +37,7 @@ BOXES = """() => {
   walk(document.querySelector("body"), [])
   return { cards, parts, width: window.innerWidth }
 }"""
-CONTRASTS = """() => {
+CONTRASTS = """([readable, visible]) => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true })
   const rgba = (colour) => {  // any CSS colour, as the browser paints it
     canvas.clearRect(0, 0, 1, 1)
@@ -70,13 +72,15 @@ CONTRASTS = """() => {
       const words = own.map((node) => node.textContent.trim()).join(" ").trim()
       const typed = one.matches("input[type=text], select") ? one.value || "value" : ""
       const disabled = one.closest("[disabled], [aria-disabled=true], .Mui-disabled, :disabled")
-      const skipped = disabled || one.closest("[aria-hidden=true]") || style.position === "fixed"
-      if ((words || typed) && box.width > 2 && box.height > 2 && !skipped && !one.matches("style, script, option")) {
+      const button = one.matches("button > svg") ? one.parentElement : null
+      const icon = button ? "sign of " + (button.ariaLabel || button.title || button.innerText) : ""
+      const skipped = disabled || (!icon && one.closest("[aria-hidden=true]")) || style.position === "fixed"
+      if ((words || typed || icon) && box.width > 2 && box.height > 2 && !skipped && !one.matches("style, script, option")) {
         const below = paper(one)
-        const [r, g, b, a] = rgba(style.color)
+        const [r, g, b, a] = rgba(icon && style.fill !== "none" ? style.fill : style.color)
         const ink = over([r, g, b, a * opacity(one)], below)
         const [low, high] = [light(ink), light(below)].sort((p, q) => p - q)
-        found.push([(words || typed).slice(0, 40), (high + 0.05) / (low + 0.05)])
+        found.push([(words || typed || icon).slice(0, 40), (high + 0.05) / (low + 0.05), icon ? visible : readable])
       }
       if (one.shadowRoot) walk(one.shadowRoot)
       walk(one)
@@ -110,6 +114,11 @@ def faults(boxes: dict) -> list[str]:
     return found + [f"{name} beyond the window" for name in beyond] + [f"{name} is cut" for name in cut]
 
 
+def contrasts(page: Page) -> list[list]:
+    """Each word and each sign of a button on this page, with its contrast and the least that it should have."""
+    return page.evaluate(CONTRASTS, [READABLE, VISIBLE])
+
+
 def faint(measured: list[list]) -> list[list]:
-    """The words that CONTRASTS found with too little contrast."""
-    return [entry for entry in measured if entry[1] < READABLE]
+    """The words and signs that `contrasts` found with too little contrast."""
+    return [entry for entry in measured if entry[1] < entry[2]]

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from looks import CONTRASTS, faint
+from looks import contrasts, faint
 from pages import Seen, until
 
 pytestmark = pytest.mark.ui
@@ -24,14 +24,15 @@ def test_words_can_be_read_in_both_themes(seen: Seen, theme: str):
         until(lambda: is_dark() == (theme == "dark"))
     end = time.monotonic() + 10  # colours change over time
     while True:
-        measured = seen.page.evaluate(CONTRASTS)
+        measured = contrasts(seen.page)
         if (len(measured) > 60 and not faint(measured)) or time.monotonic() > end:
             break
         seen.page.wait_for_timeout(300)
 
     assert len(measured) > 60
     assert faint(measured) == []
-    assert {"gpexplorer", "Play", "Method", "Data and prediction", "Calibration"} <= {words for words, _ in measured}
+    assert {"gpexplorer", "Play", "Method", "Data and prediction", "Calibration"} <= {name for name, *_ in measured}
+    assert "sign of Increase Sample paths (1-D)" in {name for name, *_ in measured}
     if theme == "dark":
         seen.press("Toggle theme")
         until(lambda: not is_dark())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gpexplorer.ui.stories import STORIES
-from looks import BOXES, CONTRASTS, faint, faults
+from looks import BOXES, contrasts, faint, faults
 from pages import Seen, until
 
 pytestmark = pytest.mark.ui
@@ -22,7 +22,7 @@ def look_at(seen: Seen) -> None:
         wrong: list = []
         for _ in range(20):
             seen.page.wait_for_timeout(300)  # colours change over time, and figures are drawn again at their new size
-            wrong = faults(seen.page.evaluate(BOXES)) + faint(seen.page.evaluate(CONTRASTS))
+            wrong = faults(seen.page.evaluate(BOXES)) + faint(contrasts(seen.page))
             if not wrong:
                 break
         assert wrong == [], f"{theme}, {width} x {height}"
