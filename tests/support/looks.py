@@ -74,8 +74,9 @@ CONTRASTS = """([readable, visible]) => {
       const disabled = one.closest("[disabled], [aria-disabled=true], .Mui-disabled, :disabled")
       const button = one.matches("button > svg") ? one.parentElement : null
       const icon = button ? "sign of " + (button.ariaLabel || button.title || button.innerText) : ""
-      const skipped = disabled || (!icon && one.closest("[aria-hidden=true]")) || style.position === "fixed"
-      if ((words || typed || icon) && box.width > 2 && box.height > 2 && !skipped && !one.matches("style, script, option")) {
+      const hidden = (!icon && one.closest("[aria-hidden=true]")) || one.matches("style, script, option")
+      const skipped = disabled || hidden || style.position === "fixed"
+      if ((words || typed || icon) && box.width > 2 && box.height > 2 && !skipped) {
         const below = paper(one)
         const [r, g, b, a] = rgba(icon && style.fill !== "none" ? style.fill : style.color)
         const ink = over([r, g, b, a * opacity(one)], below)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bokeh.models import LinearColorMapper
 
 import gpexplorer as gpx
 from gpexplorer.views import for_run
@@ -45,3 +46,24 @@ def test_layers_change_with_the_theme_and_back():
     live.set_theme("light")
     assert mean.line_color == ROLES["mean"]
     assert live.figure.background_fill_color == PAPER["light"]
+
+
+def test_dots_that_are_coloured_by_a_number_can_be_seen_in_both_themes_and_images_use_the_whole_scale():
+    gbcd = gpx.Spec("gbcd", {"learn": False}, {"name": "friedman1", "n": 60}).open()
+    surface = gpx.Spec("grief", {"num_eigenfunctions": 8}, {"name": "gp-draw", "n": 60, "d": 2}).open()
+    for run in (gbcd, surface):
+        run.finish(steps=2)
+    [dots] = [view for view in for_run(gbcd) if view.key == "gbcd-gradient"]
+    [image] = [view for view in for_run(surface) if view.key == "grief-eigenfunctions"]
+
+    live, scales = Live(dots, dots.data(gbcd, 2), "dark"), {}
+    for theme in ("light", "dark"):
+        live.set_theme(theme)
+        [scale] = live.figure.select({"type": LinearColorMapper})
+        scales[theme] = list(scale.palette)
+        assert min(contrast(colour, PAPER[theme]) for colour in scales[theme]) >= 3.0
+    of_image = Live(image, image.data(surface, 2), "dark").figure.select_one({"type": LinearColorMapper})
+
+    assert len(of_image.palette) == 256
+    assert max(map(luminance, scales["dark"])) > 0.7  # yellow, which would be faint on white
+    assert set(scales["light"]) < set(of_image.palette) > set(scales["dark"])

@@ -2,14 +2,16 @@
 
 People who are colour-blind can tell these colours apart. Yellow, sky blue and grey are darker than in the paper: every
 line and mark has a contrast of at least 3 to its background, as WCAG 2.2 asks of graphics (level AA, 1.4.11), and every
-text one of at least 4.5. The dark theme has a lighter twin of each colour.
+text one of at least 4.5. The dark theme has a lighter twin of each colour. Dots that are coloured by a number use the
+part of the scale that has this contrast; images, whose colours lie beside one another, use all of it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import BasicTickFormatter, LogTickFormatter, PrintfTickFormatter
+from bokeh.models import BasicTickFormatter, LinearColorMapper, LogTickFormatter, PrintfTickFormatter, Scatter
+from bokeh.palettes import Viridis256
 
 ROLES = {
     "data": "#7f8c99",
@@ -40,6 +42,7 @@ ON_DARK = {  # colour in the light theme -> its twin in the dark one
     "#a02c5d": "#e0709f",
 }
 SEQUENTIAL = "Viridis"
+DOTS = {"light": Viridis256[:154], "dark": Viridis256[97:]}  # without what is too light for white, or too dark
 
 _COLOURS = {
     "light": {"text": "#22303c", "line": "#c4ccd4", "grid": "#e8ecf0", "background": "#ffffff"},
@@ -67,6 +70,7 @@ def paint(figure: Any, theme: str) -> None:
         background_fill_color=colours["background"], border_fill_color=colours["background"], outline_line_color=None
     )
     _paint_layers(figure, ON_DARK if theme == "dark" else _ON_LIGHT)
+    _paint_dots(figure, DOTS["dark" if theme == "dark" else "light"])
     for axis in figure.axis:
         axis.update(
             axis_label_text_color=colours["text"],
@@ -108,3 +112,12 @@ def _paint_layers(figure: Any, twins: dict[str, str]) -> None:
         changed = {name: twins[ink] for name, ink in inks.items() if isinstance(ink, str) and ink in twins}
         if changed:
             part.update(**changed)
+
+
+def _paint_dots(figure: Any, scale: tuple[str, ...]) -> None:
+    """Use this scale for dots whose colour is a number."""
+    for renderer in figure.renderers:
+        glyph = getattr(renderer, "glyph", None)
+        mapper = getattr(glyph.fill_color, "transform", None) if isinstance(glyph, Scatter) else None
+        if isinstance(mapper, LinearColorMapper):
+            mapper.palette = list(scale)
