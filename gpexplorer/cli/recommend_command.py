@@ -88,14 +88,13 @@ def recommend(  # noqa: PLR0913 - the options of the command
 
 def _as_options(message: str) -> str:
     """The way out of a message on a file, as options of this command: missing="drop" becomes --missing drop."""
-    return re.sub(
-        r'\b(missing|decimal|target|inputs|drop|encode|dates)=\[?(?:"([^"]+)"|\.\.\.)\]?', _as_option, message
-    )
+    value = r'"[^"]+"(?:, "[^"]+")*|\.\.\.'
+    return re.sub(rf"\b(missing|decimal|target|inputs|drop|encode|dates)=\[?({value})\]?", _as_option, message)
 
 
 def _as_option(match: re.Match[str]) -> str:
-    name, value = match.groups()
-    return f"--{name} {'NAME' if value in (None, '...', 'NAME') else shlex.quote(value)}"
+    name, values = match[1], re.findall(r'"([^"]+)"', match[2]) or ["NAME"]
+    return " ".join(f"--{name} {'NAME' if value == '...' else shlex.quote(value)}" for value in values)
 
 
 def _report(progress: Progress) -> None:

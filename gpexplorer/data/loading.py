@@ -16,8 +16,9 @@ from ..mixed_rows import MixedRows
 from ..problem import Dataset
 from .edits import edited
 from .files.columns import Choice, Numbers, pick
+from .files.described_columns import note_on_row_names
 from .files.layouts import read_set
-from .files.reading import kind_of, read_path
+from .files.reading import Raw, kind_of, read_path
 from .given_folds import groups_of_rows
 from .in_memory import from_arrays, from_frame
 from .mapped import load_mapped
@@ -117,7 +118,7 @@ def load(source: Any, split: How = 0, **options: Any) -> Split:
     if isinstance(source, Mapping):
         source, options = _named(source, options)
     if isinstance(source, pd.DataFrame):
-        return _split(pick(from_frame(source), _choice("the table", options)), split, Given(), None)
+        return _split(_picked(from_frame(source), _choice("the table", options)), split, Given(), None)
     if isinstance(source, tuple | list) and len(source) == 2:
         raw, target, objects = from_arrays(*source)
         return _split(
@@ -187,8 +188,15 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
         return load_mapped(path, split, _choice(path.name, options), **mapping)
     header = options.pop("header", None)
     choice = _choice(path.name, options)
-    numbers = pick(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
+    numbers = _picked(read_path(path, header=header, also=(*choice.named, *choice.drop)), choice)
     return _split(numbers, split, Given(), _file_identity(choice, header), path.stem)
+
+
+def _picked(raw: Raw, choice: Choice) -> Numbers:
+    """The chosen columns, with a note on inputs that nobody chose by name and that look like names of the rows."""
+    numbers = pick(raw, choice)
+    inputs = () if choice.inputs is not None or choice.objects else numbers.names
+    return numbers._replace(notes=numbers.notes + note_on_row_names(raw.table, inputs))
 
 
 def _file_identity(choice: Choice, header: Any) -> dict[str, Any]:

@@ -114,6 +114,24 @@ def test_columns_are_chosen_and_incomplete_rows_dropped(tmp_path: Path) -> None:
     assert any('"name"' in note for note in gpx.data.load(written(tmp_path, GOOD)).notes)
 
 
+@pytest.mark.parametrize("shift", [0, 10**9])
+def test_an_id_among_the_inputs_is_noted_unless_it_was_chosen_by_name(tmp_path: Path, shift: int) -> None:
+    ids = shift + np.random.default_rng(0).permutation(40)
+    frame = pd.DataFrame({"patient_id": ids, "row": ids[::-1], "age": ids % 7 + 20.0, "dose": ids % 5 + 0.5})
+    file = written(tmp_path, frame.to_csv(index=False))
+    copies = pd.concat([frame, frame[:9]])
+
+    (note,) = gpx.load(file).notes
+    assert note.startswith('"patient_id", "row" look like names of the rows, and nobody chose them as input: ')
+    assert note.endswith('drop=["patient_id", "row"] leaves them out.')
+    assert '"patient_id" looks like a name of the row, and' in " ".join(gpx.load(copies, drop=["row"]).notes)
+    for options in ({"drop": ["patient_id", "row"]}, {"inputs": ["patient_id", "age"]}):
+        assert gpx.load(file, **options).notes == ()
+    assert gpx.load(file, drop=["patient_id", "age"]).notes == ()  # where it is the only input, it is meant
+    frame["row"] = ids % 9  # no ids, whatever the column is called
+    assert gpx.load(frame, drop=["patient_id"]).notes == ()
+
+
 def test_folds_divide_the_rows_and_do_not_change_the_global_random_state() -> None:
     before = torch.random.get_rng_state()
     frame = pd.DataFrame({"x": np.arange(53.0), "y": np.sin(np.arange(53.0))})

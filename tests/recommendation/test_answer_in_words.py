@@ -179,5 +179,6 @@ def test_the_command_names_a_way_out_that_it_has_itself(tmp_path: Path) -> None:
 
 
 def test_an_option_with_a_space_in_its_value_is_quoted_for_the_shell() -> None:
-    message = 'or leave the column out with drop=["living area"], or give decimal=",".'
-    assert _as_options(message) == "or leave the column out with --drop 'living area', or give --decimal ,."
+    message = 'or leave the column out with drop=["living area", "id"], or give decimal=",", or target="...".'
+    options = "--drop 'living area' --drop id, or give --decimal ,, or --target NAME."
+    assert _as_options(message) == f"or leave the column out with {options}"

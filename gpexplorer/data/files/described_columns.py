@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ..quoting import count
+from ..quoting import count, listing
 from ..table_checks import Floats
 from .columns import parse
 from .containers import is_number
 from .conversions import recognised, with_points
 
 _ID_NAME = re.compile(r"(?i)^(id|index|row|no|nr|key|uuid|unnamed: ?0|.*[ _-]id|column 1)$")
+NAMES = "looks like a name of the row"
 
 
 class ColumnNote(NamedTuple):
@@ -59,8 +61,25 @@ def described_columns(table: pa.Table, whole: bool = True) -> dict[str, ColumnNo
     notes = {name: described_column(name, table[name], whole) for name in table.column_names}
     for name, note in notes.items():
         if whole and note.use and note.kind == "number" and _ID_NAME.match(name) and _names_copied_rows(table, name):
-            notes[name] = note._replace(remark="looks like a name of the row; rows are there more than once", use=False)
+            notes[name] = note._replace(remark=f"{NAMES}; rows are there more than once", use=False)
     return notes
+
+
+def note_on_row_names(table: pa.Table, inputs: Sequence[str]) -> tuple[str, ...]:
+    """A note if some of several inputs look like names of the rows, which say nothing about the target."""
+    names = [name for name in inputs if name in table.column_names and _names_rows(table, name)]
+    if not names or len(inputs) < 2:
+        return ()
+    looks, them = ("looks like a name of the row", "it") if len(names) == 1 else ("look like names of the rows", "them")
+    return (f"{listing(names)} {looks}, and nobody chose {them} as input: drop=[{listing(names)}] leaves {them} out.",)
+
+
+def _names_rows(table: pa.Table, name: str) -> bool:
+    """Whether a column has the name of an id, and numbers that could be one."""
+    if not _ID_NAME.match(name):
+        return False
+    note = described_column(name, table[name])
+    return note.remark == NAMES or (note.use and note.kind == "number" and _names_copied_rows(table, name))
 
 
 def _names_copied_rows(table: pa.Table, name: str) -> bool:
@@ -126,5 +145,5 @@ def _of_numbers(name: str, values: Floats, kind: str, whole: bool) -> ColumnNote
         return ColumnNote(kind, "only counts the rows", False, missing)
     whole_numbers = bool((present == np.round(present)).all())
     if _ID_NAME.match(name) and whole_numbers and len(np.unique(present)) == len(present):
-        return ColumnNote(kind, "looks like a name of the row", False, missing)
+        return ColumnNote(kind, NAMES, False, missing)
     return ColumnNote(kind, gap, True, missing)
