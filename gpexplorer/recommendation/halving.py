@@ -39,13 +39,13 @@ from ..methods.base import registry
 from ..runs.run import Run
 from ..runs.setting_checks import number, of_kind
 from ..runs.spec import Spec
+from .arguments import NO_ROWS, bytes_of, rows_of
 from .candidates import EXACT, Candidate, candidates
 from .held_out import RowScores, first_rows, parts
 from .lanes import Lane, held_out_scores, step_until
 from .result import Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .simple_models import for_inputs, plain_inputs
 from .stages import FEWEST_LANES, Progress, lanes_for, parts_of_stages, shares_for
-from .what_is_given import NO_ROWS, bytes_of, rows_of
 
 SIMPLE_ROWS_PER_SECOND = 600  # limit of the rows to which simple models are fitted, per second of the time
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long

@@ -17,11 +17,11 @@ from ..methods.base import registry
 from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
+from .arguments import repeated_rows
 from .band_checks import band_sentences
 from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane
-from .what_is_given import repeated_rows
 
 ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned

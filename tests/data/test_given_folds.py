@@ -32,9 +32,9 @@ from gpexplorer.methods.cross_validation.folds import split
 from gpexplorer.methods.eigenfunctions import evidence_choice
 from gpexplorer.methods.inducing.selection.csi import CSI
 from gpexplorer.methods.minibatches.model import Model
+from gpexplorer.recommendation.arguments import rows_of
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import first_rows, parts
-from gpexplorer.recommendation.what_is_given import rows_of
 
 QUICK = {"max_iterations": 3, "rank": 60}
 

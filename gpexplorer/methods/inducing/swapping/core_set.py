@@ -109,11 +109,11 @@ class CoreSet(NamedTuple):
 
     def swap_landscape(self, state: State, slot: int | None) -> Landscape | None:
         """Return the landscape of one slot, for the rows of the core set."""
-        found = self.method.swap_landscape(self.part, self._on_part(state), slot)
-        if found is None:
+        landscape = self.method.swap_landscape(self.part, self._on_part(state), slot)
+        if landscape is None:
             return None
-        rows, pivots = self.rows[found.rows], self.rows[found.pivots]
-        return found._replace(rows=rows, pivots=pivots, removed=self._row(found.removed))
+        rows, pivots = self.rows[landscape.rows], self.rows[landscape.pivots]
+        return landscape._replace(rows=rows, pivots=pivots, removed=self._row(landscape.removed))
 
     def force_swap(self, state: State, row: int, slot: int | None) -> Step:
         """Return the step in which a row of the core set takes the place of a point.

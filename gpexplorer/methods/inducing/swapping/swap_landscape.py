@@ -58,10 +58,10 @@ def swap_landscape(swapper: Swapper, slot: int, seed: int, step: int) -> Landsca
     chosen = _sample(rows[approx > -math.inf], pivots.rows, seed, step)
     for block in row_blocks(len(chosen), 3 * exact.element_size() * n):
         exact[chosen[block]] = _exact(factor, removal, chosen[block]) - loss
-    both = torch.isfinite(approx) & torch.isfinite(exact)
+    comparable = torch.isfinite(approx) & torch.isfinite(exact)
     correlation = math.nan
-    if int(both.sum()) > 2:
-        correlation = rank_correlation(approx[both].cpu().numpy(), exact[both].cpu().numpy())
+    if int(comparable.sum()) > 2:
+        correlation = rank_correlation(approx[comparable].cpu().numpy(), exact[comparable].cpu().numpy())
     return Landscape(rows, approx, exact, removed, correlation, pivots.rows.clone())
 
 

@@ -54,14 +54,14 @@ class Tries:
         self.slots, self._V, self._rows = columns.slots[:most], columns.V[:most], columns.products[:most]
         self._lengths, numbers, self._of_pivots = self._products()
         self._numbers = [removal_numbers(row) for row in numbers.tolist()]
-        self.inverse_errors = [abs(one.qGw - 1.0) for one in self._numbers]
+        self.inverse_errors = [abs(removed.qGw - 1.0) for removed in self._numbers]
         self._first: Removal | None = None
         if factor.is_tight:
             self._first = self.removal(0)
             terms = [self._first.terms]
             self._effects = Addition(*(part[None] for part in ReplacementScores(pivots, self._first).exact()))
         else:
-            terms = [factor.terms_without(one) for one in self._numbers]
+            terms = [factor.terms_without(removed) for removed in self._numbers]
             each = removal_numbers(numbers.split(1, dim=1))  # [k, 1] each
             self._effects = exact_effects(pivots, each, self._of_pivots.unbind(1))  # [k, z] each
         total = factor.total

@@ -1,4 +1,4 @@
-"""What a caller gives to `recommend`: rows in any form that can be read, and an amount of memory in words."""
+"""The arguments of `recommend`: rows in any form that can be read, and an amount of memory in words."""
 
 from __future__ import annotations
 
