@@ -146,6 +146,8 @@ class Picture(pn.viewable.Viewer):
         figure = self._live.figure
         # WebGL needs a GPU to be faster than a canvas for so few glyphs.
         figure.output_backend = "canvas"
+        # A screen reader finds a canvas without words otherwise; numbers and legend stand above it as text.
+        figure.html_attributes = {"role": "figure", "aria-label": f"{self.view.title}. {self.view.help}"}
         self._live.leave_words_to_page()
         self.legend.fill(self._live.legend)
         self.legend.visible = True
