@@ -54,8 +54,11 @@ def test_a_finger_drags_a_point_on_a_phone(served: Served, browser: Browser):
           Bokeh.index.find_one(figure).el.scrollIntoView({{ block: "center" }})
           return figure.renderers.find((r) => r.data_source?.name === "inducing").data_source.get_column("y")[0]
         }}""")
-        seen.page.wait_for_timeout(500)  # until it has scrolled
-        x, y = seen.page.evaluate(AT, [before[0], height])
+        places = [seen.page.evaluate(AT, [before[0], height])]
+        while places[-1:] != places[-2:-1]:  # until the page rests
+            seen.page.wait_for_timeout(400)
+            places.append(seen.page.evaluate(AT, [before[0], height]))
+        x, y = places[-1]
 
         fingers, aside = phone.new_cdp_session(seen.page), 8 if x < 195 else -8
         for kind, steps in (("touchStart", [0]), ("touchMove", range(1, 9)), ("touchEnd", [])):
