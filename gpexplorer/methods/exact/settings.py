@@ -10,6 +10,7 @@ GIGABYTE = 1e9  # bytes: memory budgets are settings in gigabytes
 
 
 LEAST_BLOCK, MOST_BLOCK = 10, 500  # rows of a block whose size follows the number of rows
+LEAST_SUBSET, MOST_SUBSET = 500, 2000  # rows for learning, where their number follows the number of rows
 MANY_ROWS = 4000  # with at least this many rows, more coarse rows and float32 columns save time
 
 
@@ -52,12 +53,17 @@ def learn() -> Any:
 def subset() -> Any:
     """Number of rows that hyperparameters are learned on."""
     return param.Integer(
-        500,
-        bounds=(2, None),
-        softbounds=(100, 2000),
-        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. The paper "
-        "uses 2000.",
+        0,
+        bounds=(0, None),
+        softbounds=(0, 2000),
+        doc="Number of rows on which the hyperparameters are learned, at subset^3 flops per evaluation. 0 takes an "
+        f"eighth of all rows, but at least {LEAST_SUBSET} and at most {MOST_SUBSET}, the number of the paper.",
     )
+
+
+def rows_to_learn_on(subset: int, n: int) -> int:
+    """Return the number of rows that hyperparameters are learned on, for this setting and this number of rows."""
+    return max(subset, 2) if subset else max(LEAST_SUBSET, min(MOST_SUBSET, n // 8))
 
 
 def evaluations() -> Any:

@@ -136,7 +136,8 @@ class Solver(Method):
             yield Step(state, SolverInfo("start", objective=0.0))
         if state.phase == "learn":
             if self.learn:
-                evaluations = learn_on_subset(problem, self.seed, self.subset, self.evaluations)
+                size = settings.rows_to_learn_on(self.subset, len(problem.train))
+                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations)
                 for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
                     state = state._replace(step=state.step + 1, position=position, theta=best.theta)
                     yield Step(state, SolverInfo("learn", objective=0.0, evidence=best.value))

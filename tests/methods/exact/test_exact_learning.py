@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
+from gpexplorer.methods.exact import solver
+from gpexplorer.methods.exact.sparse import regressors
 from oracles_gbcd import SHIFTS, quick, wavy
 
 SETTINGS = {"learn": True, "evaluations": 4, "subset": 30}
@@ -33,3 +37,20 @@ def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key
     assert len(before) > 2
     assert before == pytest.approx([0.5 * float(task.train.y.square().sum())] * len(before), rel=1e-12)
     assert before[-1] > steps[len(before)].objective > 0.0
+
+
+@pytest.mark.parametrize(("key", "module"), [("gbcd", solver), ("pcg", solver), ("matching-pursuit", regressors)])
+@pytest.mark.parametrize(
+    ("n", "setting", "rows"), [(90, 0, 500), (4008, 0, 501), (9600, 0, 1200), (17_000, 0, 2000), (9600, 70, 70)]
+)
+def test_hyperparameters_are_learned_on_an_eighth_of_the_rows_by_default(
+    key: str, module: ModuleType, n: int, setting: int, rows: int, monkeypatch: pytest.MonkeyPatch
+):
+    def learn(problem: object, seed: int, size: int, evaluations: int) -> NoReturn:
+        raise InterruptedError(size)
+
+    monkeypatch.setattr(module, "learn_on_subset", learn)
+    steps = quick(key, learn=True, subset=setting).steps(wavy(n=n))
+    next(steps)
+    with pytest.raises(InterruptedError, match=f"^{rows}$"):
+        next(steps)

@@ -97,7 +97,8 @@ class SparseModel(Method):
             yield Step(state, SparseInfo("start", empty_fit))
         if state.phase == "learn":
             if self.learn:
-                evaluations = learn_on_subset(problem, self.seed, self.subset, self.evaluations)
+                size = settings.rows_to_learn_on(self.subset, len(problem.train))
+                evaluations = learn_on_subset(problem, self.seed, size, self.evaluations)
                 for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
                     state = state._replace(step=state.step + 1, position=position, theta=best.theta)
                     yield Step(state, SparseInfo("learn", objective=empty_fit, evidence=best.value))
