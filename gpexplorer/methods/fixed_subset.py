@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import NotPositiveDefinite
@@ -21,6 +22,12 @@ class Learned(NamedTuple):
 
     theta: Tensor  # [p]
     value: float
+
+
+def subset_rows(problem: Problem, seed: int, size: int) -> Int[Tensor, " s"]:
+    """Return the rows that `learn_on_subset` draws with this seed and size."""
+    train = problem.train
+    return random_rows(len(train), size, generator(seed, "subset")).to(train.y.device)
 
 
 def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) -> Generator[Learned, None, None]:
@@ -47,7 +54,7 @@ def learn_on_subset(problem: Problem, seed: int, size: int, evaluations: int) ->
     A theta at which the kernel matrix is not positive definite counts as very bad.
     """
     train, theta = problem.train, problem.theta
-    rows = train.rows(random_rows(len(train), size, generator(seed, "subset")).to(train.y.device))
+    rows = train.rows(subset_rows(problem, seed, size))
 
     def evaluate(point: np.ndarray) -> Evaluated | None:
         try:

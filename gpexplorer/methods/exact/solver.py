@@ -23,11 +23,11 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...objectives import noise_variance
-from ...posteriors import Posterior
+from ...posteriors import Posterior, exact_gp_posterior
 from ...problem import Channel, Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
-from ..fixed_subset import learn_on_subset
+from ..fixed_subset import learn_on_subset, subset_rows
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
 from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior
@@ -136,7 +136,7 @@ class Solver(Method):
             yield Step(state, SolverInfo("start", objective=0.0))
         if state.phase == "learn":
             if self.learn:
-                size = settings.rows_to_learn_on(self.subset, len(problem.train))
+                size = self._rows_to_learn_on(problem)
                 evaluations = learn_on_subset(problem, self.seed, size, self.evaluations)
                 for position, best in islice(enumerate(evaluations, 1), state.position, None):  # replays the first ones
                     state = state._replace(step=state.step + 1, position=position, theta=best.theta)
@@ -274,7 +274,13 @@ class Solver(Method):
         return None
 
     def posterior(self, problem: Problem, state: SolverState) -> Posterior:
-        """Predictive mean and variance of f at this state; see `exact_posterior`."""
+        """Predictive mean and variance of f at this state; see `exact_posterior`.
+
+        While hyperparameters are learned, alpha is zero: the posterior is then that of the rows learned on alone.
+        """
+        if state.phase == "learn" and state.position:
+            learned_on = subset_rows(problem, self.seed, self._rows_to_learn_on(problem))
+            return exact_gp_posterior(problem.kernel, state.theta, problem.train.rows(learned_on))
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
         bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
@@ -291,9 +297,15 @@ class Solver(Method):
     def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
+        if state is not None and state.phase == "learn" and state.position:
+            return f"of the {min(self._rows_to_learn_on(problem), n)} rows that hyperparameters are learned on"
         if state is not None and not self._solved(problem, state):
             return f"estimated from {min(rows, n)} rows: the solver has not converged"
         return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows} rows"
+
+    def _rows_to_learn_on(self, problem: Problem) -> int:
+        """The number of rows that hyperparameters are learned on; fewer if there are fewer."""
+        return settings.rows_to_learn_on(self.subset, len(problem.train))
 
     def _has_exact_bands(self, n: int) -> bool:
         """Whether the variances of the solution use all n rows."""

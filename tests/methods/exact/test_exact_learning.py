@@ -7,9 +7,11 @@ from types import ModuleType
 from typing import NoReturn
 
 import pytest
+import torch
 
 from gpexplorer.methods.exact import solver
 from gpexplorer.methods.exact.sparse import regressors
+from gpexplorer.methods.fixed_subset import subset_rows
 from oracles_gbcd import SHIFTS, quick, wavy
 
 SETTINGS = {"learn": True, "evaluations": 4, "subset": 30}
@@ -54,3 +56,23 @@ def test_hyperparameters_are_learned_on_an_eighth_of_the_rows_by_default(
     next(steps)
     with pytest.raises(InterruptedError, match=f"^{rows}$"):
         next(steps)
+
+
+@pytest.mark.parametrize("shift", SHIFTS)
+@pytest.mark.parametrize("key", ["gbcd", "pcg"])
+def test_a_run_that_is_stopped_while_it_learns_predicts_from_the_rows_it_learns_on(key: str, shift: float):
+    task, method = wavy(shift), quick(key, **SETTINGS)
+    start, _, learned = (step.state for step in islice(method.steps(task), 3))
+    chosen, X = subset_rows(task, method.seed, 30), task.train.X[:7] + 0.1
+
+    mean, variance = method.posterior(task, learned)(X)
+
+    kernel, theta, (Z, y) = task.kernel, learned.theta, (task.train.X[chosen], task.train.y[chosen])
+    A = kernel(theta, Z, Z) + (2 * theta[-1]).exp() * torch.eye(30, dtype=torch.float64)
+    K = kernel(theta, Z, X)
+    assert len(chosen.unique()) == 30
+    torch.testing.assert_close(mean, K.T @ torch.linalg.solve(A, y), rtol=1e-7, atol=1e-9)
+    reduction = (K * torch.linalg.solve(A, K)).sum(0)
+    torch.testing.assert_close(variance, kernel.diag(theta, X) - reduction, rtol=1e-6, atol=1e-9)
+    assert method.variance_note(task, learned) == "of the 30 rows that hyperparameters are learned on"
+    assert float(method.posterior(task, start)(X)[0].abs().max()) == 0.0  # nothing is learned yet
