@@ -90,4 +90,10 @@ def _legend() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(picture(frame_of(read(Path(sys.argv[1])))), "utf-8")
+    cells = read(Path(sys.argv[1]))
+    last = max(split for _, split, _, _ in cells)
+    complete = {
+        seconds for _, split, seconds, _ in cells if split == last
+    }  # a mean over fewer splits is another number
+    comparable = {key: cell for key, cell in cells.items() if key[2] in complete}
+    Path(sys.argv[2]).write_text(picture(frame_of(comparable)), "utf-8")
