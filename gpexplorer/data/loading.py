@@ -193,7 +193,7 @@ def _file(path: Path, split: How, options: dict[str, Any]) -> Split:
 
 
 def _picked(raw: Raw, choice: Choice) -> Numbers:
-    """The chosen columns, with a note on inputs that nobody chose by name and that look like names of the rows."""
+    """The chosen columns; where the inputs are not listed, a note says which ones look like names of the rows."""
     numbers = pick(raw, choice)
     inputs = () if choice.inputs is not None or choice.objects else numbers.names
     return numbers._replace(notes=numbers.notes + note_on_row_names(raw.table, inputs))

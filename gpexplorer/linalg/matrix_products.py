@@ -55,15 +55,6 @@ def product_of_rows(A: Float[Tensor, "n m"], B: Float[Tensor, "k m"]) -> Float[T
     return _linear(A, B) if fast else A @ B.T
 
 
-def subtract_product_of_rows(out: Float[Tensor, "c n"], A: Float[Tensor, "c m"], B: Float[Tensor, "n m"]) -> Tensor:
-    """Subtract A B' from `out` in place, and return it; all of one precision. 2 c n m flops."""
-    if min(A.shape) < LEAST_COLUMNS or not _are_for_onednn(A, B):
-        return out.addmm_(A, B.T, alpha=-1.0)
-    for rows in row_blocks(len(B), A.element_size() * max(A.shape), TILE_BYTES):
-        out[:, rows] -= _linear(B[rows], A).T
-    return out
-
-
 def _linear(A: Tensor, weights: Tensor) -> Tensor:
     """A weights' by oneDNN: a linear layer without bias and activation."""
     result: Tensor = torch.ops.mkldnn._linear_pointwise(A, weights, None, "none", [], "")

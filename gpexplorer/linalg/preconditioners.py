@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .blocks import row_blocks
 from .cholesky import cholesky
-from .matrix_products import subtract_product_of_rows
+from .matrix_products import add_product
 from .randomness import generator
 
 Columns = Callable[[Tensor], Tensor]  # rows [c] -> kernel columns [n, c], which the caller may overwrite
@@ -120,7 +120,7 @@ def drawn_root(
         draw = torch.multinomial(chance, min(group, rank - k), generator=generator(seed, "pivots", k)).to(C.device)
         K = rows(draw)  # [c, n]
         K[torch.arange(len(draw), device=C.device), draw] += shift
-        subtract_product_of_rows(K, W[draw, :k], W[:, :k])
+        add_product(K.T, W[:, :k], W[draw, :k].T, -1.0)
         L = cholesky(K.index_select(1, draw), PIVOTS if W.dtype == diag.dtype else PIVOTS_FLOAT32).L
         new_columns = W[:, k : k + len(draw)].copy_(torch.linalg.solve_triangular(L, K, upper=False).T)
         residual -= torch.linalg.vector_norm(new_columns, dim=1).to(residual.dtype).square_()

@@ -122,9 +122,9 @@ def test_an_id_among_the_inputs_is_noted_unless_it_was_chosen_by_name(tmp_path: 
     copies = pd.concat([frame, frame[:9]])
 
     (note,) = gpx.load(file).notes
-    assert note.startswith('"patient_id", "row" look like names of the rows, and nobody chose them as input: ')
+    assert note.startswith('"patient_id", "row" look like names of the rows, but are inputs: ')
     assert note.endswith('drop=["patient_id", "row"] leaves them out.')
-    assert '"patient_id" looks like a name of the row, and' in " ".join(gpx.load(copies, drop=["row"]).notes)
+    assert '"patient_id" looks like a name of the row, but' in " ".join(gpx.load(copies, drop=["row"]).notes)
     for options in ({"drop": ["patient_id", "row"]}, {"inputs": ["patient_id", "age"]}):
         assert gpx.load(file, **options).notes == ()
     assert gpx.load(file, drop=["patient_id", "age"]).notes == ()  # where it is the only input, it is meant

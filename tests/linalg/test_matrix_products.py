@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gpexplorer.linalg import matrix_products
-from gpexplorer.linalg.matrix_products import add_product, product, product_of_rows, subtract_product_of_rows
+from gpexplorer.linalg.matrix_products import add_product, product, product_of_rows
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e3])
@@ -28,11 +28,9 @@ def test_products_are_those_of_float64_to_the_rounding_of_float32(
     torch.testing.assert_close(product_of_rows(M.T.contiguous()[:40], B.T.contiguous()).double(), exact[:40], **close)
     num_calls = len(calls)
     added = add_product(start.clone(), M.T, B, -0.5)
-    rest = subtract_product_of_rows(start.clone()[:150], M.T.contiguous()[:150], B.T.contiguous())
     wider = add_product(start.double(), M.T.contiguous(), B, 2.0)
 
     torch.testing.assert_close(added.double(), start - 0.5 * exact, **close)
-    torch.testing.assert_close(rest.double(), start[:150] - exact[:150], **close)
     torch.testing.assert_close(wider, start + 2.0 * exact, **{**close, "atol": 4.0 * close["atol"]})
     assert wider.dtype == torch.float64
     if onednn and available:
@@ -51,8 +49,6 @@ def test_float64_few_columns_and_gradients_are_left_to_the_blas(monkeypatch: pyt
     assert product(A, B.clone().requires_grad_()).requires_grad
     torch.testing.assert_close(product_of_rows(A[:3], B.T.contiguous()), A[:3] @ B)
     torch.testing.assert_close(product_of_rows(A, B.T), A @ B)  # a copy of B would take longer
-    expected = torch.ones(100, 200).addmm(A[:100], B, alpha=-1.0)
-    assert torch.equal(subtract_product_of_rows(torch.ones(100, 200), A[:100], B.T), expected)
     assert torch.equal(
         add_product(torch.ones(200, 3), A, B[:, :3], 2.0), torch.ones(200, 3).addmm(A, B[:, :3], alpha=2.0)
     )

@@ -70,8 +70,9 @@ def note_on_row_names(table: pa.Table, inputs: Sequence[str]) -> tuple[str, ...]
     names = [name for name in inputs if name in table.column_names and _names_rows(table, name)]
     if not names or len(inputs) < 2:
         return ()
-    looks, them = ("looks like a name of the row", "it") if len(names) == 1 else ("look like names of the rows", "them")
-    return (f"{listing(names)} {looks}, and nobody chose {them} as input: drop=[{listing(names)}] leaves {them} out.",)
+    if len(names) == 1:
+        return (f"{listing(names)} {NAMES}, but is an input: drop=[{listing(names)}] leaves it out.",)
+    return (f"{listing(names)} look like names of the rows, but are inputs: drop=[{listing(names)}] leaves them out.",)
 
 
 def _names_rows(table: pa.Table, name: str) -> bool:

@@ -23,7 +23,7 @@ from torch import Tensor
 from ...linalg.kernel_columns import kernel_rows, large_blocks
 from ...linalg.randomness import generator
 from ...objectives import noise_variance
-from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior
+from ...posteriors import CholeskySolver, Posterior, RowsPosterior, UnsolvedPosterior, exact_gp_posterior
 from ...problem import Problem, take
 from .joint.posterior import JointPosterior, JointSolver
 from .state import State
@@ -82,6 +82,15 @@ def exact_posterior(problem: Problem, state: State, bands: Bands) -> Posterior:
         return RowsPosterior(kernel, theta, mean_rows, S, factor)
     weights = factor.solve(_residual(problem, state, chosen)[:, None])[:, 0]  # [s]
     return UnsolvedPosterior(kernel, theta, mean_rows, S, factor, weights)
+
+
+def posterior_of_subset(problem: Problem, theta: Tensor, rows: Tensor, count: int = 0) -> Posterior:
+    """The exact GP of these rows [s] alone; variances use the first `count` of them, 0 means all. s^3 / 3 flops."""
+    kernel, posterior = problem.kernel, exact_gp_posterior(problem.kernel, theta, problem.train.rows(rows))
+    if not count:
+        return posterior
+    S = take(posterior.X, torch.arange(count, device=rows.device))
+    return RowsPosterior(kernel, theta, (posterior.X, posterior.alpha), S, CholeskySolver(kernel, theta, S, VARIANCES))
 
 
 def variance_rows(problem: Problem, count: int, seed: int) -> Tensor:

@@ -63,7 +63,7 @@ def subset() -> Any:
 
 def rows_to_learn_on(subset: int, n: int) -> int:
     """Return the number of rows that hyperparameters are learned on, for this setting and this number of rows."""
-    return max(subset, 2) if subset else max(LEAST_SUBSET, min(MOST_SUBSET, n // 8))
+    return min(n, max(subset, 2) if subset else max(LEAST_SUBSET, min(MOST_SUBSET, n // 8)))
 
 
 def evaluations() -> Any:

@@ -23,14 +23,14 @@ from torch import Tensor
 
 from ...errors import NotPositiveDefinite
 from ...objectives import noise_variance
-from ...posteriors import Posterior, exact_gp_posterior
+from ...posteriors import Posterior
 from ...problem import Channel, Outcome, Problem, Step
 from ..base import Method, Steps
 from ..capabilities import Correlations
 from ..fixed_subset import learn_on_subset, subset_rows
 from . import settings
 from .gradient_correlation import gradient_correlations, gradient_entries
-from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior
+from .posteriors import FACTOR_ROWS, ROWS_UNSOLVED, Bands, exact_posterior, posterior_of_subset
 from .reliability import Point, StepCheck, check_step, error_bounds, name_of, used_up, way_out
 from .state import CHANNELS
 from .state import Info as SolverInfo
@@ -278,9 +278,9 @@ class Solver(Method):
 
         While hyperparameters are learned, alpha is zero: the posterior is then that of the rows learned on alone.
         """
-        if state.phase == "learn" and state.position:
+        if _is_learning(state):
             learned_on = subset_rows(problem, self.seed, self._rows_to_learn_on(problem))
-            return exact_gp_posterior(problem.kernel, state.theta, problem.train.rows(learned_on))
+            return posterior_of_subset(problem, state.theta, learned_on)
         solved = self._solved(problem, state)
         rows = 0 if solved and self._has_exact_bands(len(problem.train)) else self.variance_rows
         bands = Bands(rows, self.seed, self.band_tolerance, self.cache * settings.GIGABYTE, solved)
@@ -291,20 +291,25 @@ class Solver(Method):
 
         It shows beside the posterior how much wider such bands are.
         """
+        if _is_learning(state):
+            learned_on = subset_rows(problem, self.seed, self._rows_to_learn_on(problem))
+            rows = max(len(learned_on) // 4, 1)
+            return posterior_of_subset(problem, state.theta, learned_on, rows), rows
         rows = min(self.variance_rows or ROWS_UNSOLVED, max(len(problem.train) // 4, 1))
         return exact_posterior(problem, state, Bands(rows, self.seed)), rows
 
     def variance_note(self, problem: Problem, state: SolverState | None = None) -> str:
         """What the predictive variances of a state are; empty if they are exact. Without a state, of the solution."""
         n, rows = len(problem.train), self.variance_rows or ROWS_UNSOLVED
-        if state is not None and state.phase == "learn" and state.position:
-            return f"of the {min(self._rows_to_learn_on(problem), n)} rows that hyperparameters are learned on"
+        if state is not None and _is_learning(state):
+            learned_on = self._rows_to_learn_on(problem)
+            return "" if learned_on == n else f"from the {learned_on} rows learned on"
         if state is not None and not self._solved(problem, state):
             return f"estimated from {min(rows, n)} rows: the solver has not converged"
         return "" if self._has_exact_bands(len(problem.train)) or n <= rows else f"upper bound from {rows} rows"
 
     def _rows_to_learn_on(self, problem: Problem) -> int:
-        """The number of rows that hyperparameters are learned on; fewer if there are fewer."""
+        """The number of rows that hyperparameters are learned on."""
         return settings.rows_to_learn_on(self.subset, len(problem.train))
 
     def _has_exact_bands(self, n: int) -> bool:
@@ -331,6 +336,11 @@ class Solver(Method):
         solved = [state for state in states if state.phase == "solve"]
         alphas = torch.stack([state.alpha for state in solved]) if solved else problem.train.y.new_zeros(0, 0)
         return gradient_correlations(problem, states[-1].theta, alphas, centres, neighbours)
+
+
+def _is_learning(state: SolverState) -> bool:
+    """Whether hyperparameters have been learned on a subset so far, and nothing is solved."""
+    return state.phase == "learn" and state.position > 0
 
 
 def _copies(vectors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -43,7 +43,7 @@ def test_without_regressors_the_objective_is_half_the_sum_of_squared_targets(key
 
 @pytest.mark.parametrize(("key", "module"), [("gbcd", solver), ("pcg", solver), ("matching-pursuit", regressors)])
 @pytest.mark.parametrize(
-    ("n", "setting", "rows"), [(90, 0, 500), (4008, 0, 501), (9600, 0, 1200), (17_000, 0, 2000), (9600, 70, 70)]
+    ("n", "setting", "rows"), [(90, 0, 90), (4008, 0, 501), (9600, 0, 1200), (17_000, 0, 2000), (9600, 70, 70)]
 )
 def test_hyperparameters_are_learned_on_an_eighth_of_the_rows_by_default(
     key: str, module: ModuleType, n: int, setting: int, rows: int, monkeypatch: pytest.MonkeyPatch
@@ -74,5 +74,13 @@ def test_a_run_that_is_stopped_while_it_learns_predicts_from_the_rows_it_learns_
     torch.testing.assert_close(mean, K.T @ torch.linalg.solve(A, y), rtol=1e-7, atol=1e-9)
     reduction = (K * torch.linalg.solve(A, K)).sum(0)
     torch.testing.assert_close(variance, kernel.diag(theta, X) - reduction, rtol=1e-6, atol=1e-9)
-    assert method.variance_note(task, learned) == "of the 30 rows that hyperparameters are learned on"
+    fewer, count = method.posterior_of_some_rows(task, learned)
+    torch.testing.assert_close(fewer(X)[0], mean)  # the same mean, with variances of fewer rows
+    few = chosen[:count]
+    B = kernel(theta, task.train.X[few], task.train.X[few]) + (2 * theta[-1]).exp() * torch.eye(count).double()
+    K = kernel(theta, task.train.X[few], X)
+    reduction = (K * torch.linalg.solve(B, K)).sum(0)
+    torch.testing.assert_close(fewer(X)[1], kernel.diag(theta, X) - reduction, rtol=1e-6, atol=1e-9)
+    assert count == 7
+    assert method.variance_note(task, learned) == "from the 30 rows learned on"
     assert float(method.posterior(task, start)(X)[0].abs().max()) == 0.0  # nothing is learned yet

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gpexplorer import kernels
 from gpexplorer.linalg.randomness import generator
-from gpexplorer.methods.exact.block import Block, CoarseRows
-from gpexplorer.methods.exact.block_buffers import BlockBuffers
+from gpexplorer.methods.exact.block import Block, BlockBuffers, CoarseRows
 from gpexplorer.methods.exact.block_choice import BlockSizes, fill_block
 from gpexplorer.methods.exact.joint import joint_descent
 from gpexplorer.methods.exact.joint.joint_descent import solve_together

@@ -18,8 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import gpexplorer as gpx
 from gpexplorer import kernels
 from gpexplorer.linalg.kernel_columns import KernelColumns
-from gpexplorer.methods.exact.block import Block, CoarseRows
-from gpexplorer.methods.exact.block_buffers import BlockBuffers
+from gpexplorer.methods.exact.block import Block, BlockBuffers, CoarseRows
 from gpexplorer.methods.exact.gbcd import GBCD
 from gpexplorer.methods.exact.posteriors import Bands, exact_posterior
 from gpexplorer.methods.exact.settings import rows_per_block

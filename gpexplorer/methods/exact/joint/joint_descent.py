@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 
 from ....linalg.randomness import generator
-from ..block import Block, CoarseRows
-from ..block_buffers import BlockBuffers
+from ..block import Block, BlockBuffers, CoarseRows
 from ..block_choice import BlockSizes, fill_block
 from ..system import System
 from .right_hand_sides import COMPACT, Columns
