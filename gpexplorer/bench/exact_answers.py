@@ -32,7 +32,7 @@ from ..methods.exact.state import State
 from ..methods.exact.system import System
 from ..objectives import noise_variance
 from ..posteriors import exact_gp_posterior
-from ..posteriors.prior_paths import prior_paths
+from ..posteriors.sample_paths import prior_paths
 from ..problem import Dataset, Prediction, Problem
 from ..runs.counting import Counted, Counter
 from ..runs.run import Run

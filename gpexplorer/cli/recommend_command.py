@@ -76,7 +76,7 @@ def recommend(  # noqa: PLR0913 - the options of the command
             out.write_text(answer.spec.to_json() + "\n", "utf-8")
     if model is not None:
         with writable(model, "--model"):
-            answer.run.posterior(of="y").save(model)
+            answer.posterior.save(model)
     if as_json:
         print_json(_plain(answer))
     else:
@@ -120,6 +120,11 @@ def _plain(answer: Recommendation) -> dict[str, Any]:
         "spec": json.loads(answer.spec.to_json()),
         "expected": {name: interval._asdict() for name, interval in answer.expected.items()},
         "runner_up": answer.runner_up,
+        "average": answer.average
+        and {
+            "weights": answer.average.weights,
+            "expected": {name: interval._asdict() for name, interval in answer.average.expected.items()},
+        },
         "better_simple_model": answer.better_simple_model,
         "sentences": list(answer.sentences),
         "table": rows,

@@ -1,11 +1,12 @@
 """Posteriors as objects: means, variances, joint covariances, samples, sample paths and gradients.
 
 One class per kind: inducing inputs, explicit features, training rows, the prior, and plain functions. `InUnits`
-converts any of them to the units of the file.
+converts any of them to the units of the file, and `AveragePosterior` averages several of those.
 """
 
 from __future__ import annotations
 
+from .average import AveragePosterior
 from .base import Gradient, Of, Posterior
 from .exact import CholeskySolver, RowsPosterior, Solver, UnsolvedPosterior, exact_gp_posterior
 from .features import FeatureMap, FeaturePosterior, OutsideGrid
@@ -19,6 +20,7 @@ from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor
 
 __all__ = [
+    "AveragePosterior",
     "CholeskySolver",
     "CovarianceRoot",
     "DiagonalAndDirection",

@@ -27,7 +27,7 @@ from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
 from ..problem import Dataset, Kernel
 from .base import Posterior
-from .prior_paths import prior_paths
+from .sample_paths import prior_paths
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")

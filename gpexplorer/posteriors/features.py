@@ -25,7 +25,7 @@ from ..errors import PosteriorError
 from ..problem import Kernel
 from .base import Posterior
 from .new_rows import updated, without_rows
-from .prior_paths import prior_paths
+from .sample_paths import prior_paths
 from .weights import NormalWeights, PrecisionFactor, normal_columns
 
 

@@ -23,7 +23,7 @@ from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
 from .new_rows import updated, without_rows
-from .prior_paths import prior_paths
+from .sample_paths import prior_paths
 from .weights import NormalWeights, PrecisionFactor
 
 Inducing = TypeVar("Inducing", bound="InducingPosterior")

@@ -21,6 +21,7 @@ from ..features.random_fourier import KINDS, RandomFourier
 from ..kernels.row_scaled import RowScaled
 from ..mixed_rows import Columns, MixedRows
 from ..problem import Dataset, Scale
+from .average import AveragePosterior
 from .base import Posterior
 from .exact import CholeskySolver, RowsPosterior, UnsolvedPosterior
 from .features import FeaturePosterior, OutsideGrid
@@ -33,6 +34,7 @@ from .weights import CovarianceRoot, DiagonalAndDirection, PrecisionFactor
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+MAX_MODELS = 100  # of an average in a file
 MAX_AXIS = 2000  # grid points per axis of a file: their eigendecomposition takes seconds
 
 
@@ -88,6 +90,10 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
 
 def _try_out(posterior: Posterior) -> None:
     """Predict one row, so that numbers that do not fit together are found now."""
+    if isinstance(posterior, AveragePosterior):
+        for part in posterior.parts:
+            _try_out(part)
+        return
     inner = posterior.inner if isinstance(posterior, InUnits) else posterior
     inner = inner.inner if isinstance(inner, UnitRowsPosterior) else inner
     if isinstance(inner, FeaturePosterior):
@@ -126,11 +132,24 @@ class _Reader:
         """Make a posterior of the kind that the description names."""
         readers: dict[str, Callable[[Description], Posterior]] = {
             "units": self.units, "inducing": self.inducing, "rows": self.rows_posterior, "features": self.features,
-            "prior": self.prior, "unit rows": self.unit_rows,
+            "prior": self.prior, "unit rows": self.unit_rows, "average": self.average,
         }  # fmt: skip
         kind = _one_of(description, "kind", tuple(readers))
         posterior = readers[kind](description)
         return posterior.asked_for(_one_of(description, "of", ("f", "y")), _number(description, "noise_variance", 0.0))
+
+    def average(self, description: Description) -> Posterior:
+        """The average of several models, none of which is an average."""
+        parts, weights = description.get("parts"), description.get("weights")
+        if not isinstance(parts, list) or not isinstance(weights, list) or not 0 < len(parts) <= MAX_MODELS:
+            raise PosteriorError(f"it is an average of no models, or of more than {MAX_MODELS}.")
+        models = []
+        for k, part in enumerate(parts):
+            _one_of(part, "kind", ("units",))
+            own = {name.removeprefix(f"{k}/"): part for name, part in self.tensors.items() if name.startswith(f"{k}/")}
+            models.append(_Reader(own, self.by_blocks).posterior(part))
+        named = {str(k): weight for k, weight in enumerate(weights)}
+        return AveragePosterior(models, [_number(named, name) for name in named])
 
     def units(self, description: Description) -> Posterior:
         """The posterior in the units of the file."""

@@ -75,7 +75,7 @@ class _Writer:
         """Describe a posterior of any kind."""
         kinds: dict[str, Callable[[Any], Description]] = {
             "units": self.units, "inducing": self.inducing, "features": self.regression, "rows": self.of_rows,
-            "prior": self.prior, "unit rows": self.unit_rows,
+            "prior": self.prior, "unit rows": self.unit_rows, "average": self.average,
         }  # fmt: skip
         if posterior.kind not in kinds:
             raise PosteriorError(
@@ -83,6 +83,15 @@ class _Writer:
             )
         head = {"kind": posterior.kind, "noise_variance": posterior.noise_variance, "of": posterior.of}
         return head | kinds[posterior.kind](posterior)
+
+    def average(self, posterior: Any) -> Description:
+        """Describe the models of an average; the names of their tensors begin with their numbers."""
+        parts = []
+        for k, part in enumerate(posterior.parts):
+            writer = _Writer()
+            parts.append(writer.posterior(part))
+            self.tensors |= {f"{k}/{name}": tensor for name, tensor in writer.tensors.items()}
+        return {"parts": parts, "weights": list(posterior.weights)}
 
     def units(self, posterior: Any) -> Description:
         """Describe columns and units, and the posterior in the scaled space."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import PosteriorError
 from ..problem import Kernel, Predictor
 from .base import Posterior
-from .prior_paths import prior_paths
+from .sample_paths import prior_paths
 
 ROWS_TOGETHER = 8192  # rows that are given to a plain function at once
 

@@ -29,6 +29,8 @@ from .weights import CovarianceRoot, PrecisionFactor
 
 def torch_module(posterior: Any) -> nn.Module:
     """Return a module that predicts what a call of the posterior does, noise included if it is of y."""
+    if posterior.kind == "average":
+        return _Average(posterior)
     inner = posterior.inner if posterior.kind == "units" else posterior
     scaled = inner.kind == "unit rows"
     inner = inner.inner if scaled else inner
@@ -62,6 +64,24 @@ class _InUnits(nn.Module):
         """Mean [t] and variance [t] at inputs [t, d]."""
         mean, var = self.core(((X - self.x_mean) / self.x_sd).to(self.dtype))
         return mean * self.y_sd + self.y_mean, var.clamp_min(0.0) * self.y_sd**2 + self.noise
+
+
+class _Average(nn.Module):
+    """The formulas of `AveragePosterior.moments`."""
+
+    def __init__(self, posterior: Any) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(torch_module(part) for part in posterior.parts)
+        self.weights: tuple[float, ...] = posterior.weights
+        self.noise = posterior.noise_variance if posterior.of == "y" else 0.0
+
+    def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean [t] and variance [t] at inputs [t, d]."""
+        predictions = [[part.double() for part in model(X)] for model in self.models]
+        pairs = list(zip(self.weights, predictions, strict=True))
+        mean = reduce(torch.add, [weight * own for weight, (own, _) in pairs])
+        var = reduce(torch.add, [weight * (var + (own - mean).square()) for weight, (own, var) in pairs])
+        return mean, var + self.noise
 
 
 class _UnitRows(nn.Module):

@@ -118,15 +118,19 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
         yield exact_gp("anova-matern52", n, seconds)  # inputs may act one by one, which other kernels do not know
     if is_exact_possible and n >= NETWORK_FROM:
         yield network
-    yield _inducing("sgpr", "matern32-ard", points)
+    if is_exact_possible:  # few hyperparameters and other errors, which an average of models profits from
+        yield exact_gp("linear", n, seconds)
+        yield exact_gp("matern32", n, seconds)
+    yield _inducing("sgpr", "matern32-ard", min(points, n // 2))
     if not is_exact_possible:
         yield full_gp("se-ard")
     yield Candidate("cholqr, se-ard", "inducing points", "cholqr", "se-ard")
     if d <= GRID_INPUTS:
         yield Candidate("grief, se-ard", "eigenfunctions", "grief", "se-ard")
     yield full_gp("matern52-ard")
-    yield _inducing("cholqr", "matern52-ard", points)
-    yield _inducing("sgpr", "se-ard", points)
+    if points < n:  # with as many points as rows they are exact GPs at a higher cost
+        yield _inducing("cholqr", "matern52-ard", points)
+        yield _inducing("sgpr", "se-ard", points)
 
 
 def _of_objects(split: Split, seconds: float) -> Iterator[Candidate]:

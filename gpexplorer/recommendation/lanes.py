@@ -122,6 +122,11 @@ class Lane:
         return values if usable else None
 
     @property
+    def first_run(self) -> Run:
+        """The run on the rows of the first part."""
+        return next(iter(self.runs.values()))
+
+    @property
     def seconds_of_a_run(self) -> float:
         """Seconds of the first run's own work."""
         run = next(iter(self.runs.values()), None)
@@ -190,3 +195,30 @@ def held_out_scores(run: Run, part: Split) -> RowScores:
     """The scores of a run's latest answer on the held-out rows of its part, in the units of the file."""
     mean, var = run.posterior(of="y")(part.test.X)
     return RowScores.of(part.test.y.numpy(), mean.double().cpu().numpy(), var.double().cpu().numpy())
+
+
+def by_density(lane: Lane) -> float:
+    return lane.scores.nlpd if lane.scores is not None else np.inf
+
+
+def chosen(finalists: list[Lane], lanes: list[Lane]) -> Lane:
+    """The lane with the lowest NLPD, or the first of all lanes among those within one standard error of it.
+
+    The first candidates suit most data: a small difference on few held-out rows says less than that.
+    """
+    best = finalists[0]
+    assert best.scores is not None
+
+    def is_close(lane: Lane) -> bool:
+        assert best.scores is not None and lane.scores is not None
+        lower, error = best.scores.better_by(lane.scores)
+        return lower <= error
+
+    return min(filter(is_close, finalists), key=lanes.index)
+
+
+def comparable(lane: Lane, winner: Lane) -> bool:
+    """Whether a lane was fitted to as many rows as the winner, and scored on the same held-out rows."""
+    if lane.scores is None or winner.scores is None:
+        return False
+    return (lane.rows, len(lane.scores.targets)) == (winner.rows, len(winner.scores.targets))

@@ -14,17 +14,20 @@ from ..data import Split
 from ..data.quoting import count, listing, quote
 from ..kernels import available
 from ..methods.base import registry
+from ..posteriors import AveragePosterior, InUnits
 from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
 from .arguments import repeated_rows
+from .averaging import Average
 from .band_checks import band_sentences
 from .candidates import Candidate
 from .held_out import Interval, RowScores
-from .lanes import Lane
+from .lanes import Lane, comparable
 
 ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned
+REFITTED = "The model was then fitted to all training rows."
 MOST_NAMES = 8  # inputs that are named in a sentence
 
 
@@ -55,6 +58,8 @@ class Recommendation:
         A simple model whose NLPD or SMSE on the held-out rows is lower; empty if there is none.
     refitted : bool
         Whether the chosen method was fitted again to all training rows.
+    average : Average or None
+        An average of several models, if it is better on the held-out rows than the chosen model, and if there was time.
     sentences : tuple of str
         The answer in words.
     """
@@ -69,11 +74,17 @@ class Recommendation:
     runner_up: str = ""
     better_simple_model: str = ""
     refitted: bool = False
+    average: Average | None = None
     sentences: tuple[str, ...] = field(default=())
 
+    @property
+    def posterior(self) -> InUnits | AveragePosterior:
+        """The predictive distribution of y: of the average if there is one, otherwise of the chosen model alone."""
+        return self.run.posterior(of="y") if self.average is None else self.average.posterior
+
     def predict(self, X: Any) -> Prediction:
-        """Mean and variance of y [t] at inputs [t, d], in the units of the file."""
-        return self.run.posterior(of="y")(X)
+        """Mean and variance of y [t] at inputs [t, d], in the units of the file; see `posterior`."""
+        return self.posterior(X)
 
     def __str__(self) -> str:
         """The answer in words, one sentence per line."""
@@ -98,7 +109,7 @@ def sentences(
     winner: Lane,
     others: list[Lane],
     simple: Mapping[str, RowScores],
-    refitted: bool,
+    average: Average | None,
     seconds: tuple[float, float],
     note: str = "",
 ) -> tuple[str, ...]:
@@ -112,12 +123,12 @@ def sentences(
         The chosen lane, and the other finalists, the best first.
     simple : mapping of str to RowScores
         The simple models.
-    refitted : bool
-        Whether the winner was fitted again to all rows.
+    average : Average, optional
+        The average of several models.
     seconds : tuple of float
         The seconds used and the seconds allowed.
     note : str
-        What went wrong after the choice, if something did.
+        What happened after the choice, such as `REFITTED`.
     """
     assert winner.scores is not None
     scores, train = winner.scores, split.train
@@ -134,8 +145,10 @@ def sentences(
     ]
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
+    if average is not None:
+        words.append(_average_in_words(average))
     best = min(simple, key=lambda name: simple[name].nlpd, default="")
-    if better := better_simple_model(scores, simple):
+    if better := better_simple_model(scores if average is None else average.scores, simple):
         words.append(
             f"A simple model is better here: {better} has SMSE {simple[better].smse:.3g} and NLPD "
             f"{simple[better].nlpd:.3g} on the same rows."
@@ -144,11 +157,27 @@ def sentences(
         words.append(
             f"The best simple model is {best}, with SMSE {simple[best].smse:.3g} and NLPD {simple[best].nlpd:.3g}."
         )
-    if refitted:
-        words.append("The model was then fitted to all training rows.")
     if note:
         words.append(note)
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
+
+
+def _average_in_words(average: Average) -> str:
+    """What the average consists of, and what it gains."""
+    lower, error = average.gain
+    gain = f"lower by {lower:.2g} nats" if lower >= 0.0 else f"higher by {-lower:.2g} nats"
+    return (
+        f"Predictions and the saved model are those of an average of {len(average.weights)} models: "
+        f"{shares(average)}. Expected of it: SMSE {described(average.expected['smse'])} and NLPD "
+        f"{described(average.expected['nlpd'])}. On rows that decided neither the weights nor the best model, its NLPD "
+        f"is {gain} than that of the best model, with a standard error of {error:.1g}."
+    )
+
+
+def shares(average: Average) -> str:
+    """The weights in words, such as "60 % of ml, se-ard and 40 % of ml, linear"."""
+    parts = [f"{100 * weight:.0f} % of {name}" for name, weight in average.weights.items()]
+    return " and ".join(["; ".join(parts[:-1]), parts[-1]])
 
 
 def _repeated(train: Dataset) -> tuple[str, ...]:
@@ -189,10 +218,9 @@ def better_simple_model(scores: RowScores, simple: Mapping[str, RowScores]) -> s
 
 def hardly_differs(lane: Lane, winner: Lane) -> bool:
     """Whether a lane that was given up has the winner's NLPD within a standard error, on the same rows."""
-    if lane is winner or lane.scores is None or winner.scores is None:
+    if lane is winner or not comparable(lane, winner):
         return False
-    if (lane.rows, len(lane.scores.targets)) != (winner.rows, len(winner.scores.targets)):
-        return False
+    assert lane.scores is not None and winner.scores is not None
     lower, error = winner.scores.better_by(lane.scores)
     return abs(lower) <= error
 
@@ -209,8 +237,10 @@ def why_not(lane: Lane, winner: Lane) -> str:
     return f"Its NLPD is higher by {lower:.2g} nats, with a standard error of {error:.1g}."
 
 
-def table(lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores]) -> pd.DataFrame:
-    """One row per candidate and simple model: those with scores on all held-out rows first, the best on top."""
+def table(
+    lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores], average: Average | None = None
+) -> pd.DataFrame:
+    """One row per model: those with scores on all held-out rows first, the best of them on top."""
     rows = [
         {
             "model": lane.name,
@@ -222,6 +252,9 @@ def table(lanes: list[Lane], winner: Lane, simple: Mapping[str, RowScores]) -> p
         for lane in lanes
     ]
     rows += [{"model": name, **_scores(scores), "sentence": "A simple model."} for name, scores in simple.items()]
+    if average is not None:
+        name = f"average of {len(average.weights)} models"
+        rows.append({"model": name, **_scores(average.scores), "sentence": f"It is {shares(average)}."})
     columns = ["model", "rows", "held_out", "seconds", "smse", "nlpd", *ENDS, "sentence"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.sort_values(["held_out", "nlpd"], ascending=[False, True], na_position="last", ignore_index=True)

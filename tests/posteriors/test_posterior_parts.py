@@ -30,7 +30,7 @@ from gpexplorer.posteriors import (
 )
 from gpexplorer.posteriors.features import OutsideGrid
 from gpexplorer.posteriors.in_units import in_units
-from gpexplorer.posteriors.prior_paths import GROUP, MAX_GROUPS, prior_paths
+from gpexplorer.posteriors.sample_paths import GROUP, MAX_GROUPS, prior_paths
 from gpexplorer.posteriors.weights import DiagonalAndDirection
 from gpexplorer.problem import Dataset, Prediction, Problem, Scale
 

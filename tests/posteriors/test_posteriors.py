@@ -25,7 +25,7 @@ from gpexplorer.posteriors import (
     joint_band,
     nystrom_posterior,
 )
-from gpexplorer.posteriors.prior_paths import prior_paths
+from gpexplorer.posteriors.sample_paths import prior_paths
 from gpexplorer.problem import Dataset
 from gpexplorer.runs import Run
 from steps_of import moved, small_run, small_spec

@@ -18,10 +18,10 @@ from gpexplorer.cli import app
 from gpexplorer.data import Split
 from gpexplorer.errors import DataError, KernelError, SettingError
 from gpexplorer.problem import Dataset
-from gpexplorer.recommendation import halving, stages
+from gpexplorer.recommendation import final_fit, halving, stages
 from gpexplorer.recommendation.candidates import Candidate, candidates, points_for, rows_for
 from gpexplorer.recommendation.held_out import RowScores, first_rows, parts
-from gpexplorer.recommendation.lanes import Lane, step_until
+from gpexplorer.recommendation.lanes import Lane, chosen, step_until
 from gpexplorer.recommendation.simple_models import SIMPLE
 from gpexplorer.runs import scores
 from gpexplorer.runs.studies import machine_speed
@@ -174,8 +174,8 @@ def test_a_failure_after_the_choice_leaves_the_answer_that_was_chosen(monkeypatc
             steps.close()
         step_until(run, deadline + 100.0, stopped, clock)
 
-    monkeypatch.setattr(halving, "step_until", failing_steps)
-    monkeypatch.setattr(halving, "REFIT_UP_TO", refit_up_to)
+    monkeypatch.setattr(final_fit, "step_until", failing_steps)
+    monkeypatch.setattr(final_fit, "REFIT_UP_TO", refit_up_to)
     X, y = waves(n)
     answer = gpx.recommend(X, y, seconds=1.0, among=SMALL)
     assert answer.run.error is None
@@ -185,7 +185,7 @@ def test_a_failure_after_the_choice_leaves_the_answer_that_was_chosen(monkeypatc
 
 
 def test_a_fit_to_all_rows_that_the_time_cuts_short_is_no_answer(monkeypatch):
-    monkeypatch.setattr(halving, "step_until", lambda run, *_: (run.advance(), run.advance()))
+    monkeypatch.setattr(final_fit, "step_until", lambda run, *_: (run.advance(), run.advance()))
     X, y = waves(150)
     answer = gpx.recommend(X, y, seconds=2.0, among=SMALL[:1])
     assert not answer.refitted
@@ -232,8 +232,8 @@ def test_two_lanes_have_one_stage_and_the_winner_has_the_rest_of_the_time():
     gpx.recommend(*waves(1200), seconds=10.0, among=SMALL, clock=lambda: 0.1 * next(ticks), on_progress=seen.append)
     stages_seen = [progress.sentence.split(":")[0] for progress in seen if progress.sentence.startswith("Stage")]
     assert stages_seen == ["Stage 1 of 1"] * 2
-    (chosen,) = (progress for progress in seen if progress.sentence.startswith(("Going on", "Fitting cholqr")))
-    assert chosen.fraction < 0.75  # the shares of the lanes are a half, and each look at this clock costs
+    (going_on,) = (progress for progress in seen if progress.sentence.startswith(("Going on", "Fitting cholqr")))
+    assert going_on.fraction < 0.75  # the shares of the lanes are a half, and each look at this clock costs
 
 
 def test_of_candidates_that_hardly_differ_the_first_is_chosen():
@@ -245,9 +245,9 @@ def test_of_candidates_that_hardly_differ_the_first_is_chosen():
     far.scores = RowScores.of(y, y + 0.1, np.ones(100))
     lanes = [first, second, far]
     ranked = sorted(lanes[:2], key=lambda lane: lane.scores.nlpd)
-    assert halving._chosen(ranked, lanes) is first
-    assert halving._chosen(ranked[::-1], lanes[1::-1]) is second
-    assert halving._chosen([far, first, second], lanes) is far
+    assert chosen(ranked, lanes) is first
+    assert chosen(ranked[::-1], lanes[1::-1]) is second
+    assert chosen([far, first, second], lanes) is far
 
 
 def test_a_candidate_that_would_be_chosen_reaches_the_last_stage():
@@ -255,7 +255,7 @@ def test_a_candidate_that_would_be_chosen_reaches_the_last_stage():
     rng = np.random.default_rng(0)
     y = rng.normal(size=100)
     split = rows(100)
-    search = halving._Search(split, 0.0, 10.0, parts(split, 0), None, lambda: False, lambda: 0.0)
+    search = halving.Halving(split, 0.0, 10.0, parts(split, 0), None, lambda: False, lambda: 0.0)
     lanes = [Lane(SMALL[0], 0, 1e9) for _ in range(3)]
     for lane, error in zip(lanes, (2e-3, 1e-3, 0.0), strict=True):
         lane.scores = RowScores.of(y, 1e-2 * rng.normal(size=100) + error * y, np.full(100, 1.0))
@@ -267,7 +267,7 @@ def test_a_candidate_that_would_be_chosen_reaches_the_last_stage():
 
 
 def test_an_exact_gp_that_learns_until_the_end_is_still_fitted_to_the_rows_that_were_held_out(monkeypatch):
-    monkeypatch.setattr(halving, "ANEW_TIMES", math.inf)
+    monkeypatch.setattr(final_fit, "ANEW_TIMES", math.inf)
     exact, ticks = Candidate("ml, se-ard", "exact", "ml", "se-ard", {"evaluations": 10_000}), itertools.count()
     answer = gpx.recommend(*waves(1100), seconds=16.0, among=[exact], clock=lambda: 0.5 * next(ticks))
     assert answer.refitted

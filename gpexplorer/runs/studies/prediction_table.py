@@ -6,8 +6,8 @@
     far                  1 if the training rows say almost nothing about the row
 
 A row is far if the variance of f is more than 90 % of its variance before any row was seen, where the posterior has a
-kernel, or if an input is more than 6 standard deviations of the training inputs from their mean. A row with a missing
-value has no prediction.
+kernel, or if an input is more than 6 standard deviations of the training inputs from their mean. Of an average of
+models, a row is far if models with more than half of the weight say so. A row with a missing value has no prediction.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...data.quoting import display_name
 from ...data.units import scaled_inputs
 from ...errors import SettingError
 from ...mixed_rows import MixedRows, mixed_rows
-from ...posteriors import InUnits
+from ...posteriors import AveragePosterior, InUnits
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
@@ -38,7 +38,7 @@ ENDS = {"lower_95": 0.025, "upper_95": 0.975}
 
 
 def predictions_of_file(
-    posterior: InUnits, path: Path, of: str = "y", quantiles: Sequence[float] = ()
+    posterior: InUnits | AveragePosterior, path: Path, of: str = "y", quantiles: Sequence[float] = ()
 ) -> Iterator[pd.DataFrame]:
     """Predict the rows of a file, strip by strip, in their order.
 
@@ -67,7 +67,7 @@ def predictions_of_file(
         yield prediction_table(posterior, inputs_of(posterior, display_name(path.name), table), of, quantiles)
 
 
-def inputs_of(posterior: InUnits, name: str, table: pa.Table) -> Any:
+def inputs_of(posterior: InUnits | AveragePosterior, name: str, table: pa.Table) -> Any:
     """The inputs of a model in a table: numbers [t, d] with NaN for what is missing, t texts, or both."""
     columns = posterior.columns
     if isinstance(columns.X, MixedRows) and columns.columns is not None:
@@ -76,7 +76,9 @@ def inputs_of(posterior: InUnits, name: str, table: pa.Table) -> Any:
     return inputs_for(name, table, list(columns.names), columns.d, isinstance(columns.X, torch.Tensor))
 
 
-def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Sequence[float] = ()) -> pd.DataFrame:
+def prediction_table(
+    posterior: InUnits | AveragePosterior, X: Any, of: str = "y", quantiles: Sequence[float] = ()
+) -> pd.DataFrame:
     """Predict at inputs [t, d], or texts, some of which may be missing; the columns are those of this module.
 
     Raises
@@ -108,10 +110,20 @@ def prediction_table(posterior: InUnits, X: Any, of: str = "y", quantiles: Seque
     columns = {"mean": mean, "sd": sd, "sd_f": sd_f}
     columns |= {title: mean + float(ndtri(level)) * sd for title, level in ENDS.items()}
     columns |= {f"q{100 * level:g}": mean + float(ndtri(level)) * sd for level in quantiles}
-    columns["far"] = _far(posterior, rows, var_f).astype(float)
+    columns["far"] = _far_by_most(posterior, rows, var_f).astype(float)
     table = pd.DataFrame(np.nan, index=range(len(whole)), columns=list(columns))
     table.loc[whole] = np.column_stack(list(columns.values()))
     return table.assign(far=table["far"].astype("Int8"))
+
+
+def _far_by_most(posterior: InUnits | AveragePosterior, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
+    """Which rows [t] are far; of an average, those that models with more than half of the weight call far."""
+    if isinstance(posterior, InUnits):
+        return _far(posterior, rows, var_f)
+    share = np.zeros(len(rows))
+    for weight, part in zip(posterior.weights, posterior.parts, strict=True):
+        share += weight * _far(part, rows, part(rows).var.detach().cpu().double().numpy() if len(rows) else var_f)
+    return share > 0.5
 
 
 def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:

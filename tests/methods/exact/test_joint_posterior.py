@@ -26,7 +26,7 @@ from gpexplorer.methods.exact.joint.posterior import SOLUTION_BYTES, JointPoster
 from gpexplorer.methods.exact.joint.right_hand_sides import Columns, target_limit
 from gpexplorer.methods.exact.system import System
 from gpexplorer.posteriors import CholeskySolver, RowsPosterior, exact, in_units
-from gpexplorer.posteriors.prior_paths import prior_paths
+from gpexplorer.posteriors.sample_paths import prior_paths
 from gpexplorer.problem import Dataset, Problem
 
 CASES = {"origin": (0.0, -1.2), "far away": (1000.0, -1.2), "high signal": (0.0, -5.5)}  # shift, log noise

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ....linalg.blocks import row_blocks
 from ....linalg.randomness import generator
-from ....posteriors.prior_paths import FEATURES, prior_paths
+from ....posteriors.sample_paths import FEATURES, prior_paths
 from ....problem import Problem
 from ..block_choice import BlockSizes
 from ..system import System

@@ -1,0 +1,243 @@
+"""The average of a recommendation: its weights, honest expected scores, and what people get of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.optimize import minimize
+from typer.testing import CliRunner
+
+import gpexplorer as gpx
+from gpexplorer.cli import app
+from gpexplorer.posteriors import AveragePosterior
+from gpexplorer.recommendation import averaging, final_fit
+from gpexplorer.recommendation.averaging import (
+    averaged_scores,
+    best_scores,
+    gain_of_average,
+    is_worthwhile,
+    large_weights,
+    stacking_weights,
+)
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.held_out import RowScores
+from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.timed_search import TimedSearch
+
+KERNELS = ("se[x0]", "se[x1]", "se[x2]")  # each knows a part of the function
+EXACT = [Candidate(f"ml, {kernel}", "exact", "ml", kernel) for kernel in KERNELS]
+
+
+def waves(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A sum of one function of each input, far from the origin."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3, 3, (n, 3))
+    return X, 500.0 + np.sin(2 * X).sum(1) + 0.1 * rng.normal(size=n)
+
+
+def models(t: int = 400, k: int = 3, seed: int = 0, offset: float = 0.0) -> list[RowScores]:
+    """Models with errors of their own beside an error that all of them make."""
+    rng = np.random.default_rng(seed)
+    y, common = rng.normal(size=t), 0.3 * rng.normal(size=t)
+    errors = [common + (0.5 + 0.02 * j) * rng.normal(size=t) for j in range(k)]
+    return [RowScores.of(y + offset, y + error + offset, np.full(t, 0.36 + 0.02 * j)) for j, error in enumerate(errors)]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_weights_maximise_the_density_of_the_average(offset: float) -> None:
+    log_densities = np.column_stack([-own.density for own in models(offset=offset)])
+
+    def nlpd(z: np.ndarray) -> float:
+        weights = np.exp(z) / np.exp(z).sum()
+        return float(-np.log((weights * np.exp(log_densities)).sum(1)).mean())
+
+    weights = stacking_weights(log_densities)
+    best = minimize(nlpd, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12, "maxiter": 5000})
+
+    assert weights.sum() == pytest.approx(1.0)
+    assert nlpd(np.log(weights)) == pytest.approx(best.fun, abs=1e-6)
+    # densities may be as small as exp(-2000)
+    np.testing.assert_allclose(stacking_weights(log_densities - 2000.0), weights, rtol=1e-9)
+
+
+def test_a_model_that_is_best_everywhere_gets_all_of_the_weight() -> None:
+    y = np.random.default_rng(0).normal(size=200)
+    good, poor = RowScores.of(y, y + 0.01, np.full(200, 0.01)), RowScores.of(y, 0 * y, np.full(200, 9.0))
+    np.testing.assert_array_equal(large_weights([good, poor]), [1.0, 0.0])
+    np.testing.assert_array_equal(large_weights([poor, good]), [0.0, 1.0])
+
+
+def test_small_weights_are_left_out_and_the_others_are_learned_again() -> None:
+    scores = models(k=3)
+    poor = RowScores.of(scores[0].targets, scores[0].targets + 3.0, np.full(400, 9.0))
+    weights = large_weights([*scores, poor])
+    assert weights[3] == 0.0
+    np.testing.assert_allclose(weights[:3], large_weights(scores), atol=1e-9)
+    assert weights[:3].min() >= averaging.LEAST_WEIGHT
+
+
+def test_expected_scores_are_those_of_new_rows() -> None:
+    """Weights of many useless models fit the rows that they are learned from, which must not count as a gain."""
+    rng = np.random.default_rng(1)
+    own, fresh = [], []
+    for _ in range(60):
+        y, new = rng.normal(size=(2, 60))
+        noise, new_noise = rng.normal(size=(2, 12, 60))
+        scores = [RowScores.of(y, error, np.ones(60)) for error in noise]
+        new_scores = [RowScores.of(new, error, np.ones(60)) for error in new_noise]
+        weights = large_weights(scores)
+        mean = weights @ np.array([part.mean for part in new_scores])
+        var = weights @ (1.0 + (np.array([part.mean for part in new_scores]) - mean) ** 2)
+        fresh.append(RowScores.of(new, mean, var).nlpd)
+        own.append(averaged_scores(scores).nlpd)
+    error = np.std(np.subtract(own, fresh)) / np.sqrt(60)
+    assert abs(np.mean(own) - np.mean(fresh)) < 3.0 * error + 0.02
+
+
+def test_gain_compares_with_a_model_that_was_chosen_on_other_rows() -> None:
+    """Of equal models the best on some rows is no better on others: the choice must not look good by its luck."""
+    rng = np.random.default_rng(2)
+    y = rng.normal(size=300)
+    scores = [RowScores.of(y, 0.5 * rng.normal(size=300), np.full(300, 1.25)) for _ in range(20)]
+    assert min(own.nlpd for own in scores) < best_scores(scores).nlpd
+    lower, error = gain_of_average(scores)
+    assert lower == pytest.approx(best_scores(scores).nlpd - averaged_scores(scores).nlpd)
+    assert lower > 2.0 * error > 0.0
+
+
+def test_an_average_needs_models_rows_and_no_clear_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = models()
+    assert is_worthwhile(scores)
+    assert not is_worthwhile(scores[:1])
+    assert not is_worthwhile(models(t=averaging.FEWEST_ROWS - 1))
+    assert is_worthwhile(models(t=averaging.FEWEST_ROWS))
+    for lower, error, expected in ((-0.1, 0.11, True), (-0.1, 0.09, False), (0.0, 0.0, True)):
+        monkeypatch.setattr(averaging, "gain_of_average", lambda _, pair=(lower, error): pair)
+        assert is_worthwhile(scores) is expected
+
+
+@pytest.fixture(scope="module")
+def answer() -> gpx.Recommendation:
+    return gpx.recommend(*waves(150), seconds=20.0, among=EXACT)
+
+
+def test_predictions_are_those_of_models_of_all_rows(answer: gpx.Recommendation) -> None:
+    average = answer.average
+    assert average is not None
+    assert len(average.weights) >= 2
+    assert list(average.weights.values()) == sorted(average.weights.values(), reverse=True)
+    X, y = waves(1000, seed=1)
+    mean = torch.zeros(1000, dtype=torch.float64)
+    for name, weight in average.weights.items():
+        run = gpx.Spec("ml", kernel=name.removeprefix("ml, ")).open(data=answer.run.split)
+        assert len(run.problem.train) == 150
+        run.finish()
+        mean += weight * run.posterior().mean(torch.tensor(X))
+
+    predicted = answer.predict(torch.tensor(X))
+
+    np.testing.assert_allclose(predicted.mean, mean, rtol=1e-4)
+    new = RowScores.of(y, *(part.numpy() for part in predicted))
+    assert new.nlpd < RowScores.of(y, *(part.numpy() for part in answer.run.posterior(of="y")(torch.tensor(X)))).nlpd
+    low, high = average.expected["nlpd"][1:]
+    assert low - 0.1 < new.nlpd < high + 0.1
+
+
+def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) -> None:
+    average = answer.average
+    assert average is not None
+    (sentence,) = (text for text in answer.sentences if "an average of" in text)
+    for name, weight in average.weights.items():
+        assert f"{100 * weight:.0f} % of {name}" in sentence
+    assert f"{abs(average.gain[0]):.2g} nats" in sentence
+    row = answer.table.set_index("model").loc[f"average of {len(average.weights)} models"]
+    assert row["nlpd"] == pytest.approx(average.expected["nlpd"].value)
+    assert row["held_out"] == 150
+    assert answer.spec.method == "ml"
+    assert "average" in answer._repr_html_()
+
+
+def test_lanes_that_were_given_up_early_are_completed_on_all_held_out_rows(answer: gpx.Recommendation) -> None:
+    table = answer.table.set_index("model")
+    assert (table["held_out"] == 150).all()
+    assert (table.loc[[candidate.name for candidate in EXACT], "sentence"] != "").all()
+
+
+def test_without_time_left_there_is_no_average() -> None:
+    """Each look at the clock costs half a second."""
+    ticks = itertools.count()
+    answer = gpx.recommend(*waves(150), seconds=12.0, among=EXACT, clock=lambda: 0.5 * next(ticks))
+    assert answer.average is None
+    X = torch.tensor(waves(5)[0])
+    assert torch.equal(answer.predict(X).mean, answer.run.posterior(of="y")(X).mean)
+    assert not any("average" in text for text in answer.sentences)
+
+
+def test_a_request_to_stop_gives_no_average() -> None:
+    stopped = []
+
+    def on_progress(progress: gpx.recommendation.Progress) -> None:
+        stopped.append("to all" in progress.sentence)
+
+    answer = gpx.recommend(
+        *waves(150), seconds=20.0, among=EXACT, on_progress=on_progress, should_stop=lambda: any(stopped)
+    )
+    assert answer.average is None
+
+
+def test_a_model_that_cannot_be_fitted_to_all_rows_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = averaging.refit_to_all_rows
+
+    def refit(search: TimedSearch, lane: Lane) -> tuple[gpx.Run, str]:
+        run, note = whole(search, lane)
+        return run, note or ("failed" if lane.candidate.kernel == "se[x2]" else "")
+
+    monkeypatch.setattr(averaging, "refit_to_all_rows", refit)
+    answer = gpx.recommend(*waves(150), seconds=20.0, among=EXACT)
+    assert answer.average is not None
+    assert set(answer.average.weights) == {"ml, se[x0]", "ml, se[x1]"}
+    assert sum(answer.average.weights.values()) == pytest.approx(1.0)
+
+
+def test_with_many_rows_the_models_of_the_search_are_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(final_fit, "REFIT_UP_TO", 0)
+    several = [
+        Candidate(f"cholqr, {kernel}", "inducing points", "cholqr", kernel, {"num_inducing": 12, "max_epochs": 1})
+        for kernel in KERNELS
+    ]
+    X, y = waves(1200)
+    answer = gpx.recommend(X, y, seconds=6.0, among=several)
+    assert not answer.refitted
+    average = answer.average
+    assert average is not None
+    assert isinstance(answer.posterior, AveragePosterior)
+    assert all(len(part.mean(torch.tensor(X[:3]))) == 3 for part in average.posterior.parts)
+    held_out = answer.table["held_out"].dropna().unique()
+    assert held_out.tolist() == [200]
+
+
+def test_the_command_saves_the_average_and_says_so(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (160, 3))
+    y = np.sign(X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=160)  # no kernel describes the jump
+    path, model, out = tmp_path / "mine.csv", tmp_path / "model.safetensors", tmp_path / "spec.json"
+    pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "price": y}).to_csv(path, index=False)
+
+    arguments = ["recommend", str(path), "--seconds", "12", "--json", "--model", str(model), "--out", str(out)]
+    result = CliRunner().invoke(app, arguments)
+
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert sum(answer["average"]["weights"].values()) == pytest.approx(1.0)
+    assert set(answer["average"]["expected"]) == {"smse", "nlpd"}
+    posterior = gpx.load_posterior(model)
+    assert isinstance(posterior, AveragePosterior)
+    assert posterior.weights == pytest.approx(list(answer["average"]["weights"].values()))
+    assert np.square(posterior.mean(torch.tensor(X)).numpy() - y).mean() < 0.2
+    assert gpx.Spec.from_json(out.read_text()).method == answer["method"]
