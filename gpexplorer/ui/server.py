@@ -29,7 +29,10 @@ from .shared_limits import Limits, Shares
 
 COMPRESSION = 1  # of what travels to the browser, by deflate: half the bytes, in a third of a millisecond per picture
 ALL_INTERFACES = ("", "0.0.0.0", "::", "*")
-RELOAD = "<p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script>"
+RELOAD = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>gpexplorer</title></head>
+<body><p>Loading …</p><script>setTimeout(() => location.reload(), 50)</script></body></html>
+"""  # without Bokeh, whose websocket the guard would refuse: the session of this page is not signed
 ANY_NAME = (
     "This server answers under any name (--allow-websocket-origin=*), so any web site that you visit can read this "
     "page. Name the host instead, or use python -m gpexplorer serve."
@@ -145,7 +148,7 @@ def panel_serve_app() -> Any:
     repair_protocol()
     send_patches_together()
     if installed and context is not None and context.request is not None:
-        return pn.pane.HTML(RELOAD)
+        return pn.Template(RELOAD)
     return app(notice=ANY_NAME if guard.answers_any_name else "", shares=shares)
 
 

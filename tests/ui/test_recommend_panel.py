@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpexplorer import Spec, data
+from gpexplorer import Spec, data, load_posterior
 from gpexplorer.ui.panels.recommend_panel import RecommendPanel
 from gpexplorer.ui.session import Session
 from gpexplorer.views.runs.candidate_scores import CandidateScores
 
-pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
+    pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'"),  # of the download button
+]
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 90, "d": 1, "seed": 3}, kernel="se")
 
 
@@ -26,7 +30,7 @@ def wait(holds: Callable[[], object], panel: RecommendPanel) -> None:
         time.sleep(0.02)
 
 
-def test_the_answer_is_words_and_a_picture_and_sets_the_page() -> None:
+def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> None:
     adopted: list[Spec] = []
     session = Session(SPEC, adopt=adopted.append)
     session.open()
@@ -42,6 +46,10 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page() -> None:
         assert panel.picture.visible
         labels = [entry[0] for entry in panel.legend.entries]
         assert labels[:3] == ["95 % interval", "chosen", "other methods"]
+        model = tmp_path / "model.safetensors"
+        model.write_bytes(panel.files[0].callback().getvalue())
+        X = np.array([[0.2], [0.4]])
+        np.testing.assert_allclose(load_posterior(model)(X).mean, answer.predict(X).mean, rtol=1e-6)
         panel._toggle(1)
         assert panel.legend.entries[1][-1] is False
         panel.use()
@@ -81,15 +89,17 @@ def test_cancelling_gives_the_best_answer_so_far_within_a_step() -> None:
 
 def test_the_picture_shows_each_model_at_its_score_with_its_interval() -> None:
     table = pd.DataFrame({
-        "model": ["a", "b", "ridge", "early", "lost"], "held_out": [60, 60, 60, 20, np.nan],
-        "nlpd": [0.1, 0.2, 0.3, 0.0, np.nan], "nlpd_low": [0.0, 0.1, 0.2, -0.1, np.nan],
-        "nlpd_high": [0.2, 0.3, 0.4, 0.1, np.nan],
-        "sentence": ["Chosen.", "Worse.", "A simple model.", "Given up.", "No time."],
+        "model": ["a", "b", "ridge", "early", "lost", "average of 2 models"],
+        "held_out": [60, 60, 60, 20, np.nan, 60], "nlpd": [0.1, 0.2, 0.3, 0.0, np.nan, 0.05],
+        "nlpd_low": [0.0, 0.1, 0.2, -0.1, np.nan, 0.0], "nlpd_high": [0.2, 0.3, 0.4, 0.1, np.nan, 0.1],
+        "sentence": ["Chosen.", "Worse.", "A simple model.", "Given up.", "No time.", "It is 60 % of a and 40 % of b."],
     })  # fmt: skip
     layers = CandidateScores(table).data()
-    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 4.0]]
+    assert layers["chosen"][["x", "y"]].to_numpy().tolist() == [[0.1, 5.0]]
+    assert layers["average of models"][["x", "y"]].to_numpy().tolist() == [[0.05, 1.0]]
     assert layers["simple models"]["model"].tolist() == ["ridge"]
     assert layers["other methods"]["model"].tolist() == ["b"]
     assert layers["given up early, on fewer rows"]["model"].tolist() == ["early"]
-    ends = [[0, 4, 0.2, 4], [0.1, 3, 0.3, 3], [0.2, 2, 0.4, 2], [-0.1, 1, 0.1, 1]]
+    ends = [[0, 5, 0.2, 5], [0.1, 4, 0.3, 4], [0.2, 3, 0.4, 3], [-0.1, 2, 0.1, 2], [0, 1, 0.1, 1]]
     np.testing.assert_allclose(layers["95 % interval"].to_numpy(), ends)
+    assert "average of models" not in CandidateScores(table.iloc[:5]).data()

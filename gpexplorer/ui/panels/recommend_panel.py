@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import panel as pn
@@ -117,6 +120,7 @@ class RecommendPanel(pn.viewable.Viewer):
             label="Use it", icon="check", color="primary", variant="outlined", on_click=lambda _: self.use(),
             visible=False, **wide,
         )  # fmt: skip
+        self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
         self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(2, 12))
         self.state = pn.pane.HTML(
             "Every method is tried on rows that it has not seen; test rows are not used.",
@@ -125,7 +129,7 @@ class RecommendPanel(pn.viewable.Viewer):
         self.words = pn.pane.HTML("", margin=(6, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
         self.legend = LegendLine(self._toggle, margin=(6, 12), sizing_mode="stretch_width")
         self.picture = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
-        parts = [self.seconds, self.go, self.cancel, self.adopt, self.hide]
+        parts = [self.seconds, self.go, self.cancel, self.adopt, self.files, self.hide]
         head = pmui.FlexBox(*parts, align_items="center", gap="4px")
         self._layout = pn.Column(
             head, self.bar, self.state, self.words, self.picture, sizing_mode="stretch_width", visible=False, margin=0
@@ -158,6 +162,7 @@ class RecommendPanel(pn.viewable.Viewer):
         session.add_study("the recommendation", self._worker)
         self._answer = None
         self.words.object, self.picture.visible, self.adopt.visible = "", False, False
+        self.files.clear()
         self.go.disabled, self.cancel.disabled = True, False
         self.state.object = "Reading the rows …"
 
@@ -224,6 +229,13 @@ class RecommendPanel(pn.viewable.Viewer):
         self.words.object = f"<h2>{text(headline)}</h2>" + "".join(f"<p>{text(line)}</p>" for line in lines)
         self._draw(answer)
         self.adopt.visible = True
+        self.files[:] = [
+            pmui.FileDownload(
+                callback=lambda: _saved_model(answer), filename="model.safetensors",
+                **named("Save the model", "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."),
+                variant="outlined", margin=(6, 10),
+            )
+        ]  # fmt: skip
 
     def _draw(self, answer: Recommendation) -> None:
         view = CandidateScores(answer.table)
@@ -243,3 +255,11 @@ class RecommendPanel(pn.viewable.Viewer):
 
     def __panel__(self) -> Any:
         return self._layout
+
+
+def _saved_model(answer: Recommendation) -> io.BytesIO:
+    """The file of the model of an answer, which is an average of several if that is better."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        answer.posterior.save(path)
+        return io.BytesIO(path.read_bytes())

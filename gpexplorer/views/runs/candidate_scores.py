@@ -10,7 +10,8 @@ from ..base import Layers, layer
 from ..drawing.palette import CYCLE
 
 CHOSEN, OTHERS, SIMPLE, EARLY = "chosen", "other methods", "simple models", "given up early, on fewer rows"
-COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3]}
+AVERAGE = "average of models"
+COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3], AVERAGE: CYCLE[4]}
 MOST = 12  # models in the picture
 LONGEST = 34  # letters of a name beside the axis
 WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
@@ -36,9 +37,11 @@ class CandidateScores:
     def data(self) -> Layers:
         """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom."""
         table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
-        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", self._early()]
-        kind = np.select(kinds, [CHOSEN, SIMPLE, EARLY], OTHERS)
-        layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in COLOURS}
+        is_average = table["model"].str.startswith("average of ")
+        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", is_average, self._early()]
+        kind = np.select(kinds, [CHOSEN, SIMPLE, AVERAGE, EARLY], OTHERS)
+        shown = [name for name in COLOURS if name != AVERAGE or is_average.any()]
+        layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in shown}
         ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
         layers["95 % interval"] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
         return layers
@@ -58,7 +61,7 @@ class CandidateScores:
                   color="#8a949e", line_width=2),
             *(
                 layer(hv.Points(layers[name], ["x", "y"], "model", label=name), name, color=colour, size=9)
-                for name, colour in COLOURS.items()
+                for name, colour in COLOURS.items() if name in layers
             ),
         ]  # fmt: skip
         return hv.Overlay(parts).opts(
