@@ -234,7 +234,7 @@ class Halving(TimedSearch):
         early = [lane for lane in lanes if lane.sentence and lane.scores is not None and lane not in finalists]
         for position, lane in enumerate(sorted(early, key=by_density)):
             missing = len(self.parts) - len(lane.runs)
-            if self.should_stop() or self.clock() + missing * lane.seconds_of_a_run > end:
+            if not missing or self.should_stop() or self.clock() + missing * lane.seconds_of_a_run > end:
                 continue
             self.report(f"Completing {lane.name} on all held-out rows.")
             sentence = lane.sentence
