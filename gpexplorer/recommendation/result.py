@@ -167,7 +167,7 @@ def _average_in_words(average: Average) -> str:
     lower, error = average.gain
     gain = f"lower by {lower:.2g} nats" if lower >= 0.0 else f"higher by {-lower:.2g} nats"
     return (
-        f"Predictions and the saved model are those of an average of {len(average.weights)} models: "
+        f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
         f"{shares(average)}. Expected of it: SMSE {described(average.expected['smse'])} and NLPD "
         f"{described(average.expected['nlpd'])}. On rows that decided neither the weights nor the best model, its NLPD "
         f"is {gain} than that of the best model, with a standard error of {error:.1g}."

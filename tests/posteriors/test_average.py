@@ -161,6 +161,31 @@ def test_new_rows_reach_every_model_that_can_use_them(parts: list[InUnits]) -> N
     assert updated.of == "y"
 
 
+@pytest.mark.parametrize("inputs", ["numbers and a word", "words"])
+def test_inputs_may_be_texts(inputs: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=40), "word": rng.choice(["ab", "abc", "bca"], 40)})
+    y = np.sin(table["x"]) + (table["word"] == "ab")
+    is_mixed = inputs == "numbers and a word"
+    source = table.assign(y=y) if is_mixed else (list(table["word"]), y.to_numpy())
+    rows = gpx.data.load(source, texts=["word"], target="y") if is_mixed else gpx.data.load(source)
+    models = []
+    for kernel in ("se[x]+category[word]", "se[x]*spectrum[word]") if is_mixed else ("spectrum", "mismatch"):
+        run = gpx.Spec("ml", kernel=kernel, budget={"steps": 2}).open(data=rows)
+        run.finish()
+        models.append(run.posterior(of="y"))
+    X = table.iloc[:5] if is_mixed else ["ab", "bca", "abcabc"]
+
+    average = AveragePosterior(models, [0.6, 0.4])
+    average.save(tmp_path / "model.safetensors")
+    loaded = gpx.load_posterior(tmp_path / "model.safetensors")
+
+    mean = 0.6 * models[0](X).mean + 0.4 * models[1](X).mean
+    torch.testing.assert_close(average(X).mean, mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(loaded(X).mean, mean, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(loaded(X).var, average(X).var, rtol=1e-6, atol=1e-9)
+
+
 def test_weights_that_are_none_and_other_columns_are_refused(parts: list[InUnits]) -> None:
     with pytest.raises(PosteriorError, match="one above 0 per model"):
         AveragePosterior(parts, [0.5, 0.5])

@@ -174,9 +174,10 @@ class RecommendPanel(pn.viewable.Viewer):
         if (session.spec.data, session.spec.split) != self._asked_for:
             self.state.object = "Other rows are open now: ask again for these."
             return
+        alone = " It is the chosen model alone; the average is in the file of Save the model." if answer.average else ""
         self.state.object = (
             "The answer is open and begins at step 0, so that you can watch it learn. Press Play, and predict new rows "
-            "when the run has ended."
+            f"when the run has ended.{alone}"
         )
         spec = answer.spec
         session.adopt(
