@@ -50,6 +50,8 @@ class Average:
         "smse" and "nlpd" on held-out rows, with weights that were learned from other rows.
     gain : tuple of float
         See `gain_of_average`.
+    scores : RowScores
+        Those behind `expected`, of every held-out row.
     """
 
     weights: dict[str, float]
