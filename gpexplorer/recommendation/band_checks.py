@@ -21,6 +21,12 @@ GROWING = 2.0  # ratio of the errors of two thirds, from which they are said to 
 TOO_FEW = 3.0  # standard errors by which the share of rows in their interval is too low
 
 
+def share_inside(scores: RowScores) -> float:
+    """The share of held-out rows in their 95 % interval."""
+    errors = np.abs(scores.targets - scores.mean)  # [t]
+    return float((errors <= HALF_WIDTH * np.sqrt(scores.var)).mean())
+
+
 def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     """Say how many held-out rows lie in their 95 % interval, and where the intervals have the wrong width.
 
@@ -33,10 +39,9 @@ def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     """
     errors = scores.targets - scores.mean  # [t]
     in_sd = errors / np.sqrt(np.maximum(scores.var, np.finfo(float).tiny))
-    inside = np.abs(in_sd) <= HALF_WIDTH
-    share = float(inside.mean())
+    share = share_inside(scores)
     sentence = f"{100 * share:.0f} % of these rows lie in their 95 % interval"
-    if share < PROMISED - TOO_FEW * math.sqrt(PROMISED * (1 - PROMISED) / len(inside)):
+    if share < PROMISED - TOO_FEW * math.sqrt(PROMISED * (1 - PROMISED) / len(errors)):
         sentence += ", which is too few: the intervals are too narrow"
     third = len(errors) // 3
     if third < LEAST_THIRD:

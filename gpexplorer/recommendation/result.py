@@ -20,7 +20,7 @@ from ..runs.run import Run
 from ..runs.spec import Spec
 from .arguments import repeated_rows
 from .averaging import Average
-from .band_checks import band_sentences
+from .band_checks import band_sentences, share_inside
 from .candidates import Candidate
 from .held_out import Interval, RowScores
 from .lanes import Lane, comparable
@@ -165,12 +165,13 @@ def sentences(
 def _average_in_words(average: Average) -> str:
     """What the average consists of, and what it gains."""
     lower, error = average.gain
+    inside = f"{100 * share_inside(average.scores):.0f} % of the held-out rows"
     gain = f"lower by {lower:.2g} nats" if lower >= 0.0 else f"higher by {-lower:.2g} nats"
     return (
         f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
         f"{shares(average)}. Expected of it: SMSE {described(average.expected['smse'])} and NLPD "
-        f"{described(average.expected['nlpd'])}. On rows that decided neither the weights nor the best model, its NLPD "
-        f"is {gain} than that of the best model, with a standard error of {error:.1g}."
+        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval. On rows that decided neither the "
+        f"weights nor the best model, its NLPD is {gain} than that of the best model, with a standard error of {error:.1g}."
     )
 
 

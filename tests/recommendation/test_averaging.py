@@ -156,6 +156,8 @@ def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) ->
     for name, weight in average.weights.items():
         assert f"{100 * weight:.0f} % of {name}" in sentence
     assert f"{abs(average.gain[0]):.2g} nats" in sentence
+    inside = np.abs(average.scores.targets - average.scores.mean) <= 1.96 * np.sqrt(average.scores.var)
+    assert f"{100 * inside.mean():.0f} % of the held-out rows in their 95 % interval" in sentence
     row = answer.table.set_index("model").loc[f"average of {len(average.weights)} models"]
     assert row["nlpd"] == pytest.approx(average.expected["nlpd"].value)
     assert row["held_out"] == 150
