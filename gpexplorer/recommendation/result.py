@@ -170,8 +170,9 @@ def _average_in_words(average: Average) -> str:
     return (
         f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
         f"{shares(average)}. Expected of it: SMSE {described(average.expected['smse'])} and NLPD "
-        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval. On rows that decided neither the "
-        f"weights nor the best model, its NLPD is {gain} than that of the best model, with a standard error of {error:.1g}."
+        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval. On rows that decided neither "
+        f"the weights nor the best model, its NLPD is {gain} than that of the best model, with a standard error of "
+        f"{error:.1g}."
     )
 
 
