@@ -60,6 +60,7 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     "runs/scores.py": ["runs/test_scores.py"],
     "data/standardising.py": ["data/test_standardising.py"],
     "recommendation/candidates.py": ["recommendation/test_candidates.py"],
+    "recommendation/averaging.py": ["recommendation/test_averaging.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed

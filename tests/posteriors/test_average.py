@@ -196,8 +196,12 @@ def test_weights_that_are_none_and_other_columns_are_refused(parts: list[InUnits
     X, y = rows()
     narrow = gpx.Spec("cholqr", {"num_inducing": 5}, budget={"steps": 1}).open(data=(X[:, :1].numpy(), y.numpy()))
     narrow.finish()
-    with pytest.raises(PosteriorError, match="different input columns"):
-        AveragePosterior([parts[0], narrow.posterior()], [0.5, 0.5])
+    table = pd.DataFrame(X.numpy(), columns=["x1", "x2"]).assign(y=y.numpy())  # other names than x0 and x1
+    renamed = gpx.Spec("cholqr", {"num_inducing": 5}, budget={"steps": 1}).open(data=table)
+    renamed.finish()
+    for other in (narrow, renamed):
+        with pytest.raises(PosteriorError, match="different input columns"):
+            AveragePosterior([parts[0], other.posterior()], [0.5, 0.5])
     assert AveragePosterior(parts[:2], [3, 1]).weights == (0.75, 0.25)
 
 

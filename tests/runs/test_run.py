@@ -195,6 +195,8 @@ def test_close_frees_the_method_even_if_a_step_is_in_progress():
     run, inside, go = toy_run(), threading.Event(), threading.Event()
 
     class Slow(Toy):
+        key = ""  # not registered
+
         def steps(self, problem: Problem, resume: Any = None) -> Any:
             inner = super().steps(problem, resume)
             yield next(inner)
