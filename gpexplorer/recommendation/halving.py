@@ -41,7 +41,7 @@ from ..runs.spec import Spec
 from .arguments import bytes_of, rows_of
 from .averaging import average_of_lanes
 from .candidates import EXACT, Candidate, candidates
-from .final_fit import ANEW_TIMES, REFIT_UP_TO, final_model
+from .final_fit import ANEW_TIMES, REFIT_TIMES, REFIT_UP_TO, final_model
 from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
@@ -229,8 +229,9 @@ class Halving(TimedSearch):
         """
         if len(self.parts) == 1 or not finalists:
             return finalists
-        now, last = self.clock(), self.end
-        end = min(now + COMPLETE_SHARE * (last - now), last - ANEW_TIMES * finalists[0].seconds_of_a_run)
+        now, best = self.clock(), finalists[0]
+        final_fit = (ANEW_TIMES if best.is_factored else REFIT_TIMES[False]) * best.seconds_of_a_run
+        end = min(now + COMPLETE_SHARE * (self.end - now), self.end - final_fit)
         early = [lane for lane in lanes if lane.sentence and lane.scores is not None and lane not in finalists]
         for position, lane in enumerate(sorted(early, key=by_density)):
             missing = len(self.parts) - len(lane.runs)

@@ -29,6 +29,7 @@ ENDS = ("nlpd_low", "nlpd_high")
 REPEATED = 0.01  # share of copies from which they are mentioned
 REFITTED = "The model was then fitted to all training rows."
 MOST_NAMES = 8  # inputs that are named in a sentence
+MOST_MODELS = 4  # of an average that are named in a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +147,7 @@ def sentences(
     if others:
         words.append(f"The runner-up is {others[0].name}. {others[0].sentence}")
     if average is not None:
-        words.append(_average_in_words(average))
+        words.extend(_average_in_words(average))
     best = min(simple, key=lambda name: simple[name].nlpd, default="")
     if better := better_simple_model(scores if average is None else average.scores, simple):
         words.append(
@@ -162,23 +163,28 @@ def sentences(
     return (*words, f"The recommendation took {seconds[0]:.1f} s of {seconds[1]:g} s.")
 
 
-def _average_in_words(average: Average) -> str:
-    """What the average consists of, and what it gains."""
+def _average_in_words(average: Average) -> tuple[str, str, str]:
+    """What the average consists of, what to expect of it, and what it gains."""
     lower, error = average.gain
     inside = f"{100 * share_inside(average.scores):.0f} % of the held-out rows"
     gain = f"lower by {lower:.2g} nats" if lower >= 0.0 else f"higher by {-lower:.2g} nats"
     return (
         f"Predictions of this answer and its saved model are those of an average of {len(average.weights)} models: "
-        f"{shares(average)}. Expected of it: SMSE {described(average.expected['smse'])} and NLPD "
-        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval. On rows that decided neither "
-        f"the weights nor the best model, its NLPD is {gain} than that of the best model, with a standard error of "
-        f"{error:.1g}."
+        f"{shares(average)}.",
+        f"Expected of the average: SMSE {described(average.expected['smse'])} and NLPD "
+        f"{described(average.expected['nlpd'])}, with {inside} in their 95 % interval.",
+        f"On rows that decided neither its weights nor the best model, its NLPD is {gain} than that of the best model, "
+        f"with a standard error of {error:.1g}.",
     )
 
 
 def shares(average: Average) -> str:
-    """The weights in words, such as "60 % of ml, se-ard and 40 % of ml, linear"."""
-    parts = [f"{100 * weight:.0f} % of {name}" for name, weight in average.weights.items()]
+    """The weights in words, such as "60 % of ml, se-ard and 40 % of ml, linear"; small ones are added up."""
+    named = list(average.weights.items())
+    named, others = (named, []) if len(named) <= MOST_MODELS else (named[: MOST_MODELS - 1], named[MOST_MODELS - 1 :])
+    parts = [f"{100 * weight:.0f} % of {name}" for name, weight in named]
+    if others:
+        parts.append(f"{100 * sum(weight for _, weight in others):.0f} % of {len(others)} others")
     return " and ".join(["; ".join(parts[:-1]), parts[-1]])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,9 @@ from gpexplorer.recommendation.averaging import (
 from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
+from gpexplorer.recommendation.result import shares
 from gpexplorer.recommendation.timed_search import TimedSearch
+from gpexplorer.ui.text import MAX_LENGTH
 
 KERNELS = ("se[x0]", "se[x1]", "se[x2]")  # each knows a part of the function
 EXACT = [Candidate(f"ml, {kernel}", "exact", "ml", kernel) for kernel in KERNELS]
@@ -152,17 +155,27 @@ def test_predictions_are_those_of_models_of_all_rows(answer: gpx.Recommendation)
 def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) -> None:
     average = answer.average
     assert average is not None
-    (sentence,) = (text for text in answer.sentences if "an average of" in text)
+    (first,) = (i for i, text in enumerate(answer.sentences) if "an average of" in text)
+    sentence = " ".join(answer.sentences[first : first + 3])
     for name, weight in average.weights.items():
         assert f"{100 * weight:.0f} % of {name}" in sentence
     assert f"{abs(average.gain[0]):.2g} nats" in sentence
     inside = np.abs(average.scores.targets - average.scores.mean) <= 1.96 * np.sqrt(average.scores.var)
     assert f"{100 * inside.mean():.0f} % of the held-out rows in their 95 % interval" in sentence
+    assert max(map(len, answer.sentences)) <= MAX_LENGTH  # longer ones are cut on the page
     row = answer.table.set_index("model").loc[f"average of {len(average.weights)} models"]
     assert row["nlpd"] == pytest.approx(average.expected["nlpd"].value)
     assert row["held_out"] == 150
     assert answer.spec.method == "ml"
     assert "average" in answer._repr_html_()
+
+
+def test_of_many_models_the_smallest_are_added_up(answer: gpx.Recommendation) -> None:
+    assert answer.average is not None
+    weights = {"a": 0.4, "b": 0.3, "c": 0.15, "d": 0.1, "e": 0.05}
+    assert shares(replace(answer.average, weights=weights)) == "40 % of a; 30 % of b; 15 % of c and 15 % of 2 others"
+    del weights["e"]
+    assert shares(replace(answer.average, weights=weights)) == "40 % of a; 30 % of b; 15 % of c and 10 % of d"
 
 
 def test_lanes_that_were_given_up_early_are_completed_on_all_held_out_rows(answer: gpx.Recommendation) -> None:
