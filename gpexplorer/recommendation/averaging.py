@@ -118,7 +118,7 @@ def is_worthwhile(scores: Sequence[RowScores]) -> bool:
 
 
 def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lane]) -> Average | None:
-    """The average of the winner and of other lanes; None where it is worse than the best model, or time is short.
+    """The average of the chosen model and of other lanes; None if it is worse than the best model.
 
     Parameters
     ----------
@@ -131,23 +131,20 @@ def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lan
     members = {lane: lane.scores for lane in lanes if lane.scores is not None and comparable(lane, final.lane)}
     if not is_worthwhile(list(members.values())):
         return None
-    posteriors = {final.lane: final.run.posterior(of="y")}
     by_weight = sorted(zip(large_weights(list(members.values())), members, strict=True), key=lambda pair: -pair[0])
-    for lane in (lane for weight, lane in by_weight if weight > 0.0 and lane is not final.lane):
-        posterior = _posterior_of(search, lane, final.refitted)
-        if posterior is not None:
-            posteriors[lane] = posterior
-    scores = [members[lane] for lane in posteriors]
+    models = {lane: _models_of(search, lane, final) for weight, lane in by_weight if weight > 0.0}
+    scores = [members[lane] for lane, own in models.items() if own]
     if not is_worthwhile(scores):
         return None
-    by_weight = sorted(zip(large_weights(scores), posteriors, strict=True), key=lambda pair: -pair[0])
-    weights = {lane: float(weight) for weight, lane in by_weight if weight > 0.0}
+    weights = dict(zip((lane for lane, own in models.items() if own), large_weights(scores).tolist(), strict=True))
+    weights = {lane: weight for lane, weight in sorted(weights.items(), key=lambda pair: -pair[1]) if weight > 0.0}
     if len(weights) < 2:
         return None
     average = averaged_scores(scores)
+    shared = [(model, weight / len(models[lane])) for lane, weight in weights.items() for model in models[lane]]
     return Average(
         weights={lane.name: weight for lane, weight in weights.items()},
-        posterior=AveragePosterior([posteriors[lane] for lane in weights], list(weights.values())),
+        posterior=AveragePosterior(*map(list, zip(*shared, strict=True))),
         expected={metric: average.interval(metric) for metric in ("smse", "nlpd")},
         gain=gain_of_average(scores),
         scores=average,
@@ -170,17 +167,18 @@ def _rows(scores: RowScores, rows: Array) -> RowScores:
     return RowScores(*(getattr(scores, name)[rows] for name in scores.__dataclass_fields__))
 
 
-def _posterior_of(search: TimedSearch, lane: Lane, refit: bool) -> InUnits | None:
-    """The distribution of y by a lane that is averaged; None if it fails, or there is no time to fit it to all rows.
+def _models_of(search: TimedSearch, lane: Lane, final: FinalModel) -> list[InUnits]:
+    """The distributions of y by a lane that is averaged, which share its weight; none if they cannot be computed.
 
-    Where only a tenth of the rows was held out, the run of the search serves where there is no time.
+    One that is fitted to all rows if there is time; otherwise those of the search, one for each held-out part.
     """
-    run, note = lane.first_run, "There is no time."
+    runs = list(lane.runs.values())
     seconds_left = search.end - search.clock()
-    if refit and not search.should_stop() and seconds_left >= REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run:
+    if lane is final.lane:
+        runs = [final.run] if final.refitted or len(runs) == 1 else runs
+    elif final.refitted and seconds_left >= REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run:
         run, note = refit_to_all_rows(search, lane)
-    if refit and note and len(search.parts) > 1:
-        return None
+        runs = runs if note else [run]
     with suppress(GPExplorerError):
-        return run.posterior(of="y")
-    return None
+        return [run.posterior(of="y") for run in runs]
+    return []

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 
 import gpexplorer as gpx
 from gpexplorer.cli import app
-from gpexplorer.posteriors import AveragePosterior
+from gpexplorer.errors import KernelError
+from gpexplorer.posteriors import AveragePosterior, InUnits, Of
 from gpexplorer.recommendation import averaging, final_fit
 from gpexplorer.recommendation.averaging import (
     averaged_scores,
@@ -184,14 +185,21 @@ def test_lanes_that_were_given_up_early_are_completed_on_all_held_out_rows(answe
     assert (table.loc[[candidate.name for candidate in EXACT], "sentence"] != "").all()
 
 
-def test_without_time_left_there_is_no_average() -> None:
+def test_without_time_left_the_models_of_the_search_are_averaged() -> None:
     """Each look at the clock costs half a second."""
     ticks = itertools.count()
     answer = gpx.recommend(*waves(150), seconds=12.0, among=EXACT, clock=lambda: 0.5 * next(ticks))
-    assert answer.average is None
-    X = torch.tensor(waves(5)[0])
-    assert torch.equal(answer.predict(X).mean, answer.run.posterior(of="y")(X).mean)
-    assert not any("average" in text for text in answer.sentences)
+    average = answer.average
+    assert average is not None
+    X, y = waves(400, seed=1)
+    names, of_parts = list(average.weights), iter(zip(average.posterior.weights, average.posterior.parts, strict=True))
+    for name in names:
+        parts = [next(of_parts) for _ in range(1 if answer.refitted and name == f"ml, {answer.kernel}" else 3)]
+        assert sum(weight for weight, _ in parts) == pytest.approx(average.weights[name])
+        assert len({float(part.mean(torch.tensor(X[:1]))) for _, part in parts}) == len(parts)  # of other rows each
+    assert next(of_parts, None) is None
+    new = RowScores.of(y, *(part.numpy() for part in answer.predict(torch.tensor(X))))
+    assert new.nlpd < average.expected["nlpd"].high + 0.1
 
 
 def test_a_request_to_stop_gives_no_average() -> None:
@@ -206,7 +214,22 @@ def test_a_request_to_stop_gives_no_average() -> None:
     assert answer.average is None
 
 
-def test_a_model_that_cannot_be_fitted_to_all_rows_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_whose_distribution_cannot_be_computed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = gpx.Run.posterior
+
+    def posterior(self: gpx.Run, at: int = -1, of: Of = "f") -> InUnits:
+        if len(self.problem.train) == 150 and self.problem.kernel.key == "se[x2]":
+            raise KernelError("K_mm is not positive definite.")
+        return whole(self, at, of)
+
+    monkeypatch.setattr(gpx.Run, "posterior", posterior)
+    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT)
+    assert answer.average is not None
+    assert set(answer.average.weights) == {"ml, se[x0]", "ml, se[x1]"}
+    assert sum(answer.average.weights.values()) == pytest.approx(1.0)
+
+
+def test_a_model_that_fails_on_all_rows_is_averaged_as_the_search_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = averaging.refit_to_all_rows
 
     def refit(search: TimedSearch, lane: Lane) -> tuple[gpx.Run, str]:
@@ -214,10 +237,10 @@ def test_a_model_that_cannot_be_fitted_to_all_rows_is_left_out(monkeypatch: pyte
         return run, note or ("failed" if lane.candidate.kernel == "se[x2]" else "")
 
     monkeypatch.setattr(averaging, "refit_to_all_rows", refit)
-    answer = gpx.recommend(*waves(150), seconds=20.0, among=EXACT)
+    answer = gpx.recommend(*waves(150, seed=1), seconds=20.0, among=EXACT)
     assert answer.average is not None
-    assert set(answer.average.weights) == {"ml, se[x0]", "ml, se[x1]"}
-    assert sum(answer.average.weights.values()) == pytest.approx(1.0)
+    assert len(answer.average.weights) == 3
+    assert len(answer.average.posterior.parts) == 2 + 3
 
 
 def test_with_many_rows_the_models_of_the_search_are_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
