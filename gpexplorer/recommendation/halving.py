@@ -16,7 +16,7 @@ lowest forecast of its final NLPD, extrapolated from its last two stages; and, w
 best lane of each group, because groups profit from more rows in different ways (an exact GP on a subset of 1000 rows
 gains nothing from the other rows). Two lanes reach the last stage: the one that would be chosen, and the one with the
 lowest forecast. With several held-out parts, lanes that were given up are then completed if there is time. The lane
-that is chosen has the rest of the time; what it leaves is used for an average of the models (`averaging`).
+that is chosen has the rest of the time; what it leaves is used to fit the other models of an average (`averaging`).
 
 References
 ----------
