@@ -39,7 +39,7 @@ def test_a_line_that_was_cut_is_computed_again(tmp_path):
     assert list(kept_cells.read(path)) == [("set", 0, 5.0, "recommend")]
 
 
-@pytest.mark.parametrize("name", ["always sgpr, se-ard", "boosted trees"])
+@pytest.mark.parametrize("name", ["always sgpr, matern32-ard", "boosted trees"])
 def test_contenders_learn_from_the_training_rows_and_are_scored_on_the_test_rows(name):
     split = data.load({"name": "snelson-like", "n": 80})
     predict = dict(regret.contenders(split, 1.5, 0))[name]  # seconds of the clock, on a machine that is busy with tests
