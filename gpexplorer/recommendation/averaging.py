@@ -174,8 +174,8 @@ def _models_of(search: TimedSearch, lane: Lane, final: FinalModel) -> list[InUni
     """
     runs = list(lane.runs.values())
     seconds_left = search.end - search.clock()
-    if lane is final.lane:
-        runs = [final.run] if final.refitted or len(runs) == 1 else runs
+    if lane is final.lane and final.refitted:
+        runs = [final.run]
     elif final.refitted and seconds_left >= REFIT_TIMES[lane.is_factored] * lane.seconds_of_a_run:
         run, note = refit_to_all_rows(search, lane)
         runs = runs if note else [run]

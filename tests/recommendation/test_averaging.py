@@ -243,6 +243,17 @@ def test_a_model_that_fails_on_all_rows_is_averaged_as_the_search_has_it(monkeyp
     assert len(answer.average.posterior.parts) == 2 + 3
 
 
+def test_models_with_larger_weights_are_fitted_first() -> None:
+    seen: list[str] = []
+    answer = gpx.recommend(
+        *waves(150, seed=1), seconds=20.0, among=EXACT, on_progress=lambda progress: seen.append(progress.sentence)
+    )
+    assert answer.average is not None
+    others = [name for name in answer.average.weights if name != f"ml, {answer.kernel}"]
+    assert len(others) == 2
+    assert [text for text in seen if "to all" in text][1:] == [f"Fitting {name} to all 150 rows." for name in others]
+
+
 def test_with_many_rows_the_models_of_the_search_are_averaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(final_fit, "REFIT_UP_TO", 0)
     several = [
