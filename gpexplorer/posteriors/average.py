@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import PosteriorError
-from ..problem import Dataset
+from ..problem import Dataset, Prediction
 from .base import Posterior
 from .in_units import InUnits
 
@@ -74,11 +74,15 @@ class AveragePosterior(Posterior):
         return self._averaged([part.block_mean(X).double() for part in self.parts])
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        means, variances = zip(*(part.moments(X) for part in self.parts), strict=True)
+        return self.combined([part.moments(X) for part in self.parts])
+
+    def combined(self, predictions: Sequence[tuple[Tensor, Tensor]]) -> Prediction:
+        """Mean and variance [b] of f from those of each model at the same rows."""
+        means, variances = zip(*predictions, strict=True)
         mean = self._averaged([own.double() for own in means])  # [b]
         squares = [(own.double() - mean).square() for own in means]
         own = [var.double().clamp_min(0.0) for var in variances]  # rounding of one model is not that of another
-        return mean, self._averaged([var + square for var, square in zip(own, squares, strict=True)])
+        return Prediction(mean, self._averaged([var + square for var, square in zip(own, squares, strict=True)]))
 
     def joint(self, X: Any, Z: Any) -> Tensor:
         at_X, at_Z = self._differences(X), self._differences(Z)

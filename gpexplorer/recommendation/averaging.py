@@ -28,7 +28,7 @@ from ..posteriors import AveragePosterior, InUnits
 from .final_fit import REFIT_TIMES, FinalModel, refit_to_all_rows
 from .held_out import Array, Interval, RowScores
 from .lanes import Lane, comparable
-from .timed_search import TimedSearch
+from .stages import TimedSearch
 
 ITERATIONS = 200  # of EM
 LEAST_WEIGHT = 0.03  # a model with a smaller weight is left out
@@ -134,7 +134,7 @@ def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lan
     by_weight = sorted(zip(large_weights(list(members.values())), members, strict=True), key=lambda pair: -pair[0])
     models = {lane: _models_of(search, lane, final) for weight, lane in by_weight if weight > 0.0}
     scores = [members[lane] for lane, own in models.items() if own]
-    if not is_worthwhile(scores):
+    if len(scores) < len(members) and not is_worthwhile(scores):
         return None
     weights = dict(zip((lane for lane, own in models.items() if own), large_weights(scores).tolist(), strict=True))
     weights = {lane: weight for lane, weight in sorted(weights.items(), key=lambda pair: -pair[1]) if weight > 0.0}
@@ -146,7 +146,7 @@ def average_of_lanes(search: TimedSearch, final: FinalModel, lanes: Sequence[Lan
         weights={lane.name: weight for lane, weight in weights.items()},
         posterior=AveragePosterior(*map(list, zip(*shared, strict=True))),
         expected={metric: average.interval(metric) for metric in ("smse", "nlpd")},
-        gain=gain_of_average(scores),
+        gain=average.better_by(best_scores(scores)),
         scores=average,
     )
 

@@ -9,7 +9,7 @@ from ..runs.run import Run
 from .arguments import NO_ROWS
 from .candidates import EXACT
 from .lanes import Lane, by_density, chosen, held_out_scores, step_until
-from .timed_search import TimedSearch
+from .stages import TimedSearch
 
 TOO_SHORT = (
     "The time did not suffice to fit it to all training rows ({steps} steps of about {needed}), so the answer is the "

@@ -46,8 +46,7 @@ from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .simple_models import scored_on_held_out_rows
-from .stages import FEWEST_LANES, Progress, lanes_for, parts_of_stages, shares_for
-from .timed_search import TimedSearch
+from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
 EXACT_WEIGHT = {True: 1.5, False: 3.0}  # shares of the first stage for an exact GP, if it is the only stage or not
@@ -177,7 +176,7 @@ def _answer(
         expected={metric: winner.scores.interval(metric) for metric in ("smse", "nlpd")},
         table=table(lanes, winner, simple, average),
         runner_up=others[0].name if others else "",
-        better_simple_model=better_simple_model(winner.scores, simple),
+        better_simple_model=better_simple_model(winner.scores if average is None else average.scores, simple),
         refitted=final.refitted,
         average=average,
         sentences=sentences(search.split, winner, others, simple, average, seconds, note),

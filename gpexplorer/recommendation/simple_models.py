@@ -26,7 +26,7 @@ from torch import Tensor
 from ..data import Split
 from ..mixed_rows import MixedRows
 from .held_out import RowScores, first_rows
-from .timed_search import TimedSearch
+from .stages import TimedSearch
 
 Array = NDArray[np.float64]
 Gaussian = tuple[Array, Array]  # mean and variance of y, [t] each

@@ -31,7 +31,7 @@ from gpexplorer.recommendation.candidates import Candidate
 from gpexplorer.recommendation.held_out import RowScores
 from gpexplorer.recommendation.lanes import Lane
 from gpexplorer.recommendation.result import shares
-from gpexplorer.recommendation.timed_search import TimedSearch
+from gpexplorer.recommendation.stages import TimedSearch
 from gpexplorer.ui.text import MAX_LENGTH
 
 KERNELS = ("se[x0]", "se[x1]", "se[x2]")  # each knows a part of the function
@@ -168,6 +168,8 @@ def test_the_answer_names_models_weights_and_gain(answer: gpx.Recommendation) ->
     assert row["nlpd"] == pytest.approx(average.expected["nlpd"].value)
     assert row["held_out"] == 150
     assert answer.spec.method == "ml"
+    beaten = "A simple model is better" in str(answer)  # than the average, which predicts
+    assert bool(answer.better_simple_model) == beaten
     assert "average" in answer._repr_html_()
 
 

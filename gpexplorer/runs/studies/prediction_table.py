@@ -30,6 +30,7 @@ from ...data.units import scaled_inputs
 from ...errors import SettingError
 from ...mixed_rows import MixedRows, mixed_rows
 from ...posteriors import AveragePosterior, InUnits
+from ...problem import Prediction
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
@@ -102,35 +103,39 @@ def prediction_table(
         whole = np.array([bool(text) for text in X], dtype=bool)
         rows = [text for text in X if text]
     posterior = posterior.asked_for("f")
-    mean = var_f = np.empty(0)  # [t]
+    mean, var_f, far = np.empty(0), np.empty(0), np.empty(0, dtype=bool)  # [t] each
     if len(rows):
-        mean, var_f = (part.detach().cpu().double().numpy() for part in posterior(rows))
+        mean, var_f, far = _predicted(posterior, rows)
     sd_f = np.sqrt(var_f)
     sd = np.sqrt(var_f + posterior.noise_variance) if of == "y" else sd_f
     columns = {"mean": mean, "sd": sd, "sd_f": sd_f}
     columns |= {title: mean + float(ndtri(level)) * sd for title, level in ENDS.items()}
     columns |= {f"q{100 * level:g}": mean + float(ndtri(level)) * sd for level in quantiles}
-    columns["far"] = _far_by_most(posterior, rows, var_f).astype(float)
+    columns["far"] = far.astype(float)
     table = pd.DataFrame(np.nan, index=range(len(whole)), columns=list(columns))
     table.loc[whole] = np.column_stack(list(columns.values()))
     return table.assign(far=table["far"].astype("Int8"))
 
 
-def _far_by_most(posterior: InUnits | AveragePosterior, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
-    """Which rows [t] are far; of an average, those that models with more than half of the weight call far."""
+def _predicted(posterior: InUnits | AveragePosterior, rows: Any) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Mean and variance of f [t], and which rows are far: of an average, if most of the weight says so."""
     if isinstance(posterior, InUnits):
-        return _far(posterior, rows, var_f)
-    share = np.zeros(len(rows))
-    for weight, part in zip(posterior.weights, posterior.parts, strict=True):
-        share += weight * _far(part, rows, part(rows).var.detach().cpu().double().numpy() if len(rows) else var_f)
-    return share > 0.5
+        mean, var_f = _as_arrays(posterior(rows))
+        return mean, var_f, _far(posterior, rows, var_f)
+    predictions = [part(rows) for part in posterior.parts]
+    weighted = zip(posterior.weights, posterior.parts, predictions, strict=True)
+    share = np.sum([weight * _far(part, rows, _as_arrays(own)[1]) for weight, part, own in weighted], 0)
+    return *_as_arrays(posterior.combined(predictions)), share > 0.5
+
+
+def _as_arrays(prediction: Prediction) -> tuple[Floats, Floats]:
+    mean, var = (part.detach().cpu().double().numpy() for part in prediction)
+    return mean, var
 
 
 def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
     """Which rows [t] the training rows say almost nothing about."""
     far = np.zeros(len(rows), dtype=bool)
-    if not len(rows):
-        return far
     X = scaled_inputs(posterior.rows(rows), posterior.columns)
     numbers = X.numbers if isinstance(X, MixedRows) else X
     if isinstance(numbers, torch.Tensor) and posterior.columns.scale is not None:
