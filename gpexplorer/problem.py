@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .mixed_rows import Columns, MixedRows
+from .target_transforms import TargetTransform
 
 
 @runtime_checkable
@@ -40,13 +42,29 @@ class Kernel(Protocol):
 class Scale:
     """How standardised numbers return to the units of the file: x_file = x * x_sd + x_mean, and likewise y.
 
-    `x_mean` and `x_sd` have shape [d]; a standard deviation is 1 where a column is constant.
+    `x_mean` and `x_sd` have shape [d]; a standard deviation is 1 where a column is constant. With a transform of the
+    target, T(y_file) = y * y_sd + y_mean.
     """
 
     x_mean: Tensor
     x_sd: Tensor
     y_mean: float
     y_sd: float
+    transform: TargetTransform | None = None
+
+    def scaled_target(self, y: Tensor) -> Tensor:
+        """Targets of any shape from the units of the file to the scaled space."""
+        return ((y if self.transform is None else self.transform.forward(y)) - self.y_mean) / self.y_sd
+
+    def target_in_units(self, y: Tensor) -> Tensor:
+        """Targets of any shape from the scaled space to the units of the file."""
+        y = y * self.y_sd + self.y_mean
+        return y if self.transform is None else self.transform.inverse(y)
+
+    def log_derivative(self, y: Tensor) -> Tensor:
+        """The log derivative of `scaled_target` at targets in the units of the file."""
+        constant = -math.log(self.y_sd)
+        return torch.full_like(y, constant) if self.transform is None else self.transform.log_derivative(y) + constant
 
 
 class RowNoise(NamedTuple):

@@ -6,13 +6,15 @@ import sys
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from gpexplorer import Run, Spec
+from gpexplorer import Estimator, Run, Spec
 from gpexplorer.errors import SettingError
 from gpexplorer.estimator import botorch_model as wrapped
 from gpexplorer.estimator.botorch_model import botorch_model, joint_moments
+from gpexplorer.posteriors import Of
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,44 @@ def test_moments_are_those_of_each_group(
     for (rows, own), K in zip(groups, covariance.reshape(-1, shape[-2], shape[-2]), strict=True):
         assert torch.allclose(own, posterior.mean(rows))
         assert torch.allclose(K, posterior.cov(rows, noise=noise), atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def skewed() -> Estimator:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (50, 2)) * [1.0, 40.0] + 500.0
+    y = 3e3 * np.exp(np.sin(2 * (X[:, 0] - 500.0)) + 0.3 * rng.standard_normal(50))
+    return Estimator("ml", settings={"evaluations": 10}, target_transform="log").fit(X, y)
+
+
+@pytest.mark.parametrize("of", ["f", "y"])
+@pytest.mark.parametrize("noise", [False, True])
+def test_moments_of_a_transformed_target_are_those_of_its_samples(skewed: Estimator, noise: bool, of: Of):
+    posterior = skewed.posterior_.asked_for(of)
+    X = torch.tensor([[499.2, 480.0], [499.3, 482.0], [501.0, 530.0]], dtype=torch.float64)
+
+    mean, covariance = joint_moments(posterior, X[None], noise)
+    alone = joint_moments(posterior, X[:, None], noise)
+
+    samples = posterior.sample(X, 40_000, seed=1, noise=noise)
+    sd = samples.std(0)
+    assert torch.allclose(mean[0] / sd, samples.mean(0) / sd, atol=0.02)
+    assert torch.allclose(covariance[0] / sd.outer(sd), samples.T.cov() / sd.outer(sd), atol=0.06)
+    assert torch.allclose(alone[0][:, 0], mean[0])
+    assert torch.allclose(alone[1][:, 0, 0], covariance[0].diagonal())
+    assert covariance[0, 0, 1] > 0.1 * covariance[0, 0, 0]
+
+
+def test_derivatives_of_the_moments_of_a_transformed_target_are_those_of_finite_differences(skewed: Estimator):
+    X = torch.tensor([[[499.2, 480.0], [501.0, 530.0]]], dtype=torch.float64, requires_grad=True)
+    step = torch.zeros_like(X)
+    step[0, 0, 0] = 1e-4
+
+    for noise in (False, True):
+        for part in (0, 1):
+            (by_X,) = torch.autograd.grad(joint_moments(skewed.posterior_, X, noise)[part].sum(), X)
+            ends = [joint_moments(skewed.posterior_, X.detach() + s * step, noise)[part].sum() for s in (1, -1)]
+            assert float(by_X[0, 0, 0]) == pytest.approx(float(ends[0] - ends[1]) / 2e-4, rel=1e-4)
 
 
 def test_derivatives_go_through_to_the_candidates(run: Run):

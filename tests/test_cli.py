@@ -89,6 +89,11 @@ def test_set_changes_fields_entries_and_settings():
         (["run", "spec.json", "--set", "kernel.theta=1"], "which has no entries"),
         (["run", "spec.json", "--set", "data=no-such-set"], "Error: "),
         (["run", "spec.json", "--set", "block=NaN"], "toy's block is nan"),
+        (["run", "spec.json", "--target-transform", "log 3"], "target_transform is 'log 3'; give"),
+        (["run", "spec.json", "--target-transform", "yeo-johnson 5"], "its number is not between 0 and 2"),
+        (["run", "spec.json", "--target-transform", "7"], "target_transform is 7; give"),
+        (["run", "spec.json", "--set", "target_transform=box-cox"], "target_transform is 'box-cox'; give"),
+        (["run", "spec.json", "--target-transform", "log", "--set", "data=hypercube"], "choose 'yeo-johnson', or"),
         (["run", "spec.json", "--out", "spec.json"], "The store cannot keep a run in"),
         (["methods", "cholrq"], "did you mean 'cholqr'?"),
         (["data", "fetch", "kin40"], "kin40k"),
@@ -223,7 +228,11 @@ def test_schema_accepts_what_a_spec_is_and_refuses_what_it_is_not(capsys: pytest
     check = jsonschema.Draft202012Validator(json.loads(capsys.readouterr().out))
     for key in set(methods) - {"toy"}:
         assert check.is_valid(json.loads(Spec(key).to_json())), key
+    for transform in ("log", "yeo-johnson", "yeo-johnson 0.5", "yeo-johnson 0", "yeo-johnson 2", "yeo-johnson 1e-05"):
+        assert check.is_valid(json.loads(Spec("cholqr", target_transform=transform).to_json())), transform
     refused = [
+        {"method": "cholqr", "target_transform": "box-cox"}, {"method": "cholqr", "target_transform": "yeo-johnson 5"},
+        {"method": "cholqr", "target_transform": "log 3"}, {"method": "cholqr", "target_transform": 7},
         {"method": "cholrq"}, {"method": "cholqr", "settings": {"num_pivot": 3}}, {"settings": {}},
         {"method": "cholqr", "settings": {"num_pivots": 0}}, {"method": "cholqr", "budget": {"hours": 1}},
     ]  # fmt: skip

@@ -40,9 +40,11 @@ CHECKS = [
 TO_THE_END = ("check_regressors_train",)
 
 
+@pytest.mark.parametrize("transform", ["", "yeo-johnson"])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: str(check.func.__name__))
-def test_scikit_learns_own_checks(check: Callable[[Any], None]):
-    check(Estimator() if check.func.__name__ in TO_THE_END else Estimator(budget={"steps": 12}))
+def test_scikit_learns_own_checks(check: Callable[[Any], None], transform: str):
+    budget = None if check.func.__name__ in TO_THE_END else {"steps": 12}
+    check(Estimator(budget=budget, target_transform=transform))
 
 
 def rows(n: int = 120, shift: float = 0.0, scale: float = 1.0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

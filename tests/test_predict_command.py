@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,47 @@ def test_a_run_writes_a_model_that_predicts_a_file(
     np.testing.assert_allclose(table["upper_95"] - table["lower_95"], 2 * 1.959964 * table["sd"], rtol=1e-6)
     assert call("predict", "model.safetensors", "new.csv", "--of", "f", "--out", "f.csv") == 0
     assert (pd.read_csv("f.csv")["sd"] < table["sd"]).all()
+
+
+@pytest.mark.parametrize("transform", ["log", "yeo-johnson"])
+def test_a_saved_model_of_a_transformed_target_has_skewed_intervals(
+    transform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 6.0, 80)
+    price = np.exp(1.0 + np.sin(x) + rng.normal(scale=0.8, size=80))
+    pd.DataFrame({"east": x + 300.0, "price": price}).to_csv("rows.csv", index=False)
+    fields = {"gpexplorer": 1, "method": "cholqr", "settings": {"num_inducing": 8}, "data": "rows.csv"}
+    Path("spec.json").write_text(json.dumps({**fields, "kernel": "se", "budget": {"steps": 10}}))
+    east = np.array([300.0, 302.5, 305.5, 340.0])
+    pd.DataFrame({"east": east}).to_csv("new.csv", index=False)
+
+    options = ("--model", "model", "--target-transform", transform, "--quiet")
+    assert call("run", "spec.json", *options) == 0
+    capsys.readouterr()
+    assert call("predict", "model", "new.csv", "--quantiles", "0.1,0.5,0.9") == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert call("predict", "model", "new.csv", "--of", "f", "--quantiles", "0.1", "--out", "f.parquet") == 0
+    f = pd.read_parquet("f.parquet")
+
+    run = replace(Spec.from_json(Path("spec.json").read_text()), target_transform=transform).open()
+    run.finish()
+    posterior, X = run.posterior(of="y"), east[:, None]
+    mean, var = posterior(X)
+    np.testing.assert_allclose(table["mean"], mean, rtol=1e-7)
+    np.testing.assert_allclose(table["sd"], var.sqrt(), rtol=1e-7)
+    for column, level in (("lower_95", 0.025), ("q10", 0.1), ("q50", 0.5), ("q90", 0.9), ("upper_95", 0.975)):
+        np.testing.assert_allclose(table[column], posterior.quantile(X, level), rtol=1e-7)
+    np.testing.assert_allclose(f["q10"], posterior.quantile(X, 0.1, noise=False), rtol=1e-7)
+    np.testing.assert_allclose(f["sd"], posterior.var(X, noise=False).sqrt(), rtol=1e-7)
+    np.testing.assert_allclose(table["sd_f"], f["sd"], rtol=1e-9)
+    assert (table["upper_95"] - table["q50"] > 1.5 * (table["q50"] - table["lower_95"])).all()  # skewed
+    assert (table["mean"] > table["q50"]).all()
+    assert table["far"].tolist() == [0, 0, 0, 1]
+    if transform == "log":
+        assert (table["lower_95"] > 0.0).all()
+        assert (table["mean"] - 2.0 * table["sd"] < 0.0).any()  # where a normal distribution would go below 0
 
 
 def test_mistakes_are_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

@@ -32,11 +32,12 @@ from torch import Tensor
 
 from .. import data as data_sets
 from ..data import Split
+from ..posteriors import Marginals
 from ..recommendation.candidates import DESCENT_UP_TO, Candidate, candidates, exact_gp
 from ..recommendation.halving import SIZE_SHARE
-from .arena.contenders import recommended, run_alone, simple
+from .arena.contenders import normal, recommended, run_alone, simple
 from .arena.kept_cells import keep, measured, read
-from .arena.other_programs import Predictions, gpytorch_sgpr, gpytorch_svgp, scikit_gp
+from .arena.other_programs import gpytorch_sgpr, gpytorch_svgp, scikit_gp
 from .trust.problems import public_sets
 
 OURS = ("recommend", "always ")
@@ -66,14 +67,14 @@ def command(
     typer.echo(report(cells))
 
 
-def contenders(split: Split, seconds: float, seed: int) -> Iterator[tuple[str, Callable[[], Predictions]]]:
+def contenders(split: Split, seconds: float, seed: int) -> Iterator[tuple[str, Callable[[], Marginals]]]:
     """Each contender by name, with a function that learns and predicts at the test rows."""
     yield "recommend", lambda: recommended(split, seconds, seed)
     for name, candidate in fixed_choices(split, seconds).items():
         yield f"always {name}", partial(run_alone, candidate.spec, split, seconds, seed)
-    yield "GPyTorch SGPR", lambda: gpytorch_sgpr(split, seconds, seed)
-    yield "GPyTorch SVGP", lambda: gpytorch_svgp(split, seconds, seed)
-    yield "scikit-learn GP", lambda: scikit_gp(split, seconds, seed)
+    yield "GPyTorch SGPR", lambda: normal(gpytorch_sgpr(split, seconds, seed))
+    yield "GPyTorch SVGP", lambda: normal(gpytorch_svgp(split, seconds, seed))
+    yield "scikit-learn GP", lambda: normal(scikit_gp(split, seconds, seed))
     yield "boosted trees", lambda: simple("boosted trees", split, seconds, seed)
 
 

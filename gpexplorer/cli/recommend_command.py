@@ -117,6 +117,7 @@ def _plain(answer: Recommendation) -> dict[str, Any]:
     return {
         "method": answer.method,
         "kernel": answer.kernel,
+        "target_transform": answer.spec.target_transform,
         "spec": json.loads(answer.spec.to_json()),
         "expected": {name: interval._asdict() for name, interval in answer.expected.items()},
         "runner_up": answer.runner_up,

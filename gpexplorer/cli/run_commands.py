@@ -25,11 +25,19 @@ FAILED, DIVERGED, INTERRUPTED = 1, 3, 130  # exit codes; 0 if a run converged or
 TERMINAL_SECONDS, LOG_SECONDS = 0.2, 10.0  # between two progress lines, on a terminal and in a log
 
 
-def run(
+def run(  # noqa: PLR0913 - the options of the command
     spec: Annotated[str, typer.Argument(help="A file of Spec JSON, or - for standard input.")],
     out: Annotated[Path, typer.Option(help="The store: a directory of runs.")] = Path("runs-store"),
     change: Annotated[
         list[str] | None, typer.Option("--set", help="key=value: seed=3, num_inducing=64, budget.seconds=10 ...")
+    ] = None,
+    target_transform: Annotated[
+        str | None,
+        typer.Option(
+            help='What the model learns in place of the target: "log" for targets above 0, "yeo-johnson" for skewed '
+            'ones, or "yeo-johnson 0.5" with a power from 0 to 2; "" is the target itself. Predictions and scores are '
+            "those of the target. The same as --set target_transform=..."
+        ),
     ] = None,
     scheduler: Annotated[
         str, typer.Option(help="The address of a Dask scheduler, which receives pieces of each step, such as folds.")
@@ -48,7 +56,7 @@ def run(
     from ..runs import Store, working
     from .files import read_spec, require_writable, writable
 
-    changes = change or []
+    changes = [*(change or []), *([] if target_transform is None else [f"target_transform={target_transform}"])]
     checked = read_spec(spec, changes)
     require_writable(model, "--model")
     opened = Store(out).open(checked)

@@ -52,24 +52,32 @@ class Split:
     notes: tuple[str, ...] = ()
     key: str = field(default="", repr=False)
 
-    def scaled(self, inputs: bool = True) -> Split:
+    def scaled(self, inputs: bool = True, target_transform: str = "") -> Split:
         """Return the split with inputs and target at mean 0 and sd 1, by the statistics of the training rows alone.
 
         Parameters
         ----------
         inputs : bool, default True
             If False, only the target is scaled, because kernels of counts and histograms are not defined below 0.
+        target_transform : str, default ""
+            A transform of the target before it is scaled: "log", "yeo-johnson" or "yeo-johnson 0.5".
+
+        Raises
+        ------
+        DataError
+            If a training target cannot be transformed, or the rows are scaled already.
 
         Notes
         -----
         Constant columns get sd 1. Objects (SMILES, text) do not change. A split that is scaled already is returned.
         """
         if self.train.scale is not None:
+            if target_transform:
+                raise DataError(f"{self.name}: the rows are scaled already, so the target cannot be transformed.")
             return self
-        statistics = fit_scale(self.train, inputs)
-        return replace(
-            self, train=scale(self.train, statistics), test=scale(self.test, statistics), key=f"{self.key}/scaled"
-        )
+        statistics = fit_scale(self.train, inputs, target_transform)
+        key = f"{self.key}/scaled" + f" {target_transform}" * bool(target_transform)
+        return replace(self, train=scale(self.train, statistics), test=scale(self.test, statistics), key=key)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Standardising inputs and targets by the mean and the standard deviation of the training rows.
 
-x_scaled = (x - mean_train) / sd_train, one mean and one sd per column, and likewise for y
+x_scaled = (x - mean_train) / sd_train, one mean and one sd per column, and likewise for y or its transform T(y)
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import DataError
 from ..mixed_rows import MixedRows
 from ..problem import Dataset, Scale
+from ..target_transforms import fitted_transform
 
 _ROUNDING = 8.0  # units in the last place: a standard deviation below this is rounding, not variation
 
@@ -50,7 +52,7 @@ def moments(columns: Tensor) -> Moments:
     return Moments(len(columns), mean, (columns - mean).square().sum(0), largest)
 
 
-def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
+def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "") -> Scale:
     """Return the means and population standard deviations of training rows.
 
     Parameters
@@ -59,27 +61,46 @@ def fit_scale(train: Dataset, inputs: bool = True) -> Scale:
         Rows in the units of their file.
     inputs : bool, default True
         If False, the inputs keep their units, as counts and histograms must: their mean is set to 0, their sd to 1.
+    target_transform : str, default ""
+        A transform of the target before it is standardised; see `target_transforms.fitted_transform`.
 
     Returns
     -------
     Scale
         A standard deviation is 1 where a column is constant to rounding.
+
+    Raises
+    ------
+    DataError
+        If a target cannot be transformed.
     """
     numbers = train.X.numbers if isinstance(train.X, MixedRows) else train.X
     columns = numbers if isinstance(numbers, Tensor) else train.y.new_zeros(len(train), 0)
-    target = moments(train.y[:, None])
+    transform = fitted_transform(target_transform, train.y)
+    target = moments((train.y if transform is None else transform.forward(train.y))[:, None])
     y_mean_and_sd = float(target.mean[0]), float(target.sd[0])
     if not inputs:
-        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *y_mean_and_sd)
+        return Scale(columns.new_zeros(columns.shape[1]), columns.new_ones(columns.shape[1]), *y_mean_and_sd, transform)
     of_inputs = moments(columns)
-    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd)
+    return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd, transform)
 
 
 def scale(data: Dataset, by: Scale) -> Dataset:
-    """Return the same rows in scaled units; inputs that are texts or other objects do not change."""
-    X = data.X
+    """Return the same rows in scaled units; inputs that are texts or other objects do not change.
+
+    Raises
+    ------
+    DataError
+        If a target cannot be transformed.
+    """
+    X, y = data.X, by.scaled_target(data.y)
+    if by.transform is not None and not bool(y.isfinite().all()):
+        raise DataError(
+            f"{int((~y.isfinite()).sum())} of {len(y)} targets, the smallest of which is {float(data.y.min()):.4g}, "
+            f"cannot be transformed by {by.transform.name!r}: leave these rows out, or choose another transform."
+        )
     if isinstance(X, MixedRows):
         X = X.with_numbers((X.numbers - by.x_mean) / by.x_sd)
     elif isinstance(X, Tensor):
         X = (X - by.x_mean) / by.x_sd
-    return replace(data, X=X, y=(data.y - by.y_mean) / by.y_sd, scale=by)
+    return replace(data, X=X, y=y, scale=by)

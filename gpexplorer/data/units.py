@@ -1,8 +1,9 @@
 """Conversion between the units of the file and the scaled space in which methods work.
 
-    x = (x_file - x_mean) / x_sd,   y = (y_file - y_mean) / y_sd
+    x = (x_file - x_mean) / x_sd,   y = (T(y_file) - y_mean) / y_sd
 
-The means and standard deviations are those of the training rows (`problem.Scale`).
+T is the transform of the target, if there is one. The means and standard deviations are those of the training rows
+(`problem.Scale`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,12 @@ def scaled_inputs(X: Any, train: Dataset) -> Any:
 
 def targets(y: Tensor, train: Dataset) -> Tensor:
     """Convert scaled targets [t] to the units of the file."""
-    return y if train.scale is None else y * train.scale.y_sd + train.scale.y_mean
+    return y if train.scale is None else train.scale.target_in_units(y)
+
+
+def scaled_targets(y: Tensor, train: Dataset) -> Tensor:
+    """Convert targets [t] in the units of the file to the scaled space."""
+    return y if train.scale is None else train.scale.scaled_target(y)
 
 
 def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:

@@ -36,7 +36,9 @@ def botorch_model(posterior: Posterior) -> Any:
     Notes
     -----
     Joint covariances of q candidates cost what `posterior.cov` of q rows does. Derivatives with respect to the
-    candidates go through it.
+    candidates go through it. BoTorch takes the target as normally distributed, with this mean and covariance. After a
+    transform of the target, its distribution is skewed and only the moments agree; for a target whose logarithm is of
+    interest, fit the method to the logarithm itself.
 
     Examples
     --------
@@ -81,6 +83,7 @@ def botorch_model(posterior: Posterior) -> Any:
 
 def joint_moments(posterior: Posterior, X: Tensor, noise: bool) -> tuple[Tensor, Tensor]:
     """Means [..., q] and covariances [..., q, q] of each group of q rows of X [..., q, d]."""
+    posterior = posterior.asked_for("y" if noise else "f")  # after a transform of the target, the means differ as well
     q, d = X.shape[-2:]
     groups = X.reshape(-1, q, d)
     means, covariances = [], []
@@ -88,9 +91,9 @@ def joint_moments(posterior: Posterior, X: Tensor, noise: bool) -> tuple[Tensor,
         rows = batch.reshape(-1, d)
         means.append(posterior.mean(rows).view(len(batch), q))
         if q == 1:
-            covariances.append(posterior.var(rows, noise=noise).view(-1, 1, 1))
+            covariances.append(posterior.var(rows).view(-1, 1, 1))
             continue
-        joint = posterior.cov(rows, noise=noise).view(len(batch), q, len(batch), q)
+        joint = posterior.cov(rows).view(len(batch), q, len(batch), q)
         index = torch.arange(len(batch), device=joint.device)
         covariances.append(joint[index, :, index])  # of each group with itself
     mean, covariance = torch.cat(means), torch.cat(covariances)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ..kernels.row_scaled import log_density_change
+from ..data.units import targets
+from ..kernels.row_scaled import log_density_change, plain_rows
 from ..mixed_rows import MixedRows
 from ..posteriors import InducingPosterior, InUnits, UnitRowsPosterior
 from ..runs import Run
@@ -51,9 +52,17 @@ def evidence(run: Run) -> float | None:
     of_all_rows = objective is not None and objective.unit == "nat" and "of the subset" not in objective.label
     if (not of_all_rows and run.method.family != "eigenfunctions") or not math.isfinite(value):
         return None
-    n, scale = len(run.problem.train), run.problem.train.scale
-    rescaled = log_density_change(run.problem)  # 0 unless rows differ in noise
-    return rescaled - value - n * (0.5 * math.log(2.0 * math.pi) + math.log(scale.y_sd if scale else 1.0))
+    train = plain_rows(run.problem)
+    change = log_density_change(run.problem)  # 0 unless rows differ in noise
+    if train.scale is not None:
+        change += float(train.scale.log_derivative(targets(train.y.double(), train)).sum())
+    return change - value - 0.5 * len(train) * math.log(2.0 * math.pi)
+
+
+def mean_and_sd(posterior: InUnits, X: Any) -> tuple[Tensor, Tensor]:
+    """Mean [t] and standard deviation [t] of what the posterior is of."""
+    mean, var = posterior(X)
+    return mean, var.sqrt()
 
 
 def inducing_points(posterior: InUnits) -> Any:
@@ -68,7 +77,7 @@ def inducing_points(posterior: InUnits) -> Any:
         of_rows = inner.Z.numbers.double()
         in_units = of_rows if scale is None else of_rows * scale.x_sd.to(of_rows) + scale.x_mean.to(of_rows)
         return list(inner.Z.with_numbers(in_units))
-    if not isinstance(inner.Z, torch.Tensor):
+    if not isinstance(inner.Z, Tensor):
         return list(inner.Z)
     Z = inner.Z.double()[:, : posterior.columns.d]  # without the column of `kernels.row_scaled`
     return (Z if scale is None else Z * scale.x_sd.to(Z) + scale.x_mean.to(Z)).cpu().numpy()

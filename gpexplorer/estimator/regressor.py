@@ -20,7 +20,7 @@ from ..problem import Dataset
 from ..runs import Run, Spec
 from ..runs.trace import Record
 from . import training_rows
-from .fitted_values import evidence, finish, inducing_points, last_theta
+from .fitted_values import evidence, finish, inducing_points, last_theta, mean_and_sd
 from .given_kernels import spec_kernel
 from .parameters import mapping_of, seed_of, sized_settings
 from .training_rows import RowDetails, all_for_training, checked_groups, is_texts, kept_rows, rows_of, units_of
@@ -66,6 +66,10 @@ class Estimator(RegressorMixin, BaseEstimator):
     folds : splitter or iterable, optional
         For methods of cross-validation, such as "gpcv-admm": a splitter of scikit-learn, such as GroupKFold(5), or
         pairs (training rows, held-out rows). It replaces the random folds of the method.
+    target_transform : str
+        What the Gaussian process models in place of y, as in `Spec`: "log", "yeo-johnson", "yeo-johnson 0.5", or "" for
+        y itself. Predictions and `log_marginal_likelihood_value_` are those of y; the noise of new rows, and the
+        hyperparameters of kernels of other packages, are in units of the transformed y.
 
     Attributes
     ----------
@@ -121,6 +125,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         verbose: int = 0,
         callbacks: Sequence[Callable[[Record], Any]] | None = None,
         folds: Any = None,
+        target_transform: str = "",
     ) -> None:
         self.method = method
         self.kernel = kernel
@@ -135,6 +140,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         self.verbose = verbose
         self.callbacks = callbacks
         self.folds = folds
+        self.target_transform = target_transform
 
     def fit(
         self,
@@ -157,7 +163,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             A row with weight w has the noise variance s2 / w, where s2 is learned; rows of weight 0 are left out.
         noise : array [n], optional
             The noise variance of each row, in the units of y squared, which is then known and not learned. A new
-            observation is predicted with the mean of them.
+            observation is predicted with the mean of them. With `target_transform`, give `sample_weight` instead.
         groups : array [n], optional
             The group of each row, such as a patient, for methods of cross-validation: each fold has whole groups.
 
@@ -191,7 +197,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         X, y : array
             New rows, as for `fit`. The first call is a `fit`.
         noise : array [n], optional
-            Noise variance of each new row, in the units of y squared; by default that of the fit.
+            Noise variance of each new row, in the units of y (after its transform) squared; by default that of the fit.
 
         Raises
         ------
@@ -247,7 +253,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         if return_cov:
             return self._answers(lambda posterior: (posterior.mean(X), posterior.cov(X)))
         if return_std:
-            return self._answers(lambda posterior: _mean_and_sd(posterior, X))
+            return self._answers(lambda posterior: mean_and_sd(posterior, X))
         return self._answers(lambda posterior: (posterior.mean(X),))[0]
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: int | np.random.RandomState | None = 0) -> Floats:
@@ -374,7 +380,7 @@ class Estimator(RegressorMixin, BaseEstimator):
         """The spec of this estimator for these rows."""
         settings, budget = mapping_of("settings", self.settings), mapping_of("budget", self.budget)
         method = registry.get(self.method) if isinstance(self.method, str) else None
-        kernel = spec_kernel(kernel, units_of(train))
+        kernel = spec_kernel(kernel, units_of(train, self.target_transform))
         return Spec(
             self.method,
             sized_settings(settings, self.num_inducing, method, train, kernel, budget),
@@ -383,6 +389,7 @@ class Estimator(RegressorMixin, BaseEstimator):
             device=self.device,
             dtype=self.dtype,
             budget=budget,
+            target_transform=self.target_transform,
         )
 
     def _answers(self, answer: Callable[[InUnits], tuple[torch.Tensor, ...]]) -> Any:
@@ -391,8 +398,3 @@ class Estimator(RegressorMixin, BaseEstimator):
         if not isinstance(self.posterior_, list):
             return tuple(answers[0])
         return tuple(np.stack(parts, -1) for parts in zip(*answers, strict=True))
-
-
-def _mean_and_sd(posterior: InUnits, X: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    mean, var = posterior(X)
-    return mean, var.sqrt()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..data import Split
 from ..data.given_folds import row_groups
-from ..data.standardising import moments
+from ..data.standardising import fit_scale
 from ..data.table_checks import LARGEST
 from ..data.units import targets
 from ..errors import DataError, PosteriorError, SettingError
@@ -21,6 +21,7 @@ from ..methods.base import Method, registry
 from ..mixed_rows import MixedRows, mixed_rows
 from ..problem import Dataset, RowGroups, RowNoise
 from ..runs import Run
+from ..target_transforms import checked_transform
 from .given_kernels import Units
 
 Floats = NDArray[np.float64]
@@ -106,12 +107,12 @@ def checked_groups(folds: Any, X: Any, y: Floats, groups: Any, method: type[Meth
     return row_groups(folds, X, y, groups)
 
 
-def units_of(train: Dataset) -> Units:
-    """The standard deviations by which rows are scaled."""
-    y_sd = float(moments(train.y[:, None]).sd[0])
+def units_of(train: Dataset, target_transform: str = "") -> Units:
+    """The standard deviations by which rows are scaled; that of the targets is taken after their transform."""
+    scale = fit_scale(train, target_transform=checked_transform(target_transform))
     if not isinstance(train.X, torch.Tensor):
-        return Units(np.ones(1), y_sd)  # kernels of other packages read numbers only
-    return Units(moments(train.X).sd.numpy(), y_sd)
+        return Units(np.ones(1), scale.y_sd)  # kernels of other packages read numbers only
+    return Units(scale.x_sd.numpy(), scale.y_sd)
 
 
 def is_texts(X: Any) -> bool:

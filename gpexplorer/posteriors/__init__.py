@@ -13,6 +13,7 @@ from .features import FeatureMap, FeaturePosterior, OutsideGrid
 from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .joint_band import JointBand, joint_band
+from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
 from .posterior_reader import load_posterior
 from .sample_paths import Paths
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
@@ -31,6 +32,9 @@ __all__ = [
     "InducingPosterior",
     "JointBand",
     "MarginalPosterior",
+    "Marginals",
+    "MixtureMarginals",
+    "NormalMarginals",
     "NormalWeights",
     "Of",
     "OutsideGrid",
@@ -40,6 +44,7 @@ __all__ = [
     "PriorPosterior",
     "RowsPosterior",
     "Solver",
+    "TransformedMarginals",
     "UnitRowsPosterior",
     "UnsolvedPosterior",
     "as_posterior",

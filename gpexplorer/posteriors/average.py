@@ -4,8 +4,8 @@
     mean = sum_k w_k mean_k
     cov(x, z) = sum_k w_k [ cov_k(x, z) + (mean_k(x) - mean(x)) (mean_k(z) - mean(z)) ]
 
-The second part of the covariance is what the models disagree about. An observation has the noise sum_k w_k noise_k.
-Quantiles and intervals are those of the normal distribution with this mean and variance.
+The second part of the covariance is what the models disagree about. Densities, quantiles and intervals are those of the
+mixture. Each model adds its own noise to its own distribution.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ import torch
 from torch import Tensor
 
 from ..errors import PosteriorError
-from ..problem import Dataset, Prediction
-from .base import Posterior
+from ..linalg.randomness import generator
+from ..problem import Dataset
+from .base import Of, Posterior
 from .in_units import InUnits
+from .marginals import Marginals, MixtureMarginals
+from .sample_paths import checked_seed, checked_size
 
 
 class AveragePosterior(Posterior):
@@ -70,29 +73,62 @@ class AveragePosterior(Posterior):
         """Check the inputs and put them on the device, in float64 and in the units of the file."""
         return self.parts[0].rows(X)
 
+    def asked_for(self, of: Of, noise_variance: float | None = None) -> AveragePosterior:
+        """Return the same average of the function or of an observation; its noise is that of its models.
+
+        Raises
+        ------
+        PosteriorError
+            If `noise_variance` is another one than that of the models.
+        """
+        if noise_variance is not None and not math.isclose(noise_variance, self.noise_variance, rel_tol=1e-6):
+            raise PosteriorError(
+                f"An average of models has their noise, {self.noise_variance:.4g}, and not {noise_variance:.4g}: "
+                "ask its models for another one, and average them again."
+            )
+        return super().asked_for(of)
+
+    def block_marginals(self, X: Any) -> Marginals:
+        return MixtureMarginals([part.block_marginals(X) for part in self.parts], self.weights)
+
+    def observed(self, marginals: Any) -> Marginals:
+        pairs = zip(self.parts, marginals.parts, strict=True)
+        return MixtureMarginals([part.observed(own) for part, own in pairs], self.weights)
+
     def block_mean(self, X: Any) -> Tensor:
-        return self._averaged([part.block_mean(X).double() for part in self.parts])
+        return self._averaged([part.block_mean(X).double() for part in self._asked_alike(None)])
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        return self.combined([part.moments(X) for part in self.parts])
-
-    def combined(self, predictions: Sequence[tuple[Tensor, Tensor]]) -> Prediction:
-        """Mean and variance [b] of f from those of each model at the same rows."""
-        means, variances = zip(*predictions, strict=True)
-        mean = self._averaged([own.double() for own in means])  # [b]
-        squares = [(own.double() - mean).square() for own in means]
-        own = [var.double().clamp_min(0.0) for var in variances]  # rounding of one model is not that of another
-        return Prediction(mean, self._averaged([var + square for var, square in zip(own, squares, strict=True)]))
+        return self.block_marginals(X).moments
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        at_X, at_Z = self._differences(X), self._differences(Z)
-        covariances = [part.joint(X, Z).double() for part in self.parts]
-        pairs = zip(covariances, at_X, at_Z, strict=True)
-        return self._averaged([K + torch.outer(of_X, of_Z) for K, of_X, of_Z in pairs])
+        return self.cov(X, Z, noise=False)
+
+    def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
+        """Joint covariance; see `Posterior.cov`."""
+        parts = self._asked_alike(noise)
+        at_X = self._differences(parts, X)
+        at_Z = at_X if Z is None else self._differences(parts, Z)
+        own = [part.cov(X, Z) for part in parts]
+        pairs = zip(own, at_X, at_Z, strict=True)
+        return self._averaged([K.double() + torch.outer(of_X, of_Z) for K, of_X, of_Z in pairs])
+
+    def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
+        """Draw joint samples at given rows: a model for each sample, and the sample from the model.
+
+        See `Posterior.sample` for parameters and errors.
+        """
+        models = self._drawn_models(checked_size(size), generator(checked_seed(seed), "models of samples"))
+        X = self.rows(X)
+        values = self.like.new_empty(size, len(X))
+        for k, part in enumerate(self._asked_alike(noise)):
+            if count := int((models == k).sum()):
+                values[models == k] = part.sample(X, count, seed + k).double()
+        return values
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         """Draw a model for each function, and the function from the model."""
-        models = torch.multinomial(torch.tensor(self.weights, dtype=torch.float64), size, True, generator=draw)
+        models = self._drawn_models(size, draw)
         drawn = [
             (k, part.draw_paths(count, draw))
             for k, part in enumerate(self.parts)
@@ -110,13 +146,23 @@ class AveragePosterior(Posterior):
     def with_rows(self, X: Any, y: Any, noise: Any = None) -> AveragePosterior:
         """The average of the updated models with the same weights; without `noise` each model uses its own."""
         parts = [part.with_rows(X, y, noise) for part in self.parts]
-        return AveragePosterior(parts, self.weights).asked_for(self.of, self.noise_variance)
+        return AveragePosterior(parts, self.weights).asked_for(self.of)
 
-    def _differences(self, X: Any) -> list[Tensor]:
-        """mean_k - mean [b] of each model at one block of rows."""
-        means = [part.block_mean(X).double() for part in self.parts]
+    def _asked_alike(self, noise: bool | None) -> list[InUnits]:
+        """The models, all of the function or all of an observation."""
+        of: Of = "y" if (self.of == "y" if noise is None else noise) else "f"
+        return [part.asked_for(of) for part in self.parts]
+
+    def _differences(self, parts: Sequence[InUnits], X: Any) -> list[Tensor]:
+        """mean_k - mean [t] of each model."""
+        means = [part.mean(X).double() for part in parts]
         mean = self._averaged(means)
         return [own - mean for own in means]
+
+    def _drawn_models(self, size: int, draw: torch.Generator) -> Tensor:
+        """The number of a model for each of `size` samples."""
+        weights = torch.tensor(self.weights, dtype=torch.float64)
+        return torch.multinomial(weights, size, True, generator=draw).to(self.like.device)
 
     def _averaged(self, values: Sequence[Tensor]) -> Tensor:
         return torch.stack([weight * value for weight, value in zip(self.weights, values, strict=True)]).sum(0)

@@ -22,7 +22,8 @@ from ..linalg.blocks import row_blocks
 from ..linalg.randomness import generator
 from ..mixed_rows import MixedRows
 from ..problem import Prediction
-from .sample_paths import Paths
+from .marginals import Marginals, NormalMarginals
+from .sample_paths import Paths, checked_seed, checked_size
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
@@ -33,7 +34,7 @@ class Gradient(NamedTuple):
     """Derivatives of the predictive mean and of the predictive variance with respect to each input."""
 
     mean: Tensor  # [t, d]
-    var: Tensor  # [t, d] of f and of y alike, because the noise is the same everywhere
+    var: Tensor  # [t, d] of f and of y alike where the noise is the same everywhere
 
 
 class Posterior(ABC):
@@ -112,7 +113,7 @@ class Posterior(ABC):
         return Prediction(*self._mean_and_var(self.rows(X), None))
 
     def mean(self, X: Any) -> Tensor:
-        """Predictive mean [t]; it is the same for f and for y.
+        """Predictive mean [t] of what the posterior is of; unless the target is transformed, it is the same for both.
 
         Parameters
         ----------
@@ -157,8 +158,25 @@ class Posterior(ABC):
         levels = torch.as_tensor(q, dtype=torch.float64)
         if levels.ndim > 1 or not bool(((levels > 0.0) & (levels < 1.0)).all()):
             raise SettingError(f"q is {q!r}; give probabilities between 0 and 1, such as (0.025, 0.975).")
-        mean, var = self._mean_and_var(self.rows(X), noise)
-        return mean + torch.special.ndtri(levels).to(self.like)[..., None] * var.sqrt()
+        return self.marginals(X, noise).quantile(levels)
+
+    def log_density(self, X: Any, y: Any, noise: bool | None = None) -> Tensor:
+        """The log predictive density [t] of one value y [t] per row of X, such as held-out targets; see `var`."""
+        marginals = self.marginals(X, noise)
+        return marginals.log_density(torch.as_tensor(y).to(marginals.moments[0]))
+
+    def marginals(self, X: Any, noise: bool | None = None) -> Marginals:
+        """The predictive distribution of each row, with its density, probabilities and quantiles; see `var`."""
+        return self._marginals(self.rows(X), noise)
+
+    def block_marginals(self, X: Any) -> Marginals:
+        """The distributions of f at one block of rows; a posterior that is not normal has others."""
+        mean, var = self.moments(X)
+        return NormalMarginals(mean, var.clamp_min(0.0))
+
+    def observed(self, marginals: Any) -> Marginals:
+        """The distributions of observations of f, from those of f."""
+        return NormalMarginals(marginals.mean, marginals.var + self.noise_variance)
 
     def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
         """Joint covariance.
@@ -218,7 +236,7 @@ class Posterior(ABC):
         -----
         t^2 covariances and an eigendecomposition, about 9 t^3 flops. Eigenvalues below 0 are rounding and count as 0.
         """
-        X, draw = self.rows(X), generator(_seed(seed), "posterior sample")
+        X, draw = self.rows(X), generator(checked_seed(seed), "posterior sample")
         if len(X) > MAX_JOINT:
             raise PosteriorError(
                 f"A joint sample at {len(X):,} rows needs a covariance matrix of that size; give at most "
@@ -226,7 +244,7 @@ class Posterior(ABC):
             )
         values, vectors = torch.linalg.eigh(self.cov(X, noise=False).double())
         root = vectors * values.clamp_min(0.0).sqrt()  # [t, t] root root' = cov
-        normal = torch.randn(_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
+        normal = torch.randn(checked_size(size), len(X), generator=draw, dtype=torch.float64).to(root.device)
         return self._with_noise(self.mean(X) + (normal @ root.T).to(self.like), noise, draw)
 
     def paths(self, size: int = 1, seed: int = 0) -> Paths:
@@ -253,7 +271,7 @@ class Posterior(ABC):
         ----------
         Wilson et al. (2020), Efficiently sampling functions from Gaussian process posteriors, eq 12.
         """
-        evaluate = self.draw_paths(_size(size), generator(_seed(seed), "posterior paths"))
+        evaluate = self.draw_paths(checked_size(size), generator(checked_seed(seed), "posterior paths"))
         return Paths(self.rows, evaluate, size, self.like, self.row_numbers + 2 * size)
 
     def gradient(self, X: Any) -> Gradient:
@@ -346,18 +364,23 @@ class Posterior(ABC):
     def _block_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             leaf = X.detach().clone().requires_grad_(True)
-            mean, var = self.moments(leaf)
+            marginals = self.block_marginals(leaf)
+            mean, var = (self.observed(marginals) if self.of == "y" else marginals).moments
             zero = 0.0 * leaf.sum()  # an answer that does not depend on the inputs, as the prior's mean, has no graph
             (by_mean,) = torch.autograd.grad(mean.sum() + zero, leaf, retain_graph=True)
             (by_var,) = torch.autograd.grad(var.sum() + zero, leaf)
         return by_mean, by_var
 
     def _mean_and_var(self, X: Any, noise: bool | None) -> tuple[Tensor, Tensor]:
-        parts = [self.moments(X[rows]) for rows in self._blocks(X)]
-        mean, var = (
-            (self._joined(list(tensors)) for tensors in zip(*parts, strict=True)) if parts else (self.like, self.like)
-        )
-        return mean, var.clamp_min(0.0) + self._noise(noise)
+        return self._marginals(X, noise).moments
+
+    def _marginals(self, X: Any, noise: bool | None) -> Marginals:
+        """Those of all blocks of rows that have been checked."""
+        blocks = [self.block_marginals(X[rows]) for rows in self._blocks(X)]
+        if not blocks:
+            return NormalMarginals(self.like, self.like)
+        of_f = blocks[0].followed_by(blocks[1:]) if len(blocks) > 1 else blocks[0]
+        return self.observed(of_f) if (self.of == "y" if noise is None else noise) else of_f
 
     def _with_noise(self, values: Tensor, noise: bool | None, draw: torch.Generator) -> Tensor:
         if not self._noise(noise):
@@ -372,15 +395,3 @@ class Posterior(ABC):
 
     def _joined(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts) if parts else self.like
-
-
-def _size(size: int) -> int:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise SettingError(f"size is {size!r}; give the number of samples, 1 or more.")
-    return size
-
-
-def _seed(seed: int) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise SettingError(f"seed is {seed!r}; give a whole number, so that the samples can be drawn again.")
-    return seed

@@ -24,9 +24,8 @@ from torch import Tensor
 from ..errors import PosteriorError
 from ..problem import Kernel
 from .base import Posterior
-from .new_rows import updated, without_rows
 from .sample_paths import prior_paths
-from .weights import NormalWeights, PrecisionFactor, normal_columns
+from .weights import NormalWeights, PrecisionFactor, normal_columns, updated, without_rows
 
 
 @runtime_checkable

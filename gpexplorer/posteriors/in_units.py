@@ -1,6 +1,11 @@
 """A posterior in the units of the file.
 
-f_file = f * y_sd + y_mean,   cov_file = cov * y_sd^2,   x = (x_file - x_mean) / x_sd
+    f_file = f * y_sd + y_mean,   cov_file = cov * y_sd^2,   x = (x_file - x_mean) / x_sd
+
+With a transform T of the target, f_file = T^-1(f * y_sd + y_mean), whose distribution is not normal. Its moments are
+integrals over f, and its covariances come from the Hermite coefficients of g_x(xi) = T^-1(...), f(x) = mean + sd xi:
+
+    a_k(x) = E[ g_x(xi) He_k(xi) ] / sqrt(k!),   cov(x, z) = sum_k>0 a_k(x) a_k(z) rho(x, z)^k        (Mehler's formula)
 """
 
 from __future__ import annotations
@@ -9,17 +14,22 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from ..data.units import checked_inputs, scaled_inputs, targets
+from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
+from ..errors import DataError
 from ..kernels.row_scaled import plain_rows
-from ..problem import Dataset, Prediction, Problem
+from ..problem import Dataset, Prediction, Problem, Scale
 from .base import Posterior
 from .features import FeaturePosterior
+from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
 from .unit_rows import UnitRowsPosterior, emptied
+
+TERMS = 24  # of Mehler's formula
+Guard = Callable[[], AbstractContextManager[None]]
 
 
 class InUnits(Posterior):
@@ -37,9 +47,7 @@ class InUnits(Posterior):
 
     kind: ClassVar[str] = "units"
 
-    def __init__(
-        self, inner: Posterior, train: Dataset, guard: Callable[[], AbstractContextManager[None]] = nullcontext
-    ) -> None:
+    def __init__(self, inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> None:
         self.columns = train.rows(torch.arange(0))  # no rows: only how inputs are read
         self.y_sd = train.scale.y_sd if train.scale else 1.0
         super().__init__(inner.like, inner.noise_variance * self.y_sd**2)
@@ -55,31 +63,36 @@ class InUnits(Posterior):
 
     def at_scaled(self, X: Any) -> Prediction:
         """Predict, in the units of the file, at inputs that are scaled already, such as the test rows of a split."""
+        return Prediction(*self.marginals_at_scaled(X).moments)
+
+    def marginals_at_scaled(self, X: Any) -> Marginals:
+        """The same as whole distributions."""
         with self.guard():
-            mean, var = self.inner._mean_and_var(self.inner.rows(X), False)
-            return Prediction(targets(mean, self.columns), var * self.y_sd**2 + self._noise(None))
+            of_f = self._in_units(*self.inner._mean_and_var(self.inner.rows(X), False))
+            return self.observed(of_f) if self.of == "y" else of_f
+
+    def block_marginals(self, X: Any) -> Marginals:
+        with self.guard():
+            mean, var = self.inner.moments(scaled_inputs(X, self.columns))
+            return self._in_units(mean, var.clamp_min(0.0))
 
     def block_mean(self, X: Any) -> Tensor:
         with self.guard():
             return targets(self.inner.block_mean(scaled_inputs(X, self.columns)), self.columns)
 
     def moments(self, X: Any) -> tuple[Tensor, Tensor]:
-        with self.guard():
-            mean, var = self.inner.moments(scaled_inputs(X, self.columns))
-            return targets(mean, self.columns), var * self.y_sd**2
+        return self.block_marginals(X).moments
 
     def joint(self, X: Any, Z: Any) -> Tensor:
-        with self.guard():
-            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z))) * self.y_sd**2
+        return self._scaled_joint(X, Z) * self.y_sd**2
 
-    def updated(self, X: Any, y: Tensor, V: Tensor) -> InUnits:
-        scale = self.columns.scale
-        y = y if scale is None else (y - scale.y_mean) / scale.y_sd
+    def updated(self, X: Any, y: Tensor, V: Tensor) -> Self:
         with self.guard():
-            inner = self.inner.updated(scaled_inputs(X, self.columns), y, V / self.y_sd**2)
-        return InUnits(inner, self.columns, self.guard).asked_for(self.of, self.noise_variance)
+            scaled = scaled_inputs(X, self.columns), scaled_targets(y, self.columns)
+            inner = self.inner.updated(*scaled, V / self.y_sd**2)
+        return type(self)(inner, self.columns, self.guard).asked_for(self.of, self.noise_variance)
 
-    def without_rows(self) -> InUnits:
+    def without_rows(self) -> Self:
         """Return the same model before any row: the prior, to which rows can be added.
 
         Raises
@@ -87,9 +100,9 @@ class InUnits(Posterior):
         PosteriorError
             If the posterior consists of its rows, or its weights are not those of a regression.
         """
-        return InUnits(emptied(self.inner), self.columns, self.guard).asked_for(self.of, self.noise_variance)
+        return type(self)(emptied(self.inner), self.columns, self.guard).asked_for(self.of, self.noise_variance)
 
-    def with_file(self, path: str | os.PathLike[str]) -> InUnits:
+    def with_file(self, path: str | os.PathLike[str]) -> Self:
         """Return the posterior after all rows of a Parquet file, which is read once and may be larger than memory.
 
         Parameters
@@ -124,10 +137,110 @@ class InUnits(Posterior):
             paths = self.inner.draw_paths(size, draw)
         return lambda X: targets(paths(scaled_inputs(X, self.columns)), self.columns)
 
+    def _in_units(self, mean: Tensor, var: Tensor) -> Marginals:
+        """The distributions of f where the scaled function has these moments [b]."""
+        return NormalMarginals(targets(mean, self.columns), var * self.y_sd**2)
 
-def in_units(
-    inner: Posterior, problem: Problem, guard: Callable[[], AbstractContextManager[None]] = nullcontext
-) -> InUnits:
+    def _scaled_joint(self, X: Any, Z: Any) -> Tensor:
+        with self.guard():
+            return self.inner.joint(*(scaled_inputs(part, self.columns) for part in (X, Z)))
+
+
+class TransformedInUnits(InUnits):
+    """The distribution of a target whose transform is a Gaussian process; predictions may be skewed.
+
+    The parameters are those of `InUnits`.
+
+    Notes
+    -----
+    `noise_variance`, also of new rows, is in units of the transformed target. The mean of f is not that of y, because
+    the noise is transformed as well; the medians are the same.
+    """
+
+    @property
+    def row_numbers(self) -> int:
+        return super().row_numbers + 3 * NODES
+
+    @property
+    def scale(self) -> Scale:
+        """How targets are scaled and transformed."""
+        assert self.columns.scale is not None
+        return self.columns.scale
+
+    def block_mean(self, X: Any) -> Tensor:
+        return self._marginals(X, None).moments[0]
+
+    def observed(self, marginals: Any) -> Marginals:
+        return self._in_units(marginals.scaled.mean, marginals.scaled.var + self._scaled_noise)
+
+    def joint(self, X: Any, Z: Any) -> Tensor:
+        return self._joint(X, Z, 0.0)
+
+    def cov(self, X: Any, Z: Any = None, noise: bool | None = None) -> Tensor:
+        """Joint covariance; see `Posterior.cov`. With noise, of observations at X and other observations at Z."""
+        X = self.rows(X)
+        K = self._joint(X, X if Z is None else self.rows(Z), self._scaled_noise if self._noise(noise) else 0.0)
+        if Z is not None:
+            return K
+        return (0.5 * (K + K.T)).diagonal_scatter(self._mean_and_var(X, noise)[1])
+
+    def sample(self, X: Any, size: int = 1, seed: int = 0, noise: bool | None = None) -> Tensor:
+        """Draw joint samples at given rows; see `Posterior.sample`."""
+        inner = self.inner.asked_for("y" if self._noise(noise) else "f", self._scaled_noise)
+        with self.guard():
+            return targets(inner.sample(scaled_inputs(self.rows(X), self.columns), size, seed), self.columns)
+
+    @property
+    def _scaled_noise(self) -> float:
+        return self.noise_variance / self.y_sd**2
+
+    def updated(self, X: Any, y: Tensor, V: Tensor) -> Self:
+        count = int((~scaled_targets(y, self.columns).isfinite()).sum())
+        if count and self.scale.transform is not None:
+            raise DataError(
+                f"{count:,} of {len(y):,} new targets (the smallest is {float(y.min()):.4g}) cannot be transformed by "
+                f"{self.scale.transform.name!r}, as those of the fit were: leave these rows out."
+            )
+        return super().updated(X, y, V)
+
+    def _in_units(self, mean: Tensor, var: Tensor) -> TransformedMarginals:
+        return TransformedMarginals(NormalMarginals(mean, var), self.scale)
+
+    def _joint(self, X: Any, Z: Any, noise: float) -> Tensor:
+        """Covariance [b, c] by Mehler's formula, with this noise in the scaled space."""
+        C = self._scaled_joint(X, Z).double()  # [b, c]
+        (A, sd_X), (B, sd_Z) = (self._hermite_coefficients(part, noise) for part in (X, Z))
+        rho = (C / torch.outer(sd_X, sd_Z).clamp_min(1e-150)).clamp(-1.0, 1.0)
+        K = torch.zeros_like(rho)
+        for k in range(TERMS - 1, 0, -1):  # Horner's rule
+            K = rho * (K + torch.outer(A[:, k], B[:, k]))
+        return K
+
+    def _hermite_coefficients(self, X: Any, noise: float) -> tuple[Tensor, Tensor]:
+        """a_k [b, TERMS] of each row, and the standard deviations [b] of the scaled function or observation."""
+        with self.guard():
+            mean, var = self.inner.moments(scaled_inputs(X, self.columns))
+        marginals = self._in_units(mean, var.clamp_min(0.0) + noise)
+        values, weights = marginals.at_nodes()  # [b, NODES]
+        return values @ (weights[:, None] * _hermite_polynomials().to(values)), marginals.scaled.var.sqrt()
+
+
+def _hermite_polynomials() -> Tensor:
+    """He_k / sqrt(k!) [NODES, TERMS] at the nodes of the quadrature."""
+    x = quadrature().nodes
+    columns = [torch.ones_like(x), x]
+    for k in range(1, TERMS - 1):
+        columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
+    return torch.stack(columns, 1)
+
+
+def in_units_of(inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> InUnits:
+    """Return a posterior of scaled rows in the units of the file; the parameters are those of `InUnits`."""
+    is_transformed = train.scale is not None and train.scale.transform is not None
+    return (TransformedInUnits if is_transformed else InUnits)(inner, train, guard)
+
+
+def in_units(inner: Posterior, problem: Problem, guard: Guard = nullcontext) -> InUnits:
     """Return a posterior of a problem, which may have rows of unequal noise, in the units of the file.
 
     Parameters
@@ -142,4 +255,4 @@ def in_units(
     train = plain_rows(problem)
     if train is not problem.train and not isinstance(inner, FeaturePosterior):  # features take both kinds of rows
         inner = UnitRowsPosterior(inner)
-    return InUnits(inner, train, guard)
+    return in_units_of(inner, train, guard)

@@ -22,9 +22,8 @@ from ..errors import PosteriorError
 from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
-from .new_rows import updated, without_rows
 from .sample_paths import prior_paths
-from .weights import NormalWeights, PrecisionFactor
+from .weights import NormalWeights, PrecisionFactor, updated, without_rows
 
 Inducing = TypeVar("Inducing", bound="InducingPosterior")
 

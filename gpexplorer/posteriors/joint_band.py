@@ -11,12 +11,17 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ..data.units import scaled_inputs, targets
 from ..errors import SettingError
 from .base import Posterior
+from .in_units import TransformedInUnits
 
 
 class JointBand(NamedTuple):
-    """A band [t] that contains f at all t rows with the given probability, and its half width in sd."""
+    """A band [t] that contains f at all t rows with the given probability, and its half width in sd.
+
+    If the target is transformed, the half width is that of the band of the scaled function.
+    """
 
     lower: Tensor
     upper: Tensor
@@ -52,6 +57,10 @@ def joint_band(posterior: Posterior, X: Any, level: float = 0.95, size: int = 20
     """
     if not 0.0 < level < 1.0:
         raise SettingError(f"level is {level!r}; give a probability between 0 and 1, such as 0.95.")
+    if isinstance(posterior, TransformedInUnits):  # the transform of a band contains the transform of a function
+        scaled = joint_band(posterior.inner, scaled_inputs(posterior.rows(X), posterior.columns), level, size, seed)
+        lower, upper = (targets(end, posterior.columns) for end in (scaled.lower, scaled.upper))
+        return JointBand(lower, upper, scaled.factor)
     mean, sd = posterior.mean(X), posterior.sd(X, noise=False)
     largest = sd.max().clamp_min(1e-300)
     deviations = (posterior.sample(X, size, seed, noise=False) - mean).abs() / sd.clamp_min(1e-9 * largest)  # [size, t]

@@ -21,13 +21,14 @@ from ..features.random_fourier import KINDS, RandomFourier
 from ..kernels.row_scaled import RowScaled
 from ..mixed_rows import Columns, MixedRows
 from ..problem import Dataset, Scale
+from ..target_transforms import transform_from
 from .average import AveragePosterior
 from .base import Posterior
 from .exact import CholeskySolver, RowsPosterior, UnsolvedPosterior
 from .features import FeaturePosterior, OutsideGrid
-from .in_units import InUnits
+from .in_units import InUnits, in_units_of
 from .inducing import InducingPosterior
-from .posterior_writer import FORMAT, VERSION, Description
+from .posterior_writer import FORMAT, VERSION, WITH_TRANSFORM, Description
 from .simple import PriorPosterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, PrecisionFactor
@@ -73,10 +74,10 @@ def load_posterior(path: str | os.PathLike[str], device: str = "cpu", by_blocks:
         raise PosteriorError(f"{path} cannot be read as a safetensors file: {error}.") from None
     if header.get("format") != FORMAT:
         raise PosteriorError(f"{path} holds tensors, but no posterior of gpexplorer; write one with posterior.save.")
-    if header.get("version") != str(VERSION):
+    if header.get("version") not in (str(VERSION), str(WITH_TRANSFORM)):
         raise PosteriorError(
-            f"{path} has version {str(header.get('version'))[:20]!r} of the format, and this gpexplorer reads version "
-            f"{VERSION}; install a newer one, or save the posterior again."
+            f"{path} has version {str(header.get('version'))[:20]!r} of the format, which this gpexplorer cannot read; "
+            "install a newer one, or save the posterior again."
         )
     try:
         posterior = _Reader(tensors, by_blocks).posterior(json.loads(header.get("posterior", "")))
@@ -156,7 +157,7 @@ class _Reader:
         columns = _part(description, "columns")
         inner = _part(description, "inner")
         _one_of(inner, "kind", ("inducing", "rows", "features", "prior", "unit rows"))  # refuses units within units
-        return InUnits(self.posterior(inner), self.columns(columns))
+        return in_units_of(self.posterior(inner), self.columns(columns))
 
     def unit_rows(self, description: Description) -> Posterior:
         """The posterior of f from that of a function of (x, d)."""
@@ -171,15 +172,14 @@ class _Reader:
         device = next(iter(self.tensors.values())).device
         numeric, empty = _flag(description, "numeric"), torch.zeros(0, dtype=dtype, device=device)
         q = d - _whole(description, "texts") if "texts" in description else d if numeric else None
-        if q is not None and q < 0:
-            raise PosteriorError(f"it has more columns of text than its {d} columns.")
-        if names and q is not None and len(names) != d:
-            raise PosteriorError(f"it names {len(names)} columns and needs {d}.")
+        if q is not None and (q < 0 or (names and len(names) != d)):
+            raise PosteriorError(f"it names {len(names)} columns and needs {d}, {d - q} of them of text.")
         if _flag(description, "scaled"):
             mean, sd = (self.tensor(name, q) for name in ("x_mean", "x_sd"))
             if not bool((sd > 0.0).all()):
                 raise PosteriorError("a standard deviation of its inputs is not positive.")
-            scale = Scale(mean, sd, _number(description, "y_mean"), _number(description, "y_sd", 0.0))
+            transform = transform_from(description["transform"]) if "transform" in description else None
+            scale = Scale(mean, sd, _number(description, "y_mean"), _number(description, "y_sd", 0.0), transform)
         X: Any = empty.reshape(0, 1).expand(0, d) if numeric else []
         if not numeric and q is not None:
             X = MixedRows(empty.reshape(0, 1).expand(0, q), ((),) * (d - q))

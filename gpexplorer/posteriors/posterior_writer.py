@@ -29,7 +29,7 @@ from ..mixed_rows import MixedRows
 from ..problem import described_rows
 from .weights import CovarianceRoot, PrecisionFactor
 
-FORMAT, VERSION = "gpexplorer posterior", 1
+FORMAT, VERSION, WITH_TRANSFORM = "gpexplorer posterior", 1, 2  # programs that know no transforms refuse version 2
 Description = dict[str, Any]
 
 
@@ -50,7 +50,8 @@ def save_posterior(posterior: Any, path: str | os.PathLike[str]) -> int:
     from safetensors.torch import save_file
 
     writer = _Writer()
-    header = {"format": FORMAT, "version": str(VERSION), "posterior": json.dumps(writer.posterior(posterior))}
+    text = json.dumps(writer.posterior(posterior))
+    header = {"format": FORMAT, "version": str(writer.version), "posterior": text}
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))  # the umask narrows it, as for any file
@@ -70,6 +71,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
+        self.version = VERSION
 
     def posterior(self, posterior: Any) -> Description:
         """Describe a posterior of any kind."""
@@ -90,6 +92,7 @@ class _Writer:
         for k, part in enumerate(posterior.parts):
             writer = _Writer()
             parts.append(writer.posterior(part))
+            self.version = max(self.version, writer.version)
             self.tensors |= {f"{k}/{name}": tensor for name, tensor in writer.tensors.items()}
         return {"parts": parts, "weights": list(posterior.weights)}
 
@@ -153,6 +156,9 @@ class _Writer:
         if scale is not None:
             self.keep({"x_mean": scale.x_mean, "x_sd": scale.x_sd})
             description |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
+            if scale.transform is not None:
+                self.version = WITH_TRANSFORM
+                description["transform"] = scale.transform.described()
         return {**description, "scaled": scale is not None}
 
     def rows(self, name: str, X: Any) -> Description:

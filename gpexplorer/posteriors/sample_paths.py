@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError
+from ..errors import PosteriorError, SettingError
 from ..linalg.blocks import row_blocks
 from ..problem import Kernel
 from .weights import normal_columns
@@ -102,3 +102,17 @@ def _group(kernel: Kernel, theta: Tensor, size: int, draw: torch.Generator) -> C
         )
     G = normal_columns(theta, FEATURES, size, draw) / math.sqrt(FEATURES)  # [D, size]
     return lambda X: (features(X).to(G) @ G).T
+
+
+def checked_size(size: int) -> int:
+    """A number of samples; SettingError if it is none."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise SettingError(f"size is {size!r}; give the number of samples, 1 or more.")
+    return size
+
+
+def checked_seed(seed: int) -> int:
+    """A seed; SettingError if it is no whole number."""
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise SettingError(f"seed is {seed!r}; give a whole number, so that the samples can be drawn again.")
+    return seed

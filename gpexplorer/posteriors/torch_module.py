@@ -24,6 +24,7 @@ from ..kernels.periodic import LocallyPeriodic, Periodic
 from ..kernels.row_scaled import RowScaled
 from ..kernels.separable import Separable
 from ..kernels.stationary import Stationary
+from .marginals import quadrature
 from .weights import CovarianceRoot, PrecisionFactor
 
 
@@ -44,10 +45,12 @@ def torch_module(posterior: Any) -> nn.Module:
 
 
 class _InUnits(nn.Module):
-    """Scales inputs and answers, and adds the noise."""
+    """Scales inputs and answers, adds the noise, and undoes a transform of the target."""
 
     x_mean: Tensor
     x_sd: Tensor
+    nodes: Tensor
+    node_weights: Tensor
 
     def __init__(self, posterior: Any, core: nn.Module) -> None:
         super().__init__()
@@ -59,11 +62,21 @@ class _InUnits(nn.Module):
         self.y_mean: float = scale.y_mean if scale else 0.0
         self.y_sd: float = scale.y_sd if scale else 1.0
         self.noise = posterior.noise_variance if posterior.of == "y" else 0.0
+        self.transform = scale.transform if scale else None
+        if self.transform is not None:
+            nodes, weights = quadrature()
+            self.register_buffer("nodes", nodes.to(like))
+            self.register_buffer("node_weights", weights.to(like))
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [t] and variance [t] at inputs [t, d]."""
         mean, var = self.core(((X - self.x_mean) / self.x_sd).to(self.dtype))
-        return mean * self.y_sd + self.y_mean, var.clamp_min(0.0) * self.y_sd**2 + self.noise
+        mean, var = mean * self.y_sd + self.y_mean, var.clamp_min(0.0) * self.y_sd**2 + self.noise
+        if self.transform is None:
+            return mean, var
+        values = self.transform.inverse(mean.double()[:, None] + var.double().sqrt()[:, None] * self.nodes)
+        mean = values @ self.node_weights
+        return mean, (values - mean[:, None]).square() @ self.node_weights
 
 
 class _Average(nn.Module):
@@ -71,9 +84,8 @@ class _Average(nn.Module):
 
     def __init__(self, posterior: Any) -> None:
         super().__init__()
-        self.models = nn.ModuleList(torch_module(part) for part in posterior.parts)
+        self.models = nn.ModuleList(torch_module(part.asked_for(posterior.of)) for part in posterior.parts)
         self.weights: tuple[float, ...] = posterior.weights
-        self.noise = posterior.noise_variance if posterior.of == "y" else 0.0
 
     def forward(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean [t] and variance [t] at inputs [t, d]."""
@@ -81,7 +93,7 @@ class _Average(nn.Module):
         pairs = list(zip(self.weights, predictions, strict=True))
         mean = reduce(torch.add, [weight * own for weight, (own, _) in pairs])
         var = reduce(torch.add, [weight * (var + (own - mean).square()) for weight, (own, var) in pairs])
-        return mean, var + self.noise
+        return mean, var
 
 
 class _UnitRows(nn.Module):

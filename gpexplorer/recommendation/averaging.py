@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ..errors import GPExplorerError
 from ..posteriors import AveragePosterior, InUnits
@@ -158,9 +159,19 @@ def _scores_by_tenths(scores: Sequence[RowScores], weigh: Callable[[list[RowScor
     weights = np.empty((t, len(scores)))
     for number in range(TENTHS):
         weights[tenth == number] = weigh([_rows(own, tenth != number) for own in scores])
-    means, variances = (np.column_stack([getattr(own, name) for own in scores]) for name in ("mean", "var"))
+    names = ("mean", "var", "density", "probability")
+    means, variances, densities, probabilities = (
+        np.column_stack([getattr(own, name) for own in scores]) for name in names
+    )  # [t, k] each
     mean = (weights * means).sum(1)
-    return RowScores.of(targets, mean, (weights * (variances + np.square(means - mean[:, None]))).sum(1))
+    return RowScores(
+        squared=np.square(targets - mean),
+        density=-logsumexp(-densities, axis=1, b=weights),
+        targets=targets,
+        mean=mean,
+        var=(weights * (variances + np.square(means - mean[:, None]))).sum(1),
+        probability=(weights * probabilities).sum(1),
+    )
 
 
 def _rows(scores: RowScores, rows: Array) -> RowScores:

@@ -10,21 +10,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtri
 
 from ..data.quoting import quote
 from .held_out import Array, RowScores
 
-HALF_WIDTH, PROMISED = 1.96, 0.95  # of a 95 % interval, in standard deviations
+PROMISED = 0.95  # the level of the intervals
 LEAST_THIRD = 40  # rows in a third of the predictions, below which the thirds are not compared
 UNEQUAL = 1.6  # ratio of the errors in standard deviations of two thirds, from which the widths do not fit
 GROWING = 2.0  # ratio of the errors of two thirds, from which they are said to grow
+SMALLEST = 1e-12  # probability, so that its normal quantile is finite
 TOO_FEW = 3.0  # standard errors by which the share of rows in their interval is too low
 
 
 def share_inside(scores: RowScores) -> float:
     """The share of held-out rows in their 95 % interval."""
-    errors = np.abs(scores.targets - scores.mean)  # [t]
-    return float((errors <= HALF_WIDTH * np.sqrt(scores.var)).mean())
+    return scores.inside(PROMISED)
 
 
 def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
@@ -38,7 +39,7 @@ def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
         The name of the target.
     """
     errors = scores.targets - scores.mean  # [t]
-    in_sd = errors / np.sqrt(np.maximum(scores.var, np.finfo(float).tiny))
+    in_sd = ndtri(np.clip(scores.probability, SMALLEST, 1.0 - SMALLEST))  # of a normal distribution
     share = share_inside(scores)
     sentence = f"{100 * share:.0f} % of these rows lie in their 95 % interval"
     if share < PROMISED - TOO_FEW * math.sqrt(PROMISED * (1 - PROMISED) / len(errors)):
@@ -59,8 +60,8 @@ def band_sentences(scores: RowScores, target: str) -> tuple[str, ...]:
     )
     if ratio > 1 and scores.targets.min() > 0 and _rms(errors[high]) >= GROWING * _rms(errors[low]):
         return first, (
-            f"All values of {quote(target)} are positive and errors grow with them: try a column with the logarithm of "
-            f"{quote(target)} as the target."
+            f"All values of {quote(target)} are positive and errors grow with them: try target_transform='log', which "
+            f"models the logarithm of {quote(target)}."
         )
     return (first,)
 

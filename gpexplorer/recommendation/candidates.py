@@ -9,7 +9,7 @@ GP that is solved by blocks also learns its hyperparameters on that number of ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..data import Split
@@ -47,6 +47,8 @@ class Candidate:
     all_rows : bool, default False
         Whether it is tried on all rows from the first stage on, because the cost of its step does not depend on their
         number. It then continues from stage to stage and is not begun again.
+    target_transform : str
+        A transform of the target, as `Spec` takes it.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Candidate:
     kernel: str
     settings: dict[str, Any] = field(default_factory=dict)
     all_rows: bool = False
+    target_transform: str = ""
 
     def spec(self, n: int, seed: int, theta: list[float] | None = None) -> Spec:
         """The spec for n training rows, from a theta that was learned on fewer rows if there is one."""
@@ -63,7 +66,16 @@ class Candidate:
             for name, value in self.settings.items()
         }
         kernel: str | dict[str, Any] = self.kernel if theta is None else {"name": self.kernel, "theta": theta}
-        return Spec(self.method, settings, kernel=kernel, seed=seed)
+        return Spec(self.method, settings, kernel=kernel, seed=seed, target_transform=self.target_transform)
+
+    @property
+    def model(self) -> tuple[str, str]:
+        """The kernel and the transform of the target: candidates that share both can share hyperparameters."""
+        return self.kernel, self.target_transform
+
+    def transformed(self, target_transform: str) -> Candidate:
+        """The same for a transformed target."""
+        return replace(self, name=f"{self.name}, {target_transform}", target_transform=target_transform)
 
 
 def candidates(split: Split, seconds: float) -> list[Candidate]:

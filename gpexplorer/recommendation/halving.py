@@ -46,6 +46,7 @@ from .held_out import RowScores, parts
 from .lanes import Lane, by_density, chosen
 from .result import REFITTED, Recommendation, better_simple_model, hardly_differs, sentences, table, why_not
 from .simple_models import scored_on_held_out_rows
+from .skewness import suitable_transform, with_transform
 from .stages import FEWEST_LANES, Progress, TimedSearch, lanes_for, parts_of_stages, shares_for
 
 LEAST_SHARE = 0.02  # share of the time that the lanes of a stage have in any case, if earlier stages took too long
@@ -139,7 +140,8 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     pairs = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
     search = Halving(split, begin, seconds, parts(split, seed, pairs), on_progress, should_stop, clock)
     if among is None:
-        tried = list(candidates(split, seconds * SIZE_SHARE))[: lanes_for(len(train), seconds)]
+        suitable = suitable_transform(split, seconds, seed)
+        tried = with_transform(candidates(split, seconds * SIZE_SHARE), suitable)[: lanes_for(len(train), seconds)]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))
     if not tried:
@@ -189,13 +191,13 @@ class Halving(TimedSearch):
 
     Attributes
     ----------
-    thetas : dict of str to list of float
-        Theta by kernel, as an exact GP has learned it.
+    thetas : dict of (str, str) to list of float
+        Theta by kernel and transform of the target, as an exact GP has learned it.
     shares : tuple of float
         The share of the time of each stage.
     """
 
-    thetas: dict[str, list[float]] = field(init=False, default_factory=dict)
+    thetas: dict[tuple[str, str], list[float]] = field(init=False, default_factory=dict)
     shares: tuple[float, ...] = field(init=False, default=shares_for(FEWEST_LANES))
 
     def halve(self, lanes: list[Lane]) -> list[Lane]:
@@ -266,12 +268,12 @@ class Halving(TimedSearch):
             self.report(f"Stage {stage + 1} of {len(self.shares)}: {lane.name} on {rows:,} rows.")
             previous = lane.scores, lane.rows
             if not registry[lane.candidate.method].own_kernel:
-                lane.start = self.thetas.get(lane.candidate.kernel)
+                lane.start = self.thetas.get(lane.candidate.model)
             lane.work(own_parts, share, self.should_stop, self.clock)
             if lane.sentence and previous[0] is not None and lane.scores is None:
                 lane.scores, lane.rows = previous  # for the table: what it reached on fewer rows
             if lane.group == EXACT and (theta := lane.learned_theta()) is not None:
-                self.thetas[lane.candidate.kernel] = theta
+                self.thetas[lane.candidate.model] = theta
 
     def _kept(self, ranked: list[Lane], lanes: list[Lane], rows_grow: bool) -> list[Lane]:
         """The better half, the lowest SMSE, the lane to choose now, the best forecast and, if rows grow, each group."""

@@ -3,11 +3,11 @@
 A data set with many rows has one part held out. A small one is divided into three parts, and each is held out once, so
 that every row is predicted by a model that has not seen it. The test rows of a data set are never used.
 
-Symbols: y [t] the held-out targets; mu, v [t] the predicted mean and variance of y; s2 the variance of the held-out
-targets.
+Symbols: y [t] the held-out targets; mu, v [t] the predicted mean and variance of y; p the predicted density of y, which
+is normal unless the target was transformed or models are averaged; s2 the variance of the held-out targets.
 
     smse = mean (y - mu)^2 / s2
-    nlpd = mean [ log(2 pi v) / 2 + (y - mu)^2 / (2 v) ]
+    nlpd = mean [ -log p(y) ]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import Tensor
 from ..data import Split
 from ..data.given_folds import Pair, drawn_folds, drawn_share
 from ..data.splits import shuffled
+from ..posteriors import Marginals, NormalMarginals
 from ..problem import Dataset
 
 Array = NDArray[np.float64]
@@ -53,6 +54,8 @@ class RowScores:
         (y - mu)^2, and the terms of nlpd.
     targets, mean, var : array [t]
         y, mu and v.
+    probability : array [t]
+        The predicted probability of a value of at most y.
     """
 
     squared: Array
@@ -60,14 +63,24 @@ class RowScores:
     targets: Array
     mean: Array
     var: Array
+    probability: Array
 
     @classmethod
     def of(cls, y: Array, mean: Array, var: Array) -> RowScores:
-        """Score these predictions."""
-        squared = np.square(y - mean)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            density = 0.5 * np.log(2.0 * np.pi * var) + 0.5 * squared / var
-        return cls(squared, density, y, mean, var)
+        """Score normal predictions."""
+        return cls.of_marginals(y, NormalMarginals(torch.from_numpy(mean), torch.from_numpy(var)))
+
+    @classmethod
+    def of_marginals(cls, y: Array, marginals: Marginals) -> RowScores:
+        """Score predictions of any kind."""
+        targets = torch.from_numpy(y).to(marginals.moments[0])
+        values = (*marginals.moments, -marginals.log_density(targets), marginals.cdf(targets))
+        mean, var, density, probability = (part.double().cpu().numpy() for part in values)
+        return cls(np.square(y - mean), density, y, mean, var, probability)
+
+    def inside(self, level: float) -> float:
+        """The share of rows in their central interval of this level."""
+        return float((np.abs(self.probability - 0.5) <= 0.5 * level).mean())
 
     def joined(self, other: RowScores) -> RowScores:
         """These rows followed by the rows of another part."""

@@ -193,8 +193,7 @@ def step_until(run: Run, deadline: float, stopped: Callable[[], bool], clock: Cl
 
 def held_out_scores(run: Run, part: Split) -> RowScores:
     """The scores of a run's latest answer on the held-out rows of its part, in the units of the file."""
-    mean, var = run.posterior(of="y")(part.test.X)
-    return RowScores.of(part.test.y.numpy(), mean.double().cpu().numpy(), var.double().cpu().numpy())
+    return RowScores.of_marginals(part.test.y.numpy(), run.posterior(of="y").marginals(part.test.X))
 
 
 def by_density(lane: Lane) -> float:

@@ -83,10 +83,12 @@ def _first_lines() -> list[str]:
 
 
 def _spec_lines(spec: Spec) -> list[str]:
-    """The spec as a call, one field per line, with every setting written."""
+    """The spec as a call, one field per line, with every setting written. A transform that is none is left out."""
     lines = ["spec = gpx.Spec("]
     for entry in fields(spec):
         name, value = entry.name, getattr(spec, entry.name)
+        if name == "target_transform" and not value:
+            continue
         short = f"    {name}={value!r},"
         if len(short) <= WIDTH or not isinstance(value, dict):
             lines.append(short)

@@ -32,7 +32,7 @@ LONGEST = 4000  # characters of a link: browsers and chats cut longer ones
 MOST_CORRECTIONS = 8  # sentences shown; further ones are counted
 KEY = re.compile(r"[a-z0-9-]{1,40}")
 NESTS = ("data", "split", "set", "budget", "kernel")  # dicts, whose entries are written as set.num_inducing=12
-FIELDS = ("method", "data", "split", "kernel", "seed", "set", "budget", "device", "dtype")
+FIELDS = ("method", "data", "split", "kernel", "seed", "set", "budget", "device", "dtype", "target_transform")
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) 
         As `write` does.
     """
     whole = write(spec, view, at)
+    if spec == start and not view and at is None:
+        return ""
     base = _with_method(start, spec.method, [])
     shared = set(_pairs(base))
     differing = {name.partition(".")[0] for name, value in _pairs(spec) if (name, value) not in shared}
@@ -114,12 +116,11 @@ def write_short(spec: Spec, start: Spec, view: str = "", at: int | None = None) 
     pairs = [
         (name, value)
         for name, value in _pairs(spec)
-        if name.partition(".")[0] in differing and (not name.startswith("set.") or (name, value) not in shared)
+        if name == "target_transform"  # a link without one means that there is none
+        or (name.partition(".")[0] in differing and (not name.startswith("set.") or (name, value) not in shared))
     ]
     pairs = pairs if spec.method == start.method else [("method", spec.method), *(p for p in pairs if p[0] != "method")]
     pairs += [("view", view)] * bool(view) + ([] if at is None else [("at", str(at))])
-    if not pairs:
-        return ""
     text = urlencode([("v", str(VERSION)), ("defaults", _digest(base)), *pairs], quote_via=quote, safe="*,:[]")
     return text if read(text, start).spec == spec else whole
 
@@ -132,7 +133,8 @@ def read(query: str, start: Spec, views: Iterable[str] = ()) -> Link:
     query : str
         The query, with or without its question mark.
     start : Spec
-        Gives every part that is missing in the link or wrong.
+        Gives every part that is missing in the link or wrong. A link that says anything about the spec and names no
+        transform of the target means none.
     views : iterable of str
         The keys of the pictures there are. Without any, every well-formed key is accepted.
 
@@ -184,6 +186,8 @@ def _pairs(spec: Spec) -> Iterable[tuple[str, str]]:
     yield from _nest("set", spec.settings)
     yield from _nest("budget", spec.budget or "none")
     yield from (("device", spec.device), ("dtype", spec.dtype))
+    if spec.target_transform:
+        yield "target_transform", spec.target_transform
 
 
 def _nest(name: str, value: Any) -> Iterable[tuple[str, str]]:
@@ -265,7 +269,8 @@ def _spec(parts: Mapping[str, Any], start: Spec, corrected: list[str]) -> Spec:
         theta = _entries(parts, "kernel").get("theta")
         kernel = {"name": parts["kernel"]} | ({} if theta is None else {"theta": theta})
         spec = _changed(spec, {"kernel": kernel}, corrected)
-    for name in ("seed", "dtype", "device"):
+    spec = replace(spec, target_transform="") if parts else spec
+    for name in ("seed", "dtype", "device", "target_transform"):
         if name in parts:
             spec = _changed(spec, {name: parts[name]}, corrected)
     if spec.device.startswith("cuda") and not torch.cuda.is_available():

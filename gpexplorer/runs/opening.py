@@ -76,6 +76,11 @@ def open_run(spec: Description, store: JournalSource | None = None, data: Any = 
 def _with_row_noise(spec: Description, problem: Problem) -> Problem:
     """The problem of equal noise that is equivalent to this one; SettingError if the method cannot use it."""
     noise = problem.train.noise
+    if noise is not None and noise.common is not None and spec.target_transform:
+        raise SettingError(
+            f"The noise of each row is known in units of the target, and {spec.target_transform!r} changes these: give "
+            "sample_weight in place of noise, or leave target_transform out."
+        )
     kind = "relative" if noise is None or noise.common is None else "known"
     if noise is not None and kind not in registry[spec.method].row_noise:
         able = ", ".join(sorted(key for key, method in registry.items() if kind in method.row_noise))
@@ -117,7 +122,8 @@ def _scaled_problem(spec: Description, split: Split) -> tuple[Problem, Split]:
         raise SettingError(f'device is {spec.device!r}, but torch sees no GPU here; give "cpu".')
     kernel_entries = spec.kernel if isinstance(spec.kernel, dict) else {"name": spec.kernel}
     kernel = kernels.make(kernel_entries["name"], split.train.d, split.train.columns)
-    scaled, target = split.scaled(inputs=kernel.inputs != "counts"), (spec.device, DTYPES[spec.dtype])
+    scaled = split.scaled(inputs=kernel.inputs != "counts", target_transform=spec.target_transform)
+    target = (spec.device, DTYPES[spec.dtype])
     split = replace(scaled, train=scaled.train.to(*target), test=scaled.test.to(*target))
     theta = (
         kernel.start(split.train)

@@ -357,8 +357,8 @@ class Run(RunDisplay):
 
     def _computed_scores(self, index: int, split: Split) -> dict[str, float]:
         train = plain_rows(self.problem)
-        mean, var = self.posterior(index, "y").at_scaled(split.test.X)
-        return scores.scores(targets(split.test.y, train), mean, var, targets(train.y, train))
+        marginals = self.posterior(index, "y").marginals_at_scaled(split.test.X)
+        return scores.scores_of(targets(split.test.y, train), marginals, targets(train.y, train))
 
     def _end(self, outcome: Outcome) -> None:
         """Keep why the run ended, with sentences on rounding. Only a used-up budget leaves the generator open."""

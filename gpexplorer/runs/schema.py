@@ -12,9 +12,11 @@ import param
 
 from .. import kernels
 from ..methods.base import Method, registry
+from ..target_transforms import FORMS
 from .opening import DTYPES
 from .spec import DEVICE, LARGEST_INTEGER, VERSION
 
+TRANSFORM = r"log|yeo-johnson( ([01](\.\d*)?|\.\d+|2(\.0*)?|\d(\.\d*)?e-\d+))?"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -50,6 +52,11 @@ def spec_schema() -> dict[str, Any]:
                 "type": "object",
                 "additionalProperties": False,
                 "properties": {"steps": count, "seconds": {"type": "number", "exclusiveMinimum": 0}},
+            },
+            "target_transform": {
+                "type": "string",
+                "pattern": f"^({TRANSFORM})?$",
+                "description": f"What the model learns in place of the target: {FORMS}.",
             },
         },
         "allOf": [

@@ -1,4 +1,4 @@
-"""How good a prediction is: pure functions of held-out targets and of the predicted Gaussians of y.
+"""How good a prediction is: pure functions of held-out targets and of the predicted distributions of y.
 
 Symbols (t test rows; y is observed, mu and v are the predicted mean and variance of y, which include the noise):
 
@@ -9,6 +9,7 @@ Symbols (t test rows; y is observed, mu and v are the predicted mean and varianc
     coverage68, coverage95 = share of rows with |y - mu| <= z sqrt(v), for the z of a 68 % and a 95 % band
     crps = mean sqrt(v) [ u (2 Phi(u) - 1) + 2 phi(u) - 1/sqrt(pi) ], u = (y - mu)/sqrt(v)   Gneiting & Raftery 2007
 
+Where a distribution is not normal, nlpd is the mean of -log p(y), and a central band lies between two quantiles.
 smse, snlp and the coverages do not change when the targets are shifted or scaled.
 """
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import DataError
+from ..posteriors import Marginals, NormalMarginals
 
 OF_VARIANCE = ("snlp", "nlpd", "coverage68", "coverage95")  # scores that depend on the predictive variance
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
@@ -119,11 +121,23 @@ def scores(y: Tensor, mean: Tensor, var: Tensor, train_y: Tensor) -> dict[str, f
             f"Scores need one mean and one variance per row; got {len(y)} rows, {len(mean)} means "
             f"and {len(var)} variances."
         )
+    return scores_of(y, NormalMarginals(mean, var), train_y)
+
+
+def scores_of(y: Tensor, marginals: Marginals, train_y: Tensor) -> dict[str, float]:
+    """The same for distributions of any kind; the arguments are those of `scores`."""
+    mean, probability = marginals.moments[0], marginals.cdf(y)  # [t] each
+    density = float(-marginals.log_density(y).mean())
+    trivial = torch.full_like(y, float(train_y.mean())), torch.full_like(y, float(train_y.var(correction=0)))
     return {
         "smse": smse(y, mean),
-        "snlp": snlp(y, mean, var, float(train_y.mean()), float(train_y.var(correction=0))),
+        "snlp": density - nlpd(y, *trivial),
         "rmse": rmse(y, mean),
-        "nlpd": nlpd(y, mean, var),
-        "coverage68": coverage(y, mean, var, 0.68),
-        "coverage95": coverage(y, mean, var, 0.95),
+        "nlpd": density,
+        **{f"coverage{100 * level:.0f}": _share_inside(probability, level) for level in (0.68, 0.95)},
     }
+
+
+def _share_inside(probability: Tensor, level: float) -> float:
+    """The share of rows whose value has a probability [t] between those of the ends of the central band."""
+    return float(((probability - 0.5).abs() <= 0.5 * level).double().mean())

@@ -17,6 +17,7 @@ from .. import kernels
 from ..display import SpecDisplay
 from ..errors import SettingError, closest
 from ..methods.base import registry
+from ..target_transforms import checked_transform
 from .budget import named_limits
 from .opening import DTYPES, JournalSource, open_run
 from .run import Run
@@ -55,6 +56,10 @@ class Spec(SpecDisplay):
         "float64" or "float32".
     budget : dict
         May hold "steps" and "seconds". The budget is not part of the run's name.
+    target_transform : str
+        What the Gaussian process models in place of the target: "log" for targets above 0, "yeo-johnson" for skewed
+        ones, or "yeo-johnson 0.5" with a power from 0 to 2 (see `gpexplorer.target_transforms`); "" is the target
+        itself. Predictions and scores are those of the target in any case, and objectives those of the transformed one.
 
     Raises
     ------
@@ -78,6 +83,7 @@ class Spec(SpecDisplay):
     device: str = "cpu"
     dtype: str = "float64"
     budget: dict[str, Any] = field(default_factory=dict)
+    target_transform: str = ""
 
     def __post_init__(self) -> None:
         method = _checked_method(self.method)
@@ -93,6 +99,7 @@ class Spec(SpecDisplay):
             "device": _checked_device(self.device),
             "dtype": _checked_dtype(self.dtype),
             "budget": _checked_budget(self.budget),
+            "target_transform": checked_transform(self.target_transform),
         }
         _refuse_lone_surrogates(checked)
         for name, value in checked.items():
@@ -103,7 +110,7 @@ class Spec(SpecDisplay):
 
     def to_json(self) -> str:
         """Canonical JSON: sorted names, no spaces, finite numbers. Equal specs give equal text."""
-        return _canonical({"gpexplorer": VERSION, **asdict(self)})
+        return _canonical({"gpexplorer": VERSION, **self._entries()})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Spec:
@@ -130,7 +137,7 @@ class Spec(SpecDisplay):
 
         The budget is left out, because it decides only how many steps are taken.
         """
-        computed = {name: value for name, value in asdict(self).items() if name != "budget"}
+        computed = {name: value for name, value in self._entries().items() if name != "budget"}
         earlier = added_before(registry[self.method], self.settings)  # the name that an old spec has
         computed["settings"] = {
             name: value for name, value in self.settings.items() if name not in earlier or value != earlier[name]
@@ -155,6 +162,10 @@ class Spec(SpecDisplay):
             Ready for its next step.
         """
         return open_run(self, store, data)
+
+    def _entries(self) -> dict[str, Any]:
+        """The fields, without a transform that is none, so that specs from before there were any keep their names."""
+        return {name: value for name, value in asdict(self).items() if name != "target_transform" or value}
 
 
 def named_specs(owner: str, specs: Any) -> dict[str, Spec]:

@@ -6,6 +6,7 @@ import html
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -78,6 +79,29 @@ def test_every_field_is_written_and_reads_back_equal():
     exec(program(spec, 3).partition("run = ")[0], names)
 
     assert names["spec"] == spec
+
+
+@pytest.mark.parametrize("transform", ["", "log", "yeo-johnson", "yeo-johnson 0.5"])
+def test_a_transform_of_the_target_is_written_where_there_is_one(transform: str):
+    spec = replace(SPEC, target_transform=transform)
+    book = nbformat.reads(notebook(spec, 1), as_version=4)
+
+    for text in (program(spec, 3), book.cells[1].source):
+        names: dict[str, object] = {}
+        exec(text.partition("run = ")[0].removesuffix("spec"), names)
+        assert names["spec"] == spec
+        assert (f"    target_transform={transform!r},\n" in text) == bool(transform)
+        assert ("target_transform" in text) == bool(transform)
+
+
+def test_a_program_with_a_transform_prints_the_score_of_the_run_in_the_units_of_the_file():
+    spec = replace(SPEC, target_transform="yeo-johnson 0.5")
+    run, plain = spec.open(), SPEC.open()
+    run.finish(steps=3)
+    plain.finish(steps=3)
+
+    assert locally(program(spec, 3, "nlpd")) == pytest.approx(run.scores()["nlpd"], rel=1e-8)
+    assert run.scores()["nlpd"] != plain.scores()["nlpd"]
 
 
 def test_what_a_person_typed_stays_text():

@@ -193,3 +193,48 @@ def test_half_a_character_in_a_link_gets_a_sentence(query: str):
     assert result.spec == START
     assert len(result.corrected) == 1
     assert link.read(link.write(result.spec), START).spec == START
+
+
+TRANSFORMS = ["", "log", "yeo-johnson", "yeo-johnson 0.5", "yeo-johnson 0"]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("of_the_start", ["", "log", "yeo-johnson 1.25"])
+def test_a_transform_of_the_target_comes_back_whatever_the_reader_has(transform: str, of_the_start: str):
+    start = replace(START, target_transform=of_the_start)
+    for spec in (replace(START, target_transform=transform), Spec("sgpr", seed=4, target_transform=transform)):
+        for text in (link.write(spec, "fit", 4), link.write_short(spec, start, "fit", 4)):
+            assert link.read(text, start) == link.Link(spec, "fit", 4)
+            assert ("target_transform" in text) == bool(transform)
+        assert link.read(link.write_short(spec, start), start) == link.Link(spec)
+
+
+@pytest.mark.parametrize(
+    "start", [START, replace(START, target_transform="log"), replace(START, kernel={"name": "se", "theta": [0.1] * 3})]
+)
+def test_a_short_link_is_empty_for_its_start_and_for_nothing_that_has_less(start: Spec):
+    less = replace(start, kernel="se", target_transform="")
+
+    assert link.write_short(start, start) == ""
+    assert link.read(link.write_short(less, start), start) == link.Link(less)
+
+
+def test_an_old_link_has_no_transform_of_the_target():
+    old = "v=1&method=random&data=kin40k&split=0&kernel=se-ard&seed=3&set.num_inducing=12&budget=none&device=cpu"
+    start = replace(START, target_transform="log")
+
+    assert link.read(old, START).spec.target_transform == ""
+    assert link.read(old, start).spec == link.read(old, START).spec
+    assert link.read("", start).spec == start
+
+
+@pytest.mark.parametrize("value", ["box-cox", "log 3", "yeo-johnson 5", "7", "%5B%22log%22%5D", "null", "nan"])
+@pytest.mark.parametrize("of_the_start", ["", "log"])
+def test_a_transform_that_there_is_not_is_left_out_with_a_sentence(value: str, of_the_start: str):
+    result = link.read(f"v=1&seed=5&target_transform={value}", replace(START, target_transform=of_the_start))
+
+    assert result.spec == replace(START, seed=5)
+    [sentence] = result.corrected
+    assert sentence.startswith("target_transform is ")
+    assert 'give "log", "yeo-johnson", or "yeo-johnson 0.5"' in sentence
+    assert sentence.endswith("The link's value was left out.")

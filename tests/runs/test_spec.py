@@ -62,6 +62,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dtype": "float16"}, "dtype is 'float16'; give one of float64, float32."),
     ({"device": "gpu"}, "device is 'gpu'; give"),
     ({"device": "cuda:0; import os"}, "device is 'cuda:0; import os'"),
+    ({"target_transform": "log 3"}, 'target_transform is \'log 3\'; give "log", "yeo-johnson", or'),
+    ({"target_transform": "yeo-johnson 5"}, "is 'yeo-johnson 5', and its number is not between 0 and 2; give"),
+    ({"target_transform": "yeo-johnson nan"}, "is 'yeo-johnson nan', and its number is not between 0 and 2"),
+    ({"target_transform": "yeo-johnson half"}, "is 'yeo-johnson half', and its number is not between 0 and 2"),
+    ({"target_transform": "box-cox"}, "target_transform is 'box-cox'; give"),
+    ({"target_transform": 7}, "target_transform is 7; give"),
+    ({"target_transform": None}, "target_transform is None; give"),
+    ({"target_transform": "y" * 10_000}, "target_transform is 'yyyyy"),
     ({"budget": {"minutes": 1}}, "A budget has no 'minutes'"),
     ({"budget": {"steps": -1}}, "The budget's steps is -1"),
     ({"budget": {"seconds": 0}}, "The budget's seconds is 0; give a number above 0."),
@@ -119,6 +127,33 @@ def test_the_same_meaning_reads_the_same_however_it_was_written():
     assert first.kernel == "se*linear"
 
 
+def test_the_same_transform_of_the_target_is_the_same_text():
+    written = {
+        "": ["", " "],
+        "log": ["log", " log "],
+        "yeo-johnson": ["yeo-johnson", "yeo-johnson\n"],
+        "yeo-johnson 0.5": ["yeo-johnson 0.5", "yeo-johnson  0.50", "yeo-johnson 5e-1"],
+        "yeo-johnson 2": ["yeo-johnson 2", "yeo-johnson 2.0"],
+    }
+
+    for text, forms in written.items():
+        specs = [toy(target_transform=form) for form in forms]
+        assert {spec.target_transform for spec in specs} == {text}
+        assert len({spec.to_json() for spec in specs}) == len({spec.key() for spec in specs}) == 1
+        assert Spec.from_json(specs[0].to_json()) == specs[0]
+
+
+def test_a_spec_without_a_transform_has_the_name_that_it_had_before_there_were_any():
+    rows = {"name": "friedman1", "n": 200}
+    spec = Spec("cholqr", {"num_inducing": 16}, rows, kernel="se", seed=5, budget={"steps": 9})
+
+    assert "target_transform" not in spec.to_json()
+    assert spec.key() == "cce8788da9dcd210"  # computed by commit 7e24046, which knows no transform
+    assert Spec("ml", data="kin40k").key() == "99ee11bbf753a991"
+    assert Spec.from_json(spec.to_json()).target_transform == ""
+    assert json.loads(replace(spec, target_transform="log").to_json())["target_transform"] == "log"
+
+
 def test_a_default_changed_later_does_not_change_an_old_spec(monkeypatch: pytest.MonkeyPatch):
     old = toy()
     monkeypatch.setattr(Toy.param["block"], "default", 9)
@@ -139,6 +174,9 @@ def test_the_key_names_what_is_computed_and_not_for_how_long():
         {"data": "hypercube"},
         {"kernel": "se"},
         {"dtype": "float32"},
+        {"target_transform": "log"},
+        {"target_transform": "yeo-johnson"},
+        {"target_transform": "yeo-johnson 0.5"},
     ]
     keys = {toy(**change).key() for change in changes}
     assert len(keys | {spec.key()}) == len(changes) + 1

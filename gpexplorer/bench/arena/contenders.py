@@ -12,18 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import torch
+
 from ...data import Split
+from ...posteriors import Marginals, NormalMarginals
 from ...recommendation import recommend
 from ...recommendation.lanes import step_until
 from ...recommendation.simple_models import SIMPLE
 from ...runs.spec import Spec
 from . import other_programs
-from .other_programs import Predictions, arrays
+from .other_programs import MeanAndVar, arrays
 
 EXACT_UP_TO = 5000  # training rows of our exact GP, whose every step costs n^3 operations
 OURS, GP, OTHER = "ours", "GP", "other"
 
-Fit = Callable[[Split, float, int], Predictions]
+Fit = Callable[[Split, float, int], Marginals]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Contender:
     name, group : str
         What the table calls it; one of `OURS`, `GP` and `OTHER`.
     predict : callable
-        Takes a split, seconds and a seed, and gives mean and variance of y at the test rows.
+        Takes a split, seconds and a seed, and gives the distributions of y at the test rows.
     most_rows : int or None
         The largest number of training rows for which it is tried.
     """
@@ -46,26 +49,33 @@ class Contender:
     most_rows: int | None = None
 
 
-def recommended(split: Split, seconds: float, seed: int) -> Predictions:
+def recommended(split: Split, seconds: float, seed: int) -> Marginals:
     """`recommend` with all of the time."""
-    answer = recommend(split, seconds=seconds, seed=seed)
-    mean, var = answer.predict(split.test.X)
-    return mean.double().numpy(), var.double().numpy()
+    return recommend(split, seconds=seconds, seed=seed).posterior.marginals(split.test.X)
 
 
-def run_alone(spec: Callable[[int, int], Spec], split: Split, seconds: float, seed: int) -> Predictions:
+def run_alone(spec: Callable[[int, int], Spec], split: Split, seconds: float, seed: int) -> Marginals:
     """One run until the time is used. The function makes its spec from the number of rows and the seed."""
     deadline = time.perf_counter() + seconds
     run = spec(len(split.train), seed).open(data=split)
     step_until(run, deadline, lambda: False)
     run.close()
-    mean, var = run.posterior(of="y")(split.test.X)
-    return mean.double().numpy(), var.double().numpy()
+    return run.posterior(of="y").marginals(split.test.X)
 
 
-def simple(name: str, split: Split, seconds: float, seed: int) -> Predictions:
+def simple(name: str, split: Split, seconds: float, seed: int) -> Marginals:
     """One of the simple models of `recommend`, which need no time worth bounding."""
-    return SIMPLE[name](*arrays(split))
+    return normal(SIMPLE[name](*arrays(split)))
+
+
+def normal(prediction: MeanAndVar) -> Marginals:
+    """Normal distributions with these means and variances [t]."""
+    return NormalMarginals(*map(torch.from_numpy, prediction))
+
+
+def other_program(fit: Callable[[Split, float, int], MeanAndVar]) -> Fit:
+    """A contender whose predictions are normal distributions."""
+    return lambda split, seconds, seed: normal(fit(split, seconds, seed))
 
 
 def _defaults(method: str, kernel: str = "se-ard") -> Fit:
@@ -81,11 +91,11 @@ CONTENDERS = {
         Contender("ml", OURS, _defaults("ml"), EXACT_UP_TO),
         Contender("grief", OURS, _defaults("grief")),
         Contender("scgd", OURS, _defaults("scgd")),
-        Contender("GPyTorch exact", GP, other_programs.gpytorch_exact),
-        Contender("GPyTorch SGPR", GP, other_programs.gpytorch_sgpr),
-        Contender("GPyTorch SVGP", GP, other_programs.gpytorch_svgp),
+        Contender("GPyTorch exact", GP, other_program(other_programs.gpytorch_exact)),
+        Contender("GPyTorch SGPR", GP, other_program(other_programs.gpytorch_sgpr)),
+        Contender("GPyTorch SVGP", GP, other_program(other_programs.gpytorch_svgp)),
         Contender("greedy variance", GP, _defaults("greedy-variance")),
-        Contender("scikit-learn GP", GP, other_programs.scikit_gp),
+        Contender("scikit-learn GP", GP, other_program(other_programs.scikit_gp)),
         Contender("boosted trees", OTHER, partial(simple, "boosted trees")),
         Contender("ridge", OTHER, partial(simple, "ridge")),
     )

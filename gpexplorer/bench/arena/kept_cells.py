@@ -7,6 +7,7 @@ killed. Loading the package and the data does not count as its time.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import resource
 import time
@@ -17,12 +18,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...data import Split
 from ...errors import GPExplorerError
+from ...posteriors import Marginals
 from ...recommendation.held_out import RowScores
-from .other_programs import Predictions
 
 Key = tuple[str, int, float, str]  # set, seed, seconds, contender
 Scores = dict[str, Any]
@@ -47,7 +46,7 @@ def keep(path: Path, key: Key, cell: Scores) -> None:
         lines.write(json.dumps([*key, cell]) + "\n")
 
 
-def measured(split: Split, predict: Callable[[], Predictions]) -> Scores:
+def measured(split: Split, predict: Callable[[], Marginals]) -> Scores:
     """Scores on the test rows and the seconds of one contender; a sentence if it gave no answer.
 
     SMSE and NLPD are those of targets in units of the training standard deviation. Warnings, which other programs give
@@ -57,14 +56,14 @@ def measured(split: Split, predict: Callable[[], Predictions]) -> Scores:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mean, var = predict()
+            marginals = predict()
     except (GPExplorerError, ValueError, RuntimeError) as error:
         return {"failed": str(error)[:200], "seconds": time.perf_counter() - begin}
     seconds = time.perf_counter() - begin
     y, sd = split.test.y.numpy(), float(split.train.y.std(correction=0))
-    scores = RowScores.of(y / sd, mean / sd, var / sd**2)
-    covered = float((np.abs(y - mean) <= 1.959964 * np.sqrt(var)).mean())
-    return {"smse": scores.smse, "nlpd": scores.nlpd, "coverage95": covered, "seconds": seconds}
+    scores = RowScores.of_marginals(y, marginals)
+    density = scores.nlpd - math.log(sd)  # of y / sd
+    return {"smse": scores.smse, "nlpd": density, "coverage95": scores.inside(0.95), "seconds": seconds}
 
 
 def in_own_process(work: Callable[..., Scores], *arguments: Any, seconds: float) -> Scores:

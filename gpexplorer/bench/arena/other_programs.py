@@ -25,13 +25,13 @@ from ...data import Split
 from ...methods.gpytorch_parts import package
 
 Array = NDArray[np.float64]
-Predictions = tuple[Array, Array]  # mean and variance of y, [t] each
+MeanAndVar = tuple[Array, Array]  # mean and variance of y, [t] each
 
 POINTS, SUBSET, BATCH = 512, 1000, 256
 EXACT_RATE, SGPR_RATE, NATURAL_RATE, ADAM_RATE = 0.1, 0.05, 0.1, 0.01
 
 
-def scikit_gp(split: Split, seconds: float, seed: int) -> Predictions:
+def scikit_gp(split: Split, seconds: float, seed: int) -> MeanAndVar:
     """An exact GP on 1000 random rows. scikit-learn cannot be given seconds, so that they are not used."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -46,7 +46,7 @@ def scikit_gp(split: Split, seconds: float, seed: int) -> Predictions:
     return mean, np.square(sd)
 
 
-def gpytorch_exact(split: Split, seconds: float, seed: int) -> Predictions:
+def gpytorch_exact(split: Split, seconds: float, seed: int) -> MeanAndVar:
     """GPyTorch's exact GP on all rows."""
     gpytorch = package()
 
@@ -54,7 +54,7 @@ def gpytorch_exact(split: Split, seconds: float, seed: int) -> Predictions:
     return _collapsed(split, seconds, EXACT_RATE, lambda X, likelihood: kernel, seed)
 
 
-def gpytorch_sgpr(split: Split, seconds: float, seed: int) -> Predictions:
+def gpytorch_sgpr(split: Split, seconds: float, seed: int) -> MeanAndVar:
     """GPyTorch's SGPR with 512 random points."""
     gpytorch = package()
 
@@ -65,7 +65,7 @@ def gpytorch_sgpr(split: Split, seconds: float, seed: int) -> Predictions:
     return _collapsed(split, seconds, SGPR_RATE, kernel, seed)
 
 
-def gpytorch_svgp(split: Split, seconds: float, seed: int) -> Predictions:
+def gpytorch_svgp(split: Split, seconds: float, seed: int) -> MeanAndVar:
     """GPyTorch's SVGP with natural gradients."""
     gpytorch = package()
 
@@ -117,7 +117,7 @@ def _some_rows(X: Tensor, seed: int) -> Tensor:
 
 def _collapsed(
     split: Split, seconds: float, rate: float, kernel: Callable[[Tensor, Any], Any], seed: int
-) -> Predictions:
+) -> MeanAndVar:
     """Learn a model whose likelihood is in closed form, by Adam."""
     gpytorch = package()
 
@@ -158,7 +158,7 @@ def _repeat(step: Callable[[], None], deadline: float) -> None:
         last_seconds = time.perf_counter() - begin
 
 
-def _predicted(scaled: Split, answer: Callable[[Tensor], Any]) -> Predictions:
+def _predicted(scaled: Split, answer: Callable[[Tensor], Any]) -> MeanAndVar:
     """Mean and variance of y at the test rows, in the units of the file."""
     scale = scaled.train.scale
     assert scale is not None

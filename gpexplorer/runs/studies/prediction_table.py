@@ -21,7 +21,6 @@ import pandas as pd
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from ...data.files.conversions import as_inputs, inputs_for, text_inputs
 from ...data.files.reading import strips
@@ -29,8 +28,7 @@ from ...data.quoting import display_name
 from ...data.units import scaled_inputs
 from ...errors import SettingError
 from ...mixed_rows import MixedRows, mixed_rows
-from ...posteriors import AveragePosterior, InUnits
-from ...problem import Prediction
+from ...posteriors import AveragePosterior, InUnits, MixtureMarginals, TransformedMarginals
 
 Floats = NDArray[np.float64]
 UNINFORMED = 0.9  # share of the prior variance
@@ -102,39 +100,34 @@ def prediction_table(
     else:
         whole = np.array([bool(text) for text in X], dtype=bool)
         rows = [text for text in X if text]
-    posterior = posterior.asked_for("f")
-    mean, var_f, far = np.empty(0), np.empty(0), np.empty(0, dtype=bool)  # [t] each
+    named_levels = ENDS | {f"q{100 * level:g}": level for level in quantiles}
+    names = ["mean", "sd", "sd_f", *named_levels, "far"]
+    table = pd.DataFrame(np.nan, index=range(len(whole)), columns=names)
     if len(rows):
-        mean, var_f, far = _predicted(posterior, rows)
-    sd_f = np.sqrt(var_f)
-    sd = np.sqrt(var_f + posterior.noise_variance) if of == "y" else sd_f
-    columns = {"mean": mean, "sd": sd, "sd_f": sd_f}
-    columns |= {title: mean + float(ndtri(level)) * sd for title, level in ENDS.items()}
-    columns |= {f"q{100 * level:g}": mean + float(ndtri(level)) * sd for level in quantiles}
-    columns["far"] = far.astype(float)
-    table = pd.DataFrame(np.nan, index=range(len(whole)), columns=list(columns))
-    table.loc[whole] = np.column_stack(list(columns.values()))
+        table.loc[whole] = np.column_stack(_predicted(posterior, rows, of, [*named_levels.values()]))
     return table.assign(far=table["far"].astype("Int8"))
 
 
-def _predicted(posterior: InUnits | AveragePosterior, rows: Any) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Mean and variance of f [t], and which rows are far: of an average, if most of the weight says so."""
-    if isinstance(posterior, InUnits):
-        mean, var_f = _as_arrays(posterior(rows))
-        return mean, var_f, _far(posterior, rows, var_f)
-    predictions = [part(rows) for part in posterior.parts]
-    weighted = zip(posterior.weights, posterior.parts, predictions, strict=True)
-    share = np.sum([weight * _far(part, rows, _as_arrays(own)[1]) for weight, part, own in weighted], 0)
-    return *_as_arrays(posterior.combined(predictions)), share > 0.5
+def _predicted(posterior: InUnits | AveragePosterior, rows: Any, of: str, levels: Sequence[float]) -> list[Floats]:
+    """The columns [t] of the table. Each model is asked once."""
+    of_f = posterior.marginals(rows, noise=False)
+    answer = posterior.observed(of_f) if of == "y" else of_f
+    (mean, var), (_, var_f) = ([_array(part) for part in own.moments] for own in (answer, of_f))
+    ends = [_array(row) for row in answer.quantile(torch.tensor(levels, dtype=torch.float64))]
+    if isinstance(posterior, AveragePosterior) and isinstance(of_f, MixtureMarginals):
+        weighted = zip(posterior.weights, posterior.parts, of_f.parts, strict=True)
+        far = np.sum([weight * _far(part, rows, own) for weight, part, own in weighted], 0) > 0.5
+    else:
+        far = _far(posterior, rows, of_f)
+    return [mean, np.sqrt(var), np.sqrt(var_f), *ends, far.astype(float)]
 
 
-def _as_arrays(prediction: Prediction) -> tuple[Floats, Floats]:
-    mean, var = (part.detach().cpu().double().numpy() for part in prediction)
-    return mean, var
+def _array(values: torch.Tensor) -> Floats:
+    return values.detach().cpu().double().numpy()
 
 
-def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
-    """Which rows [t] the training rows say almost nothing about."""
+def _far(posterior: Any, rows: Any, of_f: Any) -> NDArray[np.bool_]:
+    """Which rows [t] the training rows of one model say almost nothing about."""
     far = np.zeros(len(rows), dtype=bool)
     X = scaled_inputs(posterior.rows(rows), posterior.columns)
     numbers = X.numbers if isinstance(X, MixedRows) else X
@@ -143,6 +136,8 @@ def _far(posterior: InUnits, rows: Any, var_f: Floats) -> NDArray[np.bool_]:
     inner: Any = posterior.inner
     kernel, theta = getattr(inner, "kernel", None), getattr(inner, "theta", None)
     if kernel is not None and theta is not None:
-        prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy() * posterior.y_sd**2  # [t]
+        prior = kernel.diag(theta, inner.rows(X)).detach().cpu().double().numpy()  # [t]
+        is_scaled = isinstance(of_f, TransformedMarginals)
+        var_f = _array(of_f.scaled.var if is_scaled else of_f.moments[1] / posterior.y_sd**2)
         far |= var_f > UNINFORMED * prior
     return far

@@ -1,0 +1,187 @@
+"""The predictive distribution of each row by itself: mean, variance, density, probabilities and quantiles.
+
+    normal        N(y; mu, v)
+    transformed   T(y) = a + b z with z ~ N(mu, v)          log p(y) = log N(z(y); mu, v) + log T'(y) - log b
+    mixture       sum_k w_k p_k(y)                          its quantiles are found by bisection
+
+The moments of a transformed row are integrals over z, by Gauss-Hermite quadrature with NODES nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..problem import Scale
+
+NODES = 32  # of the quadrature
+BISECTIONS = 60  # after which a bracket is as narrow as rounding
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Quadrature(NamedTuple):
+    """Nodes and weights [NODES] with sum_i w_i g(x_i) ~ E g(xi), xi ~ N(0, 1)."""
+
+    nodes: Tensor
+    weights: Tensor
+
+
+@cache
+def quadrature() -> Quadrature:
+    """Gauss-Hermite quadrature for the standard normal distribution."""
+    x, w = np.polynomial.hermite_e.hermegauss(NODES)
+    return Quadrature(torch.from_numpy(x), torch.from_numpy(w / math.sqrt(2.0 * math.pi)))
+
+
+class Marginals(ABC):
+    """The distributions of t rows, each by itself."""
+
+    @property
+    @abstractmethod
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean [t] and variance [t]."""
+
+    @abstractmethod
+    def log_density(self, y: Tensor) -> Tensor:
+        """The log density [t] of one value per row."""
+
+    @abstractmethod
+    def cdf(self, y: Tensor) -> Tensor:
+        """The probability [..., t] of a value of at most y [..., t]."""
+
+    @abstractmethod
+    def quantile(self, levels: Tensor) -> Tensor:
+        """The values [..., t] below which the shares `levels` [...] lie."""
+
+    @abstractmethod
+    def followed_by(self, others: Sequence[Any]) -> Marginals:
+        """These rows and those of others of the same kind."""
+
+    @abstractmethod
+    def double(self) -> Marginals:
+        """The same in float64."""
+
+
+class NormalMarginals(Marginals):
+    """Normal distributions with means [t] and variances [t]."""
+
+    def __init__(self, mean: Tensor, var: Tensor) -> None:
+        self.mean, self.var = mean, var
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        return self.mean, self.var
+
+    def log_density(self, y: Tensor) -> Tensor:
+        return -(HALF_LOG_2PI + 0.5 * self.var.log() + 0.5 * (y - self.mean).square() / self.var)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        in_sd = (y - self.mean) / self.var.sqrt()
+        return torch.special.ndtr(in_sd.nan_to_num(nan=0.0))  # 1/2 at the mean if there is no variance
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        return self.mean + torch.special.ndtri(levels).to(self.mean)[..., None] * self.var.sqrt()
+
+    def followed_by(self, others: Sequence[Any]) -> NormalMarginals:
+        rows = [self, *others]
+        return NormalMarginals(torch.cat([own.mean for own in rows]), torch.cat([own.var for own in rows]))
+
+    def double(self) -> NormalMarginals:
+        return NormalMarginals(self.mean.double(), self.var.double())
+
+
+class TransformedMarginals(Marginals):
+    """Distributions of y, where the scaled and transformed target is normal.
+
+    Parameters
+    ----------
+    scaled : NormalMarginals
+        The distributions of z, in float64.
+    scale : Scale
+        How z becomes y; it has a transform.
+    """
+
+    def __init__(self, scaled: NormalMarginals, scale: Scale) -> None:
+        self.scaled, self.scale = scaled.double(), scale
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        values, weights = self.at_nodes()
+        mean = values @ weights
+        return mean, (values - mean[:, None]).square() @ weights
+
+    def at_nodes(self) -> tuple[Tensor, Tensor]:
+        """Values of y at the nodes of the quadrature [t, NODES], and the weights [NODES]."""
+        nodes, weights = (part.to(self.scaled.mean) for part in quadrature())
+        z = self.scaled.mean[:, None] + self.scaled.var.sqrt()[:, None] * nodes
+        return self.scale.target_in_units(z), weights
+
+    def log_density(self, y: Tensor) -> Tensor:
+        return self.scaled.log_density(self.scale.scaled_target(y)) + self.scale.log_derivative(y)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self.scaled.cdf(self.scale.scaled_target(y))
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        return self.scale.target_in_units(self.scaled.quantile(levels))
+
+    def followed_by(self, others: Sequence[Any]) -> TransformedMarginals:
+        return TransformedMarginals(self.scaled.followed_by([own.scaled for own in others]), self.scale)
+
+    def double(self) -> TransformedMarginals:
+        return self
+
+
+class MixtureMarginals(Marginals):
+    """Weighted averages of distributions of the same rows.
+
+    Parameters
+    ----------
+    parts : sequence of Marginals
+    weights : sequence of float
+        Positive, with the sum 1.
+    """
+
+    def __init__(self, parts: Sequence[Marginals], weights: Sequence[float]) -> None:
+        self.parts, self.weights = [part.double() for part in parts], tuple(weights)
+
+    @property
+    def moments(self) -> tuple[Tensor, Tensor]:
+        means, variances = zip(*(part.moments for part in self.parts), strict=True)
+        mean = self._averaged(means)
+        differences = [var + (own - mean).square() for own, var in zip(means, variances, strict=True)]
+        return mean, self._averaged(differences)
+
+    def log_density(self, y: Tensor) -> Tensor:
+        logs = [part.log_density(y) + math.log(weight) for part, weight in zip(self.parts, self.weights, strict=True)]
+        return torch.stack(logs).logsumexp(0)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        return self._averaged([part.cdf(y) for part in self.parts])
+
+    def quantile(self, levels: Tensor) -> Tensor:
+        ends = torch.stack([part.quantile(levels) for part in self.parts])
+        low, high = ends.amin(0), ends.amax(0)  # [..., t] the quantile of a mixture lies between those of its parts
+        below = levels.to(low)[..., None]
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            is_low = self.cdf(middle) < below
+            low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+        return 0.5 * (low + high)
+
+    def followed_by(self, others: Sequence[Any]) -> MixtureMarginals:
+        parts = [part.followed_by([own.parts[k] for own in others]) for k, part in enumerate(self.parts)]
+        return MixtureMarginals(parts, self.weights)
+
+    def double(self) -> MixtureMarginals:
+        return self
+
+    def _averaged(self, values: Sequence[Tensor]) -> Tensor:
+        return reduce(torch.add, [weight * value for weight, value in zip(self.weights, values, strict=True)])

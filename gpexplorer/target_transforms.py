@@ -1,0 +1,209 @@
+"""Transforms of a target: a Gaussian process of z = T(y) has predictions of y that are skewed, as many targets are.
+
+    log               z = log y                                        y > 0, and so are all predictions
+    yeo-johnson L     u = (y - mean) / sd of the training rows,        0 <= L <= 2
+                      z = ((1 + u)^L - 1) / L               u >= 0     log(1 + u) where L = 0
+                      z = -((1 - u)^(2-L) - 1) / (2 - L)    u < 0      -log(1 - u) where L = 2
+
+Both map onto all real numbers, so that a normal distribution of z is a distribution of y whose density integrates to 1:
+
+    log p(y) = log N(T(y); mu_z, v_z) + log T'(y)
+
+L = 1 changes nothing; below 1 it shortens a long upper tail. Shifting or scaling the targets does not change what
+yeo-johnson does, because u has mean 0 and standard deviation 1.
+
+References
+----------
+Yeo, I.-K. and Johnson, R. (2000). A new family of power transformations to improve normality or symmetry. Biometrika
+87. Snelson, E., Rasmussen, C. and Ghahramani, Z. (2004). Warped Gaussian processes. NIPS 16.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from .errors import DataError, SettingError
+
+LOG, YEO_JOHNSON = "log", "yeo-johnson"
+NAMES = (LOG, YEO_JOHNSON)
+FORMS = 'give "log", "yeo-johnson", or "yeo-johnson 0.5" with a number from 0 to 2'
+LARGEST_POWER = 2.0
+_SMALL = 1e-6  # a power below this is 0 to rounding
+
+
+class TargetTransform(ABC):
+    """An increasing function T of the target, with its inverse and derivative; all work on tensors of any shape."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def forward(self, y: Tensor) -> Tensor:
+        """T(y); minus infinity where T is not defined."""
+
+    @abstractmethod
+    def inverse(self, z: Tensor) -> Tensor:
+        """The y with T(y) = z."""
+
+    @abstractmethod
+    def log_derivative(self, y: Tensor) -> Tensor:
+        """log T'(y); minus infinity where T is not defined, so that a density there is 0."""
+
+    def described(self) -> dict[str, Any]:
+        """The name and the numbers of the transform, as a file keeps them; `transform_from` reads them."""
+        return {"name": self.name, **asdict(self)}  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class Log(TargetTransform):
+    """The natural logarithm, for targets above 0."""
+
+    name: ClassVar[str] = LOG
+
+    def forward(self, y: Tensor) -> Tensor:
+        return y.clamp_min(0.0).log()
+
+    def inverse(self, z: Tensor) -> Tensor:
+        return z.exp()
+
+    def log_derivative(self, y: Tensor) -> Tensor:
+        return torch.where(y > 0.0, -y.log(), -math.inf)
+
+
+@dataclass(frozen=True)
+class YeoJohnson(TargetTransform):
+    """The power transform of Yeo and Johnson (2000) of standardised targets.
+
+    Parameters
+    ----------
+    power : float
+        L, from 0 to 2.
+    mean, sd : float
+        Of the training targets.
+    """
+
+    power: float
+    mean: float
+    sd: float
+
+    name: ClassVar[str] = YEO_JOHNSON
+
+    def forward(self, y: Tensor) -> Tensor:
+        u = (y - self.mean) / self.sd
+        above, below = u.clamp_min(0.0), (-u).clamp_min(0.0)  # unlike abs, both have a derivative at 0
+        return torch.where(u >= 0.0, _power(above, self.power), -_power(below, 2.0 - self.power))
+
+    def inverse(self, z: Tensor) -> Tensor:
+        above, below = z.clamp_min(0.0), (-z).clamp_min(0.0)
+        u = torch.where(z >= 0.0, _root(above, self.power), -_root(below, 2.0 - self.power))
+        return self.mean + self.sd * u
+
+    def log_derivative(self, y: Tensor) -> Tensor:
+        u = (y - self.mean) / self.sd
+        return (self.power - 1.0) * u.sign() * u.abs().log1p() - math.log(self.sd)
+
+
+def checked_transform(text: Any) -> str:
+    """The name of a transform in one form: "", "log", "yeo-johnson" or "yeo-johnson 0.5".
+
+    Raises
+    ------
+    SettingError
+        If there is no such transform, or its number is not between 0 and 2.
+    """
+    words = text.split() if isinstance(text, str) else None
+    if words is None or len(words) > 2 or (words and words[0] not in NAMES) or (words[:1] == [LOG] and words[1:]):
+        raise SettingError(f"target_transform is {text!r:.60}; {FORMS}.")
+    if len(words) < 2:
+        return " ".join(words)
+    try:
+        power = float(words[1])
+    except ValueError:
+        power = math.nan
+    if not 0.0 <= power <= LARGEST_POWER:
+        raise SettingError(f"target_transform is {text!r:.60}, and its number is not between 0 and 2; {FORMS}.")
+    return f"{YEO_JOHNSON} {power:.6g}"
+
+
+def in_words(text: str) -> str:
+    """What is modelled, such as "the logarithm of the target", for a name that `checked_transform` returned."""
+    name, _, power = text.partition(" ")
+    if name == LOG:
+        return "the logarithm of the target"
+    if name == YEO_JOHNSON:
+        return "the target after a Yeo-Johnson transform" + f" with the power {power}" * bool(power)
+    return "the target"
+
+
+def fitted_transform(text: str, y: Tensor) -> TargetTransform | None:
+    """The transform with this name for training targets.
+
+    Parameters
+    ----------
+    text : str
+        As `checked_transform` returns it. "yeo-johnson" without a number takes the power with which the transformed
+        targets are most like normal ones (largest likelihood); "" is no transform.
+    y : Tensor [n]
+        Training targets.
+
+    Raises
+    ------
+    DataError
+        If the logarithm is asked for and a target is not above 0.
+    """
+    if not text:
+        return None
+    y = y.double()
+    if text == LOG:
+        if not bool((y > 0.0).all()):
+            raise DataError(
+                f"target_transform is 'log', and {int((y <= 0.0).sum()):,} of {len(y):,} training targets are not "
+                f"above 0 (the smallest is {float(y.min()):.4g}): choose 'yeo-johnson', or leave these rows out."
+            )
+        return Log()
+    mean, sd = float(y.mean()), float(y.std(correction=0)) or 1.0
+    words = text.split()
+    power = float(words[1]) if len(words) == 2 else _most_normal_power((y - mean) / sd)
+    return YeoJohnson(power, mean, sd)
+
+
+def transform_from(description: Any) -> TargetTransform:
+    """The transform that a file describes; SettingError if the description does not fit."""
+    if description == Log().described():
+        return Log()
+    if isinstance(description, Mapping) and set(description) == {"name", "power", "mean", "sd"}:
+        name, *numbers = (description[key] for key in ("name", "power", "mean", "sd"))
+        if name == YEO_JOHNSON and all(type(x) in (int, float) and math.isfinite(x) for x in numbers):
+            transform = YeoJohnson(*map(float, numbers))
+            if 0.0 <= transform.power <= LARGEST_POWER and transform.sd > 0.0:
+                return transform
+    raise SettingError(f"its transform of the target is {str(description)[:40]!r}, which does not fit.")
+
+
+def _most_normal_power(u: Tensor) -> float:
+    """The power [0, 2] that maximises the likelihood of a normal distribution of the transformed u [n]."""
+    signed_logs = float((u.sign() * u.abs().log1p()).mean())
+
+    def negative_log_likelihood(power: float) -> float:
+        spread = float(YeoJohnson(power, 0.0, 1.0).forward(u).var(correction=0))
+        return 0.5 * math.log(max(spread, 1e-300)) - (power - 1.0) * signed_logs
+
+    return float(minimize_scalar(negative_log_likelihood, bounds=(0.0, LARGEST_POWER), method="bounded").x)
+
+
+def _power(a: Tensor, power: float) -> Tensor:
+    """((1 + a)^power - 1) / power for a >= 0."""
+    logs = a.log1p()
+    return torch.expm1(power * logs) / power if power > _SMALL else logs
+
+
+def _root(z: Tensor, power: float) -> Tensor:
+    """The a >= 0 whose `_power` is z >= 0."""
+    return torch.expm1(torch.log1p(power * z) / power) if power > _SMALL else torch.expm1(z)

@@ -1,0 +1,132 @@
+"""Which transform of the target `recommend` tries: likelihoods against dense algebra, and targets of known skewness."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+import gpexplorer as gpx
+from gpexplorer import kernels
+from gpexplorer.data import Split
+from gpexplorer.mixed_rows import MixedRows
+from gpexplorer.problem import Dataset
+from gpexplorer.recommendation import skewness
+from gpexplorer.recommendation.arguments import NO_ROWS
+from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.skewness import (
+    LOG_PREFERRED,
+    best_of,
+    likelihood_gains,
+    suitable_transform,
+    with_transform,
+)
+from gpexplorer.target_transforms import fitted_transform
+
+
+def smooth(n: int = 150, noise: float = 0.3) -> tuple[Tensor, Tensor]:
+    """Inputs far from the origin, and a function of them with normal noise."""
+    draw = torch.Generator().manual_seed(1)
+    X = 20.0 + torch.randn(n, 2, generator=draw, dtype=torch.float64)
+    return X, torch.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + noise * torch.randn(n, generator=draw, dtype=torch.float64)
+
+
+def rows_of(y: Tensor, X: Tensor) -> Split:
+    data = Dataset(X, y, ("a", "b"))
+    return Split(data, data.rows(NO_ROWS), "rows", key="rows")
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (1e4, 1e-2)])
+def test_gains_are_those_of_dense_likelihoods(shift: float, factor: float) -> None:
+    X, f = smooth(40)
+    y = shift + factor * f.exp()
+    kernel = kernels.make("se-ard", 2)
+    theta = torch.tensor([0.1, -0.3, 0.2, -0.7], dtype=torch.float64)
+    Z = (X - X.mean(0)) / X.std(0)
+    K = kernel(theta, Z, Z) + (2 * theta[-1]).exp() * torch.eye(40)
+
+    def log_likelihood(name: str) -> float:
+        """With the scale of K at its maximum, found by a search."""
+        transform = fitted_transform(name, y)
+        z = y if transform is None else transform.forward(y)
+        z = z - z.mean()
+        log_derivatives = 0.0 if transform is None else float(transform.log_derivative(y).sum())
+        quadratic = float(z @ torch.linalg.solve(K, z))
+        scales = torch.linspace(-40, 40, 80_001, dtype=torch.float64).exp()
+        values = -0.5 * (quadratic / scales + torch.logdet(K) + 40 * (2 * math.pi * scales).log())
+        return float(values.max()) + log_derivatives
+
+    gains = likelihood_gains(Z, y, kernel, theta)
+    for name in ("yeo-johnson 0", "yeo-johnson 0.7", "yeo-johnson 2", "log"):
+        assert gains[name] == pytest.approx(log_likelihood(name) - log_likelihood(""), abs=1e-3)
+    assert gains["yeo-johnson 1"] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (0.0, 1e5)])
+def test_the_logarithm_is_found_for_log_normal_targets(shift: float, factor: float) -> None:
+    X, f = smooth()
+    assert suitable_transform(rows_of(shift + factor * f.exp(), X), 20.0, 0) == "log"
+
+
+def test_a_power_is_found_where_there_is_no_logarithm() -> None:
+    X, f = smooth()
+    suitable = suitable_transform(rows_of(f.exp() - 5000.0, X), 20.0, 0)
+    assert suitable in ("yeo-johnson 0", "yeo-johnson 0.1", "yeo-johnson 0.2")
+
+
+def test_no_transform_suits_normal_targets_other_inputs_or_a_constant() -> None:
+    X, f = smooth()
+    assert suitable_transform(rows_of(f, X), 20.0, 0) == ""
+    assert suitable_transform(rows_of(1e3 + f, X), 20.0, 0) == ""
+    assert suitable_transform(rows_of(torch.full_like(f, 3.0), X), 20.0, 0) == ""
+    mixed = Dataset(MixedRows(X[:, :1], (tuple("ab" * 75),)), f.exp(), ("a", "word"))
+    assert suitable_transform(Split(mixed, mixed.rows(NO_ROWS), "rows"), 20.0, 0) == ""
+
+
+def test_the_logarithm_is_preferred_and_small_gains_are_not_used() -> None:
+    power = "yeo-johnson 0.2"
+    assert best_of({power: 19.0, "log": 19.0 - 0.9 * LOG_PREFERRED}, 15.0) == "log"
+    assert best_of({power: 19.0, "log": 19.0 - 1.1 * LOG_PREFERRED}, 15.0) == power
+    assert best_of({power: 15.0}, 15.0) == power
+    assert best_of({power: 14.9, "log": -3.0}, 15.0) == ""
+
+
+def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, f = smooth(900)
+    monkeypatch.setattr(skewness, "rows_for", lambda n, seconds: min(n, 300))
+    for rows, per_row, expected in ((600, 0.05, "log"), (900, 0.05, ""), (900, 0.09, "log"), (600, 0.01, "")):
+        monkeypatch.setattr(skewness, "likelihood_gains", lambda *_, gain=300 * per_row: {"log": gain})
+        assert suitable_transform(rows_of(f[:rows].exp(), X[:rows]), 20.0, 0) == expected
+
+
+def test_two_transformed_candidates_precede_each_of_the_others() -> None:
+    listed = [Candidate(name, "exact", "ml", name) for name in ("a", "b", "c")]
+    assert with_transform(listed, "") == listed
+    mixed = with_transform(listed, "log")
+    assert [model.name for model in mixed] == ["a, log", "b, log", "a", "c, log", "b", "c"]
+    assert [model.target_transform for model in mixed] == ["log", "log", "", "log", "", ""]
+
+
+def test_a_recommendation_for_log_normal_targets_is_skewed_and_positive(tmp_path) -> None:
+    X, f = smooth(300)
+    y = f.exp()
+    answer = gpx.recommend(X[:200].numpy(), y[:200].numpy(), seconds=6)
+    marginals = answer.posterior.marginals(X[200:])
+
+    assert answer.spec.target_transform == "log"
+    assert ", of the logarithm of the target." in answer.sentences[0]
+    low, middle, high = marginals.quantile(torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64))
+    assert (low > 0.0).all()
+    assert float(((high - middle) / (middle - low)).median()) > 1.3
+    inside = float(((y[200:] >= low) & (y[200:] <= high)).double().mean())
+    assert 0.85 <= inside <= 1.0
+    assert (
+        answer.expected["nlpd"].low
+        <= float(-marginals.log_density(y[200:]).mean())
+        <= answer.expected["nlpd"].high + 0.2
+    )
+    answer.posterior.save(tmp_path / "model.safetensors")
+    loaded = gpx.load_posterior(tmp_path / "model.safetensors")
+    torch.testing.assert_close(loaded.quantile(X[200:], 0.975), high, rtol=1e-6, atol=0.0)
