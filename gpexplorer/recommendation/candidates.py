@@ -37,7 +37,7 @@ class Candidate:
     Parameters
     ----------
     name : str
-        What people read, such as "cholqr, matern52-ard, m = 256".
+        What people read, such as "cholqr, matern52-ard, m = 256" or "ml, se-ard, log".
     group : str
         Candidates of one group profit from more rows in the same way; halving keeps the best of each group.
     method, kernel : str
@@ -124,10 +124,10 @@ def _of_numbers(n: int, d: int, seconds: float) -> Iterator[Candidate]:
     if not is_exact_possible:
         yield network  # it learns most in the first seconds, and its steps are short
     yield full_gp("matern32-ard")
-    if is_exact_possible:
-        yield full_gp("se-ard")
     if is_exact_possible and ANOVA_INPUTS[0] <= d <= ANOVA_INPUTS[1]:
         yield exact_gp("anova-matern52", n, seconds)  # inputs may act one by one, which other kernels do not know
+    if is_exact_possible:
+        yield full_gp("se-ard")
     if is_exact_possible and n >= NETWORK_FROM:
         yield network
     if is_exact_possible:  # few hyperparameters and other errors, which an average of models profits from

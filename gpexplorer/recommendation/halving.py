@@ -3,7 +3,8 @@
 At most four stages try candidates; each lane has an equal share of a stage. With many rows the stages use a growing
 random subset of them, and the last two use all; with fewer than 1000 rows every stage uses all and one more of three
 held-out parts. The fewer lanes, the fewer stages: each of them is one in which about half of the lanes are given up.
-The shorter the time and the more rows, the fewer lanes: a lane needs some time before its answer says anything.
+The shorter the time and the more rows, the fewer lanes: a lane needs some time before its answer says anything. If the
+likelihood says that a transform of the target suits its skewness (`skewness`), candidates with it are among the lanes.
 
 A method of minibatches and the full GP that is solved by blocks use all rows from the first stage on and are not begun
 again. Other runs begin the next stage from the theta that they have learned, if they learn one, and the first stage

@@ -242,7 +242,10 @@ class Session:
         try:
             spec = replace(self.spec, data=data)
             if kernel:
-                spec = Spec(OF_OBJECTS, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget)
+                spec = Spec(
+                    OF_OBJECTS, data=data, split=spec.split, kernel=kernel, seed=spec.seed, budget=spec.budget,
+                    target_transform=spec.target_transform,
+                )  # fmt: skip
             elif data != self.spec.data and _takes_texts(self.spec.kernel):
                 spec = replace(spec, kernel=NUMERIC_KERNEL)
         except GPExplorerError as error:

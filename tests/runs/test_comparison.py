@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import holoviews as hv
@@ -49,6 +50,15 @@ def test_the_table_is_ordered_by_a_metric_and_says_what_differs(runs: dict[str, 
     assert len(comparison.table({})) == 0
     with pytest.raises(SettingError, match="no 'colour' to compare by"):
         comparison.table(runs, by="colour")
+
+
+def test_a_transform_of_the_target_is_named_and_its_absence_is_too(runs: dict[str, Finished]):
+    specs = {"plain": runs["fast"].spec, "log": replace(runs["fast"].spec, target_transform="log")}
+
+    assert comparison.what_differs(specs) == {"plain": "target_transform=none", "log": "target_transform=log"}
+    assert list(sweep.grid(specs["log"], {"target_transform": ["", "yeo-johnson 0.5"]})) == [
+        "target_transform=none", "target_transform=yeo-johnson 0.5",
+    ]  # fmt: skip
 
 
 def test_only_what_differs_is_shown(runs: dict[str, Finished]):

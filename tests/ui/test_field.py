@@ -97,3 +97,23 @@ def test_the_number_of_inducing_points_that_0_stands_for_is_beside_the_control(m
 ])  # fmt: skip
 def test_the_words_of_a_doc_that_say_what_0_stands_for_are_beside_the_control(method: str, setting: str, words: str):
     assert Settings(gpx.methods[method], {}, lambda: None).widgets[setting].zero == words
+
+
+def test_the_transform_of_the_target_is_chosen_and_one_with_a_power_is_shown_and_kept():
+    reported: list[str] = []
+    controls = Controls(gpx.Spec("cholesky"), lambda: reported.append(controls.target.value))
+    assert controls.target.groups == [["", ["as it is", "logarithm", "Yeo-Johnson"]]]
+    assert controls.apply_to(gpx.Spec("cholesky")).target_transform == ""
+
+    controls.target.enter("log")
+    assert reported == ["log"]
+    assert controls.apply_to(gpx.Spec("cholesky")).target_transform == "log"
+    controls.adopt(gpx.Spec("cholesky", target_transform="yeo-johnson 0.5"))
+    assert controls.target.groups[0][1][-1] == "Yeo-Johnson 0.5"
+    assert controls.target.default == 0 != controls.target.shown  # marked as changed
+    assert controls.apply_to(gpx.Spec("cholesky")).target_transform == "yeo-johnson 0.5"
+    controls.adopt(gpx.Spec("cholesky"))  # as a preset does
+    assert (controls.target.value, len(controls.target.groups[0][1])) == ("", 3)
+    assert reported == ["log"]
+    begun = Controls(gpx.Spec("cholesky", target_transform="yeo-johnson 1.25"), lambda: None)
+    assert begun.apply_to(gpx.Spec("cholesky")).target_transform == "yeo-johnson 1.25"

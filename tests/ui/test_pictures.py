@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,22 @@ def test_a_card_is_built_when_it_is_looked_at_and_says_when_it_is_empty():
 
     cards["fit"].update({name: frame[:0] for name, frame in cards["fit"].layers.items()}, "light")
     assert "There is nothing to draw" in cards["fit"]._place[0].object
+    explorer.close()
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_the_legend_names_the_bands_of_the_run_that_is_shown():
+    spec = Spec("cholqr", {"num_inducing": 4}, {"name": "snelson-like", "n": 40})
+    explorer = Explorer(spec)
+    while not explorer.pictures.pictures:
+        explorer.settle()
+    follow(explorer, "fit")
+    card, end = explorer.pictures.pictures["fit"], time.monotonic() + 30
+    for target_transform, words in (("", "± 2 sd of y"), ("yeo-johnson", "95 % of y"), ("", "± 2 sd of y")):
+        explorer.session.adopt(replace(spec, target_transform=target_transform))
+        while card.legend.entries[0][0] != words:
+            assert time.monotonic() < end
+            explorer._drain(wait=0.5)
     explorer.close()
 
 

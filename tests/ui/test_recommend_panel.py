@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -61,6 +63,22 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         panel.use()
         assert "ask again" in panel.state.object
         assert len(adopted) == 1
+    finally:
+        panel.close()
+        session.close()
+
+
+def test_an_answer_opens_with_the_transform_of_its_target() -> None:
+    adopted: list[Spec] = []
+    session = Session(SPEC, adopt=adopted.append)
+    panel = RecommendPanel(session)
+    panel._asked_for = (SPEC.data, SPEC.split)
+    try:
+        for target_transform in ("yeo-johnson 0.5", "log", ""):
+            spec = Spec("ml", kernel="se-ard", seed=2, target_transform=target_transform)
+            panel._answer = SimpleNamespace(spec=spec, average=None)  # type: ignore[assignment]
+            panel.use()
+            assert adopted[-1] == session.spec == replace(spec, data=SPEC.data, settings=session.spec.settings)
     finally:
         panel.close()
         session.close()

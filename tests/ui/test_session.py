@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from gpexplorer import Spec
+from gpexplorer import Spec, views
 from gpexplorer.errors import SettingError
 from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
+from gpexplorer.ui.playback.run_with_row import layers_with_row
 from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")
@@ -111,6 +114,48 @@ def test_the_prediction_is_updated_by_a_new_row_before_the_run_is_repeated(
     assert mean["y"].to_numpy() == pytest.approx(at_grid, rel=1e-9, abs=1e-9)
     assert float(grown.mean(X) - run.posterior(at).mean(X)) < -0.1
     session.close()
+
+
+@pytest.mark.parametrize(("target_transform", "target", "is_updated"), [
+    ("yeo-johnson", -7.0, True), ("log", 5.0, True), ("log", -7.0, False), ("log", 0.0, False),
+])  # fmt: skip
+def test_a_new_row_of_a_transformed_target_updates_the_prediction_where_it_has_a_transform(
+    target_transform: str, target: float, is_updated: bool
+):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": (x := rng.uniform(0.0, 6.0, 50)), "y": np.exp(np.sin(x) + 0.3 * rng.normal(size=50))})
+    run = Spec("cholesky", {"learn": False}, kernel="se", target_transform=target_transform).open(data=frame)
+    run.finish()
+    fit = [view for view in views.for_run(run) if view.key == "fit"]
+
+    layers = layers_with_row(run, 1, (3.0, target), fit)
+
+    assert bool(layers) == is_updated
+    if is_updated:
+        assert layers["fit"]["train"][["x", "y"]].to_numpy()[-1] == pytest.approx([3.0, target])
+        row = torch.tensor([[3.0]], dtype=torch.float64), torch.tensor([target], dtype=torch.float64)
+        grown, grid = run.posterior(1).with_rows(*row), layers["fit"]["mean"]["x"].to_numpy()[:, None]
+        assert layers["fit"]["mean"]["y"].to_numpy() == pytest.approx(grown.mean(torch.tensor(grid)).numpy())
+        assert np.isfinite(layers["fit"]["band_y"]).all(axis=None)
+
+
+def test_a_logarithm_of_targets_below_0_is_refused_in_a_sentence(session: Session):
+    session.change(replace(SPEC, target_transform="log"))
+
+    frames: list = []
+    follow(session, lambda: frames.append(session.take(0.2)) or bool(frames[-1] and frames[-1].failed))
+
+    assert "training targets are not above 0 (the smallest is" in frames[-1].failed
+    assert "choose 'yeo-johnson'" in frames[-1].failed
+
+
+def test_other_rows_keep_the_transform_of_the_target(session: Session, adopted: list[Spec]):
+    session.change(replace(SPEC, target_transform="yeo-johnson"))
+    session.change_rows("snelson-like")
+    assert session.spec.target_transform == "yeo-johnson"
+    session.change_rows("mol_esol", kernel="tanimoto")
+    assert session.spec.target_transform == "yeo-johnson"
+    assert adopted[-1] == session.spec
 
 
 def test_more_edits_than_a_link_can_carry_are_refused(session: Session):

@@ -13,7 +13,7 @@ def in_words(value: Any) -> str:
     Parameters
     ----------
     value
-        What JSON can hold. The entry "name" of a mapping stands before the others.
+        What JSON can hold. The entry "name" of a mapping stands before the others. An empty text or mapping is "none".
 
     Examples
     --------
@@ -25,14 +25,14 @@ def in_words(value: Any) -> str:
     '[0.5 on 1e-10]'
     """
     if isinstance(value, str):
-        return value
+        return value or "none"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     if isinstance(value, Mapping):
         entries = ", ".join(f"{key} {in_words(entry)}" for key, entry in value.items() if key != "name")
-        name = in_words(value.get("name", ""))
+        name = in_words(value["name"]) if "name" in value else ""
         return f"{name} ({entries})".strip() if entries else name or "none"
     if isinstance(value, list | tuple):
         return "[" + " ".join(map(in_words, value)) + "]"

@@ -1,4 +1,4 @@
-"""The widgets for kernel, method, settings, seed, split, precision, device and budget of a spec."""
+"""The widgets for kernel, method, settings, budget, target, seed, split, precision and device of a spec."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 
 from ...methods.base import registry
 from ...runs import Spec
+from ...target_transforms import LOG, YEO_JOHNSON
 from .field import Field
 from .kernel_builder import KernelPicker
 from .method_settings import Settings
@@ -56,6 +57,12 @@ class Controls(pn.viewable.Viewer):
             "or after", float(spec.budget.get("seconds", 0.0)), self._report, default=0.0, unit="s",
             hint="Pause after this many seconds on the clock, scoring and drawing included; 0 means no limit.",
         )  # fmt: skip
+        self.target = Field(
+            "Target", spec.target_transform, self._report, _transforms(spec.target_transform), default="",
+            hint="Let the GP model the logarithm of the target (if all are above 0), or a power of it that the rows "
+            "decide (Yeo-Johnson). Use this if the target is skewed, or if errors grow with it. Predictions return to "
+            "the units of the target, and their bands are skewed too.",
+        )  # fmt: skip
         self.dtype = Field(
             "Precision", spec.dtype, self._report, {"64 bit": "float64", "32 bit": "float32"}, default="float64",
             hint="32 bit halves memory and roughly doubles speed; use 64 bit when the noise is small.",
@@ -67,7 +74,7 @@ class Controls(pn.viewable.Viewer):
         pair = {"sizing_mode": "stretch_width", "margin": 0}
         self._layout = pn.Column(
             self.kernel, self.method, self._place, pn.Row(self.budget, self.seconds, **pair),
-            pn.Row(self.seed, self.split, **pair),
+            self.target, pn.Row(self.seed, self.split, **pair),
             pn.Row(self.dtype, self.device, **pair), sizing_mode="stretch_width", margin=0,
         )  # fmt: skip
 
@@ -83,6 +90,7 @@ class Controls(pn.viewable.Viewer):
             budget={"steps": self.budget.value} | ({"seconds": self.seconds.value} if self.seconds.value else {}),
             dtype=self.dtype.value,
             device=self.device.value,
+            target_transform=self.target.value,
         )
 
     def adopt(self, spec: Spec) -> None:
@@ -93,6 +101,7 @@ class Controls(pn.viewable.Viewer):
             self.split.value, self.budget.value = _split(spec), spec.budget.get("steps", DEFAULT_STEPS)
             self.seconds.value = float(spec.budget.get("seconds", 0.0))
             self.dtype.value = spec.dtype
+            self.target.choose_from(_transforms(spec.target_transform), spec.target_transform)
             self.device.choose_from(_devices(spec.device), spec.device)
             self._show_settings(spec)
 
@@ -142,6 +151,14 @@ def _kernel(spec: Spec) -> str:
 
 def _split(spec: Spec) -> int:
     return spec.split if isinstance(spec.split, int) else 0
+
+
+def _transforms(chosen: str) -> dict[str, str]:
+    """Return {label: target_transform} of the usual transforms, and of the one that a spec names."""
+    transforms = {"as it is": "", "logarithm": LOG, "Yeo-Johnson": YEO_JOHNSON}
+    if chosen not in transforms.values():
+        transforms[chosen.replace(YEO_JOHNSON, "Yeo-Johnson")] = chosen  # with its power
+    return transforms
 
 
 def _devices(chosen: str) -> dict[str, str]:

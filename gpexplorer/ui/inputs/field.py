@@ -230,7 +230,7 @@ class Field(JSComponent):
         kind = _kind(value, choices)
         self._values: list[Any] = []
         default = params.pop("default", None)
-        super().__init__(label=label, kind=kind, **{"margin": (3, 12), "sizing_mode": "stretch_width", **params})
+        super().__init__(label=label, kind=kind, **{"margin": (2, 12), "sizing_mode": "stretch_width", **params})
         self._on_change = on_change
         if choices is not None:
             self.choose_from(choices, value)

@@ -107,7 +107,7 @@ class RecommendPanel(pn.viewable.Viewer):
         self.begin = pmui.Button(
             **named("What should I use?", "try the methods on held-out rows for a minute, and say which one to use."),
             icon="help", variant="outlined", on_click=lambda _: self.open(),
-            sizing_mode="stretch_width", margin=(6, 10),
+            sizing_mode="stretch_width", margin=(3, 10),
         )  # fmt: skip
         self.go = pmui.Button(
             label="Find out", icon="search", color="primary", variant="contained", on_click=lambda _: self.ask(), **wide
@@ -181,8 +181,11 @@ class RecommendPanel(pn.viewable.Viewer):
         )
         spec = answer.spec
         session.adopt(
-            replace(session.spec, method=spec.method, settings=dict(spec.settings), kernel=spec.kernel, seed=spec.seed)
-        )
+            replace(
+                session.spec, method=spec.method, settings=dict(spec.settings), kernel=spec.kernel, seed=spec.seed,
+                target_transform=spec.target_transform,
+            )
+        )  # fmt: skip
 
     def update(self) -> None:
         """Show how far the recommendation is, or its answer."""

@@ -105,7 +105,7 @@ class Picture(pn.viewable.Viewer):
         if empty and not (layers and self.view.axes_first):
             self._show_sentence(SMALL.format(EMPTY))
             return
-        labels = tuple((name, frame.attrs.get("xlabel"), frame.attrs.get("ylabel")) for name, frame in layers.items())
+        labels = tuple((name, *map(frame.attrs.get, ("xlabel", "ylabel", "label"))) for name, frame in layers.items())
         mode = self.gestures and self.gestures.mode.value
         drawn_for = (self._data, labels, tuple(_options(self.view).items()), mode)
         is_unchanged = drawn_for == self._drawn_for

@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ...data.units import inputs
+from ...data.units import inputs, scaled_targets
 from ...errors import GPExplorerError
 from ...posteriors import InUnits
 from ...posteriors.base import Of
@@ -69,6 +69,5 @@ def layers_with_row(
 
 def _with_row(train: Dataset, X: Tensor, y: Tensor) -> Dataset:
     """These rows and one at the end, in the scale of the others."""
-    scaled, scale = inputs(X, train), train.scale
-    target = (y if scale is None else (y - scale.y_mean) / scale.y_sd).to(train.y)
+    scaled, target = inputs(X, train), scaled_targets(y, train).to(train.y)
     return replace(train, X=torch.cat([train.X, scaled]), y=torch.cat([train.y, target]))

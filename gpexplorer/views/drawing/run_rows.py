@@ -35,6 +35,12 @@ def targets_of(data: Dataset) -> np.ndarray:
     return targets(data.y, data).detach().cpu().double().numpy()
 
 
+def transforms_target(run: Run) -> bool:
+    """Return whether a transform of the target is modelled, so that distributions of the target are not normal."""
+    scale = run.problem.train.scale
+    return scale is not None and scale.transform is not None
+
+
 def sampled(n: int, most: int = SHOWN) -> Tensor:
     """Return at most `most` of the row numbers 0 to n - 1, in order; the same ones at every call."""
     return _sampled(n, most)

@@ -49,7 +49,10 @@ class Mixer(View):
         return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
 
     def data(self, run: Run, at: int) -> Layers:
-        """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights."""
+        """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights.
+
+        If the target is transformed, the mean of the transformed target becomes the median of the target.
+        """
         train, state = run.problem.train, run.trace[at].step.state
         noise = noise_variance(state.theta)
         if isinstance(run.method, EstimatesNoise):
@@ -72,6 +75,7 @@ class Mixer(View):
             layers[name] = pd.DataFrame(
                 {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
             )
+        layers["mean"].attrs["label"] = "median" if run_rows.transforms_target(run) else "mean"
         spread = float(run_rows.targets_of(train).std()) or 1.0
         for k in range(SLIDERS):
             values = Phi_line[:, k] * mixed[k].sqrt() if k < len(index) else torch.zeros(POINTS)
@@ -88,11 +92,12 @@ class Mixer(View):
             )
             for k in range(1, SLIDERS + 1)
         ]  # fmt: skip
+        name = layers["mean"].attrs["label"]
         unchanged = layer(
-            hv.Curve(layers["mean"], "x", "y", label="mean"), "mean", color=ROLES["reference"], line_dash="dashed"
+            hv.Curve(layers["mean"], "x", "y", label=name), "mean", color=ROLES["reference"], line_dash="dashed"
         )
         changed = layer(
-            hv.Curve(layers["mixed"], "x", "y", label="mean, changed"), "mixed", color=ROLES["mean"], line_width=3
+            hv.Curve(layers["mixed"], "x", "y", label=f"{name}, changed"), "mixed", color=ROLES["mean"], line_width=3
         )
         return hv.Overlay([*thin, unchanged, changed]).opts(
             legend_position="right", responsive=True, show_grid=True, **labels(layers["mean"])

@@ -8,6 +8,7 @@ import holoviews as hv
 import pandas as pd
 import torch
 
+from ...data.units import targets
 from ...linalg.randomness import generator
 from ...methods.minibatches.model import Model
 from ...runs.run import Run
@@ -38,9 +39,7 @@ class Features(View):
         plane = torch.zeros(len(y), 2).to(Phi)
         plane[:, : min(2, len(S))] = (U * S)[:, :2]
         plane = plane * torch.where(plane.T @ (y - y.mean()) < 0.0, -1.0, 1.0)
-        scale = train.scale
-        target = y * scale.y_sd + scale.y_mean if scale else y
-        columns = {"x": plane[:, 0], "y": plane[:, 1], "value": target}
+        columns = {"x": plane[:, 0], "y": plane[:, 1], "value": targets(y, train)}
         frame = pd.DataFrame({name: column.cpu().double().numpy() for name, column in columns.items()})
         share = float(S[:2].square().sum() / S.square().sum().clamp_min(1e-300))
         frame.attrs |= {

@@ -7,9 +7,8 @@ from typing import ClassVar
 import holoviews as hv
 import numpy as np
 import pandas as pd
-import torch
-from scipy.special import ndtri
 
+from ...data.units import targets
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
@@ -36,8 +35,8 @@ class Calibration(View):
         assert run.split is not None
         test = run.split.test
         part = test.rows(run_rows.sampled(len(test), MAX_ROWS).to(test.y.device))
-        prediction = run.posterior(at, of="y")(torch.from_numpy(run_rows.inputs_of(part)))
-        frame = coverage(run_rows.targets_of(part), prediction.mean.cpu().numpy(), prediction.var.cpu().numpy())
+        marginals = run.posterior(at, of="y").marginals_at_scaled(part.X)
+        frame = coverage(marginals.cdf(targets(part.y, part)).cpu().numpy())
         frame.attrs |= {"xlabel": "nominal coverage", "ylabel": "observed coverage of test rows"}
         return {"observed": frame, "dots": frame, "ideal": pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})}
 
@@ -55,17 +54,16 @@ class Calibration(View):
         )
 
 
-def coverage(y: np.ndarray, mean: np.ndarray, var: np.ndarray) -> pd.DataFrame:
-    """Return the coverage of central Gaussian intervals.
+def coverage(probabilities: np.ndarray) -> pd.DataFrame:
+    """Return the coverage of central predictive intervals, of any distribution.
 
     Parameters
     ----------
-    y : targets [t].
-    mean, var : predictive mean and variance of y [t].
+    probabilities : predicted probability of a value of at most the target, for each row [t].
 
     Returns
     -------
     DataFrame with the nominal coverage in column x and the fraction of targets inside the interval in column y.
     """
-    distance = np.abs(y - mean) / np.sqrt(var)
-    return pd.DataFrame({"x": LEVELS, "y": [(distance <= ndtri(0.5 + p / 2)).mean() for p in LEVELS]})
+    distance = np.abs(probabilities - 0.5)  # [t] a central interval of level p contains the target if it is <= p/2
+    return pd.DataFrame({"x": LEVELS, "y": [(distance <= p / 2).mean() for p in LEVELS]})

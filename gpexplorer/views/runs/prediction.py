@@ -15,7 +15,7 @@ import torch
 from ...data.sets.generators import truth
 from ...errors import PosteriorError
 from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
-from ...posteriors import Posterior, in_units, joint_band
+from ...posteriors import Marginals, Posterior, in_units, joint_band
 from ...runs.run import Run
 from ..base import Layers, View, labels, layer
 from ..drawing import run_rows
@@ -23,6 +23,7 @@ from ..drawing.brushing import nearest_points
 from ..drawing.palette import ROLES, SEQUENTIAL
 
 CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
+BAND_LEVELS = torch.special.ndtr(torch.tensor([-2.0, 2.0], dtype=torch.float64))  # probabilities of mean -+ 2 sd
 
 
 class Fit(View):
@@ -49,8 +50,8 @@ class Fit(View):
         default="none",
         objects=["none", "joint", "some rows"],
         label="Second band (1-D)",
-        doc="joint: a band that contains a whole function with a probability of 95 %. some rows: ± 2 sd of an exact GP "
-        "whose variances use a quarter of the rows.",
+        doc="joint: a band that contains a whole function with a probability of 95 %. some rows: the band of f of an "
+        "exact GP whose variances use a quarter of the rows.",
     )
 
     def __init__(self, **params: Any) -> None:
@@ -58,7 +59,10 @@ class Fit(View):
         self._grid_notes: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
 
     def data(self, run: Run, at: int) -> Layers:
-        """Return the layers for data with one, two or more inputs; bands are ± 2 standard deviations."""
+        """Return the layers for data with one, two or more inputs.
+
+        Bands lie between the quantiles that are the mean ± 2 standard deviations of a normal distribution.
+        """
         d = run.problem.train.d if run_rows.numeric(run) else 0
         draw = (
             partial(_curve, paths=self.paths, band=self.band) if d == 1 else _map if d == 2 else _predicted_and_observed
@@ -94,12 +98,13 @@ def _curve(run: Run, at: int, paths: int, band: str) -> Layers:
     span = float(x.max() - x.min()) or 1.0
     grid = np.linspace(x.min() - 0.06 * span, x.max() + 0.06 * span, CURVE_POINTS)
     posterior, X = run.posterior(at), torch.from_numpy(grid)[:, None]
-    of_f = posterior(X)
-    mean = of_f.mean.cpu().numpy()
+    of_f = posterior.marginals(X, noise=False)
+    mean = of_f.moments[0].cpu().numpy()
     bands = {}
-    for name, noise in (("band_y", posterior.noise_variance), ("band_f", 0.0)):
-        sd = (of_f.var + noise).sqrt().cpu().numpy()
-        bands[name] = pd.DataFrame({"x": grid, "lower": mean - 2 * sd, "upper": mean + 2 * sd})
+    for of, marginals in (("y", posterior.observed(of_f)), ("f", of_f)):
+        lower, upper = _band(marginals)
+        bands[f"band_{of}"] = pd.DataFrame({"x": grid, "lower": lower, "upper": upper})
+        bands[f"band_{of}"].attrs["label"] = f"{_band_name(run)} of {of}"
     chosen = run_rows.sampled(len(x)).numpy()
     marker_height = float(y.min() - 0.12 * (y.max() - y.min()))
     layers = bands | {
@@ -123,6 +128,17 @@ def _curve(run: Run, at: int, paths: int, band: str) -> Layers:
     return layers
 
 
+def _band(marginals: Marginals) -> tuple[np.ndarray, np.ndarray]:
+    """The ends [t] of the band of each row: mean ± 2 sd of a normal distribution, and the same quantiles of another."""
+    lower, upper = marginals.quantile(BAND_LEVELS).cpu().numpy()
+    return lower, upper
+
+
+def _band_name(run: Run) -> str:
+    """What `_band` is called in legends."""
+    return "95 %" if run_rows.transforms_target(run) else "± 2 sd"
+
+
 def _sample_paths(posterior: Posterior, grid: np.ndarray, count: int) -> pd.DataFrame:
     """Functions drawn from the posterior, one after another with gaps; no rows for posteriors without functions."""
     try:
@@ -134,18 +150,17 @@ def _sample_paths(posterior: Posterior, grid: np.ndarray, count: int) -> pd.Data
 
 def _second_band(run: Run, at: int, grid: np.ndarray, band: str) -> pd.DataFrame:
     """The lower and the upper line of a band, its name in `attrs`; no rows where the run has no such band."""
-    X, ends = torch.from_numpy(grid)[:, None], []
+    X, ends = torch.from_numpy(grid)[:, None], np.empty((0, len(grid)))
     try:
         if band == "joint":
-            ends = list(joint_band(run.posterior(at), X)[:2])
+            ends = np.array([end.cpu().numpy() for end in joint_band(run.posterior(at), X)[:2]])
         elif isinstance(run.method, HasBandsOfSomeRows):
             inner, _ = run.method.posterior_of_some_rows(run.problem, run.trace[at].step.state)
-            mean, var = in_units(inner, run.problem)(X)
-            ends = [mean - 2 * var.sqrt(), mean + 2 * var.sqrt()]
+            ends = np.array(_band(in_units(inner, run.problem).marginals(X, noise=False)))
     except PosteriorError:
         pass  # a posterior of means and variances has no joint distribution
-    frame = _lines(grid, np.array([end.cpu().numpy() for end in ends]).reshape(-1, len(grid)))
-    frame.attrs["label"] = "95 % of functions" if band == "joint" else "± 2 sd of f, some rows"
+    frame = _lines(grid, ends)
+    frame.attrs["label"] = "95 % of functions" if band == "joint" else f"{_band_name(run)} of f, some rows"
     return frame
 
 
@@ -194,17 +209,18 @@ def _predicted_and_observed(run: Run, at: int) -> Layers:
     data = split.test if split is not None and len(split.test) else run.problem.train
     chosen = run_rows.sampled(len(data), MAX_TEST_ROWS)
     part = data.rows(chosen.to(data.y.device))
-    prediction, observed = run.posterior(at, of="y").at_scaled(part.X), run_rows.targets_of(part)
-    mean, sd = prediction.mean.cpu().numpy(), prediction.var.sqrt().cpu().numpy()
-    frame = pd.DataFrame({"x": observed, "y": mean})
+    marginals, observed = run.posterior(at, of="y").marginals_at_scaled(part.X), run_rows.targets_of(part)
+    frame = pd.DataFrame({"x": observed, "y": marginals.moments[0].cpu().numpy()})
     ends = [float(observed.min()), float(observed.max())]
+    predicted = "predicted mean and" if run_rows.transforms_target(run) else "predicted"
     frame.attrs |= {
         "xlabel": f"{data.target}, observed on test rows" if data is not run.problem.train else data.target,
-        "ylabel": f"{data.target}, predicted ± 2 sd of y",
+        "ylabel": f"{data.target}, {predicted} {_band_name(run)} of y",
     }
     # The axes follow the points; the bars may extend beyond them.
-    bars = pd.DataFrame({"x0": observed, "y0": mean - 2 * sd, "x1": observed, "y1": mean + 2 * sd})
-    bars.attrs["loose"] = True
+    lower, upper = _band(marginals)
+    bars = pd.DataFrame({"x0": observed, "y0": lower, "x1": observed, "y1": upper})
+    bars.attrs |= {"loose": True, "label": f"{_band_name(run)} of y"}
     return {"bars": bars, "equal": pd.DataFrame({"x": ends, "y": ends}), "points": frame}
 
 
@@ -221,16 +237,16 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
-    def band(name: str, label: str, alpha: float) -> hv.Element:
-        area = hv.Area(layers[name], "x", ["lower", "upper"], label=label)
+    def band(name: str, alpha: float) -> hv.Element:
+        area = hv.Area(layers[name], "x", ["lower", "upper"], label=layers[name].attrs["label"])
         return layer(area, name, color=ROLES["band"], alpha=alpha, line_alpha=0)
 
     def line(name: str, label: str, **style: Any) -> hv.Element:
         return layer(hv.Curve(layers[name], "x", "y", label=label), name, **style)
 
     parts = [
-        band("band_y", "± 2 sd of y", 0.22),
-        band("band_f", "± 2 sd of f", 0.45),
+        band("band_y", 0.22),
+        band("band_f", 0.45),
         _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training"),
         _points(layers, "test", "x", 6, ROLES["test"], label="test"),
         line("mean", "mean", color=ROLES["mean"], line_width=2.5),
@@ -259,7 +275,7 @@ def _plot_curve(layers: Layers) -> hv.Overlay:
 
 
 def _plot_predicted_and_observed(layers: Layers) -> hv.Overlay:
-    bars = hv.Segments(layers["bars"], ["x0", "y0", "x1", "y1"], label="± 2 sd of y")
+    bars = hv.Segments(layers["bars"], ["x0", "y0", "x1", "y1"], label=layers["bars"].attrs["label"])
     equal = hv.Curve(layers["equal"], "x", "y", label="predicted = observed")
     return hv.Overlay([
         layer(bars, "bars", color=ROLES["band"], alpha=0.5),

@@ -103,6 +103,25 @@ def test_the_controls_of_every_family_fit_a_screen_of_900_pixels(open_page: Call
         assert box["y"] + box["height"] < 900, method
 
 
+def test_a_target_is_transformed_and_a_logarithm_of_negative_targets_is_refused(open_page: Callable[..., Seen]):
+    seen = open_page(query="?v=1&method=cholqr&data=snelson-like&data.n=60&target_transform=yeo-johnson%200.5")
+    page, target = seen.page, seen.page.get_by_label("Target", exact=True)
+    expect(target.locator("option:checked")).to_have_text("Yeo-Johnson 0.5")
+    expect(page.get_by_role("button", name="95 % of y")).to_be_visible()
+
+    target.select_option("logarithm")
+    expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_visible()
+    expect(page.get_by_text("training targets are not above 0 (the smallest is").first).to_be_visible()
+
+    seen.press("Reset Target")
+    expect(page.get_by_role("button", name="± 2 sd of y")).to_be_visible()
+    expect(page.get_by_role("heading", name="These rows could not be opened")).to_be_hidden()
+    until(lambda: "target_transform" not in page.evaluate("location.search"))
+    target.select_option("Yeo-Johnson")
+    until(lambda: page.evaluate("location.search").endswith("target_transform=yeo-johnson"))
+    expect(page.get_by_role("button", name="95 % of y")).to_be_visible()
+
+
 def test_a_kernel_is_put_together_and_taken_apart(seen: Seen):
     said = seen.page.get_by_text("k = se + periodic")
     seen.press("Combine with another kernel")
