@@ -164,8 +164,8 @@ def fitted_transform(text: str, y: Tensor) -> TargetTransform | None:
     if text == LOG:
         if not bool((y > 0.0).all()):
             raise DataError(
-                f"target_transform is 'log', and {int((y <= 0.0).sum()):,} of {len(y):,} training targets are not "
-                f"above 0 (the smallest is {float(y.min()):.4g}): choose 'yeo-johnson', or leave these rows out."
+                f"The target has no logarithm: {int((y <= 0.0).sum()):,} of {len(y):,} training targets are not above 0 "
+                f"(the smallest is {float(y.min()):.4g}): choose 'yeo-johnson', or leave these rows out."
             )
         return Log()
     mean, sd = float(y.mean()), float(y.std(correction=0)) or 1.0

@@ -58,9 +58,11 @@ TESTS = {  # a group of source files (a folder, or one file), and the tests that
     ],
     "methods/chain_diagnostics.py": ["methods/eigenfunctions/test_chain_diagnostics.py"],
     "runs/scores.py": ["runs/test_scores.py"],
+    "target_transforms.py": ["test_target_transforms.py", "posteriors/test_transformed.py"],
     "data/standardising.py": ["data/test_standardising.py"],
     "recommendation/candidates.py": ["recommendation/test_candidates.py"],
     "recommendation/averaging.py": ["recommendation/test_averaging.py"],
+    "recommendation/skewness.py": ["recommendation/test_skewness.py"],
     "evidence_limits.py": ["test_evidence_limits.py", "methods/inducing/test_growth.py"],
 }
 SLOWER = 4.0  # a mutant whose tests take this many times as long as before, and 20 s, is killed

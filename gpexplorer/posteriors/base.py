@@ -162,8 +162,7 @@ class Posterior(ABC):
 
     def log_density(self, X: Any, y: Any, noise: bool | None = None) -> Tensor:
         """The log predictive density [t] of one value y [t] per row of X, such as held-out targets; see `var`."""
-        marginals = self.marginals(X, noise)
-        return marginals.log_density(torch.as_tensor(y).to(marginals.moments[0]))
+        return self.marginals(X, noise).log_density(torch.as_tensor(y, dtype=torch.float64).to(self.like.device))
 
     def marginals(self, X: Any, noise: bool | None = None) -> Marginals:
         """The predictive distribution of each row, with its density, probabilities and quantiles; see `var`."""
