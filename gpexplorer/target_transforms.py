@@ -164,7 +164,7 @@ def fitted_transform(text: str, y: Tensor) -> TargetTransform | None:
     if text == LOG:
         if not bool((y > 0.0).all()):
             raise DataError(
-                f"The target has no logarithm: {int((y <= 0.0).sum()):,} of {len(y):,} training targets are not above 0 "
+                f"The target has no logarithm: {int((y <= 0.0).sum())} of {len(y)} training targets are not above 0 "
                 f"(the smallest is {float(y.min()):.4g}): choose 'yeo-johnson', or leave these rows out."
             )
         return Log()
