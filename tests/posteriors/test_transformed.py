@@ -74,7 +74,9 @@ def test_moments_and_quantiles_are_those_of_the_inverse_of_a_normal_variable(pos
     torch.testing.assert_close(answer.var.sqrt(), values.std(1), rtol=5e-3, atol=0.0)
     torch.testing.assert_close(posterior.var(X, noise), answer.var)
     torch.testing.assert_close(posterior.asked_for("y" if noise else "f").mean(X), answer.mean)
-    ends = scale.target_in_units(mean + torch.special.ndtri(torch.tensor(LEVELS, dtype=torch.float64))[:, None] * var.sqrt())
+    ends = scale.target_in_units(
+        mean + torch.special.ndtri(torch.tensor(LEVELS, dtype=torch.float64))[:, None] * var.sqrt()
+    )
     torch.testing.assert_close(posterior.quantile(X, LEVELS, noise), ends)
 
 
