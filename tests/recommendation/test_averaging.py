@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.optimize import minimize
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 import gpexplorer as gpx
@@ -68,6 +69,23 @@ def test_weights_maximise_the_density_of_the_average(offset: float) -> None:
     assert nlpd(np.log(weights)) == pytest.approx(best.fun, abs=1e-6)
     # densities may be as small as exp(-2000)
     np.testing.assert_allclose(stacking_weights(log_densities - 2000.0), weights, rtol=1e-9)
+
+
+def test_scores_of_an_average_are_those_of_the_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = np.array([0.5, 0.0, 0.5])
+    monkeypatch.setattr(averaging, "large_weights", lambda scores: weights)
+    own = models(offset=7.0)
+    result = averaged_scores(own)
+    y, means = own[0].targets, np.column_stack([model.mean for model in own])
+    sd = np.sqrt(np.column_stack([model.var for model in own]))
+    mean = means @ weights
+
+    np.testing.assert_allclose(result.mean, mean)
+    np.testing.assert_allclose(result.squared, (y - mean) ** 2)
+    np.testing.assert_allclose(result.var, (sd**2 + means**2) @ weights - mean**2, rtol=1e-9)
+    np.testing.assert_allclose(result.density, -np.log(norm.pdf(y[:, None], means, sd) @ weights))
+    np.testing.assert_allclose(result.probability, norm.cdf(y[:, None], means, sd) @ weights, atol=1e-15)
+    np.testing.assert_array_equal(result.targets, y)
 
 
 def test_a_model_that_is_best_everywhere_gets_all_of_the_weight() -> None:

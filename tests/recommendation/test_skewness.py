@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import gpexplorer as gpx
 from gpexplorer import kernels
 from gpexplorer.data import Split
 from gpexplorer.mixed_rows import MixedRows
-from gpexplorer.problem import Dataset
+from gpexplorer.problem import Dataset, RowNoise
 from gpexplorer.recommendation import skewness
 from gpexplorer.recommendation.arguments import NO_ROWS
 from gpexplorer.recommendation.candidates import Candidate
@@ -23,6 +24,7 @@ from gpexplorer.recommendation.skewness import (
     suitable_transform,
     with_transform,
 )
+from gpexplorer.runs import Run
 from gpexplorer.target_transforms import fitted_transform
 
 
@@ -38,7 +40,7 @@ def rows_of(y: Tensor, X: Tensor) -> Split:
     return Split(data, data.rows(NO_ROWS), "rows", key="rows")
 
 
-@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (1e4, 1e-2)])
+@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (1e4, 1e-2), (0.0, 1e-6)])
 def test_gains_are_those_of_dense_likelihoods(shift: float, factor: float) -> None:
     X, f = smooth(40)
     y = shift + factor * f.exp()
@@ -76,11 +78,15 @@ def test_a_power_is_found_where_there_is_no_logarithm() -> None:
     assert suitable in ("yeo-johnson 0", "yeo-johnson 0.1", "yeo-johnson 0.2")
 
 
-def test_no_transform_suits_normal_targets_other_inputs_or_a_constant() -> None:
+def test_where_no_transform_or_no_logarithm_is_tried() -> None:
     X, f = smooth()
     assert suitable_transform(rows_of(f, X), 20.0, 0) == ""
     assert suitable_transform(rows_of(1e3 + f, X), 20.0, 0) == ""
     assert suitable_transform(rows_of(torch.full_like(f, 3.0), X), 20.0, 0) == ""
+    weighted = replace(rows_of(f.exp(), X).train, noise=RowNoise(torch.ones(150)))
+    assert suitable_transform(Split(weighted, weighted.rows(NO_ROWS), "rows"), 20.0, 0) == ""
+    zero = rows_of((f - f.min()).square(), X)  # skewed, with one target that has no logarithm
+    assert suitable_transform(zero, 20.0, 0).startswith("yeo-johnson")
     mixed = Dataset(MixedRows(X[:, :1], (tuple("ab" * 75),)), f.exp(), ("a", "word"))
     assert suitable_transform(Split(mixed, mixed.rows(NO_ROWS), "rows"), 20.0, 0) == ""
 
@@ -93,6 +99,20 @@ def test_the_logarithm_is_preferred_and_small_gains_are_not_used() -> None:
     assert best_of({power: 14.9, "log": -3.0}, 15.0) == ""
 
 
+def test_the_time_decides_the_rows_and_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, f = smooth(900)
+    asked = list[float]()
+    monkeypatch.setattr(skewness, "rows_for", lambda n, seconds: asked.append(seconds) or 250)
+    seen = list[int]()
+    monkeypatch.setattr(skewness, "likelihood_gains", lambda X, *_: seen.append(len(X)) or {"log": 0.0})
+    finish = Run.finish
+    monkeypatch.setattr(Run, "finish", lambda run, seconds: asked.append(seconds) or finish(run, steps=1))
+
+    suitable_transform(rows_of(f.exp(), X), 40.0, 0)
+    assert asked == [pytest.approx(0.05 * 40.0)] * 2
+    assert seen == [250]
+
+
 def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPatch) -> None:
     X, f = smooth(900)
     monkeypatch.setattr(skewness, "rows_for", lambda n, seconds: min(n, 300))
@@ -102,11 +122,12 @@ def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPat
 
 
 def test_two_transformed_candidates_precede_each_of_the_others() -> None:
-    listed = [Candidate(name, "exact", "ml", name) for name in ("a", "b", "c")]
+    listed = [Candidate(name, "exact", "ml", name) for name in "abcde"]
     assert with_transform(listed, "") == listed
     mixed = with_transform(listed, "log")
-    assert [model.name for model in mixed] == ["a, log", "b, log", "a", "c, log", "b", "c"]
-    assert [model.target_transform for model in mixed] == ["log", "log", "", "log", "", ""]
+    names = ["a, log", "b, log", "a", "c, log", "d, log", "b", "e, log", "c", "d", "e"]
+    assert [model.name for model in mixed] == names
+    assert [model.target_transform for model in mixed] == ["log" if "log" in name else "" for name in names]
 
 
 def test_a_recommendation_for_log_normal_targets_is_skewed_and_positive(tmp_path) -> None:
