@@ -46,6 +46,28 @@ def test_names_on_the_board_are_data_and_titles_our_own(runs: dict[str, Finished
     assert board.selected == [board.table.value["c0"].iloc[0]]
 
 
+@pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh")
+def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
+    session = Session(Spec("cholqr", {}, ROWS))
+    panel = ComparePanel(session)
+    transformed = Spec("cholqr", {"num_inducing": 5}, ROWS, budget={"steps": 2}, target_transform="yeo-johnson").open()
+    transformed.finish()
+
+    try:
+        for name, run in runs.items():
+            panel.add(name, run)
+        alike = panel.note.object
+        panel.add("transformed", Finished.of(transformed))
+        different = panel.note.object
+    finally:
+        session.close()
+
+    assert alike.startswith("Best by SMSE")
+    assert "The runs" not in alike
+    assert "different transforms of the target; compare their scores, not their objectives." in different
+    assert "data sets or splits" not in different
+
+
 def test_beside_a_baseline_its_own_row_is_even(runs: dict[str, Finished]):
     frame = rows(runs, "smse", None, baseline="four").set_index("run")
 

@@ -133,9 +133,17 @@ class ComparePanel(pn.viewable.Viewer):
         best = [
             f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in comparison.best(self.runs, SCORES[:2]).items()
         ]
-        data = {(repr(run.spec.data), repr(run.spec.split)) for run in self.runs.values()}
-        warning = f" The runs use {len(data)} different data sets or splits; compare scores only within one."
-        self.note.object = f"Best by {', by '.join(best)}.{warning if len(data) > 1 else ''}" if best else ""
+        self.note.object = f"Best by {', by '.join(best)}.{self._warnings()}" if best else ""
+
+    def _warnings(self) -> str:
+        """What cannot be compared among these runs, in sentences that begin with a space."""
+        specs = [run.spec for run in self.runs.values()]
+        warnings = ""
+        if (data := len({(repr(spec.data), repr(spec.split)) for spec in specs})) > 1:
+            warnings += f" The runs use {data} different data sets or splits; compare scores only within one."
+        if len({spec.target_transform for spec in specs}) > 1:
+            warnings += " The runs model different transforms of the target; compare their scores, not their objectives."
+        return warnings
 
     def update(self) -> None:
         """Add the runs of a sweep that have ended, and show notes that have changed."""
