@@ -64,7 +64,7 @@ def test_a_note_says_what_cannot_be_compared(runs: dict[str, Finished]):
 
     assert alike.startswith("Best by SMSE")
     assert "The runs" not in alike
-    assert "different transforms of the target; compare their scores, not their objectives." in different
+    assert "different transforms of the target; compare scores, not objectives." in different
     assert "data sets or splits" not in different
 
 

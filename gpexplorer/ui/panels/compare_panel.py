@@ -142,7 +142,7 @@ class ComparePanel(pn.viewable.Viewer):
         if (data := len({(repr(spec.data), repr(spec.split)) for spec in specs})) > 1:
             warnings += f" The runs use {data} different data sets or splits; compare scores only within one."
         if len({spec.target_transform for spec in specs}) > 1:
-            warnings += " The runs model different transforms of the target; compare their scores, not their objectives."
+            warnings += " The runs model different transforms of the target; compare scores, not objectives."
         return warnings
 
     def update(self) -> None:
