@@ -73,8 +73,9 @@ class RowScores:
     @classmethod
     def of_marginals(cls, y: Array, marginals: Marginals) -> RowScores:
         """Score predictions of any kind."""
-        targets = torch.from_numpy(y).to(marginals.moments[0])
-        values = (*marginals.moments, -marginals.log_density(targets), marginals.cdf(targets))
+        moments = marginals.moments
+        targets = torch.from_numpy(y).to(moments[0])
+        values = (*moments, -marginals.log_density(targets), marginals.cdf(targets))
         mean, var, density, probability = (part.double().cpu().numpy() for part in values)
         return cls(np.square(y - mean), density, y, mean, var, probability)
 

@@ -14,7 +14,7 @@ from gpexplorer import Spec, Store, methods, views
 from gpexplorer.bench.gpu.simulated_gpu import SimulatedGPU
 from gpexplorer.errors import OutOfMemory
 from gpexplorer.methods.capabilities import HasMovablePoints, HasSwapLandscape
-from gpexplorer.posteriors import load_posterior
+from gpexplorer.posteriors import AveragePosterior, load_posterior
 from gpexplorer.runs import Run, link
 from gpexplorer.runs.studies.race import Race
 from gpexplorer.ui.inputs.controls import _devices
@@ -63,6 +63,32 @@ def test_a_run_on_a_gpu_has_the_states_and_predictions_of_the_cpu(key: str, dtyp
 
     loaded = load_posterior(tmp_path / "posterior")  # where there is no GPU
     torch.testing.assert_close(loaded.var(X), var, rtol=tolerance, atol=tolerance)
+
+
+def answers(device: str) -> tuple[list[torch.Tensor], dict[str, float]]:
+    """What posteriors of transformed targets and their average answer, and the scores of the run."""
+    runs = [
+        replace(small_spec("sgpr", d=2, device=device), target_transform=f"yeo-johnson {k}").open() for k in (0, 1.7)
+    ]
+    for run in runs:
+        run.finish(steps=2)
+    posteriors = [run.posterior(of="y") for run in runs]
+    X = runs[0].split.test.X[:4].cpu()
+    y = torch.linspace(-1.0, 1.0, 4, dtype=torch.float64)
+    result = list[torch.Tensor]()
+    for posterior in (posteriors[0], AveragePosterior(posteriors, [0.4, 0.6])):
+        result += [*posterior(X), posterior.quantile(X, (0.1, 0.9)), posterior.cov(X), posterior.sample(X, 3, seed=1)]
+        result += [posterior.log_density(X, y), posterior.marginals(X).cdf(y.to(posterior.like.device))]
+    return [part.cpu() for part in result], runs[0].scores()
+
+
+def test_distributions_that_are_not_normal_are_the_same_on_a_gpu():
+    expected, scores = answers("cpu")
+    with SimulatedGPU():
+        on_gpu, scores_on_gpu = answers("cuda")
+    for part, own in zip(on_gpu, expected, strict=True):
+        torch.testing.assert_close(part, own, rtol=1e-8, atol=1e-8)
+    assert scores_on_gpu == pytest.approx(scores, rel=1e-8)
 
 
 def small_views(run: Run) -> list[views.View]:
