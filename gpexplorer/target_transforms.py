@@ -132,7 +132,7 @@ def checked_transform(text: Any) -> str:
     return f"{YEO_JOHNSON} {power:.6g}"
 
 
-def in_words(text: str) -> str:
+def transform_in_words(text: str) -> str:
     """What is modelled, such as "the logarithm of the target", for a name that `checked_transform` returned."""
     name, _, power = text.partition(" ")
     if name == LOG:

@@ -15,7 +15,14 @@ from gpexplorer.data import Split
 from gpexplorer.data.units import targets as targets_in_units
 from gpexplorer.errors import DataError, SettingError
 from gpexplorer.problem import Dataset, Scale
-from gpexplorer.target_transforms import Log, YeoJohnson, checked_transform, fitted_transform, in_words, transform_from
+from gpexplorer.target_transforms import (
+    Log,
+    YeoJohnson,
+    checked_transform,
+    fitted_transform,
+    transform_from,
+    transform_in_words,
+)
 
 TRANSFORMS = [
     Log(),
@@ -116,7 +123,7 @@ def test_other_names_are_refused(text: object) -> None:
 
 
 def test_words_name_what_is_modelled() -> None:
-    assert [in_words(text) for text in ("", "log", "yeo-johnson", "yeo-johnson 0.5")] == [
+    assert [transform_in_words(text) for text in ("", "log", "yeo-johnson", "yeo-johnson 0.5")] == [
         "the target", "the logarithm of the target", "the target after a Yeo-Johnson transform",
         "the target after a Yeo-Johnson transform with the power 0.5",
     ]  # fmt: skip

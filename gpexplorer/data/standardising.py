@@ -85,6 +85,23 @@ def fit_scale(train: Dataset, inputs: bool = True, target_transform: str = "") -
     return Scale(of_inputs.mean, of_inputs.sd, *y_mean_and_sd, transform)
 
 
+def scaled_target(y: Tensor, by: Scale) -> Tensor:
+    """Return targets [t] in scaled units.
+
+    Raises
+    ------
+    DataError
+        If a target cannot be transformed.
+    """
+    scaled = by.scaled_target(y)
+    if by.transform is not None and not bool(scaled.isfinite().all()):
+        raise DataError(
+            f"{int((~scaled.isfinite()).sum())} of {len(y)} targets, the smallest of which is {float(y.min()):.4g}, "
+            f"cannot be transformed by {by.transform.name!r}: leave these rows out, or choose another transform."
+        )
+    return scaled
+
+
 def scale(data: Dataset, by: Scale) -> Dataset:
     """Return the same rows in scaled units; inputs that are texts or other objects do not change.
 
@@ -93,14 +110,9 @@ def scale(data: Dataset, by: Scale) -> Dataset:
     DataError
         If a target cannot be transformed.
     """
-    X, y = data.X, by.scaled_target(data.y)
-    if by.transform is not None and not bool(y.isfinite().all()):
-        raise DataError(
-            f"{int((~y.isfinite()).sum())} of {len(y)} targets, the smallest of which is {float(data.y.min()):.4g}, "
-            f"cannot be transformed by {by.transform.name!r}: leave these rows out, or choose another transform."
-        )
+    X = data.X
     if isinstance(X, MixedRows):
         X = X.with_numbers((X.numbers - by.x_mean) / by.x_sd)
     elif isinstance(X, Tensor):
         X = (X - by.x_mean) / by.x_sd
-    return replace(data, X=X, y=y, scale=by)
+    return replace(data, X=X, y=scaled_target(data.y, by), scale=by)

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..errors import DataError
 from ..mixed_rows import MixedRows
 from ..problem import Dataset
+from .standardising import scaled_target
 
 
 def inputs(X: Any, train: Dataset) -> Any:
@@ -75,8 +76,8 @@ def targets(y: Tensor, train: Dataset) -> Tensor:
 
 
 def scaled_targets(y: Tensor, train: Dataset) -> Tensor:
-    """Convert targets [t] in the units of the file to the scaled space."""
-    return y if train.scale is None else train.scale.scaled_target(y)
+    """Convert targets [t] in the units of the file to the scaled space; DataError if one cannot be transformed."""
+    return y if train.scale is None else scaled_target(y, train.scale)
 
 
 def _training_columns(X: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
-from ..errors import DataError
 from ..kernels.row_scaled import plain_rows
 from ..problem import Dataset, Prediction, Problem, Scale
 from .base import Posterior
@@ -193,15 +192,6 @@ class TransformedInUnits(InUnits):
     @property
     def _scaled_noise(self) -> float:
         return self.noise_variance / self.y_sd**2
-
-    def updated(self, X: Any, y: Tensor, V: Tensor) -> Self:
-        count = int((~scaled_targets(y, self.columns).isfinite()).sum())
-        if count and self.scale.transform is not None:
-            raise DataError(
-                f"{count:,} of {len(y):,} new targets (the smallest is {float(y.min()):.4g}) cannot be transformed by "
-                f"{self.scale.transform.name!r}, as those of the fit were: leave these rows out."
-            )
-        return super().updated(X, y, V)
 
     def _in_units(self, mean: Tensor, var: Tensor) -> TransformedMarginals:
         return TransformedMarginals(NormalMarginals(mean, var), self.scale)

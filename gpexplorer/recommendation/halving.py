@@ -141,7 +141,7 @@ def recommend(  # noqa: PLR0913 - what to learn from and how long; callers name 
     pairs = () if folds is None else fold_pairs(folds, train.X, train.y.numpy(), groups)
     search = Halving(split, begin, seconds, parts(split, seed, pairs), on_progress, should_stop, clock)
     if among is None:
-        suitable = suitable_transform(split, seconds, seed)
+        suitable = suitable_transform(search, seed)
         tried = with_transform(candidates(split, seconds * SIZE_SHARE), suitable)[: lanes_for(len(train), seconds)]
     else:
         tried = list(of_kind("among", among, Sequence, "candidates"))

@@ -18,7 +18,7 @@ from ..posteriors import AveragePosterior, InUnits
 from ..problem import Dataset, Prediction
 from ..runs.run import Run
 from ..runs.spec import Spec
-from ..target_transforms import in_words
+from ..target_transforms import transform_in_words
 from .arguments import repeated_rows
 from .averaging import Average
 from .band_checks import band_sentences, share_inside
@@ -210,7 +210,7 @@ def _unused(split: Split) -> str:
 def _in_words(candidate: Candidate) -> str:
     """The titles of the method and of its kernel, as the page and the documentation have them, and a transform."""
     method = registry[candidate.method]
-    of = f", of {in_words(candidate.target_transform)}" if candidate.target_transform else ""
+    of = f", of {transform_in_words(candidate.target_transform)}" if candidate.target_transform else ""
     if method.own_kernel:
         return method.title + of
     return f"{method.title} with the kernel {available().get(candidate.kernel, candidate.kernel)}{of}"

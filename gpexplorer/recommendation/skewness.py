@@ -31,6 +31,8 @@ from ..runs.studies.model_sizes import rows_for
 from ..target_transforms import LOG, YEO_JOHNSON, fitted_transform
 from .arguments import NO_ROWS
 from .candidates import Candidate
+from .lanes import step_until
+from .stages import TimedSearch
 
 FEWEST_ROWS, MOST_ROWS = 200, 1000  # of the GP
 SECONDS_SHARE = 0.05  # of the time of a recommendation, for learning theta
@@ -41,27 +43,29 @@ LOG_PREFERRED = 2.0  # nats by which the logarithm, which is simpler, may be les
 KERNEL = "matern32-ard"
 
 
-def suitable_transform(split: Split, seconds: float, seed: int) -> str:
+def suitable_transform(search: TimedSearch, seed: int) -> str:
     """The transform with the largest likelihood, or "" if it is hardly larger than without one.
 
     Parameters
     ----------
-    split : Split
-        Its training rows are used, in the units of the file.
-    seconds : float
-        The time of the whole recommendation.
+    search : TimedSearch
+        The training rows of its split are used, in the units of the file.
     seed : int
         Of the rows, if there are more than the time suffices for.
     """
-    train = split.train
-    if not isinstance(train.X, Tensor) or train.noise is not None:
+    train, seconds = search.split.train, SECONDS_SHARE * search.seconds
+    if not isinstance(train.X, Tensor) or train.noise is not None or search.should_stop():
         return ""
+    search.report("Looking at the skewness of the target.")
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    most = min(rows_for(len(train), SECONDS_SHARE * seconds), MOST_ROWS)
+    most = min(rows_for(len(train), seconds), MOST_ROWS)
     rows = train.rows(order[: max(most, FEWEST_ROWS)])
     try:
-        run = Spec("ml", kernel=KERNEL, seed=seed).open(data=Split(rows, rows.rows(NO_ROWS), split.name))
-        run.finish(seconds=SECONDS_SHARE * seconds)
+        run = Spec("ml", kernel=KERNEL, seed=seed).open(data=Split(rows, rows.rows(NO_ROWS), search.split.name))
+        step_until(run, search.clock() + seconds, search.should_stop, search.clock)
+        run.close()
+        if not len(run.trace):
+            return ""  # it was stopped, or its candidates will say what is wrong
         theta = run.trace[-1].step.state.theta
         gains = likelihood_gains(run.problem.train.X, rows.y.double(), run.problem.kernel, theta)
     except GPExplorerError:

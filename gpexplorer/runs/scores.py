@@ -26,7 +26,6 @@ from ..errors import DataError
 from ..posteriors import Marginals, NormalMarginals
 
 OF_VARIANCE = ("snlp", "nlpd", "coverage68", "coverage95")  # scores that depend on the predictive variance
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Calibration(NamedTuple):
@@ -56,7 +55,7 @@ def smse(y: Tensor, mean: Tensor) -> float:
 
 def nlpd(y: Tensor, mean: Tensor, var: Tensor) -> float:
     """Mean negative log predictive density in nats. It changes by log c when y is multiplied by c."""
-    return float((HALF_LOG_2PI + 0.5 * var.log() + 0.5 * (y - mean).square() / var).mean())
+    return float(-NormalMarginals(mean, var).log_density(y).mean())
 
 
 def snlp(y: Tensor, mean: Tensor, var: Tensor, train_mean: float, train_var: float) -> float:
@@ -75,7 +74,7 @@ def crps(y: Tensor, mean: Tensor, var: Tensor) -> float:
     """Continuous ranked probability score in the units of y: the mean absolute error of a whole distribution."""
     sd = var.sqrt()
     u = (y - mean) / sd
-    density = (-0.5 * u.square() - HALF_LOG_2PI).exp()
+    density = (-0.5 * u.square()).exp() / math.sqrt(2 * math.pi)
     return float((sd * (u * torch.erf(u / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))).mean())
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from gpexplorer.problem import Dataset, RowNoise
 from gpexplorer.recommendation import skewness
 from gpexplorer.recommendation.arguments import NO_ROWS
 from gpexplorer.recommendation.candidates import Candidate
+from gpexplorer.recommendation.lanes import step_until
 from gpexplorer.recommendation.skewness import (
     LOG_PREFERRED,
     best_of,
@@ -24,6 +27,7 @@ from gpexplorer.recommendation.skewness import (
     suitable_transform,
     with_transform,
 )
+from gpexplorer.recommendation.stages import Progress, TimedSearch
 from gpexplorer.runs import Run
 from gpexplorer.target_transforms import fitted_transform
 
@@ -38,6 +42,12 @@ def smooth(n: int = 150, noise: float = 0.3) -> tuple[Tensor, Tensor]:
 def rows_of(y: Tensor, X: Tensor) -> Split:
     data = Dataset(X, y, ("a", "b"))
     return Split(data, data.rows(NO_ROWS), "rows", key="rows")
+
+
+def suitable(split: Split, seconds: float = 20.0, **search: Any) -> str:
+    """The transform that suits these rows in a search of its own."""
+    begin, given = time.perf_counter(), {"on_progress": None, "should_stop": lambda: False, **search}
+    return suitable_transform(TimedSearch(split, begin, seconds, [], clock=time.perf_counter, **given), 0)
 
 
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (1e4, 1e-2), (0.0, 1e-6)])
@@ -69,26 +79,25 @@ def test_gains_are_those_of_dense_likelihoods(shift: float, factor: float) -> No
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.0), (0.0, 1e5)])
 def test_the_logarithm_is_found_for_log_normal_targets(shift: float, factor: float) -> None:
     X, f = smooth()
-    assert suitable_transform(rows_of(shift + factor * f.exp(), X), 20.0, 0) == "log"
+    assert suitable(rows_of(shift + factor * f.exp(), X)) == "log"
 
 
 def test_a_power_is_found_where_there_is_no_logarithm() -> None:
     X, f = smooth()
-    suitable = suitable_transform(rows_of(f.exp() - 5000.0, X), 20.0, 0)
-    assert suitable in ("yeo-johnson 0", "yeo-johnson 0.1", "yeo-johnson 0.2")
+    assert suitable(rows_of(f.exp() - 5000.0, X)) in ("yeo-johnson 0", "yeo-johnson 0.1", "yeo-johnson 0.2")
 
 
 def test_where_no_transform_or_no_logarithm_is_tried() -> None:
     X, f = smooth()
-    assert suitable_transform(rows_of(f, X), 20.0, 0) == ""
-    assert suitable_transform(rows_of(1e3 + f, X), 20.0, 0) == ""
-    assert suitable_transform(rows_of(torch.full_like(f, 3.0), X), 20.0, 0) == ""
+    assert suitable(rows_of(f, X)) == ""
+    assert suitable(rows_of(1e3 + f, X)) == ""
+    assert suitable(rows_of(torch.full_like(f, 3.0), X)) == ""
     weighted = replace(rows_of(f.exp(), X).train, noise=RowNoise(torch.ones(150)))
-    assert suitable_transform(Split(weighted, weighted.rows(NO_ROWS), "rows"), 20.0, 0) == ""
+    assert suitable(Split(weighted, weighted.rows(NO_ROWS), "rows")) == ""
     zero = rows_of((f - f.min()).square(), X)  # skewed, with one target that has no logarithm
-    assert suitable_transform(zero, 20.0, 0).startswith("yeo-johnson")
+    assert suitable(zero).startswith("yeo-johnson")
     mixed = Dataset(MixedRows(X[:, :1], (tuple("ab" * 75),)), f.exp(), ("a", "word"))
-    assert suitable_transform(Split(mixed, mixed.rows(NO_ROWS), "rows"), 20.0, 0) == ""
+    assert suitable(Split(mixed, mixed.rows(NO_ROWS), "rows")) == ""
 
 
 def test_the_logarithm_is_preferred_and_small_gains_are_not_used() -> None:
@@ -101,16 +110,29 @@ def test_the_logarithm_is_preferred_and_small_gains_are_not_used() -> None:
 
 def test_the_time_decides_the_rows_and_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     X, f = smooth(900)
-    asked = list[float]()
+    asked, seen = list[float](), list[int]()
     monkeypatch.setattr(skewness, "rows_for", lambda n, seconds: asked.append(seconds) or 250)
-    seen = list[int]()
     monkeypatch.setattr(skewness, "likelihood_gains", lambda X, *_: seen.append(len(X)) or {"log": 0.0})
-    finish = Run.finish
-    monkeypatch.setattr(Run, "finish", lambda run, seconds: asked.append(seconds) or finish(run, steps=1))
 
-    suitable_transform(rows_of(f.exp(), X), 40.0, 0)
-    assert asked == [pytest.approx(0.05 * 40.0)] * 2
+    def step(run: Run, deadline: float, stopped: Any, clock: Any) -> None:
+        asked.append(deadline - clock())
+        step_until(run, deadline, stopped, clock)
+
+    monkeypatch.setattr(skewness, "step_until", step)
+    suitable(rows_of(f.exp(), X), 40.0)
+    assert asked == [pytest.approx(0.05 * 40.0, abs=0.1)] * 2
     assert seen == [250]
+
+
+def test_it_is_reported_and_can_be_stopped() -> None:
+    X, f = smooth()
+    reports = list[Progress]()
+    answers = iter([False, True])  # asked before the work, and before its first step
+
+    assert suitable(rows_of(f.exp(), X), on_progress=reports.append, should_stop=lambda: next(answers)) == ""
+    assert [report.sentence for report in reports] == ["Looking at the skewness of the target."]
+    assert suitable(rows_of(f.exp(), X), on_progress=reports.append, should_stop=lambda: True) == ""
+    assert len(reports) == 1
 
 
 def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +140,7 @@ def test_a_small_part_of_the_rows_has_to_gain_more(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(skewness, "rows_for", lambda n, seconds: min(n, 300))
     for rows, per_row, expected in ((600, 0.05, "log"), (900, 0.05, ""), (900, 0.09, "log"), (600, 0.01, "")):
         monkeypatch.setattr(skewness, "likelihood_gains", lambda *_, gain=300 * per_row: {"log": gain})
-        assert suitable_transform(rows_of(f[:rows].exp(), X[:rows]), 20.0, 0) == expected
+        assert suitable(rows_of(f[:rows].exp(), X[:rows])) == expected
 
 
 def test_two_transformed_candidates_precede_each_of_the_others() -> None:

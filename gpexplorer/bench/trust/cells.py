@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ...data import Split
 from ...errors import GPExplorerError
+from ...posteriors import NormalMarginals
 from ...runs import Run, Spec
-from ...runs.scores import HALF_LOG_2PI, coverage
+from ...runs.scores import coverage
 from .dense_objectives import dense_objective
 from .problems import TrustProblem
 from .simple_baselines import BASELINES
@@ -137,9 +138,9 @@ class Trial:
 
     def pointwise(self, mean: Tensor, var: Tensor) -> Pointwise:
         """Scores of each test row from predictions in the units of the file."""
-        sd = float(self.split.train.y.std(correction=0)) or 1.0
-        error2, var = (self.split.test.y - mean).square() / sd**2, var / sd**2
-        return Pointwise(error2, HALF_LOG_2PI + 0.5 * var.log() + 0.5 * error2 / var)
+        y, sd = self.split.test.y, float(self.split.train.y.std(correction=0)) or 1.0
+        density = -NormalMarginals(mean, var).log_density(y) - math.log(sd)  # of y / sd
+        return Pointwise((y - mean).square() / sd**2, density)
 
     def _scores(self, mean: Tensor, var: Tensor) -> dict[str, Any]:
         y, pointwise = self.split.test.y, self.pointwise(mean, var)
