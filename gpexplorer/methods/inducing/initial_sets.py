@@ -18,6 +18,7 @@ from .selection.titsias import BestCandidate
 from .selection.unsupervised import InOrder, LargestVariance
 
 CANDIDATES = 16  # of Titsias' selection
+LEFT_SHARE = 0.14  # of the rows: those with the smallest first input, of which the start "left" takes m
 
 
 def start(default: str) -> Any:
@@ -25,7 +26,8 @@ def start(default: str) -> Any:
     return param.Selector(
         default=default,
         objects=list(STARTS),
-        doc="Initial points: random rows, k-means centres, greedy conditional variance, or Titsias' greedy selection.",
+        doc="Initial points: random rows, k-means centres, greedy conditional variance, Titsias' greedy selection, or "
+        "left: rows bunched at the smallest values of the first input, a poor start from which swaps are seen to work.",
     )
 
 
@@ -50,7 +52,7 @@ def start_rows(name: str, problem: Problem, m: int, seed: int, objective: str = 
     Raises
     ------
     SettingError
-        k-means needs columns of numbers, and the inputs are objects.
+        "kmeans" and "left" need columns of numbers, and the inputs are objects.
     """
     return STARTS[name](problem, m, seed, objective)
 
@@ -63,11 +65,11 @@ def start_inputs(name: str, problem: Problem, m: int, seed: int, objective: str 
     return X[start_rows(name, problem, m, seed, objective)].clone()
 
 
-def _columns(problem: Problem) -> Tensor:
+def _columns(problem: Problem, name: str = "k-means") -> Tensor:
     X = problem.train.X
     if not isinstance(X, Tensor):
         raise SettingError(
-            f"k-means needs columns of numbers, but the inputs are {described_rows(X)}; "
+            f"{name} needs columns of numbers, but the inputs are {described_rows(X)}; "
             'start from "random", "greedy-variance" or "titsias".'
         )
     return X
@@ -95,9 +97,21 @@ def _titsias(problem: Problem, m: int, seed: int, objective: str) -> Tensor:
     return grow(problem, m, objective, BestCandidate(CANDIDATES, seed))
 
 
+def _left(problem: Problem, m: int, seed: int, _: str) -> Tensor:
+    """Choose m of the leftmost rows, evenly in their order; a row that those explain is replaced from the right."""
+    order = torch.argsort(_columns(problem, 'The start "left"')[:, 0], stable=True)  # [n]
+    n = len(order)
+    last = min(n, max(m, int(LEFT_SHARE * n))) - 1
+    places = torch.linspace(0, last, min(m, n), dtype=torch.float64, device=order.device).round().long()
+    is_other = order.new_ones(n).bool()
+    is_other[places] = False
+    return distinct_rows(problem.kernel, problem.theta, problem.train, torch.cat([order[places], order[is_other]]), m)
+
+
 STARTS: dict[str, Callable[[Problem, int, int, str], Tensor]] = {
     "random": _random,
     "kmeans": _kmeans,
     "greedy-variance": _greedy_variance,
     "titsias": _titsias,
+    "left": _left,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
@@ -78,6 +79,22 @@ def test_every_initial_set_has_distinct_rows_and_does_not_depend_on_the_origin(n
     assert torch.equal(Z, task.train.X[rows]) == (name != "kmeans")
 
 
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_the_start_left_is_spread_evenly_over_the_leftmost_rows_of_the_first_input(shift: float) -> None:
+    task = problem(shift, n=90)
+    order = np.argsort(task.train.X[:, 0].numpy(), kind="stable")
+    expected = order[np.linspace(0, int(0.14 * 90) - 1, 5).round().astype(int)]
+    assert start_rows("left", task, 5, seed=3).tolist() == expected.tolist()
+    assert sorted(start_rows("left", task, 20, seed=3).tolist()) == sorted(order[:20].tolist())  # more than the share
+    assert sorted(start_rows("left", task, 200, seed=3).tolist()) == list(range(90))
+
+
+def test_the_start_left_of_equal_first_inputs_takes_other_rows_instead_of_duplicates() -> None:
+    X = torch.tensor([0.0] * 40 + [1.0, 2.0, 3.0], dtype=torch.float64)[:, None]
+    task = Problem(Dataset(X, X[:, 0].clone()), kernels.make("se", 1), torch.tensor([0.0, 0.0, -1.0]).double())
+    assert start_rows("left", task, 4, seed=0).tolist() == [0, 40, 41, 42]
+
+
 def test_kmeans_of_objects_is_refused_with_a_sentence() -> None:
     kernel = kernels.make("spectrum", 1)
     train = Dataset(["abcd", "bcda", "aabb"], torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64))
@@ -86,4 +103,6 @@ def test_kmeans_of_objects_is_refused_with_a_sentence() -> None:
         next(methods["kmeans"]().steps(task))
     with pytest.raises(SettingError, match=r'str objects; start from "random"'):
         start_rows("kmeans", task, 2, seed=0)
+    with pytest.raises(SettingError, match=r'start "left" needs columns.*str objects; start from "random"'):
+        start_rows("left", task, 2, seed=0)
     assert len(start_rows("titsias", task, 2, seed=0)) == 2
