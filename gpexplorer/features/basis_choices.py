@@ -113,7 +113,7 @@ def interpolation(U: Float[Tensor, " mbar"], x: Float[Tensor, " n"]) -> Float[Te
     first = (t.floor() - (k // 2 - 1)).clamp(0, len(U) - k)  # [n] the first of the k neighbours
     offset = t - first
     inside = ((t >= 0) & (t <= len(U) - 1)).to(x)
-    weights = x.new_zeros(len(U), len(x))  # [mbar, n]
+    weights = x.new_zeros(len(U), x.shape[0])  # [mbar, n]
     for j in range(k):
         weight = inside.clone()
         for i in range(k):
@@ -142,7 +142,7 @@ class Fourier:
 
     def outside(self, X: Tensor) -> Tensor:
         """Return a mask [t] without any row: the features represent the kernel everywhere."""
-        return torch.zeros(len(X), dtype=torch.bool, device=X.device)
+        return torch.zeros(X.shape[0], dtype=torch.bool, device=X.device)
 
     def fingerprint(self, theta: Tensor) -> bytes:
         """Return bytes of theta without the noise, and of the frequencies."""

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..errors import KernelError, SettingError
 from ..linalg.blocks import row_blocks
+from ..linalg.deferred_reads import is_traced
 from ..problem import Kernel
 
 MARGIN = 0.1  # an axis is longer than the range of its input by this fraction of the range on each side
@@ -283,7 +284,7 @@ class Eigenfunctions:
     def __call__(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "p n"]:
         """Return Phi' [p, n]. Eigenfunctions are rows, so that the product of two runs along memory."""
         root, left = self._tree, self._products(self._tree.left, X)
-        if root.right is None or left.requires_grad:
+        if root.right is None or left.requires_grad or is_traced():
             return self._combine(root, left, X)
         right, out = self._products(root.right, X), left.new_empty(len(root.left_index), len(X))  # [p, n]
         for part in row_blocks(len(out), out.element_size() * max(len(X), 1), TILE_BYTES):

@@ -24,13 +24,14 @@ Distances below the rounding error of the product become 0, so that the covarian
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..linalg.deferred_reads import Number, happens, is_deferring
+from ..linalg.deferred_reads import Number, happens, is_deferring, is_traced
 
 FILL_BYTES = 2**20  # a block of this size stays in the cache while its distances become covariances
 FILL_ROWS = 8  # a block has at least this many rows
@@ -151,6 +152,8 @@ def squared_distances(X: Float[Tensor, "n d"], Z: Float[Tensor, "m d"], lengthsc
     """
     if X.shape[1] == 1:
         return ((X - Z.T) / lengthscale).square()
+    if is_traced():
+        return reduce(torch.add, [squared_differences(X, Z, lengthscale, q) for q in range(X.shape[1])])
     scaled = scaled_rows(X, Z, lengthscale)
     r2 = torch.addmm(scaled.A2 + scaled.B2.T, scaled.A, scaled.B.T, alpha=-2.0)  # [n, m], symmetric if X is Z
     r2 = zero_below(r2, scaled.rounding)

@@ -44,7 +44,7 @@ class Periodic(Exponential):
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
-        return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
+        return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
     def features(self, theta: Tensor, X: Tensor, Z: Tensor) -> tuple[Tensor, Tensor] | None:
         """Factors of log k = 2 log sd - S / l^2, S = d - sum_q (cos a_q cos b_q + sin a_q sin b_q)."""

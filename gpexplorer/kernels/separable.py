@@ -68,7 +68,7 @@ class Separable(Covariance):
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
-        return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
+        return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
     def theta_gradient(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor, G: Tensor) -> Float[Tensor, " p"]:
         """Gradient [p] of sum_ij G_ij k_ij in closed form; n m d correlations.

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..linalg.blocks import cached_bytes, row_blocks
-from ..linalg.deferred_reads import Number
+from ..linalg.deferred_reads import Number, is_traced
 from ..linalg.fused import fused
 from ..problem import Dataset
 from .base import Covariance, input_sds, target_sd
@@ -79,7 +79,8 @@ class Stationary(Covariance):
     def __call__(self, theta: Float[Tensor, " p"], X: Tensor, Z: Tensor) -> Float[Tensor, "n m"]:
         """Covariance [n, m]. 2 n m d flops and n m profiles; in place, by row blocks, if no gradient is needed."""
         lengthscale = theta[self._scales].exp()
-        if X is Z or (torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)):
+        differentiable = torch.is_grad_enabled() and (theta.requires_grad or X.requires_grad or Z.requires_grad)
+        if X is Z or differentiable or is_traced():
             return torch.exp(2.0 * theta[0]) * self.profile(theta, squared_distances(X, Z, lengthscale))
         out = X.new_empty(len(X), len(Z))
         self.fill(theta, X, Z, out)
@@ -96,7 +97,7 @@ class Stationary(Covariance):
 
     def diag(self, theta: Float[Tensor, " p"], X: Tensor) -> Float[Tensor, " n"]:
         """The variance sd^2, n times."""
-        return torch.exp(2.0 * theta[0]).expand(len(X)).clone()
+        return torch.exp(2.0 * theta[0]).expand(X.shape[0]).clone()
 
     def _normal_frequencies(self, theta: Tensor, count: int, draw: torch.Generator) -> Tensor:
         """Draw the frequencies [count, d] of the SE kernel: normal, with sd 1 / lengthscale."""

@@ -43,6 +43,11 @@ class RareCases:
             _cases.reset(token)
 
 
+def is_traced() -> bool:
+    """Whether `torch.export` or another tracer records the operations, so that no decision may depend on numbers."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+
+
 _cases: ContextVar[RareCases | None] = ContextVar("rare cases", default=None)  # of the current thread
 
 

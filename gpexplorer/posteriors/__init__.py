@@ -14,7 +14,7 @@ from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .joint_band import JointBand, joint_band
 from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
-from .posterior_reader import load_posterior
+from .model_file import load_posterior
 from .sample_paths import Paths
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .unit_rows import UnitRowsPosterior

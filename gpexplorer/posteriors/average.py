@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -24,6 +25,9 @@ from .base import Of, Posterior
 from .in_units import InUnits
 from .marginals import Marginals, MixtureMarginals
 from .sample_paths import checked_seed, checked_size
+from .saved_parts import Parts, read_posterior, write_posterior
+
+MAX_MODELS = 100  # in a file
 
 
 class AveragePosterior(Posterior):
@@ -147,6 +151,23 @@ class AveragePosterior(Posterior):
         """The average of the updated models with the same weights; without `noise` each model uses its own."""
         parts = [part.with_rows(X, y, noise) for part in self.parts]
         return AveragePosterior(parts, self.weights).asked_for(self.of)
+
+    def write(self, parts: Parts) -> None:
+        """Write the models; the names of their tensors begin with their numbers."""
+        parts.text["weights"] = list(self.weights)
+        parts.text["parts"] = [
+            parts.keep_part(partial(write_posterior, posterior=part), f"{k}/") for k, part in enumerate(self.parts)
+        ]
+
+    @classmethod
+    def read(cls, parts: Parts) -> AveragePosterior:
+        models, weights = parts.text.get("parts"), parts.text.get("weights")
+        if not isinstance(models, list) or not isinstance(weights, list) or not 0 < len(models) <= MAX_MODELS:
+            raise PosteriorError(f"it is an average of no models, or of more than {MAX_MODELS}.")
+        return cls(
+            [read_posterior(parts.part_of(model, "model", f"{k}/"), "units") for k, model in enumerate(models)],
+            [parts.number_of(weight, "weight", 0.0) for weight in weights],
+        )
 
     def _asked_alike(self, noise: bool | None) -> list[InUnits]:
         """The models, all of the function or all of an observation."""

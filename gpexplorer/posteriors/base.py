@@ -23,7 +23,10 @@ from ..linalg.randomness import generator
 from ..mixed_rows import MixedRows
 from ..problem import Prediction
 from .marginals import Marginals, NormalMarginals
+from .model_file import save_posterior
 from .sample_paths import Paths, checked_seed, checked_size
+from .saved_parts import Parts, kinds
+from .torch_module import TorchPosterior
 
 Of = Literal["f", "y"]
 Kind = TypeVar("Kind", bound="Posterior")
@@ -61,6 +64,12 @@ class Posterior(ABC):
     kind: ClassVar[str] = ""  # the name of the kind in files; a posterior without one cannot be saved
     of: Of = "f"
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register a kind for the files that name it."""
+        super().__init_subclass__(**kwargs)
+        if kind := cls.__dict__.get("kind"):
+            kinds[kind] = cls
+
     def __init__(self, like: Tensor, noise_variance: float = 0.0) -> None:
         self.like, self.noise_variance = like.detach().new_empty(0), float(noise_variance)
 
@@ -80,6 +89,19 @@ class Posterior(ABC):
     @abstractmethod
     def row_numbers(self) -> int:
         """How many numbers one row of a block takes in memory."""
+
+    def write(self, parts: Parts) -> None:
+        """Add what predictions need to a file; kinds that can be saved do."""
+        raise PosteriorError(f"A {type(self).__name__} cannot be saved: only numbers can, and it is a function.")
+
+    @classmethod
+    def read(cls, parts: Parts) -> Posterior:
+        """Make the posterior from what `write` has written; kinds that can be saved do."""
+        raise NotImplementedError
+
+    def examples(self) -> Any:
+        """Rows at which a posterior that was read is tried out, as it computes with them; None if it has none."""
+        return None
 
     def block_mean(self, X: Any) -> Tensor:
         """Mean [b] of f at one block of rows; kinds whose variance is dear compute it alone."""
@@ -344,8 +366,6 @@ class Posterior(ABC):
         -----
         No training row is in the file, except for methods that predict from training rows.
         """
-        from .posterior_writer import save_posterior
-
         return save_posterior(self, path)
 
     def to_torch(self) -> torch.nn.Module:
@@ -356,9 +376,7 @@ class Posterior(ABC):
         PosteriorError
             If the kernel or the kind of posterior has no such form.
         """
-        from .torch_module import torch_module
-
-        return torch_module(self)
+        return TorchPosterior(self)
 
     def _block_gradient(self, X: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

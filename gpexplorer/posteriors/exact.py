@@ -27,7 +27,9 @@ from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
 from ..problem import Dataset, Kernel
 from .base import Posterior
+from .kernel_parts import read_kernel, read_rows, write_kernel, write_rows
 from .sample_paths import prior_paths
+from .saved_parts import Parts
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")
@@ -180,6 +182,41 @@ class RowsPosterior(Posterior):
         other.of = self.of
         return other
 
+    def write(self, parts: Parts) -> None:
+        """Write the rows and their coefficients; no factor is kept."""
+        same = self.X is self.S
+        parts.text |= {"same": same, "solved": True}
+        parts.keep(alpha=self.alpha)
+        write_kernel(parts, self.kernel, self.theta)
+        write_rows(parts, "X", self.X)
+        if not same:
+            write_rows(parts, "S", self.S)
+        noise, by_blocks = (getattr(self.solver, name, None) for name in ("noise", "description"))
+        if noise is not None:
+            parts.keep(row_noise=noise)
+        if by_blocks is not None:
+            parts.text["by_blocks"] = by_blocks
+
+    @classmethod
+    def read(cls, parts: Parts) -> RowsPosterior:
+        X, d = read_rows(parts, "X")
+        S = X if parts.flag("same") else read_rows(parts, "S")[0]
+        kernel, theta = read_kernel(parts, d)
+        noise = parts.tensor("row_noise", len(S)) if "row_noise" in parts else None
+        if noise is not None and not bool((noise > 0.0).all()):
+            raise PosteriorError("a noise variance of its rows is not positive.")
+        mean_rows, solver = (X, parts.tensor("alpha", len(X))), CholeskySolver(kernel, theta, S, noise=noise)
+        if not parts.flag("solved"):
+            return UnsolvedPosterior(kernel, theta, mean_rows, S, solver, parts.tensor("error_weights", len(S)))
+        posterior = RowsPosterior(kernel, theta, mean_rows, S, solver)
+        if "by_blocks" not in parts or parts.by_blocks is None or S is not X:
+            return posterior
+        own, least = parts.part("by_blocks"), {"cache": 0.0, "tolerance": 1e-12, "seed": 0.0}
+        return parts.by_blocks(posterior, {name: own.number(name, low) for name, low in least.items()})
+
+    def examples(self) -> Any:
+        return self.X[:1]
+
     def with_new_coefficients(self, X: Any, y: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients [n + b] after new rows, and the factor [b, b] of their Schur complement.
 
@@ -237,6 +274,11 @@ class UnsolvedPosterior(RowsPosterior):
 
     def updated(self, X: Any, y: Tensor, V: Tensor) -> NoReturn:
         raise PosteriorError("The solver has not converged, so that rows cannot be added: let the run end first.")
+
+    def write(self, parts: Parts) -> None:
+        super().write(parts)
+        parts.text["solved"] = False
+        parts.keep(error_weights=self.error_weights)
 
     def error(self, X: Any) -> Tensor:
         """Estimated difference [b] between the mean of the GP and that of the solver, at one block of rows."""

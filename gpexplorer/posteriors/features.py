@@ -22,10 +22,13 @@ import torch
 from torch import Tensor
 
 from ..errors import PosteriorError
+from ..linalg.deferred_reads import is_traced
 from ..problem import Kernel
 from .base import Posterior
+from .feature_parts import grid_choice, input_count, read_features, write_features
 from .sample_paths import prior_paths
-from .weights import NormalWeights, PrecisionFactor, normal_columns, updated, without_rows
+from .saved_parts import Parts
+from .weights import NormalWeights, PrecisionFactor, normal_columns, read_weights, updated, without_rows
 
 
 @runtime_checkable
@@ -146,6 +149,26 @@ class FeaturePosterior(Posterior):
         other.of = self.of
         return other
 
+    def write(self, parts: Parts) -> None:
+        if self.V is not None:
+            parts.keep(V=self.V)
+        parts.text |= {"combined": self.V is not None, "outside": self.outside is not None}
+        parts.text |= {"unseen": self.unseen} if self.unseen else {}
+        write_features(parts, self.features)
+        self.weights.write(parts)
+
+    @classmethod
+    def read(cls, parts: Parts) -> FeaturePosterior:
+        features = read_features(parts)
+        V = parts.tensor("V", len(features), None) if parts.flag("combined") else None
+        weights = read_weights(parts, len(features) if V is None else V.shape[1])
+        grid = grid_choice(features) if parts.flag("outside") else None
+        outside = None if grid is None else OutsideGrid(grid.grid.kernel, features.theta, grid.outside)
+        return cls(features, weights, 0.0, V, outside, parts.number("unseen", 0.0) if "unseen" in parts else 0.0)
+
+    def examples(self) -> Any:
+        return self.like.new_zeros(1, input_count(self.features))
+
     def _of_features(self, b: Tensor, draw: torch.Generator) -> Tensor:
         """Weights of phi [p, size] with these weights of psi [r, size], and a draw of what V leaves out."""
         if self.V is None:
@@ -161,7 +184,10 @@ class FeaturePosterior(Posterior):
     def _left_out(self, X: Tensor, Phi: Tensor) -> Tensor:
         """k(x, x) - phi(x)'phi(x) [b] for rows outside the grid, and 0 for all others."""
         outside = self.outside
-        if outside is None or not bool((mask := outside.mask(X)).any()):
+        if outside is None:
+            return Phi.new_zeros(Phi.shape[1])
+        mask = outside.mask(X)
+        if not is_traced() and not bool(mask.any()):
             return Phi.new_zeros(Phi.shape[1])
         missing = (outside.kernel.diag(outside.theta, X) - Phi.square().sum(0)).clamp_min(0.0)
         return torch.where(mask, missing, torch.zeros_like(missing))

@@ -20,11 +20,15 @@ import torch
 from torch import Tensor
 
 from ..data.units import checked_inputs, scaled_inputs, scaled_targets, targets
+from ..errors import PosteriorError
 from ..kernels.row_scaled import plain_rows
+from ..mixed_rows import MixedRows
 from ..problem import Dataset, Prediction, Problem, Scale
+from ..target_transforms import transform_from
 from .base import Posterior
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
+from .saved_parts import Parts, read_posterior, write_posterior
 from .unit_rows import UnitRowsPosterior, emptied
 
 TERMS = 24  # of Mehler's formula
@@ -136,6 +140,15 @@ class InUnits(Posterior):
             paths = self.inner.draw_paths(size, draw)
         return lambda X: targets(paths(scaled_inputs(X, self.columns)), self.columns)
 
+    def write(self, parts: Parts) -> None:
+        parts.text["columns"] = parts.keep_part(lambda own: write_columns(own, self.columns))
+        parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, self.inner))
+
+    @classmethod
+    def read(cls, parts: Parts) -> InUnits:
+        inner = read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior", "unit rows")
+        return in_units_of(inner, read_columns(parts.part("columns")))
+
     def _in_units(self, mean: Tensor, var: Tensor) -> Marginals:
         """The distributions of f where the scaled function has these moments [b]."""
         return NormalMarginals(targets(mean, self.columns), var * self.y_sd**2)
@@ -222,6 +235,39 @@ def _hermite_polynomials() -> Tensor:
     for k in range(1, TERMS - 1):
         columns.append((x * columns[k] - k**0.5 * columns[k - 1]) / (k + 1) ** 0.5)
     return torch.stack(columns, 1)
+
+
+def write_columns(parts: Parts, train: Dataset) -> None:
+    """Write how inputs are read: names, kinds, units and precision."""
+    scale, is_mixed = train.scale, isinstance(train.X, MixedRows)
+    parts.text |= {"names": list(train.names), "target": train.target, "d": train.d, "scaled": scale is not None}
+    parts.text |= {"numeric": isinstance(train.X, Tensor), "dtype": str(train.y.dtype).removeprefix("torch.")}
+    if is_mixed:
+        parts.text["texts"] = len(train.X.texts)
+    if scale is not None:
+        parts.keep(x_mean=scale.x_mean, x_sd=scale.x_sd)
+        parts.text |= {"y_mean": scale.y_mean, "y_sd": scale.y_sd}
+        if scale.transform is not None:
+            parts.text["transform"], parts.version = scale.transform.described(), 2
+
+
+def read_columns(parts: Parts) -> Dataset:
+    """A data set without rows, which says how inputs are read."""
+    dtype = getattr(torch, parts.one_of("dtype", ("float32", "float64")))
+    d, names, numeric, scale = parts.whole("d"), parts.texts("names"), parts.flag("numeric"), None
+    texts = parts.whole("texts") if "texts" in parts else 0
+    if texts > d or (names and len(names) != d and (numeric or texts)):
+        raise PosteriorError(f"it names {len(names)} columns and needs {d}, {texts} of them of text.")
+    if parts.flag("scaled"):
+        mean, sd = (parts.tensor(name, d - texts if numeric or texts else None) for name in ("x_mean", "x_sd"))
+        if not bool((sd > 0.0).all()):
+            raise PosteriorError("a standard deviation of its inputs is not positive.")
+        transform = transform_from(parts.text["transform"]) if "transform" in parts else None
+        scale = Scale(mean, sd, parts.number("y_mean"), parts.number("y_sd", 0.0), transform)
+    empty = torch.zeros(0, dtype=dtype, device=parts.device)
+    numbers = empty.reshape(0, 1).expand(0, d - texts)
+    X: Any = numbers if numeric else MixedRows(numbers, ((),) * texts) if texts else []
+    return Dataset(X, empty, tuple(names), str(parts.text.get("target", "y")), scale)
 
 
 def in_units_of(inner: Posterior, train: Dataset, guard: Guard = nullcontext) -> InUnits:

@@ -22,8 +22,10 @@ from ..errors import PosteriorError
 from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
+from .kernel_parts import read_kernel, read_rows, write_kernel, write_rows
 from .sample_paths import prior_paths
-from .weights import NormalWeights, PrecisionFactor, updated, without_rows
+from .saved_parts import Parts
+from .weights import NormalWeights, PrecisionFactor, read_weights, updated, without_rows
 
 Inducing = TypeVar("Inducing", bound="InducingPosterior")
 
@@ -95,6 +97,24 @@ class InducingPosterior(Posterior):
         other = type(self)(self.kernel, self.theta, self.Z, self.L_mm, without_rows(self.weights))
         other.row_noise, other.of = self.row_noise, self.of
         return other
+
+    def write(self, parts: Parts) -> None:
+        parts.text["row_noise"] = self.row_noise
+        parts.keep(L_mm=self.L_mm)
+        write_kernel(parts, self.kernel, self.theta)
+        write_rows(parts, "Z", self.Z)
+        self.weights.write(parts)
+
+    @classmethod
+    def read(cls, parts: Parts) -> InducingPosterior:
+        Z, d = read_rows(parts, "Z")
+        kernel, theta = read_kernel(parts, d)
+        posterior = cls(kernel, theta, Z, parts.factor("L_mm", len(Z)), read_weights(parts, len(Z)))
+        posterior.row_noise = parts.flag("row_noise")
+        return posterior
+
+    def examples(self) -> Any:
+        return self.Z[:1]
 
     def _whitened(self, X: Any) -> Tensor:
         return torch.linalg.solve_triangular(self.L_mm, self.kernel(self.theta, self.Z, X), upper=False)

@@ -11,7 +11,9 @@ from torch import Tensor
 from ..errors import PosteriorError
 from ..problem import Kernel, Predictor
 from .base import Posterior
+from .kernel_parts import read_kernel, write_kernel
 from .sample_paths import prior_paths
+from .saved_parts import Parts
 
 ROWS_TOGETHER = 8192  # rows that are given to a plain function at once
 
@@ -44,6 +46,13 @@ class PriorPosterior(Posterior):
 
     def draw_paths(self, size: int, draw: torch.Generator) -> Callable[[Any], Tensor]:
         return prior_paths(self.kernel, self.theta, size, draw)
+
+    def write(self, parts: Parts) -> None:
+        write_kernel(parts, self.kernel, self.theta)
+
+    @classmethod
+    def read(cls, parts: Parts) -> PriorPosterior:
+        return cls(*read_kernel(parts, len(parts.tensor("theta" if "x_mean" not in parts else "x_mean"))))
 
 
 class MarginalPosterior(Posterior):

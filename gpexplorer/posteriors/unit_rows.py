@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from .base import Posterior
+from .saved_parts import Parts, read_posterior, write_posterior
 
 
 def with_ones(X: Tensor) -> Tensor:
@@ -71,3 +72,10 @@ class UnitRowsPosterior(Posterior):
     def updated(self, X: Any, y: Tensor, V: Tensor) -> UnitRowsPosterior:
         inner = self.inner.updated(with_ones(X), y, V)
         return UnitRowsPosterior(inner).asked_for(self.of, self.noise_variance)
+
+    def write(self, parts: Parts) -> None:
+        parts.text["inner"] = parts.keep_part(lambda own: write_posterior(own, self.inner))
+
+    @classmethod
+    def read(cls, parts: Parts) -> UnitRowsPosterior:
+        return cls(read_posterior(parts.part("inner"), "inducing", "rows", "features", "prior"))

@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
+from .saved_parts import Parts
 
 
 @runtime_checkable
@@ -41,10 +43,15 @@ class NormalWeights(Protocol):
     def draw(self, size: int, source: torch.Generator) -> Float[Tensor, "r size"]:
         """Draw `size` vectors of weights, one per column."""
 
+    def write(self, parts: Parts) -> None:
+        """Add the distribution to a file; `read_weights` reads it."""
+
 
 @dataclass(frozen=True, eq=False)
 class PrecisionFactor:
     """Mean b [r] and the Cholesky factor L [r, r] of A, where the covariance is s2 A^-1. r^2 flops per row."""
+
+    kind: ClassVar[str] = "precision"
 
     mean: Tensor
     L: Tensor
@@ -57,10 +64,20 @@ class PrecisionFactor:
         normal = normal_columns(self.mean, len(self.mean), size, source)
         return self.mean[:, None] + math.sqrt(self.s2) * torch.linalg.solve_triangular(self.L.T, normal, upper=True)
 
+    def write(self, parts: Parts) -> None:
+        parts.keep(weights=self.mean, L=self.L)
+        parts.text |= {"weights": self.kind, "s2": self.s2}
+
+    @classmethod
+    def read(cls, parts: Parts, r: int) -> PrecisionFactor:
+        return cls(parts.tensor("weights", r), parts.factor("L", r), parts.number("s2", 0.0))
+
 
 @dataclass(frozen=True, eq=False)
 class CovarianceRoot:
     """Mean b [r] and a root S [r, k] of the covariance."""
+
+    kind: ClassVar[str] = "root"
 
     mean: Tensor
     S: Tensor
@@ -71,10 +88,20 @@ class CovarianceRoot:
     def draw(self, size: int, source: torch.Generator) -> Float[Tensor, "r size"]:
         return self.mean[:, None] + self.S @ normal_columns(self.mean, self.S.shape[1], size, source)
 
+    def write(self, parts: Parts) -> None:
+        parts.keep(weights=self.mean, S_root=self.S)
+        parts.text["weights"] = self.kind
+
+    @classmethod
+    def read(cls, parts: Parts, r: int) -> CovarianceRoot:
+        return cls(parts.tensor("weights", r), parts.tensor("S_root", r, None))
+
 
 @dataclass(frozen=True, eq=False)
 class DiagonalAndDirection:
     """Mean [r], and the covariance diag(diagonal) + direction direction'. O(r) flops per row."""
+
+    kind: ClassVar[str] = "diagonal"
 
     mean: Tensor
     diagonal: Tensor
@@ -87,6 +114,23 @@ class DiagonalAndDirection:
         normal = normal_columns(self.mean, len(self.mean) + 1, size, source)
         by_diagonal = self.diagonal.sqrt()[:, None] * normal[:-1]
         return self.mean[:, None] + by_diagonal + torch.outer(self.direction, normal[-1])
+
+    def write(self, parts: Parts) -> None:
+        parts.keep(weights=self.mean, diagonal=self.diagonal, direction=self.direction)
+        parts.text["weights"] = self.kind
+
+    @classmethod
+    def read(cls, parts: Parts, r: int) -> DiagonalAndDirection:
+        diagonal = parts.tensor("diagonal", r)
+        if bool((diagonal < 0.0).any()):
+            raise PosteriorError("a variance of its weights is negative.")
+        return cls(parts.tensor("weights", r), diagonal, parts.tensor("direction", r))
+
+
+def read_weights(parts: Parts, r: int) -> Any:
+    """The distribution of r weights that a file holds."""
+    classes = {own.kind: own for own in (PrecisionFactor, CovarianceRoot, DiagonalAndDirection)}
+    return classes[parts.one_of("weights", tuple(classes))].read(parts, r)
 
 
 def normal_columns(like: Tensor, rows: int, size: int, source: torch.Generator) -> Tensor:

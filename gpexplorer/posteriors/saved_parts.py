@@ -1,0 +1,164 @@
+"""The parts of a posterior in a file: tensors by name, and a text (JSON) that says what they are.
+
+Each kind of posterior writes its own parts, and makes itself from them. Files name the kind; `kinds` holds its class.
+What is read is not trusted: every entry is asked for with what it must be, and a contradiction is a sentence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import PosteriorError
+
+LONGEST = 20  # characters of an entry that are repeated in an error
+DTYPES = (torch.float32, torch.float64, torch.int64)
+
+kinds: dict[str, Any] = {}  # the classes of posteriors, by the kind that files name
+ByBlocks = Callable[[Any, Mapping[str, float]], Any]
+
+
+class Parts:
+    """What a file holds of one posterior, or of one of its parts.
+
+    Parameters
+    ----------
+    text : dict
+        Entries by name: numbers, texts, lists, and texts of parts.
+    tensors : dict
+        All tensors of the file by name.
+    prefix : str
+        What the names of the tensors of this part begin with.
+    by_blocks : callable, optional
+        Makes the posterior of rows whose matrix is never formed; see `load_posterior`.
+
+    Attributes
+    ----------
+    version : int
+        The version of the format that a program must know to read this part.
+    """
+
+    def __init__(
+        self,
+        text: dict[str, Any] | None = None,
+        tensors: dict[str, Tensor] | None = None,
+        prefix: str = "",
+        by_blocks: ByBlocks | None = None,
+    ) -> None:
+        self.text = {} if text is None else text
+        self.tensors = {} if tensors is None else tensors
+        self.prefix, self.by_blocks, self.version = prefix, by_blocks, 1
+
+    def keep(self, **tensors: Tensor) -> None:
+        """Add tensors to the file."""
+        for name, tensor in tensors.items():
+            self.tensors[self.prefix + name] = tensor.detach().cpu().clone().contiguous()
+
+    def keep_part(self, write: Callable[[Parts], None], prefix: str = "") -> dict[str, Any]:
+        """Let a part write itself, and return its text."""
+        part = Parts({}, self.tensors, self.prefix + prefix)
+        write(part)
+        self.version = max(self.version, part.version)
+        return part.text
+
+    def part(self, name: str, prefix: str = "") -> Parts:
+        """The part with this name."""
+        return self.part_of(self.text.get(name), name, prefix)
+
+    def part_of(self, text: Any, name: str, prefix: str = "") -> Parts:
+        """The part with this text."""
+        if not isinstance(text, dict):
+            raise PosteriorError(f"its description has no {name}.")
+        return Parts(text, self.tensors, self.prefix + prefix, self.by_blocks)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is an entry or a tensor with this name."""
+        return name in self.text or self.prefix + name in self.tensors
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return next(iter(self.tensors.values())).device
+
+    def tensor(self, name: str, *shape: int | None, whole: bool = False) -> Tensor:
+        """The tensor with this name and shape; None stands for any length, and no shape for any vector."""
+        if self.prefix + name not in self.tensors:
+            raise PosteriorError(f"tensor {name!r} is missing.")
+        tensor, required = self.tensors[self.prefix + name], shape or (None,)
+        fits = tensor.ndim == len(required) and all(w in (None, s) for w, s in zip(required, tensor.shape, strict=True))
+        if not fits or (tensor.dtype == torch.int64) != whole:
+            raise PosteriorError(f"tensor {name!r} is {tensor.dtype} {list(tensor.shape)}, which does not fit.")
+        return tensor
+
+    def factor(self, name: str, size: int) -> Tensor:
+        """A lower triangular matrix with a positive diagonal."""
+        L = self.tensor(name, size, size)
+        if not bool((L.diagonal() > 0.0).all()):
+            raise PosteriorError(f"{name} is not a Cholesky factor.")
+        return L
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> Any:
+        """A text, one of these."""
+        value = self.text.get(name) if isinstance(self.text, dict) else None
+        if not isinstance(value, str) or value not in choices:
+            raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, not one of {', '.join(choices)}.")
+        return value
+
+    def number(self, name: str, low: float = -math.inf) -> float:
+        """A finite number of at least `low`."""
+        return self.number_of(self.text.get(name), name, low)
+
+    def number_of(self, value: Any, name: str, low: float = -math.inf) -> float:
+        """A value as a finite number of at least `low`."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < low:
+            raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, not a number that fits.")
+        return float(value)
+
+    def whole(self, name: str) -> int:
+        """A whole number above 0."""
+        value = self.text.get(name)
+        if type(value) is not int or not 0 < value < 2**31:
+            raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, not a positive whole number.")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self.text.get(name)
+        if not isinstance(value, bool):
+            raise PosteriorError(f"its {name} is {str(value)[:LONGEST]!r}, neither true nor false.")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        """A list of texts."""
+        return self.texts_of(self.text.get(name), name)
+
+    def texts_of(self, value: Any, name: str) -> list[str]:
+        """A value as a list of texts."""
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise PosteriorError(f"its {name} are not a list of texts.")
+        return value
+
+
+def write_posterior(parts: Parts, posterior: Any) -> None:
+    """Write a posterior: its kind, what it is of, its noise, and what its kind adds."""
+    parts.text |= {"kind": posterior.kind, "noise_variance": posterior.noise_variance, "of": posterior.of}
+    posterior.write(parts)
+
+
+def read_posterior(parts: Parts, *allowed: str) -> Any:
+    """Make a posterior of the kind that the file names, which is one of these; by default of any kind."""
+    kind = kinds[parts.one_of("kind", allowed or tuple(kinds))]
+    return kind.read(parts).asked_for(parts.one_of("of", ("f", "y")), parts.number("noise_variance", 0.0))
+
+
+def check_tensors(tensors: dict[str, Tensor]) -> None:
+    """Raise PosteriorError if a tensor has another type than posteriors have, or numbers that are not finite."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise PosteriorError(f"tensor {name[:LONGEST]!r} has type {tensor.dtype}.")
+        if not bool(tensor.isfinite().all()):
+            raise PosteriorError(f"tensor {name[:LONGEST]!r} has numbers that are not finite.")
