@@ -14,8 +14,8 @@ from .in_units import InUnits, in_units
 from .inducing import InducingPosterior, nystrom_posterior
 from .joint_band import JointBand, joint_band
 from .marginals import Marginals, MixtureMarginals, NormalMarginals, TransformedMarginals
-from .model_file import load_posterior
 from .sample_paths import Paths
+from .saved.model_file import load_posterior
 from .simple import MarginalPosterior, PriorPosterior, as_posterior
 from .unit_rows import UnitRowsPosterior
 from .weights import CovarianceRoot, DiagonalAndDirection, NormalWeights, PrecisionFactor

@@ -25,7 +25,7 @@ from .base import Of, Posterior
 from .in_units import InUnits
 from .marginals import Marginals, MixtureMarginals
 from .sample_paths import checked_seed, checked_size
-from .saved_parts import Parts, read_posterior, write_posterior
+from .saved.parts import Parts, read_posterior, write_posterior
 
 MAX_MODELS = 100  # in a file
 

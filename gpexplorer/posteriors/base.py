@@ -23,9 +23,9 @@ from ..linalg.randomness import generator
 from ..mixed_rows import MixedRows
 from ..problem import Prediction
 from .marginals import Marginals, NormalMarginals
-from .model_file import save_posterior
 from .sample_paths import Paths, checked_seed, checked_size
-from .saved_parts import Parts, kinds
+from .saved.model_file import save_posterior
+from .saved.parts import Parts, kinds
 from .torch_module import TorchPosterior
 
 Of = Literal["f", "y"]

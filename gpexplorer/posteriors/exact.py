@@ -27,9 +27,9 @@ from ..mixed_rows import MixedRows
 from ..objectives import noise_variance
 from ..problem import Dataset, Kernel
 from .base import Posterior
-from .kernel_parts import read_kernel, read_rows, write_kernel, write_rows
 from .sample_paths import prior_paths
-from .saved_parts import Parts
+from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
+from .saved.parts import Parts
 from .weights import normal_columns
 
 Rows = TypeVar("Rows", bound="RowsPosterior")

@@ -25,9 +25,9 @@ from ..errors import PosteriorError
 from ..linalg.deferred_reads import is_traced
 from ..problem import Kernel
 from .base import Posterior
-from .feature_parts import grid_choice, input_count, read_features, write_features
 from .sample_paths import prior_paths
-from .saved_parts import Parts
+from .saved.feature_parts import grid_choice, input_count, read_features, write_features
+from .saved.parts import Parts
 from .weights import NormalWeights, PrecisionFactor, normal_columns, read_weights, updated, without_rows
 
 

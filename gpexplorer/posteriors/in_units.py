@@ -28,7 +28,7 @@ from ..target_transforms import transform_from
 from .base import Posterior
 from .features import FeaturePosterior
 from .marginals import NODES, Marginals, NormalMarginals, TransformedMarginals, quadrature
-from .saved_parts import Parts, read_posterior, write_posterior
+from .saved.parts import Parts, read_posterior, write_posterior
 from .unit_rows import UnitRowsPosterior, emptied
 
 TERMS = 24  # of Mehler's formula

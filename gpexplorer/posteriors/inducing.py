@@ -22,9 +22,9 @@ from ..errors import PosteriorError
 from ..objectives import Nystrom
 from ..problem import Kernel
 from .base import Posterior
-from .kernel_parts import read_kernel, read_rows, write_kernel, write_rows
 from .sample_paths import prior_paths
-from .saved_parts import Parts
+from .saved.kernel_parts import read_kernel, read_rows, write_kernel, write_rows
+from .saved.parts import Parts
 from .weights import NormalWeights, PrecisionFactor, read_weights, updated, without_rows
 
 Inducing = TypeVar("Inducing", bound="InducingPosterior")

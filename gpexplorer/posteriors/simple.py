@@ -11,9 +11,9 @@ from torch import Tensor
 from ..errors import PosteriorError
 from ..problem import Kernel, Predictor
 from .base import Posterior
-from .kernel_parts import read_kernel, write_kernel
 from .sample_paths import prior_paths
-from .saved_parts import Parts
+from .saved.kernel_parts import read_kernel, write_kernel
+from .saved.parts import Parts
 
 ROWS_TOGETHER = 8192  # rows that are given to a plain function at once
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from .base import Posterior
-from .saved_parts import Parts, read_posterior, write_posterior
+from .saved.parts import Parts, read_posterior, write_posterior
 
 
 def with_ones(X: Tensor) -> Tensor:

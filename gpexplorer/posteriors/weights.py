@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ..errors import PosteriorError
 from ..linalg.blocks import row_blocks
-from .saved_parts import Parts
+from .saved.parts import Parts
 
 
 @runtime_checkable

@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import kernels
-from ..errors import PosteriorError
-from ..features.deep import ACTIVATIONS, Network, Scaled
-from ..features.learned import LearnedKernel
-from ..kernels.row_scaled import RowScaled
-from ..mixed_rows import Columns, MixedRows
-from ..problem import described_rows
-from .saved_parts import Parts
+from ... import kernels
+from ...errors import PosteriorError
+from ...features.deep import ACTIVATIONS, Network, Scaled
+from ...features.learned import LearnedKernel
+from ...kernels.row_scaled import RowScaled
+from ...mixed_rows import Columns, MixedRows
+from ...problem import described_rows
+from .parts import Parts
 
 
 def write_kernel(parts: Parts, kernel: Any, theta: Tensor) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import PosteriorError
+from ...errors import PosteriorError
 
 LONGEST = 20  # characters of an entry that are repeated in an error
 DTYPES = (torch.float32, torch.float64, torch.int64)

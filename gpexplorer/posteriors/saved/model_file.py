@@ -16,8 +16,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from ..errors import GPExplorerError, PosteriorError
-from .saved_parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
+from ...errors import GPExplorerError, PosteriorError
+from .parts import ByBlocks, Parts, check_tensors, read_posterior, write_posterior
 
 FORMAT, VERSIONS = "gpexplorer posterior", ("1", "2")  # programs that know no transforms refuse version 2
 UNTRUSTED = (GPExplorerError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import PosteriorError
-from ..features.basis_choices import ChosenFeatures, Fourier, Interpolated, Leading
-from ..features.grid_eigenfunctions import Grid
-from ..features.learned import LearnedFeatures
-from ..features.random_fourier import KINDS, RandomFourier
+from ...errors import PosteriorError
+from ...features.basis_choices import ChosenFeatures, Fourier, Interpolated, Leading
+from ...features.grid_eigenfunctions import Grid
+from ...features.learned import LearnedFeatures
+from ...features.random_fourier import KINDS, RandomFourier
 from .kernel_parts import described_map, read_kernel, read_map, write_kernel
-from .saved_parts import Parts
+from .parts import Parts
 
 MAX_AXIS = 2000  # grid points per axis of a file: their eigendecomposition takes seconds
 NAMES = ("learned", "fourier", "grid", "interpolated")
