@@ -93,8 +93,26 @@ def docstring_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return 0 if text is None else text.count("\n") + 1
 
 
+def lines_of_code(path: Path) -> int:
+    """The number of lines of a file without its docstrings, comments and blank lines."""
+    text = path.read_text("utf-8")
+    documented = {
+        line
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for first in node.body[:1]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+        for line in range(first.lineno, (first.end_lineno or first.lineno) + 1)
+    }
+    lines = enumerate(text.splitlines(), 1)
+    return sum(k not in documented and line.strip()[:1] not in ("", "#") for k, line in lines)
+
+
+STILL_LONG = {"loop.py"}  # of the minibatches, 331 lines
+
+
 def test_files_and_functions_are_small_and_named_for_what_they_hold():
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    lengths = {path: lines_of_code(path) for path in SOURCES}
     functions = {
         f"{path.name}: {node.name}": node.end_lineno - node.lineno + 1 - docstring_lines(node)
         for path in SOURCES
@@ -103,7 +121,7 @@ def test_files_and_functions_are_small_and_named_for_what_they_hold():
     }
 
     assert len(SOURCES) > 100
-    assert {path.name: length for path, length in lengths.items() if length > 400} == {}
+    assert {path.name: length for path, length in lengths.items() if length > 320 and path.name not in STILL_LONG} == {}
     assert {name: length for name, length in functions.items() if length > 60} == {}
     assert not {path.stem for path in SOURCES} & {"utils", "util", "misc", "helpers", "core", "common"}
 

@@ -7,7 +7,7 @@ import torch
 import baseline_problems
 from gpexplorer import kernels
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.pivot_policies import POLICIES
+from gpexplorer.methods.inducing.swapping.policies import POLICIES
 from gpexplorer.methods.inducing.swapping.swap import Swapper
 from gpexplorer.problem import Dataset, Problem
 from oracles import dense_objective
@@ -33,6 +33,11 @@ def swapper(
     swapper = Swapper(factor, z, proposals, seed, POLICIES[policy])
     swapper.refresh(0)
     return swapper
+
+
+def least_loss(factor: Factor, count: int) -> list[int]:
+    """The slots whose removal increases the objective least."""
+    return factor.losses().topk(count, largest=False).indices.tolist()
 
 
 def decreases(task: Problem, s: Swapper, slot: int, rows: list[int]) -> list[float]:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from gpexplorer.methods.inducing.swapping.pivot_policies import (
+from gpexplorer.methods.inducing.swapping.policies import (
     FIRST,
     POLICIES,
     TRUSTED,
@@ -15,7 +15,7 @@ from gpexplorer.methods.inducing.swapping.pivot_policies import (
     best_of_pool,
     by_variance,
     missed_reduction,
-    rank_correlation,
+    window_correlation,
 )
 from gpexplorer.methods.inducing.swapping.swap import Swapper
 from swap_problems import problem, swapper
@@ -111,5 +111,5 @@ def test_the_missed_reduction_is_that_of_the_best_score_beside_the_best_candidat
 
 def test_a_correlation_needs_four_tests():
     tested = torch.tensor([[1.0, 2.0], [2.0, 4.0], [3.0, 5.0], [4.0, 9.0]], dtype=torch.float64)
-    assert math.isnan(rank_correlation(tested[:3]))
-    assert rank_correlation(tested) == pytest.approx(1.0)
+    assert math.isnan(window_correlation(tested[:3]))
+    assert window_correlation(tested) == pytest.approx(1.0)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from gpexplorer.evidence_limits import EvidenceLimits, evidence_limits
 from gpexplorer.methods.inducing.selection.growing_gp import GrowingGP
-from gpexplorer.methods.inducing.swapping import growth
+from gpexplorer.methods.inducing.swapping import after_swaps
+from gpexplorer.methods.inducing.swapping.after_swaps import limits_of, most_points, resize, resized
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.growth import limits_of, limits_of_factor, most_points, resize, resized
 from gpexplorer.methods.inducing.swapping.state import State, initial_state
 from gpexplorer.problem import Problem
 from swap_problems import SHIFTS, dense, problem
@@ -88,9 +88,9 @@ def test_the_part_below_which_points_are_taken_away_is_nine_tenths(task: Problem
     gap = 1.0001 * limits_with(task, order[:k]).gap
     changed, _ = resized(task, state_with(task, ROWS), "vfe", gap)
     assert (changed is None) == (k > 0.9 * 24)
-    monkeypatch.setattr(growth, "FEWER", k / 24)
+    monkeypatch.setattr(after_swaps, "FEWER", k / 24)
     assert resized(task, state_with(task, ROWS), "vfe", gap)[0] is not None
-    monkeypatch.setattr(growth, "FEWER", (k - 0.5) / 24)
+    monkeypatch.setattr(after_swaps, "FEWER", (k - 0.5) / 24)
     assert resized(task, state_with(task, ROWS), "vfe", gap)[0] is None
 
 
@@ -119,7 +119,7 @@ def test_the_number_of_points_is_limited_by_rows_and_by_the_size_of_the_factor(m
     assert most_points(1_000_000, 5) == 40
     assert most_points(1_000_000, 50) == 50
     task = problem(n=70)
-    monkeypatch.setattr(growth, "MOST_ENTRIES", 70 * 14)
+    monkeypatch.setattr(after_swaps, "MOST_ENTRIES", 70 * 14)
     changed, _ = resized(task, state_with(task, ROWS[:12]), "vfe", 1e-9)
     assert changed is not None
     assert len(changed.inducing) == 14
@@ -137,7 +137,7 @@ def test_limits_of_a_growing_set_and_of_a_factor_are_those_of_the_points(objecti
     wanted = limits_with(task, ROWS[:10])
     found = limits_of(model, yy)
     assert (found.least, found.largest) == pytest.approx((wanted.least, wanted.largest), rel=1e-8)
-    least, gap = limits_of_factor(Factor(task.kernel, task.theta, task.train, torch.tensor(ROWS[:10]), objective))
+    least, gap = Factor(task.kernel, task.theta, task.train, torch.tensor(ROWS[:10]), objective).limits()
     assert least == pytest.approx(wanted.least, rel=1e-8)
     assert gap == pytest.approx(wanted.gap, rel=1e-8)
 
@@ -168,7 +168,7 @@ def test_a_change_is_a_step_and_a_sentence_says_how_far_the_exact_model_is(
     assert (steps, changed) == ([], None)
     assert sentence == f" With 24 points: a{limits_with(task, ROWS).sentence()[1:]}"
 
-    monkeypatch.setattr(growth, "MOST_ENTRIES", 70 * 12)
+    monkeypatch.setattr(after_swaps, "MOST_ENTRIES", 70 * 12)
     steps, changed, sentence = resize_steps(task, state, 1e-9)
     assert (steps, changed) == ([], None)
     assert sentence.endswith(" That is more than the gap of 1e-09, but a factor with more points would be too large.")

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
-from gpexplorer.methods.inducing.swapping.pivot_policies import FIRST, best_of_pool, rank_correlation
+from gpexplorer.methods.inducing.swapping.policies import FIRST, best_of_pool, window_correlation
 from swap_problems import SHIFTS, problem, swapper
 
 
@@ -62,8 +62,8 @@ def test_the_adaptive_policy_grows_and_its_columns_stay_exact(shift: float) -> N
 def test_the_rank_correlation_is_spearmans() -> None:
     tested = torch.randn(20, 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64) + 1e3
 
-    assert rank_correlation(tested) == pytest.approx(stats.spearmanr(*tested.T.numpy()).statistic, abs=1e-12)
-    assert math.isnan(rank_correlation(tested[:3]))
+    assert window_correlation(tested) == pytest.approx(stats.spearmanr(*tested.T.numpy()).statistic, abs=1e-12)
+    assert math.isnan(window_correlation(tested[:3]))
 
 
 @pytest.mark.parametrize("policy", ["random", "optimised", "adaptive"])

@@ -12,12 +12,10 @@ import torch
 from gpexplorer import kernels
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.pivot_policies import by_variance, missed_reduction
-from gpexplorer.methods.inducing.swapping.removal_order import least_loss
-from gpexplorer.methods.inducing.swapping.swap import Swapper
-from gpexplorer.methods.inducing.swapping.tries import Tries
+from gpexplorer.methods.inducing.swapping.policies import ORDERS, Turn, by_variance, missed_reduction
+from gpexplorer.methods.inducing.swapping.swap import Removals, Swapper
 from gpexplorer.problem import Dataset, Problem
-from swap_problems import SHIFTS, dense, problem, swapper
+from swap_problems import SHIFTS, dense, least_loss, problem, swapper
 
 POOL = {"num_proposals": 0, "pivot_policy": "scored", "removal": "least loss", "learn": False}
 
@@ -37,7 +35,8 @@ def test_losses_are_the_increase_of_the_objective_without_each_point(shift: floa
     for i in range(factor.m):
         without = dense(task, torch.cat([rows[:i], rows[i + 1 :]]), objective)
         assert float(losses[i]) == pytest.approx(without - factor.total, rel=1e-6, abs=1e-8)
-    assert least_loss(factor, 3) == losses.argsort()[:3].tolist()
+    turn = Turn(epoch=0, position=0, per_epoch=8, swaps=3, seed=0)
+    assert ORDERS["least loss"].slots(factor, turn, []) == losses.argsort()[:3].tolist()
 
 
 @pytest.mark.parametrize("objective", ["vfe", "tight-vfe", "pp"])
@@ -64,11 +63,11 @@ def test_the_best_pivot_is_accepted_and_the_removal_columns_stay_exact(shift: fl
         accepted += tried.accepted
         fresh = Factor(task.kernel, task.theta, task.train, s.factor.inducing, objective)
         assert s.factor.total == pytest.approx(fresh.total, rel=1e-9)
-        assert s.removal_columns.slots == slots[1:]
+        assert s.removals.slots == slots[1:]
         if len(slots) > 1:
             # w depends on the root chosen, and v = L w does up to its sign: compare v v'
             V = fresh.times(fresh.T[:, slots[1:]].T)
-            assert torch.allclose(s.removal_columns.V, V, atol=1e-7)
+            assert torch.allclose(s.removals.V, V, atol=1e-7)
     assert accepted > 1
 
 
@@ -112,28 +111,33 @@ def test_tries_evaluated_together_are_differences_of_dense_objectives(shift: flo
     slots, before, points = slots[1:], s.factor.total, s.factor.inducing
     assert len(slots) > 2
 
-    tries = Tries(s.factor, s.pivots, s.removal_columns, 8)
+    s.removals.evaluate(s.pivots, 8)
 
-    for i, slot in enumerate(slots):
+    for slot in slots:
+        tries = s.removals
+        assert tries.is_evaluated
         without = dense(task, torch.cat([points[:slot], points[slot + 1 :]]), objective)
-        assert tries.losses[i] == pytest.approx(without - before, rel=1e-6, abs=1e-7)
+        assert tries.loss == pytest.approx(without - before, rel=1e-6, abs=1e-7)
         for pivot, row in enumerate(s.pivots.rows.tolist()):
             with_pivot = points.clone()
             with_pivot[slot] = row
-            reduction = float(tries.effects(i).reduction[pivot])
+            reduction = float(tries.effects.reduction[pivot])
             if row not in points:
                 expected = without - dense(task, with_pivot, objective)
                 assert reduction == pytest.approx(expected, rel=1e-6, abs=1e-6)
-        assert tries.reductions[i] == float(tries.effects(i).reduction.max())
-        removal = tries.removal(i)
+        assert tries.best[1] == float(tries.effects.reduction.max())
+        removal = tries.removal()
         L = s.factor.times(torch.eye(s.factor.m, dtype=torch.float64)).T
         torch.testing.assert_close(removal.v, L @ removal.w, rtol=1e-7, atol=1e-7)
         assert float(removal.w.norm()) == pytest.approx(1.0)
+        tries.drop_first()
+    assert not tries.is_evaluated
 
 
 def test_rejected_tries_need_no_operation_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     s, evaluated = pooled(problem(0.0), "vfe"), []
-    monkeypatch.setattr(Tries, "_products", lambda t, own=Tries._products: evaluated.append(len(t.slots)) or own(t))
+    own = Removals._read
+    monkeypatch.setattr(Removals, "_read", lambda r, pivots: evaluated.append(r._count) or own(r, pivots))
     tried: list[bool] = []
     for begin in range(0, 40, 8):
         slots = least_loss(s.factor, 8)

@@ -13,10 +13,10 @@ from gpexplorer import kernels
 from gpexplorer.errors import SettingError
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.removal_order import ORDERS, Turn, least_loss, removal_permutation
+from gpexplorer.methods.inducing.swapping.policies import ORDERS, Turn, removal_permutation
 from gpexplorer.objectives import nystrom
 from gpexplorer.problem import Dataset, Problem, Step
-from swap_problems import problem
+from swap_problems import least_loss, problem
 from whole_run import finished
 
 EVALUATIONS = 4
@@ -216,7 +216,7 @@ def test_an_order_returns_as_many_slots_as_are_tried_until_the_pivots_are_drawn_
     assert ORDERS["least loss"].slots(factor, turn, []) == losses.argsort()[:3].tolist()
     assert ORDERS["least loss"].slots(factor, turn, [7, 1]) == [7, 1]
     assert ORDERS["least loss"].to_carry([7, 1]) == [1]
-    assert len(least_loss(factor, 100)) == 9
+    assert len(ORDERS["least loss"].slots(factor, turn._replace(swaps=100), [])) == 9
 
 
 @pytest.mark.parametrize("begin", [0, 1, 3, SWAPS, SWAPS + 2, SWAPS + EVALUATIONS, 2 * SWAPS + EVALUATIONS - 1])

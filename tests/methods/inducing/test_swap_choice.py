@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,13 +11,13 @@ import torch
 
 from gpexplorer.methods.inducing.swapping import swap
 from gpexplorer.methods.inducing.swapping.factor import Factor
-from gpexplorer.methods.inducing.swapping.pivot_policies import (
+from gpexplorer.methods.inducing.swapping.policies import (
     POLICIES,
     WINDOW,
     Candidates,
     Drawn,
     PivotPolicy,
-    rank_correlation,
+    window_correlation,
 )
 from gpexplorer.methods.inducing.swapping.swap import Swapper, Tried
 from swap_problems import SHIFTS, decreases, dense, problem, swapper
@@ -84,7 +85,7 @@ def test_where_all_candidates_are_explained_a_swap_has_no_numbers_of_one():
 
 
 class Counted:
-    """Counts the calls of a function of a module."""
+    """Counts the calls of a function of a module, or of a method."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
         self.real, self.calls = getattr(owner, name), []
@@ -94,6 +95,9 @@ class Counted:
         self.calls.append(inputs)
         return self.real(*inputs, **named)
 
+    def __get__(self, instance: Any, owner: Any = None) -> Any:  # as a method of a class
+        return partial(self, instance)
+
 
 def rejecting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swap, "LEAST_GAIN", 1e9)
@@ -102,19 +106,19 @@ def rejecting(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tries_are_evaluated_together_until_one_is_accepted(monkeypatch: pytest.MonkeyPatch):
     s = swapper(problem(), "vfe", proposals=0, z=10)
     s.refresh(1, list(range(8)))
-    tries = Counted(monkeypatch, swap, "Tries")
+    tries = Counted(monkeypatch, swap.Removals, "evaluate")
     rejecting(monkeypatch)
     for k in range(8):
         assert not s.swap(list(range(k, 8)), k).accepted
     assert len(tries.calls) == 1
     assert tries.calls[0][-1] == 8
-    assert s.removal_columns.slots == []
+    assert s.removals.slots == []
 
 
 def test_after_two_accepted_in_a_row_one_try_is_evaluated_at_a_time(monkeypatch: pytest.MonkeyPatch):
     s = swapper(problem(), "vfe", proposals=0, z=10)
     s.refresh(1, list(range(8)))
-    tries = Counted(monkeypatch, swap, "Tries")
+    tries = Counted(monkeypatch, swap.Removals, "evaluate")
     monkeypatch.setattr(swap, "LEAST_GAIN", -1e9)  # everything is accepted
     for k in range(3):
         assert s.swap(list(range(k, 8)), k).accepted
@@ -148,8 +152,7 @@ def test_the_inverse_is_computed_again_only_where_its_error_is_large(monkeypatch
         assert s.swap(list(range(k, 8)), k).inverse_error < 1e-9
     assert not rebuilt.calls
     s.factor.P.mul_(1.0 + 1e-6)
-    s.removal_columns.multiply()
-    s._tries = None
+    s.removals.multiply()
     tried = s.swap(list(range(4, 8)), 4)
     assert len(rebuilt.calls) == 1
     assert tried.inverse_error == pytest.approx(1e-6, rel=0.1)  # the error before
@@ -221,7 +224,7 @@ def test_the_newest_tests_are_kept_and_their_correlation():
     s._add_tested(approx[:1] - 5.0, exact[:1] + 1e6)
     assert s.tested[-1].tolist() == [-5.0, 1e6]
     assert s.tested[0].tolist() == [9.0, 81.0]
-    assert s.correlation == pytest.approx(rank_correlation(s.tested))
+    assert s.correlation == pytest.approx(window_correlation(s.tested))
 
 
 def test_pivots_that_are_kept_are_not_drawn_again_and_no_row_left_is_said():
@@ -253,14 +256,14 @@ def test_with_proposals_the_column_of_the_next_removal_alone_is_computed():
     assert len(s.tested) == 0
     assert s.pivots.oldest == 0
     s.refresh(1, [0, 1, 2])
-    assert s.removal_columns.slots == [0]
+    assert s.removals.slots == [0]
     s.set_pivots(s.pivots.rows, 0, [0, 4])  # the first one is known, also where another follows
-    assert s.removal_columns.slots == [0]
-    known = s.removal_columns
+    assert s.removals.slots == [0]
+    known = s.removals
     s.set_pivots(s.pivots.rows, 0, [0, 4])
-    assert s.removal_columns is known
+    assert s.removals is known
     s.swap([0, 1, 2], 0)
-    assert s.removal_columns.slots == [1]
+    assert s.removals.slots == [1]
 
 
 def test_a_rebuild_reports_the_share_by_which_the_objective_was_wrong():
@@ -271,4 +274,4 @@ def test_a_rebuild_reports_the_share_by_which_the_objective_was_wrong():
     assert s.rebuild() == pytest.approx(1e-3, rel=1e-5)
     assert s.factor.total == pytest.approx(right)
     assert torch.equal(s.pivots.rows, pivots)
-    assert s.removal_columns is None
+    assert s.removals is None

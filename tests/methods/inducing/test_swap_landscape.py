@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gpexplorer.errors import SettingError
-from gpexplorer.methods.inducing.swapping import swap_landscape
+from gpexplorer.methods.inducing.swapping import swap
 from swap_problems import SHIFTS, decreases, dense, problem, swapper
 
 
@@ -19,9 +19,9 @@ def test_a_landscape_of_many_rows_is_exact_on_a_sample_with_all_pivots(
 ):
     task = problem(shift)
     s = swapper(task, objective, proposals=0, z=10)
-    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 60)
-    monkeypatch.setattr(swap_landscape, "SAMPLE", 20)
-    found = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
+    monkeypatch.setattr(swap, "ALL_ROWS", 60)
+    monkeypatch.setattr(swap, "SAMPLE", 20)
+    found = s.landscape(3, step=2)
     known = torch.isfinite(found.exact).nonzero()[:, 0].tolist()
     assert set(s.pivots.rows.tolist()) <= set(known)
     assert 20 <= len(known) <= 30
@@ -29,19 +29,19 @@ def test_a_landscape_of_many_rows_is_exact_on_a_sample_with_all_pivots(
     assert found.exact[known].tolist() == pytest.approx(gains, rel=1e-6, abs=1e-7)
     assert (found.removed, found.rows.tolist()) == (int(s.factor.inducing[3]), list(range(90)))
     assert torch.equal(found.pivots, s.pivots.rows)
-    again = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
-    other = swap_landscape.swap_landscape(s, 3, seed=0, step=3)
+    again = s.landscape(3, step=2)
+    other = s.landscape(3, step=3)
     assert torch.equal(torch.isfinite(again.exact), torch.isfinite(found.exact))
     assert not torch.equal(torch.isfinite(other.exact), torch.isfinite(found.exact))
-    monkeypatch.setattr(swap_landscape, "ALL_ROWS", 90)
-    everything = swap_landscape.swap_landscape(s, 3, seed=0, step=2)
+    monkeypatch.setattr(swap, "ALL_ROWS", 90)
+    everything = s.landscape(3, step=2)
     assert int(torch.isfinite(everything.exact).sum()) == 90 - 8  # points have no value
 
 
 def test_a_landscape_without_pivots_has_no_scores():
     s = swapper(problem(), "vfe", z=6)
     s.pivots = None
-    found = swap_landscape.swap_landscape(s, 2, seed=0, step=0)
+    found = s.landscape(2, step=0)
     assert bool((found.approx == -math.inf).all())
     assert bool(found.exact.isnan().all())
     assert math.isnan(found.correlation)
@@ -54,9 +54,9 @@ def test_a_row_that_the_points_that_stay_explain_cannot_be_put_in_place():
     s = swapper(task, "vfe", m=4)
     s.factor.build(torch.tensor([1, 40, 50, 60]))
     with pytest.raises(SettingError, match="Row 40 is an inducing point already"):
-        swap_landscape.force_swap(s.factor, 0, 40)
+        s.force(0, 40)
     with pytest.raises(SettingError, match="Row 0 is explained by the inducing points to rounding"):
-        swap_landscape.force_swap(s.factor, 2, 0)  # row 0 equals row 1, which stays
-    swap_landscape.force_swap(s.factor, 0, 0)
+        s.force(2, 0)  # row 0 equals row 1, which stays
+    s.force(0, 0)
     assert s.factor.inducing.tolist() == [0, 40, 50, 60]
     assert s.factor.total == pytest.approx(dense(task, s.factor.inducing, "vfe"), rel=1e-9)

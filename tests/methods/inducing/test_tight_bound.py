@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gpexplorer.linalg.ranks import rank_correlation
-from gpexplorer.methods.inducing.logarithmic_trace import SAMPLE, log_reductions
+from gpexplorer.methods.inducing.reductions import SAMPLE, log_reductions
 from gpexplorer.methods.inducing.swapping.cholqr import CholQR
 from swap_problems import SHIFTS, dense, hard_problem, problem, swapper
 

@@ -21,8 +21,7 @@ from ....linalg.blocks import row_blocks
 from ....objectives import Terms, log_variance_ratio, noise_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
-from ..logarithmic_trace import log_reductions
-from ..swapping.swap_effects import reductions
+from ..reductions import log_reductions, reductions
 
 
 class Effect(NamedTuple):

@@ -26,9 +26,8 @@ from ....linalg.cholesky import cholesky
 from ....objectives import Terms, log_variance_ratio, noise_variance, residual_variance
 from ....problem import Dataset, Kernel
 from ..distinct_rows import rounding
-from ..logarithmic_trace import log_reductions
 from ..moving.sparse_objectives import BLOCK, is_kept
-from ..swapping.swap_effects import reductions
+from ..reductions import log_reductions, reductions
 from .growing_gp import GrowingGP
 
 TOGETHER = 64  # candidates whose residual columns are computed in one pass

@@ -30,19 +30,14 @@ from ..initial_sets import start, start_rows
 from ..moving.sparse_objectives import sparse_model
 from ..moving.state import continuous_inputs, points_can_move
 from ..reporting import converged_message, halves
-from .core_set import CoreSet, core_set, core_size, cost_of_rows, learning_phase, memory
+from .after_swaps import AUTO, Phase, learning_phase, most_points, polish, resize
+from .core_set import CoreSet, core_set, core_size, cost_of_rows, memory, swap_cost
 from .factor import Factor
-from .growth import AUTO, limits_of_factor, most_points, resize
-from .pivot_policies import POLICIES
-from .polish import polish
-from .removal_order import ORDERS, Turn
-from .state import CHANNELS, START, initial_state, swap_info
+from .policies import ORDERS, POLICIES, Turn
+from .state import CHANNELS, START, initial_state
 from .state import Info as SwapInfo
 from .state import State as SwapState
-from .swap import Swapper, swap_cost
-from .swap_landscape import force_swap, swap_landscape
-
-Phase = Generator[Step, None, SwapState]
+from .swap import Swapper
 
 
 class CholQR(Method):
@@ -220,7 +215,7 @@ class CholQR(Method):
             with torch.inference_mode():
                 drift = swapper.rebuild() if step % self.rebuild == 0 else math.nan
                 slots = self._slots(factor, carried, state.epoch, k)
-                limits = limits_of_factor(factor) if k == 0 else (math.nan, math.nan)  # once per epoch
+                limits = factor.limits() if k == 0 else (math.nan, math.nan)  # once per epoch
                 is_due = swapper.pivots is None or k % self.pivot_refresh == 0
                 if is_due and not swapper.refresh(step, slots):
                     break  # every row is an inducing point or explained by them
@@ -240,7 +235,20 @@ class CholQR(Method):
                 tested=swapper.tested.clone(),
                 slots=torch.tensor(carried, dtype=state.inducing.dtype),
             )
-            yield Step(state, swap_info(swapper, tried, state, drift, limits))
+            info = SwapInfo(
+                "swap",
+                state.objective,
+                *halves(factor.terms),
+                correlation=swapper.correlation,
+                acceptance=state.accepted / state.position,
+                drift=drift,
+                reads=factor.reads,
+                jitter=factor.jitter,
+                exact_least=limits[0],
+                gap=limits[1],
+                **tried._asdict(),
+            )
+            yield Step(state, info)
         if state.step == 0:  # no row can be swapped in from the beginning, as with m = n: report the objective
             state = state._replace(step=1)
             yield Step(state, SwapInfo("swap", state.objective, *halves(factor.terms), jitter=factor.jitter))
@@ -312,7 +320,7 @@ class CholQR(Method):
         if (core := self._core_set(problem)) is not None:
             return core.swap_landscape(state, slot)
         swapper, offered = self.prepare(problem, state)
-        return swap_landscape(swapper, offered if slot is None else slot, self.seed, state.step)
+        return swapper.landscape(offered if slot is None else slot, state.step)
 
     def force_swap(self, problem: Problem, state: SwapState, row: int, slot: int | None = None) -> Step:
         """Return the step in which data row `row` takes the place of the point in `slot`: 4 n m^2 flops.
@@ -336,7 +344,7 @@ class CholQR(Method):
         slot = offered if slot is None else slot
         factor, before = swapper.factor, swapper.factor.total
         removed = int(factor.inducing[slot])
-        force_swap(factor, slot, row)
+        swapper.force(slot, row)
 
         learned = state.phase == "learn"  # then the swap is the first one of the next epoch
         forced = state._replace(

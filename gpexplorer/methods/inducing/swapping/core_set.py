@@ -1,4 +1,4 @@
-"""Points of more rows than the factors of swaps fit for: chosen on a core set of rows, fitted to all of them.
+"""What a swap costs, and points of more rows than its factors fit for: chosen on a core set, fitted to all rows.
 
 A swap needs columns of n numbers: those of L, of the pivots, and of the changes that wait. Where these would take more
 than the setting `memory`, swaps and the hyperparameters between them use a random core set of as many rows as fit. Once
@@ -25,8 +25,10 @@ from ....problem import Cost, Outcome, Problem, Step
 from ...base import Steps
 from ...capabilities import Landscape
 from ..distinct_rows import random_order
-from ..learning import learn_hyperparameters
+from ..reductions import ENTRY_FLOPS, SAMPLE, WIDTH
 from ..reporting import halves
+from .after_swaps import Phase, learning_phase
+from .factor import QUEUE
 from .state import Info, State
 
 ALL_ROWS = "all rows"  # the phase after the last swap
@@ -34,8 +36,9 @@ GIGABYTE = 1e9
 FIXED = "m x m factors"  # the part of a swap's memory that does not depend on the rows
 WHILE_REFRESHED = 1.33  # times the formula of a swap: old and new columns exist while pivots are drawn again
 FEWEST_ROWS = 10  # per inducing point, however little memory is allowed
-
-Phase = Generator[Step, None, State]
+SWAP_CALLS = 210.0  # tensor operations of a swap in which pivots are updated
+PROPOSAL_CALLS = 100.0  # further ones where proposals are tested
+TIGHT_CALLS = 12.0  # further ones per pass of `log_reductions`
 
 
 def memory() -> Any:
@@ -229,20 +232,45 @@ def cost_of_rows(cost: Cost, share: float) -> Cost:
     return Cost(share * cost.flops, share * cost.bytes, arrays, cost.calls)
 
 
-def learning_phase(problem: Problem, state: State, method: SwapMethod, phase: str = "learn") -> Phase:
-    """The continuous phase: hyperparameters by nonlinear conjugate gradients, the inducing points fixed.
+def swap_cost(
+    problem: Problem,
+    num_inducing: int,
+    num_pivots: int,
+    num_proposals: int,
+    pivot_refresh: int,
+    objective: str = "vfe",
+) -> Cost:
+    """Predict the mean cost of one swap.
 
-    Its states have the phase `phase`. So has the report of its first step, and that of the others "learn".
+    Parameters
+    ----------
+    problem : Problem
+    num_inducing, num_pivots, num_proposals, pivot_refresh : int
+        m, z, c, and the number of swaps after which pivots are drawn again.
+    objective : {"vfe", "tight-vfe", "pp"}
+
+    Notes
+    -----
+    Proposals read L twice. Pivots are drawn by two products with L, one of them with the columns of the next removals.
+    Waiting changes are applied once in `QUEUE` swaps.
     """
-    Z = problem.train.rows(state.inducing).X
-    evaluations = learn_hyperparameters(
-        problem.kernel, problem.train, Z, method.objective, state.theta_begin, method, state.position
-    )
-    for evaluation in evaluations:
-        objective = evaluation.terms.total(method.objective)
-        state = state._replace(
-            step=state.step + 1, phase=phase, position=evaluation.position, theta=evaluation.theta, objective=objective
-        )
-        named = phase if evaluation.position == 1 else "learn"
-        yield Step(state, Info(named, objective, *halves(evaluation.terms), jitter=evaluation.jitter))
-    return state
+    z, c = num_pivots, num_proposals
+    n, s = len(problem.train), problem.train.y.element_size()
+    m, z = min(num_inducing, n), min(z, n)
+    share = 1.0 / pivot_refresh
+    scoring = 8.0 * n * z * z * (1.0 if c else share)
+    flops = 2.0 * n * m * ((2 * c + 1 if c else 1) + 2 * z * share + 1) + scoring
+    flops += 2.0 * m * m * (z * share + c + 12)
+    calls = SWAP_CALLS + (PROPOSAL_CALLS if c else 0.0)
+    if objective == "tight-vfe":
+        flops += ENTRY_FLOPS * n * (z + c) + SAMPLE * (2.0 * z + ENTRY_FLOPS) * n * (1.0 if c else share)
+        calls += TIGHT_CALLS * n / WIDTH
+    moved = s * (n * m * ((2.0 if c else 0.0) + 2.0 * share + 2.0 / QUEUE) + (8.0 * n * (z + c) if c else 3.0 * n * z))
+    arrays = {
+        "factor L": s * n * m,
+        "waiting changes": s * n * QUEUE,
+        "pivot columns": 3 * s * n * z,
+        FIXED: 4 * s * m * m,
+        "K_mn while L is built": s * n * m,
+    }
+    return Cost(flops, moved, arrays, calls)

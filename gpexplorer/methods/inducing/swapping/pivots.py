@@ -21,9 +21,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..logarithmic_trace import log_reductions
-from .factor import Factor
-from .swap_effects import Addition, Column, Proposals, Removal, RemovalNumbers, SwapVectors, reductions
+from ..reductions import WIDTH, estimate, log_reductions, reductions
+from .factor import Addition, Change, Column, Factor, Proposals, Removal, RemovalNumbers
 
 
 class Pivots:
@@ -85,45 +84,39 @@ class Pivots:
         H, PH = self._HP
         return torch.bmm(H[:, None], PH[:, :, None]).flatten()  # one launch, where a sum of products takes two
 
-    def entries(self, rows: Tensor) -> Tensor:
-        """Entries of the pivots' columns [z, c] at `rows` [c] of the data."""
-        return self.E[:, rows]
-
     def without(self, removal: Removal) -> ReplacementScores:
         """Score rows for the model without the removed point. O(n z + m^2 z)."""
         return ReplacementScores(self, removal)
 
-    def accepted(
-        self, scores: ReplacementScores, new: Column, vectors: SwapVectors, removed: int, slot: int | None
-    ) -> None:
+    def accepted(self, scores: ReplacementScores, new: Column, change: Change, removed: int, slot: int | None) -> None:
         """Follow L <- L + (u - v) w'. If the new row was the pivot in `slot`, the removed point takes its place."""
-        removal, uu, uv, vv, uJ = scores.removal, new.uu, new.uv, scores.removal.vv, new.uJ
+        r, uu, uv, uJ = scores.removal.numbers, new.uu, new.uv, new.uJ
         Ev, vJ = scores.on_host[0], scores.on_host[3]
         # E <- E + vJ v' - uJ u'
         Eu = new.Eu.add(vJ, alpha=uv)
-        left, right = [vJ, Ev.add(vJ, alpha=0.5 * vv), -uJ], Eu.sub(uJ, alpha=0.5 * uu)
+        left, right = [vJ, Ev.add(vJ, alpha=0.5 * r.vv), -uJ], Eu.sub(uJ, alpha=0.5 * uu)
         self.EE.addmm_(torch.stack([*left, -right], 1), torch.stack([left[1], vJ, right, uJ]))
-        self.Ey.add_(vJ, alpha=removal.yv).sub_(uJ, alpha=new.yu)
+        self.Ey.add_(vJ, alpha=r.yv).sub_(uJ, alpha=new.yu)
         self.C.addmm_(torch.stack([vJ, -uJ], 1), torch.stack([vJ, uJ]))
-        Eu, Ev = torch.sub(Eu, uJ, alpha=uu), torch.add(Ev, vJ, alpha=vv).sub_(uJ, alpha=uv)  # with the new E
+        Eu, Ev = torch.sub(Eu, uJ, alpha=uu), torch.add(Ev, vJ, alpha=r.vv).sub_(uJ, alpha=uv)  # with the new E
         self.is_inducing[self.rows_on_host == removed] = False
 
-        nu, mu = removal.nu, new.mu
+        nu, mu = r.nu, new.mu
         own = vJ.new_tensor([[nu, -mu, 0.0]])  # the residual column of the removed point is nu v - mu u
         factors = torch.cat([torch.stack([vJ, -uJ, Eu - Ev], 1), own]).to(new.vua)  # [z + 1, 3]
         self.E.addmm_(factors[:-1, :2], new.vua[:2])
-        self._HP[0].addmm_(factors[:-1], vectors.H_rows)
-        besides = vectors.PH_weights @ self.H  # [2, z]
-        self._HP[1].addmm_(factors[:-1], vectors.PH_rows).addmm_(besides.T, vectors.PH_besides)
+        self._HP[0].addmm_(factors[:-1], change.H_rows)
+        besides = change.PH_weights @ self.H  # [2, z]
+        self._HP[1].addmm_(factors[:-1], change.PH_rows).addmm_(besides.T, change.PH_besides)
         if slot is None:
             return
         torch.mm(factors[-1:, :2], new.vua[:2], out=self.E[slot : slot + 1])
-        h, g = vectors.pivot[0], vectors.PH_besides[1]
-        self._HP[:, slot] = vectors.pivot
+        h, g = change.pivot[0], change.PH_besides[1]
+        self._HP[:, slot] = change.pivot
         self._HP[1, slot].addcmul_(g, g @ h, value=1.0 / new.s)
-        self._place(slot, removed, nu * vJ - mu * uJ, nu * Ev - mu * Eu, nu * removal.yv - mu * new.yu)
+        self._place(slot, removed, nu * vJ - mu * uJ, nu * Ev - mu * Eu, nu * r.yv - mu * new.yu)
         self.C[slot, slot] = nu**2 - mu**2
-        self.EE[slot, slot] = nu**2 * vv - 2.0 * nu * mu * uv + mu**2 * uu
+        self.EE[slot, slot] = nu**2 * r.vv - 2.0 * nu * mu * uv + mu**2 * uu
 
     def _place(self, slot: int, row: int, entries: Tensor, products: Tensor, by_y: float) -> None:
         """Write a row into `slot`, with its entries at the pivots, its products with their columns and with y."""
@@ -145,10 +138,14 @@ class Pivots:
                 room, slot = room - 1, len(self.rows)
                 self._add_empty_slot()
             v_row = float(removal.v[row])
-            column = proposals.R[k] - v_row * removal.v  # residual of the model with the point put back
-            h = proposals.B[:, k] - v_row * removal.Lv
-            self.put(slot, row, column, h)
-            self.oldest = self.oldest if slot != self.oldest else (self.oldest + 1) % len(self.rows)
+            column = proposals.R[k] - v_row * removal.v  # [n] residual of the model with the point put back
+            h = proposals.B[:, k] - v_row * removal.Lv  # [m]
+            self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
+            self.rows[slot] = row
+            z, by_y = len(self.rows), (self.factor.train.y @ column)[None]
+            host = torch.cat([column[self.rows], self.E @ column, by_y]).cpu()  # [2 z + 1]
+            self._place(slot, row, host[:z], host[z:-1], float(host[-1]))
+            self.oldest = self.oldest if slot != self.oldest else (self.oldest + 1) % z
 
     def _add_empty_slot(self) -> None:
         self.rows = torch.cat([self.rows, self.rows.new_full((1,), -1)])
@@ -159,15 +156,6 @@ class Pivots:
         self.Ey, self.least, self.is_inducing = (
             torch.cat([part, part.new_zeros(1)]) for part in (self.Ey, self.least, self.is_inducing)
         )
-
-    def put(self, slot: int, row: int, column: Tensor, h: Tensor) -> None:
-        """Make `row` the pivot in `slot`; `column` [n] is its residual column, and h [m] is L'column."""
-        self.E[slot], self._HP[0, slot], self._HP[1, slot] = column, h, self.factor.P @ h
-        self.rows[slot] = row
-        entries, products, by_y = column[self.rows], self.E @ column, (self.factor.train.y @ column)[None]
-        host = torch.cat([entries, products, by_y]).cpu()
-        z = len(self.rows)
-        self._place(slot, row, host[:z], host[z:-1], float(host[-1]))
 
 
 class ReplacementScores:
@@ -194,10 +182,10 @@ class ReplacementScores:
         """Compute the exact effect of each pivot (eqs 14 to 16). O(z), on the host; the tight VFE O(n z)."""
         f, p, r = self.factor, self.pivots, self.removal
         if not f.is_tight:
-            return exact_effects(p, r, self.on_host)
+            return exact_effects(p, r.numbers, self.on_host)
         vJ = self.on_host[3].to(r.v)
         with_point = p.C.diagonal().to(r.v).addcmul(vJ, vJ)
-        return exact_effects(p, r, self.on_host, log_reductions(p.E, with_point, r.V, r.v, vJ).cpu())
+        return exact_effects(p, r.numbers, self.on_host, log_reductions(p.E, with_point, r.V, r.v, vJ).cpu())
 
     def approximate(self) -> Tensor:
         """Compute the approximate decrease of the objective by every row [n] (section 3.3.1).
@@ -206,11 +194,11 @@ class ReplacementScores:
         """
         f, p, r = self.factor, self.pivots, self.removal
         Ev, qH, vJ = self.on_host[[0, 2, 3]].to(r.v)  # [z] each
-        pair = torch.stack([vJ, Ev.add(vJ, alpha=r.vv)])
+        pair = torch.stack([vJ, Ev.add(vJ, alpha=r.numbers.vv)])
         # [z, z], of the model without the point, as all below
         EE = p.EE.to(r.v) + pair.T @ torch.stack([Ev, vJ])
         B = p.H.addr(r.Lv, vJ)  # [m, z]
-        NB = p.PH.addr(r.NLv(), vJ).addr_(r.q, qH, alpha=-1.0 / r.kappa)  # [m, z]
+        NB = p.PH.addr(r.NLv(), vJ).addr_(r.q, qH, alpha=-1.0 / r.numbers.kappa)  # [m, z]
         C = p.E[:, p.rows].addr_(vJ, vJ)  # [z, z]
         values, vectors = torch.linalg.eigh(0.5 * (C + C.T))
         floor = C.shape[0] * 1e2 * torch.finfo(C.dtype).eps * values[-1].clamp_min(0.0)
@@ -219,28 +207,51 @@ class ReplacementScores:
         lengths, rotation = torch.linalg.eigh(F @ EE @ F.T)
         F = rotation.T @ F
         S = torch.diag(lengths) - F @ (B.T @ NB) @ F.T  # [z, z]: t'S t / |t|^2 = u'u - b'N b
-        g = F @ (p.Ey.to(r.v) + r.yv * vJ - NB.T @ f.c)  # [z]: g't / |t| = e
+        g = F @ (p.Ey.to(r.v) + r.numbers.yv * vJ - NB.T @ f.c)  # [z]: g't / |t| = e
         # The columns t are formed in full precision; single precision is enough to rank them.
         t = (F @ p.E).addr_(F @ vJ, r.v).float()  # [z, n]
         D, uu = torch.stack([torch.ones_like(lengths), lengths]).float() @ t.square()  # [n] each
         s = (S.float() @ t).mul_(t).sum(0).div_(D).add_(f.s2)  # [n]
-        dE_V = f.approximate_E_V_reduction(r, t, D, uu.div_(D))
+        dE_V = self._estimated_E_V(t, D, uu.div_(D))  # eq 16
         scores = reductions((g.float() @ t).mul_(D.rsqrt()), s, f.s2, dE_V).to(r.v)
         return scores.masked_fill_(f.is_inducing | (D.to(r.v) <= f.least), -math.inf)
 
+    def _estimated_E_V(self, t: Tensor, D: Tensor, uu: Tensor) -> Tensor | float:
+        """Estimate the decrease of E_V by every row [n] as a new column u_i = t_i't_j / |t_j|.
+
+        Parameters
+        ----------
+        t : Tensor [z, n]
+            A root of the approximated residual, without the removed point.
+        D, uu : Tensor [n]
+            |t_j|^2 and the approximated u'u.
+        """
+        f = self.factor
+        if not f.is_tight:
+            return f.trace_reduction(uu)
+        V, n, dE_V = self.removal.V.to(t), len(D), torch.empty_like(D)
+        of_sample, V_sample = t[:, f.sample].T, V[f.sample]
+        for begin in range(0, n, WIDTH):
+            rows = slice(begin, begin + WIDTH)
+            unit = t[:, rows] * D[rows].clamp_min(torch.finfo(t.dtype).tiny).rsqrt()  # [z, block]
+            squares = (of_sample @ unit).square_()  # [k, block]
+            dE_V[rows] = estimate(squares, V_sample, (D[rows], V[rows]), uu[rows], -1.0, n)
+        return dE_V
+
     def pivot_column(self, k: int, addition: Addition) -> Column:
         """Return pivot k as the new column of L."""
-        p, r, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
+        p, removal, root = self.pivots, self.removal, math.sqrt(float(addition.D[k]))
+        r, v = removal.numbers, removal.v
         Ev, vJ = self.on_host[0], self.on_host[3]
         Ev_k, _, qH_k, v_k, *_, at_removed = self.on_host[:, k].tolist()
         qh, x = qH_k / r.kappa, v_k / root
-        vua = r.v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.stack([r.v, p.E[k]])
+        vua = v.new_tensor([[1.0, 0.0], [x, 1.0 / root], [x - 1.0, 1.0 / root]]) @ torch.stack([v, p.E[k]])
         b = [-self.factor.s2 * x, x, 0.0, 1.0 / root, 0.0]  # of w, G w, q, h and P h
         Nb = [x, 0.0, -(qh + v_k / r.kappa) / root, 0.0, 1.0 / root]
         uJ = (p.C[k] + v_k * vJ) / root
         return Column(
             vua=vua,
-            b_Nb=r.v.new_tensor([b, Nb]) @ torch.cat([r.rows, p._HP[:, k]]),
+            b_Nb=v.new_tensor([b, Nb]) @ torch.cat([removal.rows, p._HP[:, k]]),
             uu=float(addition.uu[k]),
             uv=(Ev_k + v_k * r.vv) / root,
             yu=float(addition.yu[k]),
@@ -254,12 +265,8 @@ class ReplacementScores:
 
     def proposal_column(self, k: int, proposals: Proposals, removed: int) -> Column:
         """Return proposal k as the new column of L; `removed` is the row of the removed point."""
-        addition, root, r, row = (
-            proposals.addition,
-            math.sqrt(float(proposals.addition.D[k])),
-            self.removal,
-            int(proposals.rows[k]),
-        )
+        addition, r, row = proposals.addition, self.removal, int(proposals.rows[k])
+        root = math.sqrt(float(addition.D[k]))
         u, b, Nb = (part / root for part in (proposals.R[k], proposals.B[:, k], proposals.NB[:, k]))
         numbers = [u @ r.v, r.q @ b, u[removed], u[row] - r.v[row]]
         uv, qb, mu, a_new = torch.stack(numbers).tolist()
@@ -280,7 +287,7 @@ class ReplacementScores:
 
 def exact_effects(
     pivots: Pivots,
-    removed: Removal | RemovalNumbers,
+    removed: RemovalNumbers,
     products: Sequence[Tensor] | Tensor,
     log_ratios: Tensor | None = None,
 ) -> Addition:
@@ -291,8 +298,8 @@ def exact_effects(
     Parameters
     ----------
     pivots : Pivots
-    removed : Removal or RemovalNumbers
-        One removal, or the numbers of k removals as columns [k, 1].
+    removed : RemovalNumbers
+        Of one removal, or of k removals as columns [k, 1].
     products : eight Tensors [z] or [k, z]
         As in `Removal.pivot_products`.
     log_ratios : Tensor [z], optional
@@ -305,12 +312,11 @@ def exact_effects(
     """
     p, r, f = pivots, removed, pivots.factor
     Ev, _, qH, vJ, _, cPH, hPh, _ = products
-    vv = r.vv if isinstance(r, Removal) else r.wGw - f.s2 * r.ww
     qh = qH / r.kappa  # N h = P h - q (q'h / kappa) for a column h of H
     D = vJ.square().add_(p.C.diagonal())
-    rr = p.EE.diagonal() + (2.0 * Ev + vv * vJ) * vJ
+    rr = p.EE.diagonal() + (2.0 * Ev + r.vv * vJ) * vJ
     hNh = hPh - r.kappa * qh.square()
-    bNb = hNh + (2.0 * (Ev - qh) + (vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
+    bNb = hNh + (2.0 * (Ev - qh) + (r.vv + f.s2 - 1.0 / r.kappa) * vJ) * vJ
     cNb = cPH - r.qc * qh + (r.wc - r.qc / r.kappa) * vJ
     explained = p.is_inducing | (D <= p.least)
     return f.additions(explained, D, rr, p.Ey + r.yv * vJ, bNb, cNb, log_ratios=log_ratios)

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ....problem import Channel, channel
-from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS, halves
-from .swap import Swapper, Tried
+from ..reporting import EXACT_CHANNEL, JITTER_CHANNEL, TERM_CHANNELS
 
 CHANNELS: tuple[Channel, ...] = (
     channel("objective", "objective F", "nat", monotone=True),
@@ -55,10 +54,10 @@ class Info(NamedTuple):
     """What a step reports. Channels are nan where they do not apply."""
 
     phase: str
-    objective: float
-    fit: float
-    logdet: float
-    trace: float
+    objective: float = math.nan
+    fit: float = math.nan
+    logdet: float = math.nan
+    trace: float = math.nan
     approx: float = math.nan
     exact: float = math.nan
     correlation: float = math.nan
@@ -76,7 +75,7 @@ class Info(NamedTuple):
     gap: float = math.nan
 
 
-START = Info("start", math.nan, math.nan, math.nan, math.nan)
+START = Info("start")
 
 
 def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
@@ -98,31 +97,4 @@ def initial_state(inducing: Tensor, theta: Tensor, tested: Tensor) -> State:
         tested=tested,
         slots=no_rows.clone(),
         ranked=no_rows.clone(),
-    )
-
-
-def swap_info(swapper: Swapper, tried: Tried, state: State, drift: float, limits: tuple[float, float]) -> Info:
-    """Return the report of one swap; `limits` are the lower limit of the exact objective, and the gap above it."""
-    factor = swapper.factor
-    fit, logdet, trace = halves(factor.terms)
-    return Info(
-        phase="swap",
-        objective=state.objective,
-        fit=fit,
-        logdet=logdet,
-        trace=trace,
-        approx=tried.approx,
-        exact=tried.exact,
-        correlation=swapper.correlation,
-        regret=tried.regret,
-        acceptance=state.accepted / state.position,
-        drift=drift,
-        reads=factor.reads,
-        jitter=factor.jitter,
-        removed=tried.removed,
-        proposed=tried.proposed,
-        accepted=tried.accepted,
-        inverse_error=tried.inverse_error,
-        exact_least=limits[0],
-        gap=limits[1],
     )

@@ -1,4 +1,10 @@
-"""Which rows are the information pivots: four policies, each an object that draws them.
+"""Two choices before a try: which points are offered for removal, and which rows are the information pivots.
+
+Points are offered in one of two orders. The paper offers each in turn, in random order ("random"). The default ("least
+loss") offers the points whose removal increases the objective least, which is known exactly for every point in O(m^2)
+flops; for the tight VFE it is estimated.
+
+Pivots are drawn by one of four policies, each an object:
 
 "random"     Every few swaps all z are drawn again from the rows; this is the paper's choice (section 3.3.2).
 "optimised"  Greedy on the trace norm of the residual, as in the look-ahead of CSI (Bach and Jordan 2005). Among four
@@ -31,6 +37,80 @@ POOL = 4  # candidates per pivot of the optimised policy
 FIRST = 8  # pivots that the adaptive policy begins with
 TRUSTED = 0.8  # rank correlation from which on the adaptive policy adds no pivots
 WINDOW = 32  # newest exact tests from which the rank correlation is computed
+
+
+class Turn(NamedTuple):
+    """Which swap of a run comes next.
+
+    Attributes
+    ----------
+    epoch : int
+    position : int
+        Swaps done in this epoch.
+    per_epoch : int
+        Swaps in each epoch.
+    swaps : int
+        Swaps until the pivots are chosen again; this many slots are chosen together.
+    seed : int
+    """
+
+    epoch: int
+    position: int
+    per_epoch: int
+    swaps: int
+    seed: int
+
+
+class RemovalOrder(ABC):
+    """Chooses the slots whose points are offered for removal. It has no memory: a state carries what it needs."""
+
+    @abstractmethod
+    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
+        """Return the slots to offer from now on until the pivots are chosen again; there may be more.
+
+        Parameters
+        ----------
+        factor : Factor
+        turn : Turn
+        remaining : list of int
+            What `to_carry` returned after the previous swap.
+        """
+
+    @abstractmethod
+    def to_carry(self, slots: list[int]) -> list[int]:
+        """Return the part of `slots` that a state has to carry after the first of them was offered."""
+
+
+class RandomOrder(RemovalOrder):
+    """Every slot in turn: random permutations of all m, continued from epoch to epoch (Cao et al. 2013, section 3)."""
+
+    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
+        order = removal_permutation(factor.m, turn.epoch, turn.per_epoch, turn.seed)
+        return order[turn.position : turn.position + turn.swaps + 1]
+
+    def to_carry(self, slots: list[int]) -> list[int]:
+        return []  # the order follows from the seed
+
+
+class LeastLoss(RemovalOrder):
+    """The slots whose points the objective needs least, by its increase without each; see `Factor.losses`."""
+
+    def slots(self, factor: Factor, turn: Turn, remaining: list[int]) -> list[int]:
+        return remaining or factor.losses().topk(min(turn.swaps, factor.m), largest=False).indices.tolist()
+
+    def to_carry(self, slots: list[int]) -> list[int]:
+        return slots[1:]
+
+
+ORDERS: dict[str, RemovalOrder] = {"random": RandomOrder(), "least loss": LeastLoss()}
+
+
+def removal_permutation(m: int, epoch: int, per_epoch: int, seed: int) -> list[int]:
+    """Return the slots to offer in this epoch and the next one after: permutations of all m, joined over epochs."""
+    begin, order = epoch * per_epoch, []
+    for turn in range(begin // m, (begin + per_epoch) // m + 1):
+        order += torch.randperm(m, generator=generator(seed, "removals", turn)).tolist()
+    return order[begin % m : begin % m + per_epoch + 1]
 
 
 class Candidates(NamedTuple):
@@ -212,7 +292,7 @@ def missed_reduction(exact: Float[Tensor, "*k c"], scores: Float[Tensor, "*k c"]
     return missed.masked_fill(best_score.values == -torch.inf, torch.nan)
 
 
-def rank_correlation(tested: Float[Tensor, "w 2"]) -> float:
+def window_correlation(tested: Float[Tensor, "w 2"]) -> float:
     """Return Spearman's correlation of approximate and exact reductions [w, 2]; nan for fewer than four."""
     if len(tested) < WINDOW // 8:
         return float("nan")
