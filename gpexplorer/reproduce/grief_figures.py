@@ -21,7 +21,7 @@ from ..linalg.randomness import generator
 from ..methods.base import Method, registry
 from ..problem import Dataset, Problem
 from ..views.drawing.palette import CYCLE, ROLES, SEQUENTIAL
-from ..views.eigenfunctions.covariance_matrix import errors
+from ..views.eigenfunctions.approximation_quality import errors
 from .base import Figure, Rows, Unit
 
 # Figure 1. The paper says n = 10 and N(0, 0.1), and not where the rows are.

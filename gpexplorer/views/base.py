@@ -14,11 +14,13 @@ from functools import partial
 from typing import Any, ClassVar
 
 import holoviews as hv
+import numpy as np
 import pandas as pd
 import param
 
 from ..problem import Step
 from ..runs.run import Run
+from .drawing.palette import SEQUENTIAL
 
 SHORT_NAME = 18  # letters: two names of this length fit beside each other in a picture on a telephone
 Layers = dict[str, pd.DataFrame]  # name of the layer -> its frame
@@ -161,6 +163,65 @@ def _name_source(name: str, plot: Any, element: hv.Element) -> None:
     source = plot.handles.get("source")
     if source is not None:
         source.update(name=name, tags=[type(element).__name__])
+
+
+def line(layers: Layers, name: str, label: str = "", **style: Any) -> hv.Element:
+    """Draw a layer as a line. Without a label it has no entry in the legend.
+
+    Parameters
+    ----------
+    layers
+        The layers of a picture.
+    name
+        Name of the layer, with the columns x and y.
+    label
+        Words in the legend.
+    **style
+        Options of HoloViews.
+    """
+    return layer(hv.Curve(layers[name], "x", "y", label=label), name, **style)
+
+
+def dots(layers: Layers, name: str, label: str = "", **style: Any) -> hv.Element:
+    """Draw a layer as one mark per row; see `line`."""
+    return layer(hv.Scatter(layers[name], "x", "y", label=label), name, **style)
+
+
+def segments(layers: Layers, name: str, label: str = "", **style: Any) -> hv.Element:
+    """Draw a layer as one segment per row, from (x0, y0) to (x1, y1); see `line`."""
+    return layer(hv.Segments(layers[name], ["x0", "y0", "x1", "y1"], label=label), name, **style)
+
+
+def band(layers: Layers, name: str, label: str = "", **style: Any) -> hv.Element:
+    """Draw a layer as the area between its columns lower and upper; see `line`."""
+    return layer(hv.Area(layers[name], "x", ["lower", "upper"], label=label), name, **style)
+
+
+def image(layers: Layers, name: str, **style: Any) -> hv.Element:
+    """Draw a layer with the columns x, y and value as a grid of colours, with a colour bar; see `line`."""
+    frame = layers[name]
+    x, y = np.unique(frame["x"]), np.unique(frame["y"])
+    values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(len(y), len(x))
+    element = hv.Image((x, y, values), ["x", "y"], "value")
+    return layer(element, name, **{"cmap": SEQUENTIAL, "colorbar": True, **style})
+
+
+def overlay(parts: Iterable[hv.Element], frame: pd.DataFrame, columns: int = 2, **options: Any) -> hv.Overlay:
+    """Lay elements over each other, with a grid, the axis labels of a frame and the legend above them.
+
+    Parameters
+    ----------
+    parts
+        The elements, the last one on top.
+    frame
+        The frame whose `attrs` have the labels and the title.
+    columns
+        Columns of the legend; 0 for no legend.
+    **options
+        Further options of HoloViews.
+    """
+    legend = {"legend_position": "top", "legend_cols": columns} if columns else {"show_legend": False}
+    return hv.Overlay(list(parts)).opts(**{**legend, "responsive": True, "show_grid": True, **labels(frame), **options})
 
 
 def legend_cols(names: Iterable[str]) -> int:

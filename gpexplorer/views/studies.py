@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import holoviews as hv
 import pandas as pd
@@ -19,18 +19,12 @@ from ..runs.studies.comparison import Finished
 from ..runs.studies.race import METRICS, Race
 from ..runs.studies.scaling_study import Scaling
 from .base import Layers
-from .drawing.live import Live
+from .drawing.live import Drawing, Live
 from .drawing.static_svg import figure_svg
 from .picture import Svg
 from .runs import comparison_charts, scaling_chart
-from .runs.race_curves import Lanes
+from .runs.comparison_charts import Lanes
 from .saved_page.page_file import save_page
-
-
-class Drawing(NamedTuple):
-    """A function in the form in which `Live` takes it."""
-
-    plot: Callable[[Layers], hv.Overlay | hv.Element]
 
 
 class Compare:

@@ -14,9 +14,9 @@ from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.runs.studies.sweep import around, sweep
 from gpexplorer.ui.panels.compare_panel import ComparePanel
-from gpexplorer.ui.panels.run_table import RunTable, rows
 from gpexplorer.ui.panels.sweep_panel import SweepWorker, values
 from gpexplorer.ui.session import Session
+from gpexplorer.ui.tables import RunTable, rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:Both 'variant' and 'button_style'")  # of the download buttons
 ROWS = {"name": "hypercube", "n": 60, "d": 2, "noise": 0.2, "seed": 1}

@@ -15,7 +15,7 @@ import pytest
 from gpexplorer import Spec, data, load_posterior
 from gpexplorer.ui.panels.recommend_panel import RecommendPanel
 from gpexplorer.ui.session import Session
-from gpexplorer.views.runs.candidate_scores import CandidateScores
+from gpexplorer.views.runs.comparison_charts import CandidateScores
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame:DeprecationWarning:bokeh"),
@@ -55,13 +55,13 @@ def test_the_answer_is_words_and_a_picture_and_sets_the_page(tmp_path: Path) -> 
         panel._toggle(1)
         assert panel.legend.entries[1][-1] is False
         panel.use()
-        assert "Press Play" in panel.state.object
+        assert "Press Play" in panel.note.object
         assert adopted[-1].method == answer.method
         assert adopted[-1].data == SPEC.data
         assert session.spec.kernel == answer.spec.kernel
         session.change_rows("snelson-like")
         panel.use()
-        assert "ask again" in panel.state.object
+        assert "ask again" in panel.note.object
         assert len(adopted) == 1
     finally:
         panel.close()

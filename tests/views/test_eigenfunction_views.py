@@ -16,8 +16,8 @@ from gpexplorer.methods.chain_diagnostics import bulk_ess, rhat
 from gpexplorer.runs import Run
 from gpexplorer.views.drawing.live import Live
 from gpexplorer.views.eigenfunctions import step_time
+from gpexplorer.views.eigenfunctions.approximation_quality import errors
 from gpexplorer.views.eigenfunctions.chain_traces import diagnosed
-from gpexplorer.views.eigenfunctions.covariance_matrix import errors
 
 SETTINGS = {
     "num_eigenfunctions": 12,

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import panel as pn
 import panel_material_ui as pmui
 
 from ..browser.batch import together
 from ..text import sentence, text
-
-
-class Panel(Protocol):
-    """The interface of a panel in the accordion."""
-
-    def update(self) -> None:
-        """Show what has changed; called about ten times per second."""
-
-    def set_theme(self, theme: str) -> None:
-        """Draw the figures for the theme "light" or "dark"."""
-
-    def pause(self) -> None:
-        """Stop all work once no browser shows the page. A person can continue it."""
-
-    def close(self) -> None:
-        """Stop all work, because the session has ended."""
+from .study_panel import StudyPanel
 
 
 class PanelAccordion(pn.viewable.Viewer):
@@ -36,15 +21,13 @@ class PanelAccordion(pn.viewable.Viewer):
     builders : for each title, a function that builds the panel.
     """
 
-    def __init__(self, builders: Mapping[str, Callable[[], Panel]], **params: Any) -> None:
+    def __init__(self, builders: Mapping[str, Callable[[], StudyPanel]], **params: Any) -> None:
         super().__init__(**params)
         self._builders, self._theme = list(builders.values()), "light"
-        self.panels: dict[int, Panel] = {}
+        self.panels: dict[int, StudyPanel] = {}
         self._places = [pn.Column(sizing_mode="stretch_width", margin=0) for _ in builders]
-        self._layout = pmui.Accordion(
-            *zip(builders, self._places, strict=True),
-            title_variant="subtitle2", sizing_mode="stretch_width", margin=(8, 10),
-        )  # fmt: skip
+        style = {"title_variant": "subtitle2", "sizing_mode": "stretch_width", "margin": (8, 10)}
+        self._layout = pmui.Accordion(*zip(builders, self._places, strict=True), **style)
         self._layout.param.watch(lambda event: self._open(event.new), "active")
 
     @property

@@ -20,52 +20,51 @@ from ...views.runs import comparison_charts as pictures
 from ..pictures.chart import Chart
 from ..playback.locked_change import change
 from ..session import Session
-from ..text import named, text
+from ..tables import RunTable
+from ..text import text
+from ..widgets import WIDE, button, column, row, select, watch
 from .pair_panel import PairPanel
-from .run_table import RunTable
+from .study_panel import StudyPanel, Themed
 from .sweep_panel import SweepPanel
 
 MAX_RUNS = 60  # when more runs are kept, the oldest is forgotten
 TOPS = {"all": None, "best 3": 3, "best 5": 5, "best 10": 10}
-SMALL = {"size": "small", "margin": (6, 8)}
 NONE = "none"
 
 
-class ComparePanel(pn.viewable.Viewer):
+class ComparePanel(StudyPanel):
     """The runs that a person has kept, as a table and as pictures.
 
     Kept runs stay until they are forgotten or the session ends. With a store, they also stay in the store.
     """
 
     def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
+        super().__init__(session, **params)
         notes = session.notes
-        self._session, self._notes, self._count, self._notes_version = session, notes, 0, notes.version
+        self._notes, self._count, self._notes_version = notes, 0, notes.version
         self.runs: dict[str, Finished] = {}
         self.sweeps = SweepPanel(session, self.add)
         self.pair = PairPanel(session, lambda: self.runs)
         self._make_table()
         self._make_pictures()
-        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
+        pictures_row = pmui.FlexBox(
+            pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)), **WIDE
+        )
         self._content = [
-            pmui.FlexBox(self.by, self.top, self.baseline, self.again, self.forget, align_items="center"),
+            row(self.by, self.top, self.baseline, self.again, self.forget),
             self.board,
-            pmui.FlexBox(self.channel, self.over, self.log, self.small, self.cost, self.score, align_items="center"),
-            pmui.FlexBox(
-                pn.Column(self.curves, styles=_grow(3)), pn.Column(self.front, styles=_grow(2)),
-                sizing_mode="stretch_width", flex_wrap="wrap",
-            ),
+            row(self.channel, self.over, self.log, self.small, self.cost, self.score),
+            pictures_row,
             self.multiples,
-        ]  # fmt: skip
-        self._place = pn.Column(sizing_mode="stretch_width", visible=False)
-        head = pmui.FlexBox(self.keep, self.past, self.sweeps, align_items="center")
-        self._layout = pn.Column(head, self.note, self._place, self.pair, sizing_mode="stretch_width")
+        ]
+        self._place = column(visible=False)
+        self._layout = column(row(self.keep, self.past, self.sweeps), self.note, self._place, self.pair)
 
     async def keep_open(self, _: Any = None) -> None:
         """Add the open run, up to its newest step, to the kept runs and to the store if there is one."""
         run = self._session.finished()
         if run is None or len(run.steps) < 2:
-            self.note.object = "The run has no steps yet. Press Play first, then keep it."
+            self.say("The run has no steps yet. Press Play first, then keep it.")
             return
         self._count += 1
         name, document = f"{self._count}: {registry[run.spec.method].title}", pn.state.curdoc
@@ -78,12 +77,13 @@ class ComparePanel(pn.viewable.Viewer):
         store = self._notes.store
         if store is None:
             return
-        self.note.object, document = "Reading the store …", pn.state.curdoc
+        self.say("Reading the store …")
+        document = pn.state.curdoc
         try:
             runs, unreadable = await asyncio.to_thread(comparison.read_store, store, MAX_RUNS)
         except GPExplorerError as error:  # the directory itself cannot be read
-            sentence = text(str(error))
-            change(document, lambda: setattr(self.note, "object", sentence))
+            sentence = str(error)
+            change(document, lambda: self.say(sentence))
             return
         change(document, lambda: self._add_stored(runs, unreadable, str(store.path)))
 
@@ -94,7 +94,7 @@ class ComparePanel(pn.viewable.Viewer):
         self._trim()
         self.draw()
         if not runs:
-            self.note.object = text(f"The store {path} contains no run that can be read.")
+            self.say(f"The store {path} contains no run that can be read.")
         self._say_more(_about_unreadable(unreadable, path))
 
     def _say_more(self, message: str) -> None:
@@ -122,17 +122,14 @@ class ComparePanel(pn.viewable.Viewer):
         self.channel.options = channels
         if self.channel.value not in channels:
             self.channel.value = channels[0]
-        self.baseline.options = [NONE, *self.runs]
-        if self.baseline.value not in self.baseline.options:
-            self.baseline.value = NONE
-        baseline = "" if self.baseline.value == NONE else self.baseline.value
-        self.board.fill(with_notes, self.by.value, TOPS[self.top.value], baseline)
-        self._draw_pictures(baseline)
+        names = [NONE, *self.runs]
+        self.baseline.param.update(options=names, value=self.baseline.value if self.baseline.value in names else NONE)
+        self.board.fill(with_notes, self.by.value, TOPS[self.top.value], self._baseline)
+        self._draw_pictures()
         if not len(self._place):
             self._place[:] = self._content  # not earlier, because a hidden table keeps the browser busy
-        best = [
-            f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in comparison.best(self.runs, SCORES[:2]).items()
-        ]
+        winners = comparison.best(self.runs, SCORES[:2])
+        best = [f"{metric.upper()}: <b>{text(name)}</b>" for metric, name in winners.items()]
         self.note.object = f"Best by {', by '.join(best)}.{self._warnings()}" if best else ""
 
     def _warnings(self) -> str:
@@ -153,11 +150,10 @@ class ComparePanel(pn.viewable.Viewer):
             self._notes_version = self._notes.version
             self.draw()
 
-    def set_theme(self, theme: str) -> None:
-        """Draw the figures for the theme "light" or "dark"."""
-        for chart in (self.curves, self.front, self.pair, *self._small_charts):
-            chart.set_theme(theme)
-        self._theme = theme
+    @property
+    def figures(self) -> list[Themed]:
+        """The charts, and the figures of the two runs in step."""
+        return [self.curves, self.front, self.pair, *self._small_charts]
 
     def pause(self) -> None:
         """Stop the current sweep after its step, and the two runs in step once no browser shows the page."""
@@ -169,61 +165,47 @@ class ComparePanel(pn.viewable.Viewer):
         self.sweeps.close()
         self.pair.close()
 
+    @property
+    def _baseline(self) -> str:
+        """Name of the run to which the others are compared; empty for none."""
+        return "" if self.baseline.value == NONE else str(self.baseline.value)
+
     def _make_table(self) -> None:
-        self.keep = pmui.Button(
-            label="Keep this run", icon="push_pin", color="primary", variant="contained", margin=(6, 10),
-            on_click=self.keep_open,
-        )  # fmt: skip
-        self.past = pmui.Button(
-            **named("Stored runs", "add the runs of the store to the table."),
-            icon="history", variant="outlined", margin=(6, 10), on_click=self.look_back,
-            visible=self._notes.store is not None,
-        )  # fmt: skip
-        self.again = pmui.Button(
-            **named("Open the selected", "run it again up to its last step."),
-            icon="open_in_browser", variant="outlined", margin=(6, 8),
-            on_click=lambda _: self._open_again(),
-        )  # fmt: skip
-        self.by = pmui.Select(label="Sort by", options=[*SCORES, *SPENT], value="smse", width=130, **SMALL)
-        self.top = pmui.Select(label="Show", options=list(TOPS), value="all", width=120, **SMALL)
-        self.baseline = pmui.Select(
-            label="Baseline", options=[NONE], value=NONE, width=220,
-            description="The table shows the differences to this run.", **SMALL,
-        )  # fmt: skip
-        self.forget = pmui.Button(
-            label="Forget the selected",
-            icon="delete",
-            variant="outlined",
-            margin=(6, 8),
-            on_click=lambda _: self._forget(),
+        self.keep = button("Keep this run", "push_pin", self.keep_open, variant="contained")
+        shown = self._notes.store is not None
+        hint = "add the runs of the store to the table."
+        self.past = button("Stored runs", "history", self.look_back, hint, visible=shown)
+        self.again = button(
+            "Open the selected", "open_in_browser", self._open_again, "run it again up to its last step."
         )
+        self.by = select("Sort by", [*SCORES, *SPENT], "smse", 130)
+        self.top = select("Show", list(TOPS), "all", 120)
+        hint = "The table shows the differences to this run."
+        self.baseline = select("Baseline", [NONE], NONE, 220, description=hint)
+        self.forget = button("Forget the selected", "delete", self._forget)
         self.board = RunTable()
-        for widget in (self.by, self.top, self.baseline):
-            widget.param.watch(lambda _: self.draw(), "value")
+        watch(self.draw, self.by, self.top, self.baseline)
 
     def _make_pictures(self) -> None:
-        self._theme = "light"
-        self.channel = pmui.Select(label="Curve of", options=["smse"], value="smse", width=170, **SMALL)
-        self.over = pmui.Select(label="Over", options=list(AXES), value="seconds", width=150, **SMALL)
+        self.channel = select("Curve of", ["smse"], "smse", 170)
+        self.over = select("Over", list(AXES), "seconds", 150)
         self.log = pmui.Checkbox(label="Logarithmic", margin=(6, 8))
-        self.small = pmui.Checkbox(
-            label="Small multiples", description="One small picture per run, all on the same scale.", margin=(6, 8)
-        )
-        self.cost = pmui.Select(label="Front: cost", options=list(SPENT), value="seconds", width=130, **SMALL)
-        self.score = pmui.Select(label="Front: score", options=list(SCORES), value="smse", width=120, **SMALL)
+        hint = "One small picture per run, all on the same scale."
+        self.small = pmui.Checkbox(label="Small multiples", description=hint, margin=(6, 8))
+        self.cost = select("Front: cost", list(SPENT), "seconds", 130)
+        self.score = select("Front: score", list(SCORES), "smse", 120)
         self.curves, self.front = Chart(), Chart()
         self._small_charts: list[Chart] = []
-        self.multiples = pmui.FlexBox(sizing_mode="stretch_width", flex_wrap="wrap")
-        for widget in (self.channel, self.over, self.log, self.small, self.cost, self.score):
-            widget.param.watch(lambda _: self._draw_pictures(), "value")
+        self.multiples = pmui.FlexBox(**WIDE)
+        watch(self._draw_pictures, self.channel, self.over, self.log, self.small, self.cost, self.score)
 
     def _open_again(self) -> None:
         """Open the first of the selected runs."""
         run = next((self.runs[name] for name in self.board.selected if name in self.runs), None)
         if run is None:
-            self.note.object = "Select a run in the table first."
+            self.say("Select a run in the table first.")
         elif not data_sets.is_named(run.spec.data):
-            self.note.object = "Its rows came from a file or from memory. Open them first, then choose the method."
+            self.say("Its rows came from a file or from memory. Open them first, then choose the method.")
         else:
             self._session.choose(run.spec, int(run.last["steps"]))
 
@@ -232,11 +214,10 @@ class ComparePanel(pn.viewable.Viewer):
             self.runs.pop(name, None)
         self.draw()
 
-    def _draw_pictures(self, baseline: str | None = None) -> None:
+    def _draw_pictures(self) -> None:
         if not self.runs:
             return
-        if baseline is None:
-            baseline = "" if self.baseline.value == NONE else self.baseline.value
+        baseline = self._baseline
         lines = comparison.overlay(self.runs, self.channel.value, self.over.value)
         self.curves.draw(lines, lambda layers: pictures.curves(layers, baseline, self.log.value))
         cost, score, colours = self.cost.value, self.score.value, pictures.colours(list(self.runs), baseline)
@@ -257,9 +238,6 @@ class ComparePanel(pn.viewable.Viewer):
         chart.set_theme(self._theme)
         chart.draw({}, lambda _: overlay)
         return chart
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def _about_unreadable(unreadable: dict[str, str], store: str) -> str:

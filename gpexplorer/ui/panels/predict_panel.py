@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import panel as pn
-import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
@@ -16,61 +15,41 @@ from ...runs.studies.prediction_table import prediction_table
 from ..inputs.file_upload import FileUpload
 from ..playback.locked_change import change
 from ..session import Session
-from ..styles import TEXT
-from ..text import named, sentence, text
+from ..tables import TABLE, cell, html_table
+from ..text import named, sentence
+from ..widgets import button, column, download, line_of_text, row, select
+from .study_panel import StudyPanel
 
 CAP = data_sets.UPLOAD.file_bytes
 SHOWN = 8  # rows on the page
 OPTIONS = {"new observations (y)": "y", "the function without noise (f)": "f"}
-CSS = """
-:host { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: 3px 12px 3px 0; text-align: right; }
-"""
+UPLOAD = f"New rows (at most {CAP // 10**6} MB)"
+UPLOAD_HELP = "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict."
+ACCEPTED = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 
 
-class PredictPanel(pn.viewable.Viewer):
+class PredictPanel(StudyPanel):
     """The upload of new rows, and their predictions by the run that `session` shows."""
 
     def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
-        self._session = session
+        super().__init__(session, **params)
         self._table: pd.DataFrame | None = None
         self._file: tuple[str, bytes] | None = None
         self._basis: tuple[Any, ...] = ()  # run, step and kind of the predictions in the table
-        self.of = pmui.Select(label="Predict", options=OPTIONS, value="y", width=250, size="small", margin=(6, 10))
+        self.of = select("Predict", OPTIONS, "y", 250)
         self.of.param.watch(self._predict_again, "value")
-        self.again = pmui.Button(
-            **named("Predict again", "predict the same rows by the step that is shown now."), icon="refresh",
-            variant="outlined", size="small", on_click=self._predict_again, visible=False, margin=(6, 10),
-        )  # fmt: skip
+        hint = "predict the same rows by the step that is shown now."
+        self.again = button("Predict again", "refresh", self._predict_again, hint, size="small", visible=False)
         self.upload = FileUpload(
-            self._say, CAP,
-            **named(
-                f"New rows (at most {CAP // 10**6} MB)",
-                "a CSV, Parquet or NPZ file with the input columns of the open run. Larger files: gpexplorer predict.",
-            ),
-            accept=".csv,.tsv,.txt,.gz,.parquet,.pq,.npz", variant="outlined", margin=(4, 10),
-        )  # fmt: skip
+            self.say, CAP, **named(UPLOAD, UPLOAD_HELP), accept=ACCEPTED, variant="outlined", margin=(4, 10)
+        )
         self.upload.param.watch(self._read, "value")
-        self.csv = pmui.FileDownload(
-            callback=self._csv, filename="predictions.csv", label="predictions.csv", variant="outlined", size="small",
-            margin=(4, 6),
-        )  # fmt: skip
-        self.parquet = pmui.FileDownload(
-            callback=self._parquet, filename="predictions.parquet", label="predictions.parquet", variant="outlined",
-            size="small", margin=(4, 6),
-        )  # fmt: skip
+        self.csv = download("predictions.csv", lambda: self._result.to_csv(index=False))
+        self.parquet = download("predictions.parquet", self._parquet)
         self.files = pn.Row(self.csv, self.parquet, visible=False)
-        self.note = pn.pane.HTML(
-            "The run on the screen predicts every row of a file.", margin=(2, 12), sizing_mode="stretch_width",
-            stylesheets=[TEXT],
-        )  # fmt: skip
-        self.head = pn.pane.HTML("", margin=(2, 12), sizing_mode="stretch_width", stylesheets=[CSS])
-        self._layout = pn.Column(
-            pmui.FlexBox(self.of, self.upload, self.again, align_items="center"), self.note, self.head, self.files,
-            sizing_mode="stretch_width",
-        )  # fmt: skip
+        self.note.object = "The run on the screen predicts every row of a file."
+        self.head = line_of_text(margin=(2, 12), styles=[TABLE])
+        self._layout = column(row(self.of, self.upload, self.again), self.note, self.head, self.files)
 
     def predict(self, name: str, data: bytes) -> pd.DataFrame:
         """The table of predictions for the rows of a file.
@@ -104,14 +83,14 @@ class PredictPanel(pn.viewable.Viewer):
             return
         name, data = self._file
         self._table, self.files.visible, self.head.object = None, False, ""
-        self._say(f"Predicting the rows of {name} …")
+        self.say(f"Predicting the rows of {name} …")
         self._basis, about = self._shown, self.about_step()
         document = pn.state.curdoc
         try:
             table = await asyncio.to_thread(self.predict, name, data)
         except Exception as error:
             message = str(error) if isinstance(error, GPExplorerError) else sentence(error, "rows were predicted")
-            change(document, lambda: self._say(message))
+            change(document, lambda: self.say(message))
             return
         change(document, lambda: self.show_table(name, table, about))
 
@@ -144,18 +123,14 @@ class PredictPanel(pn.viewable.Viewer):
             parts.append(f"{far:,} are far from all training rows: their prediction is little more than a guess.")
         if missing:
             parts.append(f"{missing:,} have a missing value, and no prediction.")
-        self._say(" ".join(filter(None, parts)))
-        first = table.head(SHOWN)
-        self.head.object = first.to_html(index=False, escape=True, float_format=lambda value: f"{value:.5g}")
+        self.say(" ".join(filter(None, parts)))
+        self.head.object = html_table(list(table.columns), table.head(SHOWN).map(cell).to_numpy().tolist())
         self.files.visible = True
 
     def update(self) -> None:
         """Offer to predict again where another step or run is shown than the one of the table."""
         self.again.visible = self._file is not None
         self.again.disabled = self._basis == self._shown
-
-    def set_theme(self, theme: str) -> None:
-        """Do nothing: the panel has no figures."""
 
     def pause(self) -> None:
         """Do nothing: the panel has no thread of its own."""
@@ -164,17 +139,11 @@ class PredictPanel(pn.viewable.Viewer):
         """Free the table and the file."""
         self._table = self._file = None
 
-    def _say(self, message: str) -> None:
-        self.note.object = text(message)
+    @property
+    def _result(self) -> pd.DataFrame:
+        return self._table if self._table is not None else pd.DataFrame()
 
-    def _csv(self) -> io.BytesIO:
-        return io.BytesIO((self._table if self._table is not None else pd.DataFrame()).to_csv(index=False).encode())
-
-    def _parquet(self) -> io.BytesIO:
+    def _parquet(self) -> bytes:
         buffer = io.BytesIO()
-        (self._table if self._table is not None else pd.DataFrame()).to_parquet(buffer, index=False)
-        buffer.seek(0)
-        return buffer
-
-    def __panel__(self) -> Any:
-        return self._layout
+        self._result.to_parquet(buffer, index=False)
+        return buffer.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,18 +13,21 @@ import pandas as pd
 import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import GPExplorerError, SettingError
+from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Spec
 from ...runs.setting_checks import number as number_checked
 from ...runs.studies.race import METRICS, Lane, Race
 from ...views.base import legend_cols
-from ...views.drawing.live import Live
-from ...views.runs.race_curves import Lanes
+from ...views.runs.comparison_charts import Lanes
+from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Reservation, Turns
+from ..tables import TABLE, html_table
 from ..text import nbytes, number, sentence, span, text
+from ..widgets import WIDE, button, column, line_of_text, row, select, whole
+from .study_panel import StudyPanel
 
 DEFAULT_METHODS = ("cholqr", "greedy-variance", "pcg", "grief")
 MOST_SECONDS = 3600.0  # of one lane
@@ -32,12 +36,8 @@ LONGEST_LANES = 600  # letters of the lanes with other settings
 HEIGHT, LEGEND_LINE = 260, 18  # pixels
 ENGINE, SEPARATOR = "engine", "@"  # "sgpr@gpytorch" is method sgpr with setting engine="gpytorch"
 NONE = {"—": ""}
-CSS = """
-:host { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
-td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }
-"""
+ACROSS = {"sizing_mode": "stretch_width", "min_width": 280, "margin": (6, 8)}
+HALF = {"flex": "1 1 330px", "min-width": "0"}
 
 
 class Standing(NamedTuple):
@@ -141,59 +141,45 @@ def standing(race: Race) -> Standing:
     )
 
 
-class RacePanel(pn.viewable.Viewer):
+class RacePanel(StudyPanel):
     """A race of several methods on the rows that are open in `session`."""
 
     def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
-        self._session = session
-        self._worker: RaceWorker | None = None
-        self._live: dict[str, Live] = {}
-        self._theme = "light"
-        wide = {"margin": (6, 10)}
+        super().__init__(session, **params)
         self.methods = pmui.MultiChoice(
-            label="Methods", options=entrants(), sizing_mode="stretch_width", min_width=260,
+            label="Methods",
+            options=entrants(),
             value=[key for key in DEFAULT_METHODS if key in registry],
             description="Each method gets one lane and its default settings.",
-            **wide,
-        )  # fmt: skip
-        self.seconds = pmui.IntInput(
-            label="Seconds per method",
-            value=10,
-            start=1,
-            end=int(MOST_SECONDS),
-            width=160,
-            description="Seconds of computation, without scoring and drawing.",
-            **wide,
+            **ACROSS,
         )
-        self.go = pmui.Button(
-            label="Race", icon="flag", color="primary", variant="contained", on_click=lambda _: self.toggle(), **wide
-        )
-        self.again = pmui.Button(
-            label="New race", icon="replay", variant="outlined", on_click=lambda _: self.reset(), **wide
-        )
-        self.out = pmui.Select(
-            label="Stop one lane", options=NONE, value="", width=220, disabled=True,
-            description="The lane stops after its current step. Its results stay on the scoreboard.", **wide,
-        )  # fmt: skip
-        self.out.param.watch(lambda event: self._stop(event.new), "value")
+        hint = "One lane per part between semicolons: the key of a method, and its settings."
+        example = "cholqr num_inducing=512; sgpr num_inducing=128"
         self.lanes = pmui.TextInput(
-            label="Lanes with other settings", value="", placeholder="cholqr num_inducing=512; sgpr num_inducing=128",
-            sizing_mode="stretch_width", min_width=300, max_length=LONGEST_LANES,
-            description="One lane per part between semicolons: the key of a method, and its settings.", **wide,
-        )  # fmt: skip
-        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
-        self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
-        self.reach = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
-        self.pictures = pmui.FlexBox(sizing_mode="stretch_width", min_height=HEIGHT, flex_wrap="wrap", visible=False)
-        parts = [self.methods, self.lanes, self.seconds, self.go, self.again, self.out]
-        head = pmui.FlexBox(*parts, align_items="center", gap="4px")
-        self._layout = pn.Column(head, self.note, self.table, self.pictures, self.reach, sizing_mode="stretch_width")
+            label="Lanes with other settings", placeholder=example, description=hint, max_length=LONGEST_LANES, **ACROSS
+        )
+        hint = "Seconds of computation, without scoring and drawing."
+        self.seconds = whole("Seconds per method", 10, 1, int(MOST_SECONDS), 160, size="medium", description=hint)
+        self.go = button("Race", "flag", self.toggle, variant="contained")
+        self.again = button("New race", "replay", self.reset)
+        hint = "The lane stops after its current step. Its results stay on the scoreboard."
+        self.out = select("Stop one lane", NONE, "", 220, size="medium", disabled=True, description=hint)
+        self.out.param.watch(lambda event: self._stop(event.new), "value")
+        self.table, self.reach = (line_of_text(margin=(4, 12), styles=[TABLE]) for _ in range(2))
+        self._charts: dict[str, Chart] = {}
+        self.pictures = row(**WIDE, min_height=HEIGHT, visible=False)
+        head = row(self.methods, self.lanes, self.seconds, self.go, self.again, self.out, gap="4px")
+        self._layout = column(head, self.note, self.table, self.pictures, self.reach)
+
+    @property
+    def figures(self) -> Iterable[Chart]:
+        """One chart per score."""
+        return self._charts.values()
 
     def toggle(self) -> None:
         """Start, pause or continue the race."""
         if self._worker is None:
-            self._start()
+            self._begin()
         elif self._worker.playing:
             self._worker.pause()
         else:
@@ -215,15 +201,9 @@ class RacePanel(pn.viewable.Viewer):
         self.table.object, self.reach.object = _table(standing), _reach(standing)
         self.note.object = _note(standing)
         self._offer_lanes(standing.sentences)
-        for metric, live in self._live.items():
-            live.update(self._lanes[metric].data(standing.board))
+        for metric, chart in self._charts.items():
+            chart.update(self._lanes[metric].data(standing.board))
         self._show_playing()
-
-    def set_theme(self, theme: str) -> None:
-        """Draw the figures for the theme "light" or "dark"."""
-        self._theme = theme
-        for live in self._live.values():
-            live.set_theme(theme)
 
     def pause(self) -> None:
         """Pause the race once no browser shows the page."""
@@ -231,36 +211,29 @@ class RacePanel(pn.viewable.Viewer):
             self._worker.pause()
             self._show_playing()
 
-    def close(self) -> None:
-        """Stop the race, because the session has ended or the race is discarded."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.close()
+    def _begin(self) -> None:
+        if self.start("a race", self._racing):
+            race = self._worker.race
+            self.say(race.policy)
+            self._draw(list(race.lanes))
+            self._offer_lanes({name: "" for name in race.lanes})
+            self._worker.play()
 
-    def _start(self) -> None:
+    def _racing(self) -> RaceWorker:
         spec, read = self._session.spec, self._session.read
-        try:
-            titles = {value: title for title, value in entrants().items()}
-            chosen = [value for value in self.methods.value or [] if value in titles]
-            specs = {titles[value]: _lane(spec, value) for value in chosen}
-            specs |= lanes_of_text(spec, str(self.lanes.value or ""))
-            seconds = number_checked("Seconds per method", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
-            self._session.begin_study("a race")
-            memory, rows = self._session.shares.reservation(), self._session.rows()
+        titles = {value: title for title, value in entrants().items()}
+        chosen = [value for value in self.methods.value or [] if value in titles]
+        specs = {titles[value]: _lane(spec, value) for value in chosen}
+        specs |= lanes_of_text(spec, str(self.lanes.value or ""))
+        seconds = number_checked("Seconds per method", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+        self._session.begin_study("a race")
+        memory, rows = self._session.shares.reservation(), self._session.rows()
 
-            def admit(lane: Lane) -> None:
-                memory.add(lane.spec, rows)
+        def admit(lane: Lane) -> None:
+            memory.add(lane.spec, rows)
 
-            race = Race(specs, data=(lambda: read(spec.split)) if read else None, admit=admit)
-        except GPExplorerError as error:
-            self.note.object = text(str(error))
-            return
-        self.note.object = text(race.policy)
-        self._draw(list(race.lanes))
-        self._worker = RaceWorker(race, seconds, self._session.shares.turns, memory)
-        self._session.add_study("the race", self._worker)
-        self._offer_lanes({name: "" for name in race.lanes})
-        self._worker.play()
+        race = Race(specs, data=(lambda: read(spec.split)) if read else None, admit=admit)
+        return RaceWorker(race, seconds, self._session.shares.turns, memory)
 
     def _offer_lanes(self, sentences: dict[str, str]) -> None:
         """Offer the lanes that are still running in the selector that stops a lane."""
@@ -275,12 +248,12 @@ class RacePanel(pn.viewable.Viewer):
     def _draw(self, names: list[str]) -> None:
         self._lanes = {metric: Lanes(names, metric) for metric in METRICS}
         empty = pd.DataFrame({"lane": [], "seconds": [], **{metric: [] for metric in METRICS}})
-        self._live = {m: Live(lanes, lanes.data(empty), self._theme) for m, lanes in self._lanes.items()}
         height = HEIGHT + LEGEND_LINE * len(names) // legend_cols(names)
-        for live in self._live.values():
-            live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        panes = [pn.pane.Bokeh(live.figure, sizing_mode="stretch_width", height=height) for live in self._live.values()]
-        self.pictures[:] = [pn.Column(pane, styles={"flex": "1 1 330px", "min-width": "0"}) for pane in panes]
+        self._charts = {metric: Chart(height) for metric in METRICS}
+        for metric, lanes in self._lanes.items():
+            self._charts[metric].set_theme(self._theme)
+            self._charts[metric].draw(lanes.data(empty), lanes.plot)
+        self.pictures[:] = [pn.Column(chart, styles=HALF) for chart in self._charts.values()]
         self.pictures.visible = True
 
     def _show_playing(self) -> None:
@@ -291,9 +264,6 @@ class RacePanel(pn.viewable.Viewer):
         over = worker is not None and worker.race.over
         if (self.go.label, self.go.disabled) != (label, over):
             self.go.param.update(label=label, icon=icon, disabled=over)
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def entrants() -> dict[str, str]:
@@ -346,10 +316,9 @@ def _table(standing: Standing) -> str:
     longest = max(standing.seconds.values(), default=0.0)
     reached = [moment <= longest for moment in MOMENTS]  # a time that no lane has reached has no figure
     scores = standing.scores["smse"].loc[:, reached]
-    moments = list(scores.columns)
-    headings = ["", *(f"SMSE at {m}" for m in moments), "SMSE now", "SNLP now", "seconds", "memory", ""]
-    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
-    for name in standing.scores["smse"].index:
+    headings = ["", *(f"SMSE at {m}" for m in scores.columns), "SMSE now", "SNLP now", "seconds", "memory", ""]
+    lines = []
+    for name in scores.index:
         lane_rows = standing.board[standing.board["lane"] == name]
         latest = lane_rows.iloc[-1] if len(lane_rows) else None
         cells = [number(float(value)) for value in scores.loc[name]]
@@ -357,10 +326,9 @@ def _table(standing: Standing) -> str:
         if latest is not None and standing.variance_notes[name]:
             cells[-1] += f" ({standing.variance_notes[name]})"
         cells += [f"{standing.seconds[name]:.1f}", "—" if latest is None else nbytes(float(latest["memory"]))]
-        leader = ' class="ahead"' if name == standing.winners.get("smse") else ""
-        row = "".join(f"<td>{text(cell)}</td>" for cell in [name, *cells])
-        lines.append(f'<tr{leader}>{row}<td class="why">{text(standing.sentences[name], 200)}</td></tr>')
-    return f"<table>{''.join(lines)}</table>"
+        lines.append([name, *cells, standing.sentences[name]])
+    ahead = [k for k, name in enumerate(scores.index) if name == standing.winners.get("smse")]
+    return html_table(headings, lines, ahead)
 
 
 def _reach(standing: Standing) -> str:
@@ -368,14 +336,7 @@ def _reach(standing: Standing) -> str:
     reach = standing.reach
     if len(reach) < 2 or not reach.notna().to_numpy().any():
         return ""
-    heads = "".join(f"<th>{text(name)}</th>" for name in reach.columns)
-    lines = [
-        f"<tr><td>{text(name)}</td>" + "".join(f"<td>{_seconds(value)}</td>" for value in row) + "</tr>"
-        for name, row in zip(reach.index, reach.to_numpy(float), strict=True)
-    ]
+    values = [["—" if value != value else f"{value:.2g}" for value in row] for row in reach.to_numpy(float)]
+    rows = [[name, *cells] for name, cells in zip(reach.index, values, strict=True)]
     caption = "Seconds of computation that the lane of a row needed to reach the lowest SMSE of the lane of a column"
-    return f"<p>{caption} (—: not reached).</p><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>"
-
-
-def _seconds(seconds: float) -> str:
-    return "—" if seconds != seconds else f"{seconds:.2g}"
+    return f"<p>{caption} (—: not reached).</p>{html_table(['', *reach.columns], rows)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,16 +14,16 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...data import Split
-from ...errors import GPExplorerError
 from ...runs.setting_checks import number
-from ...views.drawing.live import Live
-from ...views.runs.candidate_scores import CandidateScores
+from ...views.runs.comparison_charts import CandidateScores
+from ..pictures.chart import Chart
 from ..pictures.legend_line import LegendLine
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Turns
-from ..styles import TEXT
-from ..text import named, sentence, span, text
+from ..text import sentence, span, text
+from ..widgets import WIDE, button, column, download, line_of_text, row, whole
+from .study_panel import StudyPanel
 
 if TYPE_CHECKING:
     from ...recommendation import Progress, Recommendation
@@ -83,7 +82,7 @@ class RecommendWorker(BackgroundWorker):
         self.progress = progress
 
 
-class RecommendPanel(pn.viewable.Viewer):
+class RecommendPanel(StudyPanel):
     """The question, the time for it, the answer, and a button that uses it, for the rows open in `session`.
 
     Attributes
@@ -93,47 +92,30 @@ class RecommendPanel(pn.viewable.Viewer):
     """
 
     def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
-        self._session, self._theme = session, "light"
-        self._worker: RecommendWorker | None = None
+        super().__init__(session, **params)
         self._answer: Recommendation | None = None
         self._asked_for: Any = None  # the rows of the answer
-        self._live: Live | None = None
-        wide = {"margin": (6, 10)}
-        self.seconds = pmui.IntInput(
-            label="Seconds", value=60, start=LEAST_SECONDS, end=MOST_SECONDS, width=130,
-            description="Wall-clock time for all of it. A step that has begun is not interrupted.", **wide,
-        )  # fmt: skip
-        self.begin = pmui.Button(
-            **named("What should I use?", "try the methods on held-out rows for a minute, and say which one to use."),
-            icon="help", variant="outlined", on_click=lambda _: self.open(),
-            sizing_mode="stretch_width", margin=(3, 10),
-        )  # fmt: skip
-        self.go = pmui.Button(
-            label="Find out", icon="search", color="primary", variant="contained", on_click=lambda _: self.ask(), **wide
-        )
-        self.hide = pmui.Button(label="Close", variant="text", on_click=lambda _: self.shut(), **wide)
-        self.cancel = pmui.Button(
-            label="Cancel", icon="stop", variant="outlined", on_click=lambda _: self.pause(), disabled=True, **wide
-        )
-        self.adopt = pmui.Button(
-            label="Use it", icon="check", color="primary", variant="outlined", on_click=lambda _: self.use(),
-            visible=False, **wide,
-        )  # fmt: skip
+        hint = "Wall-clock time for all of it. A step that has begun is not interrupted."
+        self.seconds = whole("Seconds", 60, LEAST_SECONDS, MOST_SECONDS, 130, size="medium", description=hint)
+        hint = "try the methods on held-out rows for a minute, and say which one to use."
+        self.begin = button("What should I use?", "help", self.open, hint, **WIDE, margin=(3, 10))
+        self.go = button("Find out", "search", self.ask, variant="contained")
+        self.hide = button("Close", "", self.shut, variant="text")
+        self.cancel = button("Cancel", "stop", self.pause, disabled=True)
+        self.adopt = button("Use it", "check", self.use, color="primary", visible=False)
         self.files = pn.Row(margin=0)  # the button that saves the model, once there is one
-        self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(2, 12))
-        self.state = pn.pane.HTML(
-            "Every method is tried on rows that it has not seen; test rows are not used.",
-            margin=(0, 12), sizing_mode="stretch_width", stylesheets=[TEXT],
-        )  # fmt: skip
-        self.words = pn.pane.HTML("", margin=(6, 12), sizing_mode="stretch_width", stylesheets=[TEXT])
-        self.legend = LegendLine(self._toggle, margin=(6, 12), sizing_mode="stretch_width")
-        self.picture = pn.Column(sizing_mode="stretch_width", margin=0, visible=False)
-        parts = [self.seconds, self.go, self.cancel, self.adopt, self.files, self.hide]
-        head = pmui.FlexBox(*parts, align_items="center", gap="4px")
-        self._layout = pn.Column(
-            head, self.bar, self.state, self.words, self.picture, sizing_mode="stretch_width", visible=False, margin=0
-        )
+        self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(2, 12))
+        self.note.object = "Every method is tried on rows that it has not seen; test rows are not used."
+        self.words = line_of_text(margin=(6, 12))
+        self.legend, self.chart = LegendLine(self._toggle, margin=(6, 12), **WIDE), Chart()
+        self.picture = column(self.legend, self.chart, margin=0, visible=False)
+        head = row(self.seconds, self.go, self.cancel, self.adopt, self.files, self.hide, gap="4px")
+        self._layout = column(head, self.bar, self.note, self.words, self.picture, visible=False, margin=0)
+
+    @property
+    def figures(self) -> list[Chart]:
+        """The chart of the candidates."""
+        return [self.chart]
 
     def open(self) -> None:
         """Show the panel."""
@@ -146,25 +128,23 @@ class RecommendPanel(pn.viewable.Viewer):
 
     def ask(self) -> None:
         """Begin a recommendation for the open rows."""
-        session = self._session
-        spec, read = session.spec, session.read
-        try:
-            seconds = number("Seconds", self.seconds.value, whole=False, low=LEAST_SECONDS, high=MOST_SECONDS)
-            session.begin_study("a recommendation")
-        except GPExplorerError as error:
-            self.state.object = text(str(error))
+        if not self.start("a recommendation", self._recommending):
             return
-        limits = session.shares.limits
-        memory = SHARE_OF_MEMORY * max(limits.memory - session.shares.reserved, 1.0)
-        rows = (lambda: read(spec.split)) if read else (lambda: data_sets.load(spec.data, split=spec.split))
-        self._asked_for = (spec.data, spec.split)
-        self._worker = RecommendWorker(rows, seconds, memory, spec.seed, session.shares.turns)
-        session.add_study("the recommendation", self._worker)
         self._answer = None
         self.words.object, self.picture.visible, self.adopt.visible = "", False, False
         self.files.clear()
         self.go.disabled, self.cancel.disabled = True, False
-        self.state.object = "Reading the rows …"
+        self.say("Reading the rows …")
+
+    def _recommending(self) -> RecommendWorker:
+        session = self._session
+        spec, read = session.spec, session.read
+        seconds = number("Seconds", self.seconds.value, whole=False, low=LEAST_SECONDS, high=MOST_SECONDS)
+        session.begin_study("a recommendation")
+        memory = SHARE_OF_MEMORY * max(session.shares.limits.memory - session.shares.reserved, 1.0)
+        rows = (lambda: read(spec.split)) if read else (lambda: data_sets.load(spec.data, split=spec.split))
+        self._asked_for = (spec.data, spec.split)
+        return RecommendWorker(rows, seconds, memory, spec.seed, session.shares.turns)
 
     def use(self) -> None:
         """Set the page to the answer, on the rows that it was found for."""
@@ -172,20 +152,15 @@ class RecommendPanel(pn.viewable.Viewer):
         if answer is None:
             return
         if (session.spec.data, session.spec.split) != self._asked_for:
-            self.state.object = "Other rows are open now: ask again for these."
+            self.say("Other rows are open now: ask again for these.")
             return
         alone = " It is the chosen model alone; the average is in the file of Save the model." if answer.average else ""
-        self.state.object = (
+        self.say(
             "The answer is open and begins at step 0, so that you can watch it learn. Press Play, and predict new rows "
             f"when the run has ended.{alone}"
         )
-        spec = answer.spec
-        session.adopt(
-            replace(
-                session.spec, method=spec.method, settings=dict(spec.settings), kernel=spec.kernel, seed=spec.seed,
-                target_transform=spec.target_transform,
-            )
-        )  # fmt: skip
+        chosen = ("method", "settings", "kernel", "seed", "target_transform")
+        session.adopt(replace(session.spec, **{name: getattr(answer.spec, name) for name in chosen}))
 
     def update(self) -> None:
         """Show how far the recommendation is, or its answer."""
@@ -200,70 +175,45 @@ class RecommendPanel(pn.viewable.Viewer):
         elif progress is not None:
             self.bar.value = round(100 * progress.fraction)
             stopping = "Cancelling after the step under way. " if worker._stopped.is_set() else ""
-            message = f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}"
-            if message != self.state.object:
-                self.state.object = text(message)
+            self.say(f"{stopping}{progress.fraction:.0%}, {span(progress.seconds_left)} to go: {progress.sentence}")
 
     def set_theme(self, theme: str) -> None:
         """Draw the figure for the theme "light" or "dark"."""
-        self._theme = theme
-        if self._live is not None:
-            self._live.set_theme(theme)
-            self.legend.fill(self._live.legend)
+        super().set_theme(theme)
+        self.legend.fill(self.chart.legend)
 
     def pause(self) -> None:
         """Cancel: the best answer so far is shown after the step under way."""
         if self._worker is not None:
             self._worker.close()
 
-    def close(self) -> None:
-        """Stop, because the session has ended."""
-        self.pause()
-        self._worker = None
-
     def _show(self, worker: RecommendWorker) -> None:
         answer = worker.answer
         if answer is None:
-            self.state.object = text(worker.error)
+            self.say(worker.error)
             return
         self._answer = answer
         cancelled = " It was cancelled, so this is the best answer so far." if worker._stopped.is_set() else ""
-        self.state.object = text(answer.sentences[-1] + cancelled)
+        self.say(answer.sentences[-1] + cancelled)
         headline, *lines = answer.sentences[:-1]
         self.words.object = f"<h2>{text(headline)}</h2>" + "".join(f"<p>{text(line)}</p>" for line in lines)
-        self._draw(answer)
-        self.adopt.visible = True
-        self.files[:] = [
-            pmui.FileDownload(
-                callback=lambda: _saved_model(answer), filename="model.safetensors",
-                **named("Save the model", "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."),
-                variant="outlined", margin=(6, 10),
-            )
-        ]  # fmt: skip
-
-    def _draw(self, answer: Recommendation) -> None:
-        view = CandidateScores(answer.table)
-        self._live = Live(view, view.data(), self._theme)
-        height = HEIGHT + LINE * len(view.table)
-        self._live.figure.update(sizing_mode="stretch_width", height=height, output_backend="canvas")
-        self._live.leave_words_to_page()
-        self.legend.fill(self._live.legend)
-        self.picture[:] = [self.legend, pn.pane.Bokeh(self._live.figure, sizing_mode="stretch_width", height=height)]
-        self.picture.visible = True
+        candidates = CandidateScores(answer.table)
+        self.chart.draw(candidates.data(), candidates.plot, HEIGHT + LINE * len(candidates.table), legend=False)
+        self.legend.fill(self.chart.legend)
+        self.picture.visible = self.adopt.visible = True
+        hint = "a file that predicts new rows: python -m gpexplorer predict FILE ROWS."
+        save = download("model.safetensors", lambda: _saved_model(answer), "Save the model", hint, margin=(6, 8))
+        self.files[:] = [save]
 
     def _toggle(self, entry: int) -> None:
         """Hide the models of an entry of the legend, or show them again."""
-        if self._live is not None:
-            self._live.toggle(entry)
-            self.legend.fill(self._live.legend)
-
-    def __panel__(self) -> Any:
-        return self._layout
+        self.chart.toggle(entry)
+        self.legend.fill(self.chart.legend)
 
 
-def _saved_model(answer: Recommendation) -> io.BytesIO:
+def _saved_model(answer: Recommendation) -> bytes:
     """The file of the model of an answer, which is an average of several if that is better."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         answer.posterior.save(path)
-        return io.BytesIO(path.read_bytes())
+        return path.read_bytes()

@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import panel as pn
-import panel_material_ui as pmui
 import psutil
 
-from ...errors import GPExplorerError
+from ...errors import GPExplorerError, SettingError
 from ...runs import Spec
 from ...runs.setting_checks import number as checked
 from ...runs.studies.measured_run import Measured, in_child
@@ -21,12 +19,15 @@ from ...views.runs import scaling_chart as picture
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
+from ..tables import TABLE, html_table
 from ..text import nbytes, sentence, span, text
+from ..widgets import button, column, line_of_text, row, select, watch, whole
+from .study_panel import StudyPanel
 
 MOST_SIZES = 12
 RANGES = {"n": (250, 4000), "d": (1, 16), "m": (8, 128), "p": (20, 320), "b": (25, 400)}
 NAMES = {"n": "rows n", "d": "inputs d", "m": "inducing points m", "p": "rank p", "b": "block b"}
-CSS = "table { border-collapse: collapse; font-size: 13px } th, td { padding: 2px 14px 2px 0; text-align: right }"
+HOW = "Each size is measured in a separate process and takes a few seconds."
 
 
 class ScalingWorker(BackgroundWorker):
@@ -53,50 +54,44 @@ class ScalingWorker(BackgroundWorker):
             self.changed.set()
 
 
-class ScalingPanel(pn.viewable.Viewer):
+class ScalingPanel(StudyPanel):
     """The measured and predicted cost of the method that is open in `session`, along one axis such as n."""
 
     def __init__(self, session: Session, **params: Any) -> None:
-        super().__init__(**params)
-        self._session = session
-        self._worker: ScalingWorker | None = None
-        wide = {"size": "small", "margin": (6, 10)}
-        self.axis = pmui.Select(
-            label="Vary", options={name: key for key, name in NAMES.items()}, value="n", width=190, **wide
-        )
-        self.low = pmui.IntInput(label="From", value=RANGES["n"][0], start=1, width=120, **wide)
-        self.high = pmui.IntInput(label="To", value=RANGES["n"][1], start=2, width=120, **wide)
-        self.count = pmui.IntInput(label="Sizes", value=5, start=3, end=MOST_SIZES, width=100, **wide)
-        self.go = pmui.Button(
-            label="Measure", icon="straighten", color="primary", variant="contained", margin=(6, 10),
-            on_click=lambda _: self.toggle(),
-        )  # fmt: skip
-        self.target_size = pmui.IntInput(label="Forecast for size", value=10**6, start=1, step=10**5, width=230, **wide)
+        super().__init__(session, **params)
+        self.axis = select("Vary", {name: key for key, name in NAMES.items()}, "n", 190)
+        self.low, self.high = (whole(label, RANGES["n"][k], 1 + k, None, 120) for k, label in enumerate(("From", "To")))
+        self.count = whole("Sizes", 5, 3, MOST_SIZES, 100)
+        self.go = button("Measure", "straighten", self.toggle, variant="contained")
+        self.target_size = whole("Forecast for size", 10**6, 1, None, 230, step=10**5)
         self.axis.param.watch(self._set_range, "value")
-        self.target_size.param.watch(lambda _: self._show_forecast(), "value")
-        self.note = pn.pane.HTML("", margin=(0, 12), sizing_mode="stretch_width")
-        self.table = pn.pane.HTML("", stylesheets=[CSS], margin=(4, 12), sizing_mode="stretch_width")
-        self.chart = Chart()
-        head = pmui.FlexBox(self.axis, self.low, self.high, self.count, self.go, self.target_size, align_items="center")
-        self._layout = pn.Column(head, self.note, self.table, self.chart, sizing_mode="stretch_width")
+        watch(self._show_forecast, self.target_size)
+        self.table, self.chart = line_of_text(margin=(4, 12), styles=[TABLE]), Chart()
+        head = row(self.axis, self.low, self.high, self.count, self.go, self.target_size)
+        self._layout = column(head, self.note, self.table, self.chart)
+
+    @property
+    def figures(self) -> list[Chart]:
+        """The chart."""
+        return [self.chart]
 
     def toggle(self) -> None:
         """Start measuring, or stop after the current size."""
         if self._worker is not None and not self._worker.scaling.over:
             self.pause()
-            return
+        elif self.start("a measurement", self._measuring):
+            self.note.object, self.table.object = HOW, ""
+            self.go.param.update(label="Stop", icon="stop")
+
+    def _measuring(self) -> ScalingWorker:
         spec = self._session.spec
         try:
+            sizes, measurement = self._sizes(), self._measurement()
             self._session.begin_study("a measurement")
-            scaling = Scaling(spec, str(self.axis.value), self._sizes(), self._measurement())
+            return ScalingWorker(Scaling(spec, str(self.axis.value), sizes, measurement))
         except GPExplorerError as error:
             available = ", ".join(NAMES[axis] for axis in axes(spec)) or "none"
-            self.note.object = text(f"{error} This method can vary: {available}.")
-            return
-        self.note.object, self.table.object = "Each size is measured in a separate process and takes a few seconds.", ""
-        self._worker = ScalingWorker(scaling)
-        self._session.add_study("the measurement", self._worker)
-        self.go.param.update(label="Stop", icon="stop")
+            raise SettingError(f"{error} This method can vary: {available}.") from None
 
     def update(self) -> None:
         """Show the sizes that have been measured since the last call."""
@@ -112,19 +107,11 @@ class ScalingPanel(pn.viewable.Viewer):
         if scaling.over or worker.error:
             self.go.param.update(label="Measure", icon="straighten")
 
-    def set_theme(self, theme: str) -> None:
-        """Draw the chart for the theme "light" or "dark"."""
-        self.chart.set_theme(theme)
-
     def pause(self) -> None:
         """Stop measuring after the current size once no browser shows the page."""
-        self.close()
-        self.go.param.update(label="Measure", icon="straighten")
-
-    def close(self) -> None:
-        """Stop measuring, because the session has ended or a person asked for it."""
         if self._worker is not None:
             self._worker.close()
+        self.go.param.update(label="Measure", icon="straighten")
 
     def _sizes(self) -> list[int]:
         """The sizes to measure. The bounds of the widgets hold in the browser only, and are checked here."""
@@ -169,17 +156,17 @@ class ScalingPanel(pn.viewable.Viewer):
             parts.append(str(error))
         self.note.object = "<br>".join(text(part.replace("..", "."), 500) for part in parts)
 
-    def __panel__(self) -> Any:
-        return self._layout
-
 
 def _table(scaling: Scaling) -> str:
     headings = (scaling.axis.name, "time per step", "by formula", "memory", "by formula", "scaling factor", "")
-    lines = ["<tr>" + "".join(f"<th>{text(head)}</th>" for head in headings) + "</tr>"]
-    for _, row in scaling.table().iterrows():
-        cells = [f"{int(row['value']):,}"]
-        cells += [span(float(row[c])) if row[c] == row[c] else "—" for c in ("seconds", "seconds predicted")]
-        cells += [nbytes(float(row[c])) if row[c] == row[c] else "—" for c in ("memory", "memory predicted")]
-        cells += [f"{row['scaling factor']:.2f}" if row["scaling factor"] == row["scaling factor"] else ""]
-        lines.append("<tr>" + "".join(f"<td>{text(c)}</td>" for c in [*cells, str(row["sentence"] or "")]) + "</tr>")
-    return f"<table>{''.join(lines)}</table>"
+    rows = []
+    for _, size in scaling.table().iterrows():
+        times = [_or_dash(size[name], span) for name in ("seconds", "seconds predicted")]
+        bytes_ = [_or_dash(size[name], nbytes) for name in ("memory", "memory predicted")]
+        factor = _or_dash(size["scaling factor"], "{:.2f}".format, "")
+        rows.append([f"{int(size['value']):,}", *times, *bytes_, factor, size["sentence"] or ""])
+    return html_table(headings, rows)
+
+
+def _or_dash(value: float, words: Callable[[float], str], dash: str = "—") -> str:
+    return words(float(value)) if value == value else dash

@@ -24,85 +24,81 @@ from ..inputs.file_upload import FileUpload
 from ..playback.locked_change import change
 from ..session import Screen, Session
 from ..text import named, sentence, text
+from ..widgets import WIDE, column, download, line_of_text, row, watch
+from .study_panel import StudyPanel
 
 NOTE_HELP = (  # without a store, with a store
     "Shown in Compare while this page is open, and written into the notebook and the pictures.",
     "Shown in Compare, written into the notebook and the pictures, and stored when the run is kept.",
 )
+LINK_HELP = (
+    "The link writes every setting, so it opens the same in later versions. The address of this page is shorter: it "
+    "leaves out what is at its default."
+)
 ONE_AT_A_TIME = asyncio.Semaphore(1)  # a page of many steps takes some seconds of one core
 CODE = "font:12px/1.5 ui-monospace,SFMono-Regular,Menlo,monospace;white-space:pre;overflow-x:auto;margin:0"
 
 
-class SharePanel(pn.viewable.Viewer):
+class SharePanel(StudyPanel):
     """Link, program, note and files of the run that `session` shows.
 
     Parameters
     ----------
-    session : the session.
-    sheet : returns the pictures on the screen as HTML, given the note.
-    pictures : returns the keys of the pictures on the screen, with the options of each.
+    session
+        The session.
+    sheet
+        Returns the pictures on the screen as HTML, given the note.
+    pictures
+        Returns the keys of the pictures on the screen, with the options of each.
+    **params
+        Parameters of `panel.viewable.Viewer`.
     """
 
     def __init__(
-        self, session: Session, sheet: Callable[[str], str],
-        pictures: Callable[[], Mapping[str, Mapping[str, Any]]] = dict, **params: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(**params)
-        notes = session.notes
-        self._session, self._notes = session, notes
+        self,
+        session: Session,
+        sheet: Callable[[str], str],
+        pictures: Callable[[], Mapping[str, Mapping[str, Any]]] = dict,
+        **params: Any,
+    ) -> None:
+        super().__init__(session, **params)
+        self._notes, self._sheet, self._pictures = session.notes, sheet, pictures
         self._screen: Screen | None = None
-        self._pictures = pictures
-        self.link = pmui.TextInput(
-            label="Link to this screen", value="", sizing_mode="stretch_width", size="small", margin=(8, 10),
-            description="The link writes every setting, so it opens the same in later versions. The address of this "
-            "page is shorter: it leaves out what is at its default.",
-        )  # fmt: skip
+        field = {**WIDE, "size": "small", "margin": (8, 10)}
+        self.link = pmui.TextInput(label="Link to this screen", description=LINK_HELP, **field)
         self.copy_link, self.copy_code = (CopyButton(what, margin=(8, 12)) for what in ("the link", "the program"))
-        self.hide = pmui.CheckBoxGroup(
-            label="Hide for a lecture", options={title: key for key, title in HIDE.items()}, inline=True,
-            margin=(0, 10),
-        )  # fmt: skip
-        self.hide.param.watch(lambda _: self._write_link(), "value")
-        self.code = pn.pane.HTML("", sizing_mode="stretch_width", margin=(4, 12))
-        files = {
-            "program.py": lambda: programs.program(self._session.screen.spec, self._session.screen.step),
+        hidden = {title: key for key, title in HIDE.items()}
+        self.hide = pmui.CheckBoxGroup(label="Hide for a lecture", options=hidden, inline=True, margin=(0, 10))
+        watch(self._write_link, self.hide)
+        self.code = line_of_text(margin=(4, 12), styles=[])
+        hint = NOTE_HELP[self._notes.store is not None]
+        self.own_note = pmui.TextAreaInput(
+            label="Note on this run", rows=2, max_length=LONGEST_NOTE, description=hint, **field
+        )
+        self.own_note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
+        hint = named("Open a spec.json", "open the run that the file describes.")
+        self.spec_file = FileUpload(self.say, LARGEST, **hint, accept=".json", variant="outlined", margin=(4, 6))
+        self.spec_file.param.watch(self._open_spec, "value")
+        hint = "one HTML file that plays the run without a server or a network."
+        self.page = download("run.html", self._page, "Save as a page", hint)
+        self.downloads = row(self.page, *(download(name, make) for name, make in self._files.items()), self.spec_file)
+        parts = [self.hide, self.own_note, self.downloads, self.note, self.copy_code, self.code]
+        self._layout = column(pn.Row(self.link, self.copy_link, **WIDE), *parts)
+
+    @property
+    def _files(self) -> dict[str, Callable[[], str | bytes]]:
+        """Name of each file -> what makes its content."""
+        session = self._session
+        return {
+            "program.py": lambda: programs.program(session.screen.spec, session.screen.step),
             "notebook.ipynb": lambda: programs.notebook(
-                self._session.screen.spec, self._session.screen.step, note=self.note.value
+                session.screen.spec, session.screen.step, note=self.own_note.value
             ),
-            "pictures.html": lambda: sheet(self.note.value),
+            "pictures.html": lambda: self._sheet(self.own_note.value),
             "spec.json": self._json,
-            "steps.csv": lambda: self._session.table().to_csv(index=False),
+            "steps.csv": lambda: session.table().to_csv(index=False),
             "steps.parquet": self._parquet,
         }
-        self.note = pmui.TextAreaInput(
-            label="Note on this run", value="", rows=2, max_length=LONGEST_NOTE, size="small", margin=(8, 10),
-            sizing_mode="stretch_width", description=NOTE_HELP[notes.store is not None],
-        )  # fmt: skip
-        self.note.param.watch(lambda event: self._notes.write(self._session.screen.key, event.new), "value")
-        self.spec_file = FileUpload(
-            self._show_error, LARGEST,
-            **named("Open a spec.json", "open the run that the file describes."),
-            accept=".json", variant="outlined", margin=(4, 6),
-        )  # fmt: skip
-        self.spec_file.param.watch(self._open_spec, "value")
-        self.error = pn.pane.HTML("", margin=(4, 12))
-        self.page = pmui.FileDownload(
-            callback=self._page, filename="run.html",
-            **named("Save as a page", "one HTML file that plays the run without a server or a network."),
-            variant="outlined", size="small", margin=(4, 6),
-        )  # fmt: skip
-        downloads = [_download(name, make) for name, make in files.items()]
-        self.downloads = pmui.FlexBox(self.page, *downloads, self.spec_file, align_items="center")
-        self._layout = pn.Column(
-            pn.Row(self.link, self.copy_link, sizing_mode="stretch_width"),
-            self.hide,
-            self.note,
-            self.downloads,
-            self.error,
-            self.copy_code,
-            self.code,
-            sizing_mode="stretch_width",
-        )
 
     def update(self) -> None:
         """Show the link and the program of the current step, unless a person's clicks led to it."""
@@ -110,7 +106,7 @@ class SharePanel(pn.viewable.Viewer):
         if screen == self._screen:
             return
         if self._screen is None or screen.key != self._screen.key:
-            self.note.value = self._notes.of(screen.key)
+            self.own_note.value = self._notes.of(screen.key)
         self._screen = screen
         if screen.by_hand:
             self.link.value = self.copy_link.copied = self.copy_code.copied = ""
@@ -132,13 +128,10 @@ class SharePanel(pn.viewable.Viewer):
                     "The data of this spec came from memory or from a file. Open them first, then choose the method."
                 )
         except GPExplorerError as error:
-            self._show_error(str(error))
+            self.say(str(error))
             return
-        self.error.object = ""
+        self.say("")
         self._session.choose(spec)
-
-    def _show_error(self, message: str) -> None:
-        self.error.object = text(message)
 
     def _write_link(self) -> None:
         screen = self._session.screen
@@ -149,20 +142,11 @@ class SharePanel(pn.viewable.Viewer):
         except GPExplorerError as error:
             self.link.value, self.copy_link.copied = str(error), ""
 
-    def set_theme(self, theme: str) -> None:
-        """Do nothing: the panel has no figures."""
-
-    def pause(self) -> None:
-        """Do nothing: the panel has no thread."""
-
-    def close(self) -> None:
-        """Do nothing: the panel has no thread."""
-
     async def _page(self) -> io.BytesIO:
         """The run up to its newest step as a page that plays by itself; where that fails, a page that says why."""
         run, by_hand, document = self._session.run, self._session.screen.by_hand, pn.state.curdoc
         message = ""
-        self.error.object = "The pictures of all steps are being drawn. The page is saved when they are done."
+        self.say("The pictures of all steps are being drawn. The page is saved when they are done.")
         try:
             if run is None:
                 raise SettingError("No run is open: choose rows and a method first.")
@@ -171,7 +155,7 @@ class SharePanel(pn.viewable.Viewer):
         except Exception as error:
             message = sentence(error, "the page was being written")
             content = f"<p>{text(message)}</p>"
-        change(document, lambda: self._show_error(message))
+        change(document, lambda: self.say(message))
         return io.BytesIO(content.encode())
 
     def _json(self) -> str:
@@ -181,14 +165,3 @@ class SharePanel(pn.viewable.Viewer):
         buffer = io.BytesIO()
         self._session.table().to_parquet(buffer, index=False)
         return buffer.getvalue()
-
-    def __panel__(self) -> Any:
-        return self._layout
-
-
-def _download(name: str, make: Callable[[], str | bytes]) -> pmui.FileDownload:
-    def file() -> io.BytesIO:
-        content = make()
-        return io.BytesIO(content.encode() if isinstance(content, str) else content)
-
-    return pmui.FileDownload(callback=file, filename=name, label=name, variant="outlined", size="small", margin=(4, 6))

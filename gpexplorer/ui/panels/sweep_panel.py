@@ -11,7 +11,7 @@ from typing import Any
 import panel as pn
 import panel_material_ui as pmui
 
-from ...errors import GPExplorerError, SettingError
+from ...errors import SettingError
 from ...methods.base import registry
 from ...runs import Run, Spec
 from ...runs.setting_checks import number
@@ -21,8 +21,9 @@ from ..inputs.method_settings import label_of
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..text import sentence, text
+from ..widgets import SMALL, button, row, select, watch, whole
+from .study_panel import StudyPanel
 
-SMALL = {"size": "small", "margin": (6, 8)}
 MOST_STEPS = 100_000  # of each run
 MOST_SECONDS = 3600  # likewise
 MAX_LENGTH = 600  # characters of the list of values
@@ -85,67 +86,56 @@ class SweepWorker(BackgroundWorker):
         self.over = True
 
 
-class SweepPanel(pn.viewable.Viewer):
+class SweepPanel(StudyPanel):
     """The controls of a sweep over a setting of the open spec.
 
     Parameters
     ----------
-    session : the session whose spec is varied.
-    add : called with the name and the result of each run that has ended.
+    session
+        The session whose spec is varied.
+    add
+        Called with the name and the result of each run that has ended.
+    **params
+        Parameters of `panel.viewable.Viewer`.
     """
 
     def __init__(self, session: Session, add: Callable[[str, Finished], None], **params: Any) -> None:
-        super().__init__(**params)
-        self._session, self._add = session, add
-        self._worker: SweepWorker | None = None
-        self._method, self._remaining = "", 0
-        self.what = pmui.Select(label="Vary", options=["seed"], value="seed", width=190, searchable=True, **SMALL)
+        super().__init__(session, **params)
+        self._add, self._method, self._remaining = add, "", 0
+        self.what = select("Vary", ["seed"], "seed", 190, searchable=True)
+        hint = "Values separated by commas."
         self.values = pmui.TextInput(
-            label="Values",
-            value="0, 1, 2, 3",
-            width=200,
-            max_length=MAX_LENGTH,
-            description="Values separated by commas.",
-            **SMALL,
+            label="Values", value="0, 1, 2, 3", width=200, max_length=MAX_LENGTH, description=hint, **SMALL
         )
-        self.steps = pmui.IntInput(label="Steps per run", value=50, start=1, end=MOST_STEPS, width=110, **SMALL)
-        self.seconds = pmui.IntInput(
-            label="or seconds", value=0, start=0, end=MOST_SECONDS, width=110,
-            description="Seconds of work of each run; 0 means no limit. The first limit reached ends it.", **SMALL,
-        )  # fmt: skip
-        self.go = pmui.Button(
-            label="Sweep", icon="grid_view", variant="outlined", margin=(6, 8), on_click=lambda _: self.toggle()
-        )
+        self.steps = whole("Steps per run", 50, 1, MOST_STEPS, 110)
+        hint = "Seconds of work of each run; 0 means no limit. The first limit reached ends it."
+        self.seconds = whole("or seconds", 0, 0, MOST_SECONDS, 110, description=hint)
+        self.go = button("Sweep", "grid_view", self.toggle)
         self.note = pn.pane.HTML("", margin=(4, 8))
-        self.what.param.watch(lambda _: self._suggest_values(), "value")
-        self._layout = pmui.FlexBox(
-            self.what, self.values, self.steps, self.seconds, self.go, self.note, align_items="center"
-        )
+        watch(self._suggest_values, self.what)
+        self._layout = row(self.what, self.values, self.steps, self.seconds, self.go, self.note)
         self._offer_settings()
 
     def toggle(self) -> None:
         """Start a sweep from the open spec, or stop the current sweep after its current step."""
         if self._worker is not None:
             self.close()
-            return
+        elif self.start("a sweep", self._sweeping):
+            self.go.param.update(label="Stop", icon="stop")
+            self.note.object = self._progress
+
+    def _sweeping(self) -> SweepWorker:
         spec, read = self._session.spec, self._session.read
-        try:
-            if self.what.value not in self.what.options.values():
-                raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
-            steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
-            seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
-            base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
-            specs = grid(base, {self.what.value: values(self.values.value)})
-            self._session.begin_study("a sweep")
-        except (GPExplorerError, TypeError) as error:
-            self.note.object = text(sentence(error, "the sweep was being prepared"), MAX_LENGTH)
-            return
+        if self.what.value not in self.what.options.values():
+            raise SettingError("A sweep varies the seed, the split or a setting of the method: choose one of them.")
+        steps = number("Steps per run", self.steps.value, whole=True, low=1, high=MOST_STEPS)
+        seconds = number("Seconds per run", self.seconds.value, whole=False, low=0, high=MOST_SECONDS)
+        base = replace(spec, budget={"steps": steps} | ({"seconds": seconds} if seconds else {}))
+        specs = grid(base, {self.what.value: values(self.values.value)})
+        self._session.begin_study("a sweep")
         self._remaining = len(specs)
         memory, rows = self._session.shares.reservation(), self._session.rows()
-        self._worker = SweepWorker(specs, read, lambda spec: memory.take(spec, rows))
-        self._session.add_study("the sweep", self._worker)
-        self.go.param.update(label="Stop", icon="stop")
-        self.note.object = self._progress
+        return SweepWorker(specs, read, lambda spec: memory.take(spec, rows))
 
     def update(self) -> None:
         """Pass on the runs that have ended, and offer the settings of the open method."""
@@ -164,9 +154,8 @@ class SweepPanel(pn.viewable.Viewer):
 
     def close(self) -> None:
         """Stop the current sweep, if there is one."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.close()
+        if self._worker is not None:
+            super().close()
             self.go.param.update(label="Sweep", icon="grid_view")
             self.note.object = "" if self._remaining == 0 else f"Stopped. {self._progress}"
 
@@ -187,9 +176,6 @@ class SweepPanel(pn.viewable.Viewer):
     def _suggest_values(self) -> None:
         suggested = around(self._session.spec, self.what.value)
         self.values.value = ", ".join(value if isinstance(value, str) else json.dumps(value) for value in suggested)
-
-    def __panel__(self) -> Any:
-        return self._layout
 
 
 def values(typed: str) -> list[Any]:

@@ -23,10 +23,10 @@ from ..inputs.view_options import options
 from ..playback.open_run import Frame, Layers, RunSummary
 from ..session import Session
 from ..styles import CARD, CARDS, CARDS_FRAME, TABS, TEXT
+from ..tables import Steps
 from ..text import sentence, text
 from .gestures import Gestures
 from .legend_line import LegendLine
-from .step_table import Steps
 
 ON_TOP = 3  # pictures that are always visible
 SMALL = '<span class="hint">{}</span>'

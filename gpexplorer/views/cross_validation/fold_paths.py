@@ -16,12 +16,15 @@ from ...methods.cross_validation.fold_steps import score_folds
 from ...methods.cross_validation.folds import ordered_by_fold, split
 from ...methods.cross_validation.gpcv import GPCV
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
-from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
-from .residuals import iterates_folds
+from ..base import Layers, View, image, line, overlay
+from ..drawing.palette import CYCLE, ROLES
+from .fold_curves import iterates_folds
 
 MAX_ROWS = 3000  # with more rows, the slice would block the page
 QUIET = 0.3  # seconds at one record after which its own surface is computed
+ACROSS = "Number of the hyperparameter along x; 0 is the first."
+UPWARD = "Number of the hyperparameter along y; -1 is the last, the noise."
+SQUARES = "Points per side of the slice; each costs one kernel matrix."
 MARGIN = 0.6  # log-hyperparameters around the paths
 
 
@@ -47,24 +50,9 @@ class Paths(View):
     order: ClassVar[int] = 40
     hero: ClassVar[bool] = True
 
-    first = param.Integer(
-        1,
-        bounds=(0, None),
-        softbounds=(0, 10),
-        label="Across",
-        doc="Number of the hyperparameter along x; 0 is the first.",
-    )
-    second = param.Integer(
-        -1, bounds=(-1, None), softbounds=(-1, 10), label="Upward",
-        doc="Number of the hyperparameter along y; -1 is the last, the noise.",
-    )  # fmt: skip
-    side = param.Integer(
-        9,
-        bounds=(2, 60),
-        softbounds=(5, 25),
-        label="Squares per side",
-        doc="Points per side of the slice; each costs one kernel matrix.",
-    )
+    first = param.Integer(1, bounds=(0, None), softbounds=(0, 10), label="Across", doc=ACROSS)
+    second = param.Integer(-1, bounds=(-1, None), softbounds=(-1, 10), label="Upward", doc=UPWARD)
+    side = param.Integer(9, bounds=(2, 60), softbounds=(5, 25), label="Squares per side", doc=SQUARES)
 
     def applies(self, run: Run) -> bool:
         """Return whether the run iterates over folds and has at most MAX_ROWS rows."""
@@ -109,10 +97,8 @@ class Paths(View):
         options = (axes, self.side)
         if previous is not None and previous.run() is run and previous.options == options:
             frame = previous.frame
-            is_inside = (
-                frame["x"].min() <= low[0] and high[0] <= frame["x"].max()
-                and frame["y"].min() <= low[1] and high[1] <= frame["y"].max()
-            )  # fmt: skip
+            corners = frame[["x", "y"]]
+            is_inside = bool((corners.min() <= low).all() and (high <= corners.max()).all())
             if previous.asked != at:
                 previous = previous._replace(asked=at, since=time.monotonic())
             if previous.at == at or (is_inside and time.monotonic() - previous.since < QUIET):
@@ -141,16 +127,12 @@ class Paths(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the surface in colour, a thin line per fold, and the consensus as a thick line."""
-        frame = layers["surface"]
-        x, y = np.unique(frame["x"]), np.unique(frame["y"])
-        image = hv.Image((x, y, frame["value"].to_numpy().reshape(len(y), len(x))), ["x", "y"], "value")
-        parts = [layer(image, "surface", cmap=SEQUENTIAL, alpha=0.7, colorbar=True, clabel="log10 error")]
+        parts = [image(layers, "surface", alpha=0.7, clabel="log10 error")]
         folds = [name for name in layers if name.startswith("fold ")]
         for name, colour in zip(folds, CYCLE * len(folds), strict=False):
-            parts.append(layer(hv.Curve(layers[name], "x", "y", label=name), name, color=colour))
-        mean = hv.Curve(layers["consensus"], "x", "y", label="consensus")
-        parts.append(layer(mean, "consensus", color=ROLES["reference"], line_width=3))
-        return hv.Overlay(parts).opts(responsive=True, legend_position="top", legend_cols=4, **labels(frame))
+            parts.append(line(layers, name, name, color=colour))
+        parts.append(line(layers, "consensus", "consensus", color=ROLES["reference"], line_width=3))
+        return overlay(parts, layers["surface"], 4, show_grid=False)
 
 
 def _method(run: Run) -> GPCV:

@@ -7,7 +7,7 @@ change only when the data leave them or fill a small part of them, so that nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import holoviews as hv
 import numpy as np
@@ -79,6 +79,12 @@ class Plotted(Protocol):
 
     def plot(self, layers: Layers) -> hv.Overlay | hv.Element:
         """Draw these frames."""
+
+
+class Drawing(NamedTuple):
+    """A function in the form in which `Live` takes it."""
+
+    plot: Callable[[Layers], hv.Overlay | hv.Element]
 
 
 class Live:

@@ -14,7 +14,7 @@ from ...methods.capabilities import SamplesWeights
 from ...methods.chain_diagnostics import bulk_ess, rhat
 from ...runs.run import Run
 from ...runs.studies.chain_draws import SAMPLED
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, band, dots, line, overlay, segments
 from ..drawing.palette import CYCLE, ROLES
 
 COLUMNS = {name: column for column, name in enumerate(SAMPLED)}  # what is drawn -> column of State.watched
@@ -59,11 +59,9 @@ class Chains(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one thin line per chain."""
-        lines = [
-            layer(hv.Curve(frame, "x", "y", label=name), name, color=CYCLE[k], line_width=1, alpha=0.8)
-            for k, (name, frame) in enumerate(layers.items())
-        ]
-        return hv.Overlay(lines).opts(show_legend=False, responsive=True, show_grid=True, **labels(layers["chain1"]))
+        thin = {"line_width": 1, "alpha": 0.8}
+        parts = [line(layers, name, name, color=CYCLE[k], **thin) for k, name in enumerate(layers)]
+        return overlay(parts, layers["chain1"], 0)
 
 
 def diagnosed(draws: np.ndarray) -> str:
@@ -111,14 +109,9 @@ class Weights(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a dot and a bar per weight, over the band of the prior."""
-        band = hv.Area(layers["prior"], "x", ["lower", "upper"], label="prior, 2 sd")
-        bars = hv.Segments(layers["spread"], ["x0", "y0", "x1", "y1"], label="posterior, 2 sd")
-        dots = hv.Scatter(layers["mean"], "x", "y", label="posterior mean")
         parts = [
-            layer(band, "prior", color=ROLES["band"], alpha=0.25, line_width=0),
-            layer(bars, "spread", color=ROLES["mean"], line_width=1.5),
-            layer(dots, "mean", color=ROLES["mean"], size=5),
+            band(layers, "prior", "prior, 2 sd", color=ROLES["band"], alpha=0.25, line_width=0),
+            segments(layers, "spread", "posterior, 2 sd", color=ROLES["mean"], line_width=1.5),
+            dots(layers, "mean", "posterior mean", color=ROLES["mean"], size=5),
         ]
-        return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=3, responsive=True, show_grid=True, **labels(layers["mean"])
-        )
+        return overlay(parts, layers["mean"], 3)

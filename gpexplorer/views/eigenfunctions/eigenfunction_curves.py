@@ -1,9 +1,9 @@
-"""The eigenfunctions: curves over one input, a map over two inputs, and one curve per input for more inputs."""
+"""The eigenfunctions: as curves or maps, and with a slider for the weight of each of the first ones."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import holoviews as hv
 import numpy as np
@@ -14,14 +14,19 @@ from torch import Tensor
 
 from ...features.basis_choices import Basis
 from ...features.grid_eigenfunctions import Grid
-from ...methods.capabilities import HasGridEigenfunctions
+from ...linalg.cholesky import cholesky
+from ...methods.capabilities import EstimatesNoise, HasGridEigenfunctions
+from ...objectives import noise_variance
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, image, line, overlay
 from ..drawing import run_rows
-from ..drawing.palette import CYCLE, ROLES, SEQUENTIAL
+from ..drawing.palette import CYCLE, ROLES
 
 POINTS, SIDE = 200, 60  # points of a curve; points along a side of the map
 CURVES, INPUTS = 4, 8  # eigenfunctions drawn together over one input; inputs drawn along their axes
+SLIDERS, MIXER_POINTS = 4, 160  # eigenfunctions with a slider; points of a curve beside them
+MAX_ROWS = 2000  # training rows of the regression on weighted eigenfunctions
+RANK = "The rank of the first eigenfunction drawn; 1 has the largest eigenvalue."
 
 
 def grid_method(run: Run) -> HasGridEigenfunctions:
@@ -58,10 +63,7 @@ class EigenfunctionsView(View):
     order: ClassVar[int] = 15
     hero: ClassVar[bool] = True
 
-    rank = param.Integer(
-        1, bounds=(1, None), softbounds=(1, 100), label="Rank",
-        doc="The rank of the first eigenfunction drawn; 1 has the largest eigenvalue.",
-    )  # fmt: skip
+    rank = param.Integer(1, bounds=(1, None), softbounds=(1, 100), label="Rank", doc=RANK)
 
     def applies(self, run: Run) -> bool:
         """Applies to methods on a grid."""
@@ -116,23 +118,13 @@ class EigenfunctionsView(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw lines, or a map."""
         if "map" in layers:
-            frame = layers["map"]
-            values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(SIDE, SIDE)
-            image = hv.Image((np.unique(frame["x"]), np.unique(frame["y"]), values), ["x", "y"], "value")
-            colours = layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel="eigenfunction")
-            return hv.Overlay([colours]).opts(responsive=True, **labels(frame))
+            return overlay([image(layers, "map", clabel="eigenfunction")], layers["map"], 0, show_grid=False)
         lines = [
-            layer(
-                hv.Curve(frame, "x", "y", label=frame.attrs.get("name", f"rank + {k}" if k else "rank")), name,
-                color=CYCLE[k % len(CYCLE)], line_width=2,
-            )
-            for k, (name, frame) in enumerate(layers.items())
-        ]  # fmt: skip
-        first = next(iter(layers.values()))
+            line(layers, name, frame.attrs.get("name", f"rank + {k}" if k else "rank"), color=colour, line_width=2)
+            for k, ((name, frame), colour) in enumerate(zip(layers.items(), CYCLE, strict=False))
+        ]
         zero = hv.HLine(0.0).opts(color=ROLES["reference"], line_width=1)
-        return hv.Overlay([zero, *lines]).opts(
-            legend_position="right", responsive=True, show_grid=True, **labels(first)
-        )
+        return overlay([zero, *lines], next(iter(layers.values())), legend_position="right")
 
 
 def _values(basis: Basis, X: Tensor) -> np.ndarray:
@@ -142,3 +134,78 @@ def _values(basis: Basis, X: Tensor) -> np.ndarray:
 
 def _in_file_units(run: Run, X: Tensor) -> np.ndarray:
     return run_rows.inputs_of(replace(run.problem.train, X=X, y=X[:, 0]))
+
+
+def _weight(rank: int) -> Any:
+    doc = f"log10 of the weight of eigenfunction {rank}; 0 is its weight in the kernel."
+    return param.Number(0.0, bounds=(-4.0, 4.0), step=0.25, label=f"log10 weight {rank}", doc=doc)
+
+
+class Mixer(View):
+    """The first eigenfunctions over one input, the others at their medians, and the mean with changed weights."""
+
+    key: ClassVar[str] = "grief-mixer"
+    title: ClassVar[str] = "Eigenfunction mixer"
+    help: ClassVar[str] = "Change a weight. Which part of the mean depends on that eigenfunction?"
+    family: ClassVar[str] = "eigenfunctions"
+    order: ClassVar[int] = 30
+
+    first, second, third, fourth = (_weight(rank) for rank in range(1, SLIDERS + 1))
+    column = param.Integer(
+        1, bounds=(1, None), label="Input", doc="The input on the axis; the others stay at their medians."
+    )
+
+    def applies(self, run: Run) -> bool:
+        """Applies to methods on a grid."""
+        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Return scaled eigenfunctions, and the mean with the weights of the kernel and with changed weights.
+
+        If the target is transformed, the mean of the transformed target becomes the median of the target.
+        """
+        train, state = run.problem.train, run.trace[at].step.state
+        noise = noise_variance(state.theta)
+        if isinstance(run.method, EstimatesNoise):
+            noise = run.method.noise_variance(run.problem, state)
+        part = train.rows(run_rows.sampled(len(train), MAX_ROWS).to(train.y.device))
+        grid, basis, index = basis_at(run, at)
+        q = min(self.column, train.d) - 1
+        line = train.X.median(0).values.repeat(MIXER_POINTS, 1)
+        line[:, q] = torch.linspace(float(grid.axes[q][0]), float(grid.axes[q][-1]), MIXER_POINTS).to(line)
+        with torch.no_grad():
+            Phi, Phi_line = basis(part.X).T, basis(line).T  # [rows, p], [MIXER_POINTS, p]
+        x = run_rows.inputs_of(train.__class__(line, line[:, 0], scale=train.scale))[:, q]
+        sliders = (self.first, self.second, self.third, self.fourth)
+        mixed = torch.ones(len(index)).to(Phi)
+        mixed[: len(sliders)] = torch.tensor(sliders[: len(index)]).to(Phi).mul(np.log(10.0)).exp()
+
+        layers = {}
+        for name, w in (("mean", torch.ones_like(mixed)), ("mixed", mixed)):
+            mean = _regression_mean(Phi * w.sqrt(), Phi_line * w.sqrt(), part.y, noise)
+            layers[name] = pd.DataFrame(
+                {"x": x, "y": run_rows.targets_of(train.__class__(line, mean, scale=train.scale))}
+            )
+        layers["mean"].attrs["label"] = "median" if run_rows.transforms_target(run) else "mean"
+        spread = float(run_rows.targets_of(train).std()) or 1.0
+        for k in range(SLIDERS):
+            values = Phi_line[:, k] * mixed[k].sqrt() if k < len(index) else torch.zeros(MIXER_POINTS)
+            layers[f"phi{k + 1}"] = pd.DataFrame({"x": x, "y": spread * values.cpu().double().numpy()})
+        layers["mean"].attrs |= {"xlabel": run_rows.input_name(run, q), "ylabel": train.target}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw thin lines for eigenfunctions, a dashed line for the mean, and a thick line for the changed mean."""
+        thin = {"line_width": 1.2, "alpha": 0.8}
+        parts = [line(layers, f"phi{k}", f"eigenfunction {k}", color=CYCLE[k], **thin) for k in range(1, SLIDERS + 1)]
+        name = layers["mean"].attrs["label"]
+        parts.append(line(layers, "mean", name, color=ROLES["reference"], line_dash="dashed"))
+        parts.append(line(layers, "mixed", f"{name}, changed", color=ROLES["mean"], line_width=3))
+        return overlay(parts, layers["mean"], legend_position="right")
+
+
+def _regression_mean(Phi: torch.Tensor, Phi_line: torch.Tensor, y: torch.Tensor, s2: float) -> torch.Tensor:
+    """Posterior mean [t] of regression on weighted eigenfunctions."""
+    A = Phi.T @ Phi
+    A.diagonal().add_(s2)
+    return Phi_line @ torch.cholesky_solve((Phi.T @ y)[:, None], cholesky(A, "Phi'Phi + s2 I").L)[:, 0]

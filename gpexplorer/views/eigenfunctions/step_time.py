@@ -24,11 +24,12 @@ from ...methods.eigenfunctions.orthogonal_basis import OrthogonalBasis, likeliho
 from ...methods.eigenfunctions.posteriors import orthogonal_basis
 from ...problem import Problem
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, dots, line, overlay
 from ..drawing.palette import ROLES
 
 MIN_ROWS, PER_DECADE = 1000, 2  # the smallest size, and sizes per decade
 MAX_FUNCTIONS = 200  # eigenfunctions that are timed
+LARGEST = "The largest size that is measured. Rows of this run are repeated. A million rows take about ten seconds."
 REPEATS = 25  # evaluations of which the median is taken
 
 
@@ -50,10 +51,7 @@ class Growth(View):
     family: ClassVar[str] = "eigenfunctions"
     order: ClassVar[int] = 50
 
-    largest = param.Selector(
-        default=100_000, objects=[10_000, 100_000, 1_000_000], label="Rows, at most",
-        doc="The largest size that is measured. Rows of this run are repeated. A million rows take about ten seconds.",
-    )  # fmt: skip
+    largest = param.Selector(default=100_000, objects=[10_000, 100_000, 1_000_000], label="Rows, at most", doc=LARGEST)
 
     def __init__(self, **params: Any) -> None:
         super().__init__(**params)
@@ -87,12 +85,9 @@ class Growth(View):
         }
         parts = []
         for name, (label, colour) in meaning.items():
-            parts.append(layer(hv.Curve(layers[name], "x", "y", label=label), name, color=colour, line_width=2))
-            parts.append(layer(hv.Scatter(layers[name], "x", "y", label=label), name, color=colour, size=6))
-        return hv.Overlay(parts).opts(
-            logx=True, logy=True, legend_position="top", legend_cols=3, responsive=True, show_grid=True,
-            **labels(layers["step"]),
-        )  # fmt: skip
+            parts.append(line(layers, name, label, color=colour, line_width=2))
+            parts.append(dots(layers, name, label, color=colour, size=6))
+        return overlay(parts, layers["step"], 3, logx=True, logy=True)
 
 
 def measured(run: Run, at: int, largest: int) -> pd.DataFrame:

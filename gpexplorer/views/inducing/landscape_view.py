@@ -14,7 +14,7 @@ from ...linalg.ranks import ranks
 from ...methods.capabilities import HasSwapLandscape, Landscape
 from ...problem import Step
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, dots, layer, line, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES, SEQUENTIAL
 
@@ -22,6 +22,8 @@ MOST_ENTRIES = 4e7  # entries of a factor: with more of them the picture would d
 COLUMNS = ("x", "y", "row", "exact", "approx")
 DECREASE = "decrease of the objective [nat]"
 OVER_DATA, SCATTER, RANKS = "over the data", "predicted against exact", "ranks"
+AXES = "Decrease over the inputs or their first two principal components, or predicted against exact decrease."
+COLOUR = "Which decrease colours the rows where both axes are inputs."
 POINTS_MOVED = "The inducing points are no longer rows of the data, so there is no swap to evaluate."
 
 
@@ -36,18 +38,8 @@ class SwapLandscape(View):
     hero: ClassVar[bool] = True
     click: ClassVar[str] = "Click a row to force its swap."
 
-    show = param.Selector(
-        default=OVER_DATA,
-        objects=[OVER_DATA, SCATTER, RANKS],
-        label="Axes",
-        doc="Decrease over the inputs or their first two principal components, or predicted against exact decrease.",
-    )
-    colour = param.Selector(
-        default="exact",
-        objects=["exact", "predicted"],
-        label="Colour",
-        doc="Which decrease colours the rows where both axes are inputs.",
-    )
+    show = param.Selector(default=OVER_DATA, objects=[OVER_DATA, SCATTER, RANKS], label="Axes", doc=AXES)
+    colour = param.Selector(default="exact", objects=["exact", "predicted"], label="Colour", doc=COLOUR)
 
     def applies(self, run: Run) -> bool:
         """Return whether the method swaps rows and its factor is cheap to compute again."""
@@ -115,15 +107,9 @@ class SwapLandscape(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Exact values as points; approximate ones as a line over one input; colours on a plane."""
         parts = _coloured(layers) if "removed" in layers else _points(layers)
-        pivots = hv.Scatter(layers["pivots"], "x", "y", label="information pivots")
-        parts.append(
-            layer(
-                pivots, "pivots", fill_alpha=0.0, line_color=ROLES["inducing"], size=10, marker="diamond", line_width=2
-            )
-        )
-        return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=2, responsive=True, show_grid=True, **labels(layers["exact"])
-        )
+        rings = {"fill_alpha": 0.0, "line_color": ROLES["inducing"], "size": 10, "marker": "diamond", "line_width": 2}
+        parts.append(dots(layers, "pivots", "information pivots", **rings))
+        return overlay(parts, layers["exact"])
 
 
 def has_cheap_landscape(run: Run) -> bool:
@@ -159,19 +145,16 @@ def _points(layers: Layers) -> list[hv.Element]:
     exact = hv.Scatter(layers["exact"], "x", ["y", "row"], label="exact")
     parts = [layer(exact, "exact", color=ROLES["mean"], size=5, alpha=0.7)]
     if "approx" in layers:
-        line = hv.Curve(layers["approx"], "x", "y", label="approximate")
-        return [*parts, layer(line, "approx", color=ROLES["test"], line_width=2)]
-    line = hv.Curve(layers["equal"], "x", "y", label="predicted = exact")
-    return [*parts, layer(line, "equal", color=ROLES["reference"], line_dash="dashed")]
+        return [*parts, line(layers, "approx", "approximate", color=ROLES["test"], line_width=2)]
+    return [*parts, line(layers, "equal", "predicted = exact", color=ROLES["reference"], line_dash="dashed")]
 
 
 def _coloured(layers: Layers) -> list[hv.Element]:
     """Return rows on a plane coloured by their value, the point that is removed, and the row of the best value."""
     exact = hv.Points(layers["exact"], ["x", "y"], ["value", "row"], label="rows")
-    removed = hv.Scatter(layers["removed"], "x", "y", label="removed")
-    best = hv.Scatter(layers["best"], "x", "y", label="best row")
+    ring = {"fill_alpha": 0.0, "line_color": ROLES["proposed"], "size": 16, "marker": "circle", "line_width": 3}
     return [
         layer(exact, "exact", color="value", cmap=SEQUENTIAL, colorbar=True, clabel=DECREASE, size=6, line_color=None),
-        layer(removed, "removed", color=ROLES["removed"], size=13, marker="x", line_width=3),
-        layer(best, "best", fill_alpha=0.0, line_color=ROLES["proposed"], size=16, marker="circle", line_width=3),
+        dots(layers, "removed", "removed", color=ROLES["removed"], size=13, marker="x", line_width=3),
+        dots(layers, "best", "best row", **ring),
     ]

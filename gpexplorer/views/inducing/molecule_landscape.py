@@ -19,7 +19,7 @@ from ...methods.capabilities import HasSwapLandscape
 from ...mixed_rows import MixedRows
 from ...problem import Dataset, Step
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, layer, overlay, segments
 from ..drawing.palette import ROLES
 from .landscape_view import POINTS_MOVED, both_values, has_cheap_landscape, landscape_at
 
@@ -80,17 +80,14 @@ class Structures(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the bonds as lines, the letters on top of them, and the captions below."""
-        bonds = hv.Segments(layers["bonds"], ["x0", "y0", "x1", "y1"])
         atoms = hv.Labels(layers["atoms"], ["x", "y"], "text")
         captions = hv.Labels(layers["captions"], ["x", "y"], "text")
         parts = [
-            layer(bonds, "bonds", color=ROLES["data"], line_width=1.6),
+            segments(layers, "bonds", color=ROLES["data"], line_width=1.6),
             layer(atoms, "atoms", text_color=ROLES["inducing"], text_font_size="9px"),
             layer(captions, "captions", text_color=ROLES["data"], text_font_size="10px"),
         ]
-        return hv.Overlay(parts).opts(
-            responsive=True, xaxis=None, yaxis=None, hooks=[_without_grid], **labels(layers["captions"])
-        )
+        return overlay(parts, layers["captions"], 0, xaxis=None, yaxis=None, hooks=[_without_grid])
 
 
 def _without_grid(plot: Any, element: hv.Element) -> None:

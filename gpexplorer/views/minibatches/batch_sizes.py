@@ -1,9 +1,9 @@
-"""The exact likelihood over the first minibatches of each method, one small panel per batch size."""
+"""What smaller minibatches do, by method: bias and spread of their gradients, and the likelihood that they reach."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -15,16 +15,99 @@ import param
 from ...methods.base import registry
 from ...methods.capabilities import EstimatesLikelihoodGradient
 from ...methods.minibatches.loop import Minibatches
+from ...methods.minibatches.studies.gradient_spread import gradient_spread
 from ...methods.minibatches.studies.gradient_study import likelihood_course, study_problem
 from ...problem import Problem
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, layer, line, overlay, segments
 from ..drawing.palette import ROLES
-from .gradient_bias import DASHES, METHODS, same_features
 
-SIZES = (8, 32, 128)  # rows per minibatch
+BIAS_SIZES = (16, 32, 64, 128, 256, 512)  # rows per minibatch
+METHODS = {"minimax": ROLES["proposed"], "scgd": ROLES["removed"], "bsgd": ROLES["inducing"]}
+DASHES: dict[str, dict[str, Any]] = {
+    "minimax": {"line_width": 7, "line_alpha": 0.5},
+    "scgd": {"line_width": 2, "line_dash": "dashed"},  # the line of MINIMAX is visible between the dashes
+    "bsgd": {"line_width": 2},
+}
+SHARED_SETTINGS = ("kernel", "layers", "width", "activation", "num_features", "frequencies", "seed", "validation")
+SIZES = (8, 32, 128)  # rows per minibatch in each panel
 POINTS, WIDTH = 6, 0.86  # evaluations per line; fraction of a panel that its lines take
 MAX_FEATURES = 256  # with more features the study would take too long: a minibatch costs their cube
+
+
+class Gradients(View):
+    """Bias and spread of gradient estimates, relative to the exact gradient, for minibatches of 16 to 512 rows."""
+
+    key: ClassVar[str] = "stochastic-gradients"
+    title: ClassVar[str] = "Minibatch gradients, by batch size"
+    help: ClassVar[str] = (
+        "Averaging gradients removes their spread, which decreases with the batch size, but not their bias. "
+        "The bars are the uncertainty of the bias with this number of minibatches."
+    )
+    family: ClassVar[str] = "minibatches"
+    order: ClassVar[int] = 40
+
+    draws = param.Integer(30, bounds=(3, 500), softbounds=(5, 100), doc="Number of minibatches per point.")
+    show = param.Selector(
+        default="bias",
+        objects=["bias", "spread"],
+        doc="bias: distance of their mean from the exact gradient; spread: scatter around the mean.",
+    )
+
+    def applies(self, run: Run) -> bool:
+        """Return whether the method estimates the gradient of the exact likelihood; SVGP has another objective."""
+        return super().applies(run) and isinstance(run.method, EstimatesLikelihoodGradient)
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Return one line per method."""
+        theta, n = run.trace[at].step.state.theta, len(run.problem.train)
+        sizes = [size for size in BIAS_SIZES if size < n] or [max(n // 2, 1)]
+        layers, intervals = {}, {}
+        for shift, key in enumerate(METHODS):
+            spreads = [
+                gradient_spread(same_features(run.method, key, size), run.problem, theta, self.draws) for size in sizes
+            ]
+            values = [spread.bias if self.show == "bias" else spread.sd for spread in spreads]
+            layers[key] = pd.DataFrame({"x": [float(size) for size in sizes], "y": values})
+            intervals[key] = [spread.interval for spread in spreads]
+            visible = intervals[key] if self.show == "bias" else []
+            x = [size * (1.0 + 0.03 * (shift - 1)) for size in sizes][: len(visible)]  # beside each other
+            low, high = [ends[0] for ends in visible], [ends[1] for ends in visible]
+            layers[f"{key} bars"] = pd.DataFrame({"x0": x, "y0": low, "x1": x, "y1": high}, dtype=float)
+        title = f"{self.draws} minibatches per point"
+        layers["minimax"].attrs |= {
+            "xlabel": "rows per minibatch",
+            "ylabel": f"{self.show} / |exact gradient|",
+            "title": title + (f"; {overlap_sentence(sizes, intervals)}" if self.show == "bias" else ""),
+        }
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw one line per method."""
+        bars = [segments(layers, f"{key} bars", color=colour) for key, colour in METHODS.items()]
+        return overlay([*_method_lines(layers), *bars], layers["minimax"], 3)
+
+
+def overlap_sentence(sizes: Sequence[int], intervals: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    """Return a sentence on the numbers of rows at which the intervals of BSGD and SCGD overlap."""
+    pairs = zip(sizes, intervals["bsgd"], intervals["scgd"], strict=True)
+    overlapping = [
+        str(size) for size, (low, high), (other_low, other_high) in pairs if low < other_high and other_low < high
+    ]
+    if not overlapping:
+        return "enough to tell BSGD from SCGD"
+    return f"too few to tell BSGD from SCGD at {', '.join(overlapping)} rows"
+
+
+def same_features(method: Minibatches, key: str, batch_size: int) -> Any:
+    """Return the method with this key, with the features of `method` and another batch size."""
+    settings = {name: getattr(method, name) for name in SHARED_SETTINGS}
+    return method.on_same_features(registry[key], batch_size=batch_size, **settings)
+
+
+def _method_lines(layers: Layers) -> list[hv.Element]:
+    """One line per method, in its colour."""
+    return [line(layers, key, registry[key].title, color=colour, **DASHES[key]) for key, colour in METHODS.items()]
 
 
 class Batches(View):
@@ -56,7 +139,7 @@ class Batches(View):
 
         The study does not depend on the record. It is computed once, in parts if `patience` is short.
         """
-        sizes = _sizes(len(run.problem.train))
+        sizes = _panel_sizes(len(run.problem.train))
         borders = pd.DataFrame({"x": [float(k) for k in range(1, len(sizes))]})
         panels = pd.DataFrame({"x": [k + 0.5 * WIDTH for k in range(len(sizes))], "size": sizes})
         if not at:
@@ -86,21 +169,11 @@ class Batches(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw one line per method in every panel, with borders between the panels."""
-        borders = hv.VLines(layers["borders"], "x")
-        lines = [
-            layer(hv.Curve(layers[key], "x", "y", label=registry[key].title), key, color=colour, **DASHES[key])
-            for key, colour in METHODS.items()
-        ]
         panels = layers["panels"]
         ticks = [(x, f"{size} rows") for x, size in zip(panels["x"], panels["size"], strict=True)]
+        borders = hv.VLines(layers["borders"], "x")
         borders = layer(borders, "borders", color=ROLES["reference"], line_width=1, line_dash="dotted")
-        return (
-            hv.Overlay([borders, *lines])
-            .opts(
-                hv.opts.Overlay(legend_position="top", legend_cols=3, responsive=True, xticks=ticks),
-            )
-            .opts(show_grid=True, **labels(layers["minimax"]))
-        )
+        return overlay([borders, *_method_lines(layers)], layers["minimax"], 3, xticks=ticks)
 
 
 class Study:
@@ -147,17 +220,16 @@ class Study:
         """Yield the number of remaining minibatches after each one."""
         remaining = self.total
         for k, size in enumerate(sizes):
-            for key, line in self._lines.items():
-                for done, value in likelihood_course(
-                    same_features(method, key, size), problem, self._minibatches, POINTS
-                ):
-                    line += [] if value is None else [(k + WIDTH * done / self._minibatches, value)]
+            for key, values in self._lines.items():
+                course = likelihood_course(same_features(method, key, size), problem, self._minibatches, POINTS)
+                for done, value in course:
+                    values += [] if value is None else [(k + WIDTH * done / self._minibatches, value)]
                     yield max(remaining - done, 1)
                 remaining -= self._minibatches
-                line.append((np.nan, np.nan))
+                values.append((np.nan, np.nan))
         yield 0
 
 
-def _sizes(n: int) -> list[int]:
+def _panel_sizes(n: int) -> list[int]:
     """Rows per minibatch in each panel, at most half of all rows."""
     return [size for size in SIZES if size <= n // 2] or [max(n // 2, 1)]

@@ -12,7 +12,7 @@ from ...data.units import targets
 from ...linalg.randomness import generator
 from ...methods.minibatches.model import Model
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, layer, overlay
 from ..drawing.palette import SEQUENTIAL
 
 MAX_ROWS = 1000
@@ -53,4 +53,4 @@ class Features(View):
         """Draw the rows as points."""
         points = hv.Scatter(layers["rows"], "x", ["y", "value"])
         part = layer(points, "rows", color="value", cmap=SEQUENTIAL, colorbar=True, clabel="target", size=4)
-        return hv.Overlay([part]).opts(responsive=True, show_grid=True, **labels(layers["rows"]))
+        return overlay([part], layers["rows"], 0)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ...data.units import targets
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, dots, line, overlay
 from ..drawing import run_rows
 from ..drawing.palette import ROLES
 
@@ -42,16 +42,12 @@ class Calibration(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the observed coverage beside the diagonal."""
-        ideal = hv.Curve(layers["ideal"], "x", "y", label="calibrated")
-        observed = hv.Curve(layers["observed"], "x", "y", label="observed")
         parts = [
-            layer(ideal, "ideal", color=ROLES["reference"], line_dash="dashed"),
-            layer(observed, "observed", color=ROLES["mean"], line_width=2.5),
-            layer(hv.Scatter(layers["dots"], "x", "y"), "dots", color=ROLES["mean"], size=6),
+            line(layers, "ideal", "calibrated", color=ROLES["reference"], line_dash="dashed"),
+            line(layers, "observed", "observed", color=ROLES["mean"], line_width=2.5),
+            dots(layers, "dots", color=ROLES["mean"], size=6),
         ]
-        return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=2, responsive=True, show_grid=True, **labels(layers["observed"])
-        )
+        return overlay(parts, layers["observed"])
 
 
 def coverage(probabilities: np.ndarray) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Pictures of several runs: curves of any channel, and the Pareto front of cost and error."""
+"""Pictures of several runs: curves of any channel, the Pareto front, a race, and the candidates of a recommendation."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ import holoviews as hv
 import numpy as np
 import pandas as pd
 
-from ..base import Layers, labels, layer, legend_cols
+from ...runs.studies.race import METRICS
+from ..base import Layers, dots, layer, legend_cols, line, overlay, segments
 from ..drawing.palette import CYCLE, ROLES
+
+UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
+CHOSEN, OTHERS, SIMPLE, EARLY = "chosen", "other methods", "simple models", "given up early, on fewer rows"
+AVERAGE = "average of models"
+COLOURS = {CHOSEN: CYCLE[1], OTHERS: CYCLE[0], SIMPLE: CYCLE[2], EARLY: CYCLE[3], AVERAGE: CYCLE[4]}
+INTERVAL = "95 % interval"
+MOST = 12  # models in the picture
+LONGEST = 34  # letters of a name beside the axis
+WORSE = 6.0  # a model that is farther from the best than this many times the spread of the better half is left out
 
 
 def curves(layers: Layers, baseline: str = "", log: bool = False) -> hv.Overlay:
     """Draw one curve per run, the baseline dashed; a logarithmic axis omits values that are not positive."""
-    elements, colour_of = [], colours(list(layers), baseline)
+    parts, colour_of = [], colours(list(layers), baseline)
     for name, frame in layers.items():
         attrs, frame = frame.attrs, frame[frame["y"] > 0] if log else frame
         frame.attrs |= attrs
-        colour, dash = colour_of[name], "dashed" if name == baseline else "solid"
-        curve = hv.Curve(frame, "x", "y", label=name)
-        elements.append(layer(curve, name, color=colour, line_dash=dash, line_width=2))
-    axis_labels = labels(next(iter(layers.values()))) if layers else {}
-    return hv.Overlay(elements or [hv.Curve([], "x", "y")]).opts(
-        logy=log, legend_position="top", legend_cols=legend_cols(layers), responsive=True, show_grid=True, **axis_labels
-    )  # fmt: skip
+        style = {"color": colour_of[name], "line_dash": "dashed" if name == baseline else "solid", "line_width": 2}
+        parts.append(line({name: frame}, name, name, **style))
+    first = next(iter(layers.values())) if layers else pd.DataFrame()
+    return overlay(parts or [hv.Curve([], "x", "y")], first, legend_cols(layers), logy=log)
 
 
 def colours(names: Sequence[str], baseline: str = "") -> dict[str, str]:
@@ -43,23 +50,17 @@ def front(frame: pd.DataFrame, cost: str = "seconds", score: str = "smse") -> hv
     """
     colour = "colour" if "colour" in frame else ROLES["mean"]
     hover = ["run", "method", *(["colour"] if "colour" in frame else [])]
-    dots = hv.Points(frame[[cost, score, *hover]], [cost, score], hover)
+    points = hv.Points(frame[[cost, score, *hover]], [cost, score], hover)
     steps = frame.loc[frame["front"], [cost, score]].sort_values(cost)
     stairs = hv.Curve(steps, cost, score).opts(interpolation="steps-post")
     log = bool(len(frame)) and bool((frame[cost] > 0).all())
     span = {"xlim": (float(frame[cost].min()) / 1.3, float(frame[cost].max()) * 1.3)} if log else {}
-    return hv.Overlay(
-        [
-            layer(stairs, "front", color=ROLES["reference"], line_width=1.5),
-            layer(dots, "runs", color=colour, size=9, tools=["hover"]),
-        ]
-    ).opts(
-        logx=log, **span, responsive=True, show_grid=True, show_legend=False,
-        xlabel=UNITS.get(cost, cost), ylabel=f"{score.upper()} on test rows",
-    )  # fmt: skip
-
-
-UNITS = {"seconds": "seconds of computation", "memory": "bytes of its arrays, by formula", "entries": "kernel entries"}
+    parts = [
+        layer(stairs, "front", color=ROLES["reference"], line_width=1.5),
+        layer(points, "runs", color=colour, size=9, tools=["hover"]),
+    ]
+    axes = {"xlabel": UNITS.get(cost, cost), "ylabel": f"{score.upper()} on test rows"}
+    return overlay(parts, pd.DataFrame(), 0, logx=log, **span, **axes)
 
 
 def multiples(frames: Mapping[str, Layers], log: bool = False) -> dict[str, hv.Overlay]:
@@ -69,3 +70,83 @@ def multiples(frames: Mapping[str, Layers], log: bool = False) -> dict[str, hv.O
     y = y[np.isfinite(y) & ((y > 0) if log else True)]
     span = {"ylim": (float(y.min()), float(y.max()))} if len(y) and y.min() < y.max() else {}
     return {name: curves(layers, log=log).opts(title=name, **span) for name, layers in frames.items()}
+
+
+class Lanes:
+    """The picture of one metric of a race.
+
+    Parameters
+    ----------
+    names : names of the lanes; their curves are empty until the first turn.
+    metric : a key of `METRICS`, such as "smse".
+    """
+
+    def __init__(self, names: list[str], metric: str) -> None:
+        self.names, self.metric = names, metric
+
+    def data(self, board: pd.DataFrame) -> Layers:
+        """Return one frame per lane from the board of a race."""
+        layers = {}
+        for name in self.names:
+            lane_rows = board[board["lane"] == name]
+            values = lane_rows[self.metric].to_numpy(float)
+            drawable = np.isfinite(values) & ((values > 0) | (self.metric != "smse"))
+            layers[name] = pd.DataFrame({"x": lane_rows["seconds"].to_numpy(float)[drawable], "y": values[drawable]})
+            label = METRICS[self.metric]
+            layers[name].attrs |= {"xlabel": "seconds of computation", "ylabel": f"{label} on test rows"}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw one curve per lane with a dot at each score, SMSE on a logarithmic axis."""
+        parts = []
+        for draw, style in ((line, {"line_width": 2}), (dots, {"size": 5})):
+            for name, colour in zip(self.names, CYCLE * len(self.names), strict=False):
+                parts.append(draw(layers, name, name if draw is line else "", color=colour, **style))
+        return overlay(parts, layers[self.names[0]], legend_cols(self.names), logy=self.metric == "smse")
+
+
+class CandidateScores:
+    """The picture of a table of `recommend`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As `Recommendation.table`, the best model first.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        scored = table[np.isfinite(table["nlpd"].to_numpy(float))].head(MOST)
+        if len(scored) > 3:
+            values = scored["nlpd"].to_numpy(float)
+            spread = max(float(np.median(values) - values[0]), 0.05)
+            scored = scored[values <= values[0] + WORSE * spread]
+        self.table = scored.reset_index(drop=True)
+
+    def data(self) -> Layers:
+        """Return one frame per kind of model, and one of intervals: x is the NLPD, y the place from the bottom."""
+        table = self.table.assign(y=np.arange(len(self.table), 0, -1.0), x=self.table["nlpd"])
+        is_average = table["model"].str.startswith("average of ")
+        kinds = [table["sentence"] == "Chosen.", table["sentence"] == "A simple model.", is_average, self._early()]
+        kind = np.select(kinds, [CHOSEN, SIMPLE, AVERAGE, EARLY], OTHERS)
+        shown = [name for name in COLOURS if name != AVERAGE or is_average.any()]
+        layers = {name: table.loc[kind == name, ["x", "y", "model"]].reset_index(drop=True) for name in shown}
+        ends = table[["nlpd_low", "y", "nlpd_high", "y"]].to_numpy(float)
+        layers[INTERVAL] = pd.DataFrame(ends, columns=["x0", "y0", "x1", "y1"])
+        return layers
+
+    def _early(self) -> pd.Series:
+        """Which models have scores on fewer held-out rows than others, so that theirs cannot be compared."""
+        held_out = self.table["held_out"]
+        return held_out < held_out.max()
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw a point per model, and its interval as a line."""
+        count = len(self.table)
+        ticks = [(float(count - k), str(name)[:LONGEST]) for k, name in enumerate(self.table["model"])]
+        parts = [segments(layers, INTERVAL, INTERVAL, color="#8a949e", line_width=2)]
+        for name, colour in COLOURS.items():
+            if name in layers:
+                model = hv.Points(layers[name], ["x", "y"], "model", label=name)
+                parts.append(layer(model, name, color=colour, size=9))
+        axes = {"xlabel": "NLPD (lower is better)", "ylabel": "", "ylim": (0.3, count + 0.7), "yticks": ticks}
+        return overlay(parts, layers[INTERVAL], **axes)

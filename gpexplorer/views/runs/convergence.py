@@ -14,7 +14,7 @@ from ...problem import Channel
 from ...runs import Spec
 from ...runs.run import Run
 from ...runs.studies.comparison import Finished, what_differs
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, band, dots, layer, line, overlay
 from ..drawing.palette import ROLES
 
 AXES = {
@@ -125,20 +125,16 @@ class Convergence(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw a line, dashed where its values are not trustworthy, and a dot at the current record."""
-        ghost = hv.Curve(layers["ghost"], "x", "y")
         parts = [
-            layer(ghost, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
-            layer(hv.Curve(layers["series"], "x", "y"), "series", color=ROLES["mean"], line_width=2),
+            line(layers, "ghost", color=ROLES["reference"], line_width=1.5, alpha=0.8),
+            line(layers, "series", color=ROLES["mean"], line_width=2),
             layer(hv.Scatter(layers["series"], "x", "y"), "dots", color=ROLES["mean"], size=4),
-            layer(hv.Curve(layers["untrusted"], "x", "y"), "untrusted", color=ROLES["removed"], line_dash="dashed"),
-            layer(hv.Scatter(layers["now"], "x", "y"), "now", color=ROLES["inducing"], size=9),
+            line(layers, "untrusted", color=ROLES["removed"], line_dash="dashed"),
+            dots(layers, "now", color=ROLES["inducing"], size=9),
         ]
         if "range" in layers:
-            band = hv.Area(layers["range"], "x", ["lower", "upper"])
-            parts.insert(0, layer(band, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
-        return hv.Overlay(parts).opts(
-            logy=self.log, responsive=True, show_grid=True, show_legend=False, **labels(layers["series"])
-        )
+            parts.insert(0, band(layers, "range", color=ROLES["band"], fill_alpha=0.3, line_alpha=0))
+        return overlay(parts, layers["series"], 0, logy=self.log)
 
 
 def _is_comparable(earlier: Spec, spec: Spec, channel: Channel) -> bool:

@@ -17,12 +17,18 @@ from ...errors import PosteriorError
 from ...methods.capabilities import HasBandsOfSomeRows, LimitedToGrid
 from ...posteriors import Marginals, Posterior, in_units, joint_band
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, band, dots, image, labels, line, overlay, segments
 from ..drawing import run_rows
 from ..drawing.brushing import nearest_points
-from ..drawing.palette import ROLES, SEQUENTIAL
+from ..drawing.palette import ROLES
 
 CURVE_POINTS, MAP_SIDE, MAX_TEST_ROWS = 240, 48, 400  # grid points in 1-D, per side in 2-D; test rows with more inputs
+LEGEND = {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16}
+SECOND_BAND = (
+    "joint: a band that contains a whole function with a probability of 95 %. some rows: the band of f of an exact GP "
+    "whose variances use a quarter of the rows."
+)
+PATHS = "Number of functions drawn from the posterior, from the same random numbers at every step."
 BAND_LEVELS = torch.special.ndtr(torch.tensor([-2.0, 2.0], dtype=torch.float64))  # probabilities of mean -+ 2 sd
 
 
@@ -38,20 +44,9 @@ class Fit(View):
     show = param.Selector(
         default="mean", objects=["mean", "sd"], label="Colour (2-D)", doc="The quantity that is shown by colour."
     )
-
-    paths = param.Integer(
-        0,
-        bounds=(0, 10),
-        label="Sample paths (1-D)",
-        doc="Number of functions drawn from the posterior, from the same random numbers at every step.",
-    )
-
+    paths = param.Integer(0, bounds=(0, 10), label="Sample paths (1-D)", doc=PATHS)
     band = param.Selector(
-        default="none",
-        objects=["none", "joint", "some rows"],
-        label="Second band (1-D)",
-        doc="joint: a band that contains a whole function with a probability of 95 %. some rows: the band of f of an "
-        "exact GP whose variances use a quarter of the rows.",
+        default="none", objects=["none", "joint", "some rows"], label="Second band (1-D)", doc=SECOND_BAND
     )
 
     def __init__(self, **params: Any) -> None:
@@ -65,7 +60,11 @@ class Fit(View):
         """
         d = run.problem.train.d if run_rows.numeric(run) else 0
         draw = (
-            partial(_curve, paths=self.paths, band=self.band) if d == 1 else _map if d == 2 else _predicted_and_observed
+            partial(_curve, paths=self.paths, second=self.band)
+            if d == 1
+            else _map
+            if d == 2
+            else _predicted_and_observed
         )
         layers = draw(run, at)
         if d != 2 and run not in self._grid_notes:
@@ -76,23 +75,12 @@ class Fit(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw the picture that belongs to these layers."""
-        draw = _plot_curve if "mean" in layers else self._plot_map if "map" in layers else _plot_predicted_and_observed
-        return draw(layers)
-
-    def _plot_map(self, layers: Layers) -> hv.Overlay:
-        frame = layers["map"].assign(value=layers["map"][self.show])
-        layers["map"]["value"] = frame["value"]
-        side = len(np.unique(frame["x"]))
-        grid = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(-1, side)
-        image = hv.Image((np.unique(frame["x"]), np.unique(frame["y"]), grid), ["x", "y"], "value")
-        return hv.Overlay([
-            layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel=self.show, **labels(layers["map"])),
-            _points(layers, "train", "o", 3, "white", alpha=0.55, label="training"),
-            _points(layers, "inducing", "diamond", 11, ROLES["inducing"], label="inducing", line_color="white"),
-        ]).opts(responsive=True, show_grid=True, show_legend=False)  # fmt: skip
+        if "map" in layers:
+            return _plot_map(layers, self.show)
+        return _plot_curve(layers) if "mean" in layers else _plot_predicted_and_observed(layers)
 
 
-def _curve(run: Run, at: int, paths: int, band: str) -> Layers:
+def _curve(run: Run, at: int, paths: int, second: str) -> Layers:
     train, state = run.problem.train, run.trace[at].step.state
     x, y = run_rows.inputs_of(train)[:, 0], run_rows.targets_of(train)
     span = float(x.max() - x.min()) or 1.0
@@ -117,8 +105,8 @@ def _curve(run: Run, at: int, paths: int, band: str) -> Layers:
     }
     if paths:
         layers["paths"] = _sample_paths(posterior, grid, paths)
-    if band != "none":
-        layers["second"] = _second_band(run, at, grid, band)
+    if second != "none":
+        layers["second"] = _second_band(run, at, grid, second)
     if hasattr(state, "inducing") or hasattr(state, "Z"):
         layers["inducing"] = _at_height(run_rows.inducing_inputs(run, state)[:, 0], marker_height)
     true_function = truth(run.spec.data) if run.spec is not None else None
@@ -148,11 +136,11 @@ def _sample_paths(posterior: Posterior, grid: np.ndarray, count: int) -> pd.Data
     return _lines(grid, values)
 
 
-def _second_band(run: Run, at: int, grid: np.ndarray, band: str) -> pd.DataFrame:
+def _second_band(run: Run, at: int, grid: np.ndarray, kind: str) -> pd.DataFrame:
     """The lower and the upper line of a band, its name in `attrs`; no rows where the run has no such band."""
     X, ends = torch.from_numpy(grid)[:, None], np.empty((0, len(grid)))
     try:
-        if band == "joint":
+        if kind == "joint":
             ends = np.array([end.cpu().numpy() for end in joint_band(run.posterior(at), X)[:2]])
         elif isinstance(run.method, HasBandsOfSomeRows):
             inner, _ = run.method.posterior_of_some_rows(run.problem, run.trace[at].step.state)
@@ -160,7 +148,7 @@ def _second_band(run: Run, at: int, grid: np.ndarray, band: str) -> pd.DataFrame
     except PosteriorError:
         pass  # a posterior of means and variances has no joint distribution
     frame = _lines(grid, ends)
-    frame.attrs["label"] = "95 % of functions" if band == "joint" else f"{_band_name(run)} of f, some rows"
+    frame.attrs["label"] = "95 % of functions" if kind == "joint" else f"{_band_name(run)} of f, some rows"
     return frame
 
 
@@ -237,56 +225,47 @@ def _rows_outside_grid(run: Run, max_rows: int) -> dict[str, str]:
 
 
 def _plot_curve(layers: Layers) -> hv.Overlay:
-    def band(name: str, alpha: float) -> hv.Element:
-        area = hv.Area(layers[name], "x", ["lower", "upper"], label=layers[name].attrs["label"])
-        return layer(area, name, color=ROLES["band"], alpha=alpha, line_alpha=0)
-
-    def line(name: str, label: str, **style: Any) -> hv.Element:
-        return layer(hv.Curve(layers[name], "x", "y", label=label), name, **style)
-
-    parts = [
-        band("band_y", 0.22),
-        band("band_f", 0.45),
-        _points(layers, "train", "o", 4, ROLES["data"], alpha=0.8, label="training"),
-        _points(layers, "test", "x", 6, ROLES["test"], label="test"),
-        line("mean", "mean", color=ROLES["mean"], line_width=2.5),
-    ]
-    if "paths" in layers:
-        parts.append(line("paths", "samples", color=ROLES["mean"], line_width=1.0, alpha=0.6))
-    if "second" in layers:
-        parts.append(
-            line(
-                "second", layers["second"].attrs["label"], color=ROLES["reference"], line_width=1.5, line_dash="dotted"
-            )
-        )
-    if "truth" in layers:
-        parts.append(line("truth", "truth", color=ROLES["truth"], line_dash="dashed", line_width=1.5))
-    marks = {
-        "inducing": ("triangle", 11, "inducing"),
-        "removed": ("inverted_triangle", 13, "removed"),
-        "proposed": ("star", 14, "proposed"),
+    names = {name: frame.attrs.get("label", "") for name, frame in layers.items()}
+    bands = {"band_y": 0.22, "band_f": 0.45}
+    lines = {  # in the order of drawing
+        "mean": {"label": "mean", "color": ROLES["mean"], "line_width": 2.5},
+        "paths": {"label": "samples", "color": ROLES["mean"], "line_width": 1.0, "alpha": 0.6},
+        "second": {"label": names.get("second"), "color": ROLES["reference"], "line_width": 1.5, "line_dash": "dotted"},
+        "truth": {"label": "truth", "color": ROLES["truth"], "line_dash": "dashed", "line_width": 1.5},
     }
-    parts += [
-        _points(layers, name, marker, size, ROLES[name], label=label)
-        for name, (marker, size, label) in marks.items()
-        if name in layers
+    marks = {
+        "inducing": {"marker": "triangle", "size": 11},
+        "removed": {"marker": "inverted_triangle", "size": 13},
+        "proposed": {"marker": "star", "size": 14},
+    }
+    parts = [
+        *(band(layers, k, names[k], color=ROLES["band"], alpha=alpha, line_alpha=0) for k, alpha in bands.items()),
+        dots(layers, "train", "training", marker="o", size=4, color=ROLES["data"], alpha=0.8),
+        dots(layers, "test", "test", marker="x", size=6, color=ROLES["test"]),
+        *(line(layers, name, **style) for name, style in lines.items() if name in layers),
+        *(dots(layers, name, name, color=ROLES[name], **style) for name, style in marks.items() if name in layers),
     ]
-    return hv.Overlay(parts).opts(**_LEGEND, **labels(layers["mean"]))
+    return overlay(parts, layers["mean"], 4, legend_opts=LEGEND)
+
+
+def _plot_map(layers: Layers, show: str) -> hv.Overlay:
+    layers["map"]["value"] = layers["map"][show]
+    diamonds = {"marker": "diamond", "size": 11, "color": ROLES["inducing"], "line_color": "white"}
+    parts = [
+        image(layers, "map", clabel=show, **labels(layers["map"])),
+        dots(layers, "train", "training", marker="o", size=3, color="white", alpha=0.55),
+        dots(layers, "inducing", "inducing", **diamonds),
+    ]
+    return overlay(parts, layers["map"], 0)
 
 
 def _plot_predicted_and_observed(layers: Layers) -> hv.Overlay:
-    bars = hv.Segments(layers["bars"], ["x0", "y0", "x1", "y1"], label=layers["bars"].attrs["label"])
-    equal = hv.Curve(layers["equal"], "x", "y", label="predicted = observed")
-    return hv.Overlay([
-        layer(bars, "bars", color=ROLES["band"], alpha=0.5),
-        layer(equal, "equal", color=ROLES["reference"], line_dash="dashed"),
-        _points(layers, "points", "o", 5, ROLES["mean"], alpha=0.75, label="test rows"),
-    ]).opts(**{**_LEGEND, "legend_cols": 2}, **labels(layers["points"]))  # fmt: skip
-
-
-def _points(layers: Layers, name: str, marker: str, size: int, color: str, label: str, **style: Any) -> hv.Element:
-    points = hv.Scatter(layers[name], "x", "y", label=label)
-    return layer(points, name, marker=marker, size=size, color=color, **style)
+    parts = [
+        segments(layers, "bars", layers["bars"].attrs["label"], color=ROLES["band"], alpha=0.5),
+        line(layers, "equal", "predicted = observed", color=ROLES["reference"], line_dash="dashed"),
+        dots(layers, "points", "test rows", marker="o", size=5, color=ROLES["mean"], alpha=0.75),
+    ]
+    return overlay(parts, layers["points"], legend_opts=LEGEND)
 
 
 def _at_height(x: np.ndarray, height: float) -> pd.DataFrame:
@@ -314,12 +293,3 @@ def _padded(column: np.ndarray) -> tuple[float, float]:
     low, high = float(column.min()), float(column.max())
     margin = 0.04 * (high - low) or 1.0
     return low - margin, high + margin
-
-
-_LEGEND = {
-    "legend_position": "top",
-    "legend_cols": 4,
-    "responsive": True,
-    "show_grid": True,
-    "legend_opts": {"click_policy": "hide", "padding": 0, "spacing": 8, "margin": 2, "glyph_width": 16},
-}

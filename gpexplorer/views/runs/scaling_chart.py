@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ...runs.studies.power_law import Slope
-from ..base import Layers, layer
+from ..base import Layers, band, layer, line, overlay
 from ..drawing.palette import ROLES
 
 POWERS = {"n": 1, "n²": 2, "n³": 3}
@@ -36,24 +36,18 @@ def data(table: pd.DataFrame, fitted: Slope, of: str = "seconds") -> Layers:
 
 def plot(layers: Layers, axis: str = "n", of: str = "seconds") -> hv.Overlay:
     """Draw the chart on two logarithmic axes, where a power law is a straight line with its power as the slope."""
-    fitted, elements = layers["fitted"], []
-    if len(fitted):
-        elements += [
-            layer(hv.Area(fitted, "x", ["lower", "upper"], label="95 % interval for a new measurement"), "fitted",
-                  color=ROLES["band"], fill_alpha=0.25, line_alpha=0),
-            layer(hv.Curve(fitted, "x", "y", label="fitted"), "fitted", color=ROLES["fit"], line_width=2),
-        ]  # fmt: skip
-    predicted = hv.Curve(layers["predicted"], "x", "y", label="by formula")
-    elements.append(layer(predicted, "predicted", color=ROLES["complexity"], line_width=2))
+    parts = []
+    if len(layers["fitted"]):
+        interval = {"color": ROLES["band"], "fill_alpha": 0.25, "line_alpha": 0}
+        parts.append(band(layers, "fitted", "95 % interval for a new measurement", **interval))
+        parts.append(line(layers, "fitted", "fitted", color=ROLES["fit"], line_width=2))
+    parts.append(line(layers, "predicted", "by formula", color=ROLES["complexity"], line_width=2))
     for name, power in POWERS.items():
-        line = hv.Curve(layers[name], "x", "y", label=name.replace("n", axis))
-        elements.append(layer(line, name, color=ROLES["reference"], line_dash=DASHES[power], line_width=1))
-    dots = hv.Points(layers["measured"], ["x", "y"], label="measured")
-    elements.append(layer(dots, "measured", color=ROLES["data"], size=8, tools=["hover"]))
-    return hv.Overlay(elements).opts(
-        logx=True, logy=True, responsive=True, show_grid=True, legend_position="top", legend_cols=2,
-        xlabel=axis, ylabel=LABELS.get(of, of),
-    )  # fmt: skip
+        style = {"color": ROLES["reference"], "line_dash": DASHES[power], "line_width": 1}
+        parts.append(line(layers, name, name.replace("n", axis), **style))
+    measured = hv.Points(layers["measured"], ["x", "y"], label="measured")
+    parts.append(layer(measured, "measured", color=ROLES["data"], size=8, tools=["hover"]))
+    return overlay(parts, layers["measured"], logx=True, logy=True, xlabel=axis, ylabel=LABELS.get(of, of))
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Survival: which rows stay inducing points, from the step in which they are added to that of their removal."""
+"""The swaps so far: from where to where points moved, and which rows stay inducing points."""
 
 from __future__ import annotations
 
@@ -10,8 +10,52 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, dots, overlay, segments
+from ..drawing import run_rows
 from ..drawing.palette import ROLES
+
+LAST = 30  # accepted swaps that are drawn
+
+
+class Swaps(View):
+    """The last accepted swaps, each as a segment from the removed row to the added row."""
+
+    key: ClassVar[str] = "swaps"
+    title: ClassVar[str] = "Where points moved"
+    help: ClassVar[str] = "Each segment is one accepted swap, from the row that was removed to the row that was added."
+    family: ClassVar[str] = "inducing"
+    order: ClassVar[int] = 30
+
+    def applies(self, run: Run) -> bool:
+        """Return whether the method swaps rows and there are two inputs or more."""
+        reports_swaps = "removed" in getattr(run.method.Info, "_fields", ())
+        return super().applies(run) and reports_swaps and run_rows.numeric(run) and run.problem.train.d > 1
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Compute positions of rows and inducing points on the plane, and of the last accepted swaps."""
+        plane, names = run_rows.plane(run)
+        inducing = run_rows.inducing_rows(run.trace[at].step.state)
+        points = plane[inducing.cpu().numpy()] if inducing is not None else plane[:0]
+        infos = [run.trace[i].step.info for i in range(at, -1, -1)]
+        swaps = [(info.removed, info.proposed) for info in infos if getattr(info, "accepted", False)][:LAST]
+        removed, added = (plane[np.array([swap[k] for swap in swaps], dtype=int)] for k in (0, 1))
+        sample = run_rows.sampled(len(plane)).numpy()
+        layers = {
+            "rows": pd.DataFrame({"x": plane[sample, 0], "y": plane[sample, 1]}),
+            "moves": pd.DataFrame({"x0": removed[:, 0], "y0": removed[:, 1], "x1": added[:, 0], "y1": added[:, 1]}),
+            "inducing": pd.DataFrame({"x": points[:, 0], "y": points[:, 1]}),
+        }
+        layers["rows"].attrs |= {"map": True, "xlabel": names[0], "ylabel": names[1]}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw the rows, the segments, and the inducing points on top."""
+        parts = [
+            dots(layers, "rows", "training rows", color=ROLES["data"], size=3, alpha=0.45),
+            segments(layers, "moves", "accepted swaps", color=ROLES["proposed"], line_width=1.5, alpha=0.7),
+            dots(layers, "inducing", "inducing points", color=ROLES["inducing"], size=9, marker="diamond"),
+        ]
+        return overlay(parts, layers["rows"], 3)
 
 
 class Survival(View):
@@ -55,15 +99,12 @@ class Survival(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw thin lines for lives that have ended, and strong ones for the current inducing points."""
-        ends = ["x0", "y0", "x1", "y1"]
         parts = [
-            layer(hv.Segments(layers["epochs"], ends), "epochs", color=ROLES["reference"], line_dash="dotted"),
-            layer(hv.Segments(layers["gone"], ends, label="removed"), "gone", color=ROLES["data"], line_width=1.5),
-            layer(hv.Segments(layers["alive"], ends, label="inducing"), "alive", color=ROLES["inducing"], line_width=2),
+            segments(layers, "epochs", color=ROLES["reference"], line_dash="dotted"),
+            segments(layers, "gone", "removed", color=ROLES["data"], line_width=1.5),
+            segments(layers, "alive", "inducing", color=ROLES["inducing"], line_width=2),
         ]
-        return hv.Overlay(parts).opts(
-            legend_position="top", legend_cols=2, responsive=True, show_grid=True, **labels(layers["alive"])
-        )
+        return overlay(parts, layers["alive"])
 
 
 def lives(sets: list[NDArray[np.int64]]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:

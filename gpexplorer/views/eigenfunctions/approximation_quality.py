@@ -1,4 +1,4 @@
-"""How well the eigenfunctions approximate the covariance of some rows: both matrices, and the error against p."""
+"""How good the eigenfunctions are: the spectrum of the grid, and the covariance matrices that they approximate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,71 @@ from torch import Tensor
 
 from ...methods.capabilities import HasGridEigenfunctions, SamplesWeights
 from ...runs.run import Run
-from ..base import Layers, View, labels, layer
+from ..base import Layers, View, dots, image, line, overlay
 from ..drawing import run_rows
-from ..drawing.palette import ROLES, SEQUENTIAL
+from ..drawing.palette import ROLES
 from .eigenfunction_curves import basis_at, grid_method
 
+FACTOR = 2  # at least this many times as many eigenvalues are drawn as are kept
+DROPPED = 1000  # of the dropped eigenvalues, at most this many are drawn
 MATRIX_ROWS, ERROR_ROWS = 60, 200  # rows of the matrices that are drawn, and of those whose error is measured
 MAX_FUNCTIONS = 1000  # eigenfunctions, at most
+
+
+class Spectrum(View):
+    """log10 of the eigenvalues by rank; a product over many inputs may be smaller than any floating-point number."""
+
+    key: ClassVar[str] = "grief-spectrum"
+    title: ClassVar[str] = "Spectrum"
+    help: ClassVar[str] = (
+        "Is the last kept eigenvalue far below the noise variance? If not, more eigenfunctions help. Where the "
+        "evidence chooses the functions, which ranks does it need?"
+    )
+    family: ClassVar[str] = "eigenfunctions"
+    order: ClassVar[int] = 20
+
+    def applies(self, run: Run) -> bool:
+        """Applies to methods on a grid."""
+        return super().applies(run) and isinstance(run.method, HasGridEigenfunctions)
+
+    def data(self, run: Run, at: int) -> Layers:
+        """Return log10 of the kept eigenvalues, of as many dropped ones, and of the noise variance."""
+        method, state = grid_method(run), run.trace[at].step.state
+        theta_chosen, _ = method.origin(state)
+        choice = method.eigenfunctions(run.problem, state)
+        count = FACTOR * method.num_eigenfunctions
+        if state.functions is not None:
+            count = max(count, method.candidates)
+        spectrum = choice.grid.spectrum(theta_chosen, count)
+        logs = spectrum.log_values.cpu().double().numpy() / np.log(10.0)
+        frame = pd.DataFrame({"x": np.arange(1.0, len(logs) + 1), "y": logs})
+        is_kept = rows_among(spectrum.axis_indices, choice.index).cpu().numpy()
+        dropped = np.flatnonzero(~is_kept)
+        noise = float(2 * state.theta[-1]) / np.log(10.0)
+        layers = {
+            "kept": frame[is_kept].reset_index(drop=True),
+            "dropped": frame.iloc[dropped[:: -(-len(dropped) // DROPPED) or 1]].reset_index(drop=True),
+            "noise": pd.DataFrame({"x": [1.0, float(len(logs))], "y": [noise, noise]}),
+        }
+        decades = sum(np.log10(len(U)) for U in choice.grid.axes)
+        size = f"{10**decades:,.0f}" if decades < 7 else f"10^{decades:.0f}"
+        layers["kept"].attrs |= {"xlabel": "rank", "ylabel": "log10 eigenvalue", "title": f"a grid of {size} points"}
+        return layers
+
+    def plot(self, layers: Layers) -> hv.Overlay:
+        """Draw the eigenvalues, and a line at the noise variance."""
+        parts = [
+            line(layers, "noise", "noise variance", color=ROLES["reference"], line_dash="dashed"),
+            dots(layers, "dropped", "dropped", color=ROLES["data"], size=4),
+            dots(layers, "kept", "kept", color=ROLES["mean"], size=5),
+        ]
+        return overlay(parts, layers["kept"], 3)
+
+
+def rows_among(rows: Tensor, others: Tensor) -> Tensor:
+    """Return a mask [n] of the rows [n, d] that are also among the others [m, d]. O((n + m) log (n + m))."""
+    _, place = torch.unique(torch.cat([others.to(rows), rows]), dim=0, return_inverse=True)
+    return torch.isin(place[len(others) :], place[: len(others)])
 
 
 def covariance_and_features(run: Run, at: int, count: int) -> tuple[Tensor, Tensor]:
@@ -77,11 +135,7 @@ class CovarianceMatrices(View):
 
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw both matrices side by side."""
-        frame = layers["map"]
-        values = frame.sort_values(["y", "x"])["value"].to_numpy().reshape(len(np.unique(frame["y"])), -1)
-        image = hv.Image((np.unique(frame["x"]), np.unique(frame["y"]), values), ["x", "y"], "value")
-        colours = layer(image, "map", cmap=SEQUENTIAL, colorbar=True, clabel="covariance")
-        return hv.Overlay([colours]).opts(responsive=True, **labels(frame))
+        return overlay([image(layers, "map", clabel="covariance")], layers["map"], 0, show_grid=False)
 
 
 class CovarianceError(View):
@@ -115,10 +169,7 @@ class CovarianceError(View):
     def plot(self, layers: Layers) -> hv.Overlay:
         """Draw two curves with a logarithmic axis of errors."""
         parts = [
-            layer(hv.Curve(layers["best"], "x", "y", label="best of this rank"), "best", color=ROLES["reference"],
-                  line_dash="dashed"),
-            layer(hv.Curve(layers["grid"], "x", "y", label="grid"), "grid", color=ROLES["mean"], line_width=2),
-        ]  # fmt: skip
-        return hv.Overlay(parts).opts(
-            logy=True, legend_position="top_right", responsive=True, show_grid=True, **labels(layers["grid"])
-        )
+            line(layers, "best", "best of this rank", color=ROLES["reference"], line_dash="dashed"),
+            line(layers, "grid", "grid", color=ROLES["mean"], line_width=2),
+        ]
+        return overlay(parts, layers["grid"], logy=True, legend_position="top_right")

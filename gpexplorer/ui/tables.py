@@ -1,0 +1,184 @@
+"""Tables of the page: short ones as HTML, and long ones as Tabulators, with every cell and title escaped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import panel as pn
+from bokeh.models.widgets.tables import NumberFormatter
+
+from ..runs.studies import comparison
+from ..runs.studies.comparison import Finished
+from .text import text
+
+TABLE = """
+:host { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: 3px 12px 3px 0; text-align: right; } th:first-child, td:first-child { text-align: left; }
+td.why { text-align: left; opacity: .75; } tr.ahead td { font-weight: 600; }
+"""
+PERIOD = 0.5  # seconds between two updates while playing: a table costs ten times as much as a figure
+TITLES = {  # column of the table of runs -> title, in the order of the table
+    "run": "run",
+    "method": "method",
+    "smse": "SMSE",
+    "snlp": "SNLP",
+    "differs": "differs in",
+    "seconds": "seconds",
+    "steps": "steps",
+    "memory": "MB",
+    "entries": "kernel entries",
+    "smse less": "SMSE − baseline",
+    "snlp less": "SNLP − baseline",
+    "seconds ratio": "seconds ÷ baseline",
+    "memory ratio": "memory ÷ baseline",
+    "entries ratio": "entries ÷ baseline",
+    "rmse": "RMSE",
+    "nlpd": "NLPD",
+    "outcome": "outcome",
+    "note": "note",
+}
+TEXT_COLUMNS = ("run", "method", "outcome", "differs", "note")
+FILTERED = TEXT_COLUMNS[:3]
+FORMATS = {"steps": "0,0", "entries": "0,0", "memory": "0,0.0", "seconds": "0,0.00"}
+
+
+def html_table(headings: Sequence[object], rows: Iterable[Sequence[object]], ahead: Collection[int] = ()) -> str:
+    """Return a table as markup.
+
+    Parameters
+    ----------
+    headings
+        One per column. A last column without a heading holds sentences.
+    rows
+        Cells, as text or as anything that `str` turns into text.
+    ahead
+        Numbers of the rows in bold type.
+    """
+    last = len(headings) - 1 if headings and headings[-1] == "" else -1
+    lines = ["".join(f"<th>{text(heading)}</th>" for heading in headings)]
+    lines = [f"<tr>{lines[0]}</tr>"]
+    for number, cells in enumerate(rows):
+        marked = ' class="ahead"' if number in ahead else ""
+        content = [f'<td class="why">{text(c, 200)}' if k == last else f"<td>{text(c)}" for k, c in enumerate(cells)]
+        lines.append(f"<tr{marked}>{'</td>'.join(content)}</td></tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def with_safe_names(frame: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return a frame with columns c0, c1, ... and the escaped names as titles: a Tabulator takes both for markup."""
+    titles = {f"c{i}": text(name) for i, name in enumerate(frame.columns)}
+    return frame.set_axis(list(titles), axis=1), titles
+
+
+class Steps(pn.viewable.Viewer):
+    """The newest steps, newest first: which row was removed, which was added, and every number the method reports.
+
+    The table is put on the page with its first rows: a Tabulator in a tab that was never open keeps the browser busy,
+    as it asks again and again whether it is built.
+    """
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._updated = 0.0
+        self.table = _tabulator(disabled=True, pagination="remote", page_size=10, margin=(6, 8), selectable=False)
+        self._place = pn.Column(sizing_mode="stretch_width")
+
+    def update(self, frame: pd.DataFrame, at_once: bool = True) -> None:
+        """Show these rows.
+
+        Parameters
+        ----------
+        frame
+            One row per step, newest first.
+        at_once
+            False to skip the update where the last one was less than `PERIOD` ago.
+        """
+        if not at_once and time.monotonic() - self._updated < PERIOD:
+            return
+        self._updated = time.monotonic()
+        cells, titles = with_safe_names(frame.map(cell))
+        if self.table.titles != titles:
+            self.table.titles = titles
+        self.table.value = cells
+        if not len(self._place):
+            self._place.append(self.table)
+
+    def __panel__(self) -> Any:
+        return self._place
+
+
+class RunTable(pn.viewable.Viewer):
+    """The kept runs, whose rows can be selected: their cost, their scores and their differences in settings."""
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+        self._names: list[str] = []
+        self.table = _tabulator(selectable="checkbox", pagination="local", page_size=12, margin=(4, 8))
+
+    @property
+    def selected(self) -> list[str]:
+        """Names of the selected runs."""
+        return [self._names[row] for row in self.table.selection if row < len(self._names)]
+
+    def fill(self, runs: Mapping[str, Finished], by: str, top: int | None, baseline: str = "") -> None:
+        """Show runs in the table.
+
+        Parameters
+        ----------
+        runs
+            The kept runs by name.
+        by
+            The column by which they are sorted.
+        top
+            How many runs are shown; None for all.
+        baseline
+            Name of the run to which the others are compared, or "".
+        """
+        frame = rows(runs, by, top, baseline)
+        self._names = frame["run"].tolist()
+        fields = {f"c{i}": str(name) for i, name in enumerate(frame.columns)}
+        value, titles = with_safe_names(frame.rename(columns=TITLES))
+        self.table.selection = []
+        self.table.param.update(
+            value=value,
+            titles=titles,
+            formatters={f: _format(name) for f, name in fields.items() if name not in TEXT_COLUMNS},
+            editors=dict.fromkeys(fields),
+            header_filters={f: {"type": "input", "func": "like"} for f, name in fields.items() if name in FILTERED},
+        )
+
+    def __panel__(self) -> Any:
+        return self.table
+
+
+def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str = "") -> pd.DataFrame:
+    """Return the rows of the table; with a baseline, costs also as ratios and scores also as differences."""
+    frame = comparison.table(runs, by, top)
+    if baseline in runs:
+        relative = comparison.against(runs, baseline).rename(columns={"smse": "smse less", "snlp": "snlp less"})
+        frame = frame.join(relative[[name for name in relative if name not in frame]])
+    frame["memory"] = frame["memory"] / 1e6
+    frame = frame.reset_index()
+    return frame[[name for name in TITLES if name in frame]]
+
+
+def cell(value: object) -> str:
+    """Return a number with five digits, a whole number with all, and nothing for a missing value."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.5g}"
+    return str(value)
+
+
+def _tabulator(**style: Any) -> pn.widgets.Tabulator:
+    look = {"show_index": False, "sizing_mode": "stretch_width", "layout": "fit_data_fill", "theme": "simple"}
+    return pn.widgets.Tabulator(pd.DataFrame({"c0": []}), **look, **style)
+
+
+def _format(name: str) -> NumberFormatter:
+    return NumberFormatter(format=FORMATS.get(name, "0.0000"), nan_format="—", text_align="right")

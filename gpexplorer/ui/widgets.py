@@ -1,0 +1,97 @@
+"""The widgets of panels and tabs, in one size: buttons, selectors, fields, downloads, and lines of text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from inspect import iscoroutinefunction
+from typing import Any
+
+import panel as pn
+import panel_material_ui as pmui
+
+from .styles import TEXT
+from .text import named
+
+SMALL = {"size": "small", "margin": (6, 8)}
+WIDE = {"sizing_mode": "stretch_width"}
+
+
+def button(label: str, icon: str, act: Callable[..., Any], help_: str = "", **style: Any) -> pmui.Button:
+    """Return a button.
+
+    Parameters
+    ----------
+    label
+        What is written on it.
+    icon
+        Name of a Material icon; empty for none.
+    act
+        Called without arguments at a click; a coroutine function is called with the event, and awaited.
+    help_
+        What it does, as the rest of a sentence, for the tooltip.
+    **style
+        Parameters of the button. The one that matters most on its panel has the variant "contained".
+    """
+    words = named(label, help_) if help_ else {"label": label}
+    click = act if iscoroutinefunction(act) else lambda _: act()
+    color = "primary" if style.get("variant") == "contained" else "default"
+    look = {"variant": "outlined", "margin": (6, 8), "color": color, **({"icon": icon} if icon else {})}
+    return pmui.Button(**{**words, **look, **style}, on_click=click)
+
+
+def select(label: str, options: Any, value: Any, width: int, **style: Any) -> pmui.Select:
+    """Return a selector of this many pixels."""
+    return pmui.Select(label=label, options=options, value=value, width=width, **{**SMALL, **style})
+
+
+def whole(label: str, value: int, low: int, high: int | None, width: int, **style: Any) -> pmui.IntInput:
+    """Return a field for a whole number between two bounds. A browser may still send any other value."""
+    return pmui.IntInput(label=label, value=value, start=low, end=high, width=width, **{**SMALL, **style})
+
+
+def download(name: str, content: Callable[..., Any], label: str = "", help_: str = "", **style: Any) -> Any:
+    """Return a button that downloads a file.
+
+    Parameters
+    ----------
+    name
+        Name of the file.
+    content
+        Returns text, bytes or an open file; it may be a coroutine function.
+    label, help_
+        What is written on it, by default the name of the file, and what it does.
+    **style
+        Parameters of the button.
+    """
+
+    def file() -> Any:
+        made = content()
+        made = made.encode() if isinstance(made, str) else made
+        return io.BytesIO(made) if isinstance(made, bytes) else made
+
+    words = named(label, help_) if help_ else {"label": label or name}
+    look = {"variant": "outlined", "size": "small", "margin": (4, 6)}
+    callback = content if iscoroutinefunction(content) else file
+    return pmui.FileDownload(callback=callback, filename=name, **{**words, **look, **style})
+
+
+def line_of_text(words: str = "", margin: Any = (0, 12), styles: Sequence[str] = (TEXT,)) -> pn.pane.HTML:
+    """Return an empty line, or one with these words, which are markup."""
+    return pn.pane.HTML(words, margin=margin, sizing_mode="stretch_width", stylesheets=list(styles))
+
+
+def row(*parts: Any, **style: Any) -> pmui.FlexBox:
+    """Return parts beside each other, which wrap where the page is narrow."""
+    return pmui.FlexBox(*parts, **{"align_items": "center", **style})
+
+
+def column(*parts: Any, **style: Any) -> pn.Column:
+    """Return parts below each other, as wide as the page."""
+    return pn.Column(*parts, **{**WIDE, **style})
+
+
+def watch(act: Callable[[], object], *widgets: Any) -> None:
+    """Call a function whenever a person changes the value of one of these widgets."""
+    for widget in widgets:
+        widget.param.watch(lambda _: act(), "value")
