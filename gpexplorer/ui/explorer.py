@@ -18,26 +18,23 @@ from ..runs import link as links
 from ..views.base import registry as views
 from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
-from .browser.address_bar import AddressBar
-from .browser.batch import together
-from .browser.keys import HELP
-from .browser.repeat import repeat
+from .browser.callbacks import repeat, together
+from .browser.invisible import HELP, AddressBar, Pulse
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
 from .inputs.presets import PRESETS, question
 from .notebook.shown_in_cells import mimebundle
 from .page import explorer_page, load_resources
-from .panels.accordion import PanelAccordion
 from .panels.compare_panel import ComparePanel
 from .panels.predict_panel import PredictPanel
 from .panels.race_panel import RacePanel
 from .panels.recommend_panel import RecommendPanel
 from .panels.scaling_panel import ScalingPanel
 from .panels.share_panel import SharePanel
+from .panels.study_panel import PanelAccordion
 from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
-from .playback.draw_acknowledgement import Pulse
 from .playback.open_run import Frame, RunSummary
 from .playback.status import Status
 from .playback.transport import Transport

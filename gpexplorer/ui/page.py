@@ -12,14 +12,11 @@ from typing import Any, Protocol
 import panel as pn
 import panel_material_ui as pmui
 
-from .browser.batch import together
 from .browser.bokeh_fix import BokehLayoutFix
-from .browser.button_names import ButtonNames
+from .browser.callbacks import together, weakly
 from .browser.drawer import Drawer
-from .browser.keys import Keys
-from .browser.page_theme import PageTheme
+from .browser.invisible import ButtonNames, Keys, PageTheme
 from .browser.tour import Tour
-from .browser.weak_callback import weakly
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import MAIN, PAGE, THEME

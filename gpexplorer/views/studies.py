@@ -22,7 +22,7 @@ from .base import Layers
 from .drawing.live import Drawing, Live
 from .drawing.static_svg import figure_svg
 from .picture import Svg
-from .runs import comparison_charts, scaling_chart
+from .runs import comparison_charts
 from .runs.comparison_charts import Lanes
 from .saved_page.page_file import save_page
 
@@ -183,8 +183,8 @@ def scaling_html(study: Scaling) -> str:
     if measured.sum() < 2:
         return html
     fitted = study.slope()
-    layers = scaling_chart.data(table, fitted)
-    chart = _svg(lambda frames: scaling_chart.plot(frames, study.axis.name), layers)
+    layers = comparison_charts.scaling_layers(table, fitted)
+    chart = _svg(lambda frames: comparison_charts.plot_scaling(frames, study.axis.name), layers)
     return f"{html}<p>{fitted.sentence}</p>" + _image(chart, f"Seconds over {study.axis.name}")
 
 

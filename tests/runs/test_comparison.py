@@ -16,7 +16,7 @@ from gpexplorer.errors import SettingError
 from gpexplorer.runs.studies import comparison, power_law, sweep
 from gpexplorer.runs.studies.comparison import Finished
 from gpexplorer.views.runs import comparison_charts as pictures
-from gpexplorer.views.runs import scaling_chart as scaling_pictures
+from gpexplorer.views.runs import comparison_charts as scaling_pictures
 
 ROWS = {"name": "hypercube", "n": 80, "d": 2, "noise": 0.2, "seed": 1}
 hv.extension("bokeh")
@@ -157,8 +157,8 @@ def test_scaling_is_drawn_from_the_first_size_to_the_last(count: int):
     table = pd.DataFrame({"value": n, "seconds": n**2, "seconds predicted": n**2 / 2})
     fitted = power_law.fit(n.tolist(), (n**2).tolist())
 
-    layers = scaling_pictures.data(table, fitted)
-    hv.renderer("bokeh").get_plot(scaling_pictures.plot(layers))
+    layers = scaling_pictures.scaling_layers(table, fitted)
+    hv.renderer("bokeh").get_plot(scaling_pictures.plot_scaling(layers))
 
     assert len(layers["measured"]) == count
     assert len(layers["fitted"]) == (40 if count == 6 else 0)

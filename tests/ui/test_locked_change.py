@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from bokeh.document import Document
 
-from gpexplorer.ui.playback.locked_change import change
+from gpexplorer.ui.browser.callbacks import change
 
 
 def served(destroyed):

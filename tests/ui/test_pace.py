@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpexplorer.ui.playback.pace import Pace
+from gpexplorer.ui.playback.player import Pace
 
 LATE = 0.0004  # seconds by which a thread wakes after the time it waited for
 

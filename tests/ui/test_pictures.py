@@ -10,7 +10,7 @@ import pytest
 from gpexplorer.runs import Spec
 from gpexplorer.ui.explorer import Explorer
 from gpexplorer.ui.pictures import picture_cards
-from gpexplorer.ui.pictures.legend_line import LegendLine
+from gpexplorer.ui.pictures.chart import LegendLine
 from gpexplorer.ui.playback import open_run
 from gpexplorer.views import for_run
 from gpexplorer.views.base import arranged

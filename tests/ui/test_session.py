@@ -15,8 +15,7 @@ import torch
 
 from gpexplorer import Spec, views
 from gpexplorer.errors import SettingError
-from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun
-from gpexplorer.ui.playback.run_with_row import layers_with_row
+from gpexplorer.ui.playback.open_run import OpenRequest, OpenRun, layers_with_row
 from gpexplorer.ui.session import MAX_EDITS, Session
 
 SPEC = Spec("cholqr", {"num_inducing": 5}, {"name": "hypercube", "n": 40, "d": 1, "seed": 3}, kernel="se")

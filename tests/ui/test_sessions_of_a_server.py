@@ -29,9 +29,9 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
 from gpexplorer.ui import connections
+from gpexplorer.ui.browser.callbacks import repeat
 from gpexplorer.ui.browser.patch_messages import LARGE, send_patches_together
 from gpexplorer.ui.browser.protocol_repairs import repair_protocol
-from gpexplorer.ui.browser.repeat import repeat
 from gpexplorer.ui.connections import follow_connection
 from gpexplorer.ui.ready_sessions import ReadySessions
 from gpexplorer.ui.request_guard import RequestGuard

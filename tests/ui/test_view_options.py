@@ -8,7 +8,7 @@ import pytest
 
 import gpexplorer as gpx
 from gpexplorer.ui.inputs.method_settings import Settings
-from gpexplorer.ui.inputs.view_options import MAX_WIDTH, MIN_WIDTH, PADDING, options
+from gpexplorer.ui.pictures.picture_cards import MAX_WIDTH, MIN_WIDTH, PADDING, options
 from gpexplorer.views.drawing.live import ICON, Live
 from gpexplorer.views.runs.convergence import Convergence
 

@@ -12,7 +12,7 @@ import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...kernels.on_columns import quoted_name
-from ..playback.locked_change import change
+from ..browser.callbacks import change
 from ..styles import TEXT
 from ..text import named, sentence, text
 from .column_table import ColumnLine, ColumnTable

@@ -16,11 +16,10 @@ from ...runs import Run, Spec
 from ...views import for_run
 from ...views.drawing.live import Live
 from ...views.picture import Picture
-from ..browser.batch import together
 from ..browser.bokeh_fix import BokehLayoutFix
-from ..browser.repeat import repeat
+from ..browser.callbacks import repeat, together
+from ..browser.invisible import Pulse
 from ..page import load_resources
-from ..playback.draw_acknowledgement import Pulse
 from ..playback.open_run import Frame, Layers, OpenRequest, OpenRun, summary_of
 from ..playback.player import Player
 from ..playback.transport import Transport

@@ -17,8 +17,8 @@ from ...runs.studies import comparison
 from ...runs.studies.comparison import AXES, SCORES, SPENT, Finished
 from ...views.base import Layers
 from ...views.runs import comparison_charts as pictures
+from ..browser.callbacks import change
 from ..pictures.chart import Chart
-from ..playback.locked_change import change
 from ..session import Session
 from ..tables import RunTable
 from ..text import text

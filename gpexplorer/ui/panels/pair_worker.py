@@ -15,8 +15,7 @@ from ...runs.studies.comparison import Finished, aligned, what_differs
 from ...views.saved_page.page_file import place_name
 from ...views.saved_page.recorded_figures import facts
 from ..playback.background_worker import BackgroundWorker
-from ..playback.earlier_runs import EarlierRuns
-from ..playback.open_run import Layers, OpenRequest, OpenRun, RunSummary
+from ..playback.open_run import EarlierRuns, Layers, OpenRequest, OpenRun, RunSummary
 from ..shared_limits import Shares
 from ..text import sentence
 

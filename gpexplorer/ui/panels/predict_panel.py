@@ -12,8 +12,8 @@ import panel as pn
 from ... import data as data_sets
 from ...errors import GPExplorerError, SettingError
 from ...runs.studies.prediction_table import prediction_table
+from ..browser.callbacks import change
 from ..inputs.file_upload import FileUpload
-from ..playback.locked_change import change
 from ..session import Session
 from ..tables import TABLE, cell, html_table
 from ..text import named, sentence

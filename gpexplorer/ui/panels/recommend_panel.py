@@ -16,8 +16,7 @@ from ... import data as data_sets
 from ...data import Split
 from ...runs.setting_checks import number
 from ...views.runs.comparison_charts import CandidateScores
-from ..pictures.chart import Chart
-from ..pictures.legend_line import LegendLine
+from ..pictures.chart import Chart, LegendLine
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
 from ..shared_limits import Turns

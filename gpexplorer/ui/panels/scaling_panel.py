@@ -15,7 +15,7 @@ from ...runs.setting_checks import number as checked
 from ...runs.studies.measured_run import Measured, in_child
 from ...runs.studies.memory_need import Rows, rows_by_name
 from ...runs.studies.scaling_study import Scaling, axes
-from ...views.runs import scaling_chart as picture
+from ...views.runs.comparison_charts import plot_scaling, scaling_layers
 from ..pictures.chart import Chart
 from ..playback.background_worker import BackgroundWorker
 from ..session import Session
@@ -101,8 +101,8 @@ class ScalingPanel(StudyPanel):
         worker.changed.clear()
         scaling = worker.scaling
         self.table.object = _table(scaling)
-        layers = picture.data(scaling.table(), scaling.slope())
-        self.chart.draw(layers, lambda layers: picture.plot(layers, scaling.axis.name))
+        layers = scaling_layers(scaling.table(), scaling.slope())
+        self.chart.draw(layers, lambda layers: plot_scaling(layers, scaling.axis.name))
         self._show_forecast()
         if scaling.over or worker.error:
             self.go.param.update(label="Measure", icon="straighten")

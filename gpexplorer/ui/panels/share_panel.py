@@ -19,9 +19,9 @@ from ...runs.spec import LARGEST
 from ...runs.store import LONGEST_NOTE
 from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
+from ..browser.callbacks import change
 from ..browser.copy_button import CopyButton
 from ..inputs.file_upload import FileUpload
-from ..playback.locked_change import change
 from ..session import Screen, Session
 from ..text import named, sentence, text
 from ..widgets import WIDE, column, download, line_of_text, row, watch

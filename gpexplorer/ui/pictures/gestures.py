@@ -13,7 +13,7 @@ import panel_material_ui as pmui
 from bokeh.events import Pan, PanEnd, PanStart, Tap
 
 from ...views.drawing.palette import ROLES
-from ..browser.weak_callback import weakly
+from ..browser.callbacks import weakly
 from ..playback.open_run import Layers, RunSummary
 from ..playback.readings import StatusNumbers
 from ..session import Session

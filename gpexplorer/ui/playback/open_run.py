@@ -3,33 +3,112 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from ... import data as data_sets
 from ... import views as pictures
-from ...data.units import inputs
+from ...data.units import inputs, scaled_targets
 from ...errors import GPExplorerError
 from ...methods.capabilities import HasMovablePoints
-from ...problem import Channel, Cost, Step
+from ...posteriors import InUnits
+from ...posteriors.base import Of
+from ...problem import Channel, Cost, Dataset, Step
 from ...runs import Run, Spec
 from ...runs.budget import long_step_note
 from ...runs.studies import machine_speed
+from ...runs.studies.comparison import Finished
 from ...runs.studies.memory_need import Rows
 from ...views import View
+from ...views.runs.convergence import Convergence
 from ..shared_limits import Shares
 from ..text import sentence
-from .earlier_runs import EarlierRuns
 from .readings import StatusNumbers, newest_steps, status_numbers
-from .run_with_row import layers_with_row
 
+MOST_EARLIER = 12  # runs; of more, the oldest is forgotten
 MOST_ROWS_TO_DRAG = 20_000  # rows of a run whose points can be dragged: the bound is computed at every move
 SCORING_SHARE = 0.25  # part of the thread's time that scores may take
 PATIENCE = 0.25  # seconds per call for a picture that is drawn in parts; requests are looked at between the parts
 Layers = Mapping[str, pd.DataFrame]
+
+
+class EarlierRuns:
+    """The tables of the runs that were open before, of which the best one is drawn behind the open run."""
+
+    def __init__(self) -> None:
+        self._runs: deque[Finished] = deque(maxlen=MOST_EARLIER)
+
+    def add(self, run: Run | None) -> None:
+        """Keep the numbers of a run that has taken steps and that a spec describes."""
+        if run is not None and isinstance(run.spec, Spec) and run.done > 0:
+            self._runs.append(Finished.of(run))
+
+    def show(self, views: Iterable[View]) -> None:
+        """Let these pictures draw the best of the runs behind their own."""
+        for view in views:
+            if isinstance(view, Convergence):
+                view.earlier = tuple(self._runs)
+
+
+class RunWithRow(Run):
+    """The records of a run up to one of them, with one more training row. It takes no steps.
+
+    A person who adds a row sees its effect at once, at the hyperparameters and inducing points of the step on the
+    screen, for the cost of one row (`Posterior.with_rows`). The run is then repeated on all rows, which is what a link
+    describes.
+
+    Parameters
+    ----------
+    run : Run
+    at : int
+        Index of the record.
+    row : sequence of float
+        Inputs and target of the new row, in the units of the file.
+
+    Raises
+    ------
+    DataError
+        If the row has another number of inputs.
+    """
+
+    def __init__(self, run: Run, at: int, row: Sequence[float]) -> None:
+        X, y = torch.tensor([row[:-1]], dtype=torch.float64), torch.tensor(row[-1:], dtype=torch.float64)
+        problem = replace(run.problem, train=_with_row(run.problem.train, X, y))
+        super().__init__(run.method, problem, run.split, spec=run.spec, resume=run.trace[: at + 1])
+        self._run, self._row = run, (X, y)
+
+    def posterior(self, at: int = -1, of: Of = "f") -> InUnits:
+        """The posterior of the run before, updated by the row.
+
+        Raises
+        ------
+        PosteriorError
+            If a posterior of this kind cannot be updated.
+        """
+        return self._run.posterior(at, of).with_rows(*self._row)
+
+
+def layers_with_row(
+    run: Run, at: int, row: Sequence[float], views: Collection[View]
+) -> dict[str, Mapping[str, pd.DataFrame]]:
+    """Compute the layers of the pictures that rows can be added in, after one more row; none where no update exists."""
+    try:
+        grown = RunWithRow(run, at, row)
+        return {view.key: view.data(grown, at) for view in views if view.editable}
+    except GPExplorerError:
+        return {}
+
+
+def _with_row(train: Dataset, X: Tensor, y: Tensor) -> Dataset:
+    """These rows and one at the end, in the scale of the others."""
+    scaled, target = inputs(X, train), scaled_targets(y, train).to(train.y)
+    return replace(train, X=torch.cat([train.X, scaled]), y=torch.cat([train.y, target]))
 
 
 class OpenRequest(NamedTuple):

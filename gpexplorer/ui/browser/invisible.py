@@ -1,0 +1,236 @@
+"""The invisible components of a page: names of buttons, the theme, keys, the address, and drawn frames."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import panel as pn
+import param
+from panel.custom import JSComponent
+
+HELP = "Space: play or pause. Left and right arrow: step back or forward. R: reset. S: stop. U: undo. ?: this help."
+LONGEST_QUERY = 5000  # characters of a query that a browser sends
+MERGE_SECONDS = 2.0  # changes within this time of an entry of the history, as of a slider, add no further entry
+PATIENCE = 1.0  # seconds after which an answer is no longer waited for: a tab in the background does not draw
+QUICK = 0.25  # seconds from a frame to its acknowledgement, up to which two frames may be on their way
+
+
+class ButtonNames(JSComponent):
+    """Names the buttons of number inputs, which panel-material-ui 0.16 leaves unnamed.
+
+    It repeats because widgets are added later.
+    """
+
+    _esm = """
+    const VERBS = {  // key: the path drawn on the button
+      "m7 14 5-5 5 5z": "Increase",
+      "M19 13h-6v6h-2v-6H5v-2h6V5h2v6h6z": "Increase",
+      "m7 10 5 5 5-5z": "Decrease",
+      "M19 13H5v-2h14z": "Decrease",
+    }
+
+    function name(root) {
+      const label = root.querySelector("label")?.textContent.replace(/[:\\s]+$/, "")
+      if (!label) return
+      for (const path of root.querySelectorAll("button:not([aria-label]) > svg > path")) {
+        const verb = VERBS[path.getAttribute("d")]
+        if (verb) path.closest("button").setAttribute("aria-label", `${verb} ${label}`)
+      }
+    }
+
+    function look(root) {
+      for (const host of root.querySelectorAll("*")) {
+        if (!host.shadowRoot) continue
+        name(host.shadowRoot)
+        look(host.shadowRoot)
+      }
+    }
+
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const again = setInterval(() => document.hidden || look(document), 2000)
+      model.on("remove", () => clearInterval(again))
+    }
+    """
+
+
+class PageTheme(JSComponent):
+    """An invisible component that makes its page dark where a person wants that, and remembers a choice by hand.
+
+    The browser knows what the operating system is set to; a change of it takes effect at once. Once the button of the
+    title bar was pressed, its choice counts in this browser.
+    """
+
+    _esm = """
+    const NAME = "gpexplorer-theme"
+    const chosen = () => { try { return localStorage.getItem(NAME) } catch { return null } }
+    const remember = (dark) => { try { localStorage.setItem(NAME, dark ? "dark" : "light") } catch {} }
+    const pages = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
+      .map((root) => root.data).filter((data) => data && "dark_theme" in data)
+
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const system = window.matchMedia("(prefers-color-scheme: dark)")
+      let dark = system.matches
+      const begin = () => {
+        dark = chosen() ? chosen() === "dark" : system.matches
+        for (const page of pages()) page.dark_theme = dark
+      }
+      const note = (page) => {
+        if (page.dark_theme === dark) return
+        dark = page.dark_theme
+        remember(dark)
+      }
+      const start = () => {
+        // Panel does not pass on to the page what the server changes before all of the page is drawn.
+        if (!window.Bokeh?.documents.every((document) => document.is_idle)) return setTimeout(start, 20)
+        begin()
+        for (const page of pages()) page.properties.dark_theme.change.connect(() => note(page))
+      }
+      setTimeout(start)
+      system.addEventListener("change", begin)
+      model.on("remove", () => system.removeEventListener("change", begin))
+    }
+    """
+
+
+class Keys(JSComponent):
+    """Listens for keys unless a person types or moves a control. Notebooks use these keys themselves."""
+
+    _esm = """
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const commands = [" ", "ArrowLeft", "ArrowRight", "r", "s", "u", "?"]
+      const typed = "input, textarea, select, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
+      const listen = (event) => {
+        const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
+        const target = event.composedPath()[0]
+        const typing = target.closest?.(key === " " ? `${typed}, button` : typed)  // space presses a button
+        if (!commands.includes(key) || typing || event.ctrlKey || event.metaKey || event.altKey) return
+        event.preventDefault()
+        model.send_msg(key)
+      }
+      document.addEventListener("keydown", listen)
+      model.on("remove", () => document.removeEventListener("keydown", listen))
+    }
+    """
+
+    def __init__(self, on_key: Callable[[str], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._on_key = on_key
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, str) and len(msg) <= 16:
+            self._on_key(msg)
+
+
+class AddressBar(JSComponent):
+    """An invisible component that shows a query in the address bar without loading the page again.
+
+    Parameters
+    ----------
+    go_back
+        Called with the query to which a person went by the browser's Back or Forward button.
+    **params
+        Parameters of `panel.custom.JSComponent`.
+    """
+
+    entry = param.List(default=[], doc="The query, and whether it is a new entry of the browser's history.")
+
+    _esm = """
+    export function render({ model, el }) {
+      el.style.display = "none"
+      const show = () => {
+        const [query, isNew] = model.entry
+        if (query === undefined || query === location.search) return
+        history[isNew ? "pushState" : "replaceState"](null, "", location.pathname + query)
+      }
+      const back = () => model.send_msg(location.search)
+      model.on("entry", show)
+      show()
+      addEventListener("popstate", back)
+      model.on("remove", () => removeEventListener("popstate", back))
+    }
+    """
+
+    def __init__(self, go_back: Callable[[str], None], **params: Any) -> None:
+        super().__init__(**params)
+        self._query, self._go_back, self._changed_at = "", go_back, float("-inf")
+
+    def show_query(self, query: str, is_new: bool) -> None:
+        """Show this query, with its question mark.
+
+        Parameters
+        ----------
+        query
+            Empty for the plain address.
+        is_new
+            Whether another run is open, to which the Back button should lead from here.
+        """
+        if query == self._query:
+            return
+        clock = time.monotonic()
+        self.entry = [query, is_new and clock - self._changed_at > MERGE_SECONDS]
+        self._query = query
+        if is_new:
+            self._changed_at = clock
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, str) and len(msg) <= LONGEST_QUERY:
+            self._query = msg
+            self._go_back(msg)
+
+
+class Pulse(JSComponent):
+    """An invisible component that asks the browser when it has drawn a frame, and hears the answer.
+
+    Without this, a browser that draws three frames per second is sent ten, and a click waits behind all that queue up.
+    Where the acknowledgement comes quickly, one more frame may be on its way: otherwise the time that messages travel,
+    to a cell of a notebook or around the world, would be lost between any two frames.
+
+    `Explorer` calls `send` after the changes of a frame and sends no further frame before `free` is true.
+
+    Parameters
+    ----------
+    on_drawn
+        Called when the browser has drawn a frame, so that a frame that waits leaves at once.
+    """
+
+    beat = param.Integer(0, doc="Number of frames sent; the browser answers with it when it has drawn.")
+
+    _esm = """
+    export function render({ model, el }) {
+      el.style.display = "none"
+      model.on("beat", () => {
+        const beat = model.beat
+        requestAnimationFrame(() => setTimeout(() => model.send_msg(beat), 0))
+      })
+    }
+    """
+
+    def __init__(self, on_drawn: Callable[[], object], **params: Any) -> None:
+        super().__init__(**params)
+        self._on_drawn = on_drawn
+        self._acknowledged, self._took = 0, PATIENCE
+        self._sent_at = 0.0, 0.0  # of the last frame but one, and of the last
+
+    @property
+    def free(self) -> bool:
+        """Whether another frame may be sent: the frames before are drawn, or have not been for `PATIENCE` seconds."""
+        allowed = 1 if self._took < QUICK else 0
+        return self.beat - self._acknowledged <= allowed or time.monotonic() - self._sent_at[1] > PATIENCE
+
+    def send(self) -> None:
+        """Ask for an answer once all changes made so far are drawn."""
+        self._sent_at = self._sent_at[1], time.monotonic()
+        self.beat += 1
+
+    def _handle_msg(self, msg: Any) -> None:
+        if isinstance(msg, bool) or not isinstance(msg, int | float) or not self._acknowledged < msg <= self.beat:
+            return
+        self._acknowledged = int(msg)
+        if self.beat - self._acknowledged <= 1:
+            self._took = time.monotonic() - self._sent_at[1 - self.beat + self._acknowledged]
+            pn.state.execute(self._on_drawn, schedule=True)  # a message is heard without the document's lock
