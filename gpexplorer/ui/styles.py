@@ -5,6 +5,7 @@ Widths below are those of the main area, not of the window, as the sidebar may b
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 FONT = "system-ui, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
@@ -29,6 +30,11 @@ _COMMON: dict[str, Any] = {
         },
     },
 }
+
+
+def beside(module: str, name: str) -> str:
+    """Return the text of a script or a style sheet that lies beside a module, given the module's `__file__`."""
+    return Path(module).with_name(name).read_text("utf-8")
 
 
 def _header(colour: str) -> dict[str, Any]:

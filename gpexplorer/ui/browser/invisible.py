@@ -10,6 +10,8 @@ import panel as pn
 import param
 from panel.custom import JSComponent
 
+from ..styles import beside
+
 HELP = "Space: play or pause. Left and right arrow: step back or forward. R: reset. S: stop. U: undo. ?: this help."
 LONGEST_QUERY = 5000  # characters of a query that a browser sends
 MERGE_SECONDS = 2.0  # changes within this time of an entry of the history, as of a slider, add no further entry
@@ -23,37 +25,7 @@ class ButtonNames(JSComponent):
     It repeats because widgets are added later.
     """
 
-    _esm = """
-    const VERBS = {  // key: the path drawn on the button
-      "m7 14 5-5 5 5z": "Increase",
-      "M19 13h-6v6h-2v-6H5v-2h6V5h2v6h6z": "Increase",
-      "m7 10 5 5 5-5z": "Decrease",
-      "M19 13H5v-2h14z": "Decrease",
-    }
-
-    function name(root) {
-      const label = root.querySelector("label")?.textContent.replace(/[:\\s]+$/, "")
-      if (!label) return
-      for (const path of root.querySelectorAll("button:not([aria-label]) > svg > path")) {
-        const verb = VERBS[path.getAttribute("d")]
-        if (verb) path.closest("button").setAttribute("aria-label", `${verb} ${label}`)
-      }
-    }
-
-    function look(root) {
-      for (const host of root.querySelectorAll("*")) {
-        if (!host.shadowRoot) continue
-        name(host.shadowRoot)
-        look(host.shadowRoot)
-      }
-    }
-
-    export function render({ model, el }) {
-      el.style.display = "none"
-      const again = setInterval(() => document.hidden || look(document), 2000)
-      model.on("remove", () => clearInterval(again))
-    }
-    """
+    _esm = beside(__file__, "button_names.js")
 
 
 class PageTheme(JSComponent):
@@ -63,59 +35,13 @@ class PageTheme(JSComponent):
     title bar was pressed, its choice counts in this browser.
     """
 
-    _esm = """
-    const NAME = "gpexplorer-theme"
-    const chosen = () => { try { return localStorage.getItem(NAME) } catch { return null } }
-    const remember = (dark) => { try { localStorage.setItem(NAME, dark ? "dark" : "light") } catch {} }
-    const pages = () => (window.Bokeh?.documents ?? []).flatMap((document) => document.roots())
-      .map((root) => root.data).filter((data) => data && "dark_theme" in data)
-
-    export function render({ model, el }) {
-      el.style.display = "none"
-      const system = window.matchMedia("(prefers-color-scheme: dark)")
-      let dark = system.matches
-      const begin = () => {
-        dark = chosen() ? chosen() === "dark" : system.matches
-        for (const page of pages()) page.dark_theme = dark
-      }
-      const note = (page) => {
-        if (page.dark_theme === dark) return
-        dark = page.dark_theme
-        remember(dark)
-      }
-      const start = () => {
-        // Panel does not pass on to the page what the server changes before all of the page is drawn.
-        if (!window.Bokeh?.documents.every((document) => document.is_idle)) return setTimeout(start, 20)
-        begin()
-        for (const page of pages()) page.properties.dark_theme.change.connect(() => note(page))
-      }
-      setTimeout(start)
-      system.addEventListener("change", begin)
-      model.on("remove", () => system.removeEventListener("change", begin))
-    }
-    """
+    _esm = beside(__file__, "page_theme.js")
 
 
 class Keys(JSComponent):
     """Listens for keys unless a person types or moves a control. Notebooks use these keys themselves."""
 
-    _esm = """
-    export function render({ model, el }) {
-      el.style.display = "none"
-      const commands = [" ", "ArrowLeft", "ArrowRight", "r", "s", "u", "?"]
-      const typed = "input, textarea, select, [role=slider], [role=tab], [role=combobox], [contenteditable=true]"
-      const listen = (event) => {
-        const key = event.key.length === 1 ? event.key.toLowerCase() : event.key
-        const target = event.composedPath()[0]
-        const typing = target.closest?.(key === " " ? `${typed}, button` : typed)  // space presses a button
-        if (!commands.includes(key) || typing || event.ctrlKey || event.metaKey || event.altKey) return
-        event.preventDefault()
-        model.send_msg(key)
-      }
-      document.addEventListener("keydown", listen)
-      model.on("remove", () => document.removeEventListener("keydown", listen))
-    }
-    """
+    _esm = beside(__file__, "keys.js")
 
     def __init__(self, on_key: Callable[[str], None], **params: Any) -> None:
         super().__init__(**params)
@@ -139,21 +65,7 @@ class AddressBar(JSComponent):
 
     entry = param.List(default=[], doc="The query, and whether it is a new entry of the browser's history.")
 
-    _esm = """
-    export function render({ model, el }) {
-      el.style.display = "none"
-      const show = () => {
-        const [query, isNew] = model.entry
-        if (query === undefined || query === location.search) return
-        history[isNew ? "pushState" : "replaceState"](null, "", location.pathname + query)
-      }
-      const back = () => model.send_msg(location.search)
-      model.on("entry", show)
-      show()
-      addEventListener("popstate", back)
-      model.on("remove", () => removeEventListener("popstate", back))
-    }
-    """
+    _esm = beside(__file__, "address_bar.js")
 
     def __init__(self, go_back: Callable[[str], None], **params: Any) -> None:
         super().__init__(**params)
@@ -200,15 +112,7 @@ class Pulse(JSComponent):
 
     beat = param.Integer(0, doc="Number of frames sent; the browser answers with it when it has drawn.")
 
-    _esm = """
-    export function render({ model, el }) {
-      el.style.display = "none"
-      model.on("beat", () => {
-        const beat = model.beat
-        requestAnimationFrame(() => setTimeout(() => model.send_msg(beat), 0))
-      })
-    }
-    """
+    _esm = beside(__file__, "drawn_frames.js")
 
     def __init__(self, on_drawn: Callable[[], object], **params: Any) -> None:
         super().__init__(**params)

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import param
 from panel.custom import JSComponent
 
+from ..styles import beside
+
 
 class ColumnLine(NamedTuple):
     """One line of the list.
@@ -54,91 +56,8 @@ class ColumnTable(JSComponent):
     target = param.Integer(-1, doc="Number of the line that is predicted; it cannot be ticked.")
     group = param.Integer(-1, doc="Number of the line that names the group of each row; it cannot be ticked.")
 
-    _esm = """
-    export function render({ model, el }) {
-      const create = (tag, props = {}, ...children) => {
-        const element = Object.assign(document.createElement(tag), props)
-        element.append(...children)
-        return element
-      }
-      const search = create("input", { type: "search", placeholder: "Search columns" })
-      search.setAttribute("aria-label", "Search columns")
-      const all = create("button", { type: "button", textContent: "Tick all" })
-      const none = create("button", { type: "button", textContent: "Untick all" })
-      const list = create("div", { className: "list" })
-      list.setAttribute("role", "group")
-      list.setAttribute("aria-label", "Input columns")
-      const count = create("span", { className: "count" })
-      el.append(create("div", { className: "top" }, search, all, none), list, count)
-      let rows = []
-
-      const shown = (index) => !rows[index].hidden && !rows[index].querySelector("input").disabled
-      const send = (indices, use) => model.send_msg(indices.map((index) => [index, use]))
-      const several = (use) => send(rows.map((_, index) => index).filter(shown), use)
-      all.onclick = () => several(true)
-      none.onclick = () => several(false)
-      search.oninput = () => {
-        const wanted = search.value.trim().toLowerCase()
-        rows.forEach((row, index) => { row.hidden = !model.lines[index][0].toLowerCase().includes(wanted) })
-      }
-      const fill = () => {
-        rows = model.lines.map(([name, kind, remark, cells, usable], index) => {
-          const box = create("input", { type: "checkbox", onchange: () => send([index], box.checked) })
-          const words = create("span", { className: "words" },
-            create("b", { textContent: name }), create("i", { textContent: kind }),
-            create("small", { textContent: remark }), create("code", { textContent: cells }))
-          box.setAttribute("aria-label", name)
-          return create("label", {}, box, words)
-        })
-        list.replaceChildren(...rows)
-        search.oninput()
-        show()
-      }
-      const show = () => {
-        const ticked = new Set(model.ticked)
-        rows.forEach((row, index) => {
-          const box = row.querySelector("input")
-          box.checked = ticked.has(index)
-          box.disabled = index === model.target || index === model.group || !model.lines[index][4]
-          row.classList.toggle("target", index === model.target)
-          row.classList.toggle("group", index === model.group)
-        })
-        count.textContent = `${ticked.size} of ${rows.length} columns are inputs`
-      }
-      fill()
-      model.on("lines", fill)
-      for (const name of ["ticked", "target", "group"]) model.on(name, show)
-    }
-    """
-    _stylesheets: ClassVar[list[str]] = [
-        """
-        :host { color: inherit; font-size: 13px; --ink: var(--mui-palette-text-primary, #22303c);
-                --accent: var(--mui-palette-primary-main, #0b6e99);
-                --paper: var(--mui-palette-background-paper, #fff); }
-        .top { display: flex; gap: 6px; margin-bottom: 4px; }
-        input[type=search] { flex: 1 1 90px; min-width: 0; height: 26px; font: inherit; padding: 0 6px;
-            box-sizing: border-box; color: var(--ink); background: var(--paper); border: 1px solid #7d8894;
-            border-radius: 6px; }
-        button { flex: none; border: 0; background: none; color: var(--accent); font: inherit; cursor: pointer;
-                 padding: 0 2px; min-height: 24px; }
-        .list { max-height: 290px; overflow-y: auto; border: 1px solid rgba(127, 140, 153, .5); border-radius: 6px;
-                color: var(--ink); background: var(--paper); }
-        label { display: flex; gap: 6px; padding: 4px 6px; align-items: flex-start; cursor: pointer;
-                border-bottom: 1px solid rgba(127, 140, 153, .25); }
-        label[hidden] { display: none; }
-        label input { width: 16px; height: 16px; margin: 1px 0 0; flex: none; accent-color: var(--accent); }
-        .words { min-width: 0; display: flex; flex-wrap: wrap; column-gap: 8px; line-height: 1.3; }
-        b { font-weight: 600; overflow-wrap: anywhere; } i { font-style: normal; opacity: .8; }
-        small { font-size: 12px; flex-basis: 100%; } small:empty { display: none; }
-        code { font: 11.5px ui-monospace, Menlo, monospace; flex-basis: 100%; opacity: .8; overflow: hidden;
-               text-overflow: ellipsis; white-space: nowrap; }
-        .target b::after { content: " (predicted)"; color: var(--accent); font-weight: 400; }
-        .group b::after { content: " (the group of each row)"; color: var(--accent); font-weight: 400; }
-        .count { font-size: 12px; color: var(--ink); opacity: .8; }
-        :disabled { opacity: .45; }
-        button:focus-visible, input:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
-        """
-    ]
+    _esm = beside(__file__, "column_table.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "column_table.css")]
 
     def __init__(self, on_change: Callable[[], None] = lambda: None, **params: Any) -> None:
         super().__init__(**{"margin": (3, 12), "sizing_mode": "stretch_width", **params})

@@ -13,15 +13,30 @@ import torch
 from ...methods.base import registry
 from ...runs import Spec
 from ...target_transforms import LOG, YEO_JOHNSON
+from ..widgets import WIDE, column
 from .field import Field
 from .kernel_builder import KernelPicker
 from .method_settings import Settings
 
 DEFAULT_STEPS = 300  # the run pauses after this many steps when the spec has no budget
 FAMILIES = {
-    "inducing": "Inducing points", "exact": "The full GP", "eigenfunctions": "Eigenfunctions",
-    "cross_validation": "Hyperparameters of an exact GP", "minibatches": "Minibatches",
-}  # fmt: skip
+    "inducing": "Inducing points",
+    "exact": "The full GP",
+    "eigenfunctions": "Eigenfunctions",
+    "cross_validation": "Hyperparameters of an exact GP",
+    "minibatches": "Minibatches",
+}
+PRECISIONS = {"64 bit": "float64", "32 bit": "float32"}
+HINTS = {  # label of a field -> what it does
+    "Seed": "Seed of all random choices. The same seed gives the same steps.",
+    "Split": "Number of the split into training and test rows. Another split tests on other rows.",
+    "Pause after": "Pause after this many steps. Press Play to continue for as many again.",
+    "or after": "Pause after this many seconds on the clock, scoring and drawing included; 0 means no limit.",
+    "Target": "Let the GP model the logarithm of the target (if all are above 0), or a power of it that the rows "
+    "decide (Yeo-Johnson). Use this if the target is skewed, or if errors grow with it. Predictions return to the "
+    "units of the target, and their bands are skewed too.",
+    "Precision": "32 bit halves memory and roughly doubles speed; use 64 bit when the noise is small.",
+}
 
 
 class Controls(pn.viewable.Viewer):
@@ -36,47 +51,29 @@ class Controls(pn.viewable.Viewer):
     def __init__(self, spec: Spec, on_change: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
         self._on_change, self._silent, self._rows = on_change, False, 0
-        self.method = Field(
-            "Method", spec.method, self._choose_method, by_family(), heading=True,
-            hint="Five families and their baselines; all of them run step by step on the same rows.",
-        )  # fmt: skip
+        hint = "Five families and their baselines; all of them run step by step on the same rows."
+        self.method = Field("Method", spec.method, self._choose_method, by_family(), heading=True, hint=hint)
         self.kernel = KernelPicker(_kernel(spec), self._report)
-        self.seed = Field(
-            "Seed", spec.seed, self._report, default=0,
-            hint="Seed of all random choices. The same seed gives the same steps.",
-        )  # fmt: skip
-        self.split = Field(
-            "Split", _split(spec), self._report, default=0,
-            hint="Number of the split into training and test rows. Another split tests on other rows.",
-        )  # fmt: skip
-        self.budget = Field(
-            "Pause after", spec.budget.get("steps", DEFAULT_STEPS), self._report, default=DEFAULT_STEPS, unit="steps",
-            heading=True, hint="Pause after this many steps. Press Play to continue for as many again.",
-        )  # fmt: skip
-        self.seconds = Field(
-            "or after", float(spec.budget.get("seconds", 0.0)), self._report, default=0.0, unit="s",
-            hint="Pause after this many seconds on the clock, scoring and drawing included; 0 means no limit.",
-        )  # fmt: skip
-        self.target = Field(
-            "Target", spec.target_transform, self._report, _transforms(spec.target_transform), default="",
-            hint="Let the GP model the logarithm of the target (if all are above 0), or a power of it that the rows "
-            "decide (Yeo-Johnson). Use this if the target is skewed, or if errors grow with it. Predictions return to "
-            "the units of the target, and their bands are skewed too.",
-        )  # fmt: skip
-        self.dtype = Field(
-            "Precision", spec.dtype, self._report, {"64 bit": "float64", "32 bit": "float32"}, default="float64",
-            hint="32 bit halves memory and roughly doubles speed; use 64 bit when the noise is small.",
-        )  # fmt: skip
-        self.device = Field("Device", spec.device, self._report, _devices(spec.device), default="cpu")
+        steps = {"unit": "steps", "heading": True}
+        fields = {
+            name: Field(label, value, self._report, choices, default=default, hint=HINTS.get(label, ""), **style)
+            for name, label, value, default, choices, style in (
+                ("seed", "Seed", spec.seed, 0, None, {}),
+                ("split", "Split", _split(spec), 0, None, {}),
+                ("budget", "Pause after", spec.budget.get("steps", DEFAULT_STEPS), DEFAULT_STEPS, None, steps),
+                ("seconds", "or after", float(spec.budget.get("seconds", 0.0)), 0.0, None, {"unit": "s"}),
+                ("target", "Target", spec.target_transform, "", _transforms(spec.target_transform), {}),
+                ("dtype", "Precision", spec.dtype, "float64", PRECISIONS, {}),
+                ("device", "Device", spec.device, "cpu", _devices(spec.device), {}),
+            )
+        }
+        self.seed, self.split, self.budget, self.seconds, self.target, self.dtype, self.device = fields.values()
         self.settings = Settings(registry[spec.method], spec.settings, self._report)
         self.kernel.disabled = registry[spec.method].own_kernel
-        self._place = pn.Column(self.settings, sizing_mode="stretch_width", margin=0)
-        pair = {"sizing_mode": "stretch_width", "margin": 0}
-        self._layout = pn.Column(
-            self.kernel, self.method, self._place, pn.Row(self.budget, self.seconds, **pair),
-            self.target, pn.Row(self.seed, self.split, **pair),
-            pn.Row(self.dtype, self.device, **pair), sizing_mode="stretch_width", margin=0,
-        )  # fmt: skip
+        self._place = column(self.settings, margin=0)
+        pairs = ((self.budget, self.seconds), (self.seed, self.split), (self.dtype, self.device))
+        budget, seeds, machine = (pn.Row(*pair, **WIDE, margin=0) for pair in pairs)
+        self._layout = column(self.kernel, self.method, self._place, budget, self.target, seeds, machine, margin=0)
 
     def apply_to(self, spec: Spec) -> Spec:
         """Return a copy of `spec` with the values of the widgets; raises SettingError for values out of bounds."""

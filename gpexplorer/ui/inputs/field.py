@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import param
 from panel.custom import JSComponent
 
+from ..styles import beside
+
 WHOLE, NUMBER, CHOICE, SWITCH = "whole", "number", "choice", "switch"
 LARGEST = 1e300  # a number typed by a person is at most this
 Choices = Mapping[str, Any] | Mapping[str, Mapping[str, Any]]  # {label: value}, or {group: {label: value}}
@@ -58,166 +60,8 @@ class Field(JSComponent):
     disabled = param.Boolean(False, doc="Whether the value cannot be changed.")
     heading = param.Boolean(False, doc="Whether the label is the heading of a group of controls.")
 
-    _esm = """
-    let count = 0
-    const written = (value) => {
-      if (typeof value !== "number") return ""
-      const size = Math.abs(value)
-      const text = size && (size >= 1e7 || size < 1e-4) ? value.toExponential(6) : String(Number(value.toPrecision(10)))
-      return text.replace(/\\.?0+e\\+?/, "e").replace("-", "−")
-    }
-    const read = (text) => {
-      const typed = text.trim().replace("−", "-")
-      const grouped = /^[+-]?[1-9]\\d{0,2}([ ,]\\d{3})+(\\.\\d*)?$/.test(typed)
-      return Number((grouped ? typed.replace(/[ ,]/g, "") : typed.replace(/^([^.,]*),(\\d+)$/, "$1.$2")) || NaN)
-    }
-    const create = (tag, props = {}, ...children) => {
-      const element = Object.assign(document.createElement(tag), props)
-      element.append(...children)
-      return element
-    }
-
-    export function render({ model, el }) {
-      const id = `field${++count}`
-      const slide = model.kind === "whole" && model.start != null && model.end != null
-      const label = create("label", { htmlFor: id, textContent: model.label })
-      const reset = create("button", { type: "button", className: "reset", textContent: "↺" })
-      reset.title = "Reset to the default"
-      reset.setAttribute("aria-label", `Reset ${model.label}`)
-      const more = create("button", { type: "button", className: "more", textContent: "?", title: "What is this?" })
-      more.setAttribute("aria-label", `About ${model.label}`)
-      more.setAttribute("aria-expanded", "false")
-      const head = create("div", { className: "head" }, label, ...(model.default == null ? [] : [reset]))
-      const row = create("div", { className: "row" })
-      const about = create("div", { className: "about", hidden: true })
-      const zero = create("div", { className: "zero", id: `${id}zero`, hidden: true })
-      const send = (value) => model.send_msg(value)
-      let input, range, marks
-
-      if (model.kind === "choice") {
-        input = create("select", { id, onchange: () => send(Number(input.value)) })
-        row.append(input)
-      } else if (model.kind === "switch") {
-        input = create("input", { id, type: "checkbox", onchange: () => send(input.checked) })
-        head.prepend(input)
-      } else {
-        input = create("input", { id, type: "text", inputMode: "decimal", autocomplete: "off" })
-        input.setAttribute("role", "spinbutton")
-        input.setAttribute("aria-describedby", zero.id)
-        const commit = () => {
-          const value = read(input.value)
-          if (Number.isFinite(value) && value !== model.shown) send(value)
-          else show()
-        }
-        input.onchange = commit
-        input.onkeydown = (event) => {
-          const step = { ArrowUp: 1, ArrowDown: -1 }[event.key]
-          if (event.key === "Enter") commit()
-          if (!step) return
-          event.preventDefault()
-          const value = read(input.value)
-          const size = model.kind === "whole" ? 1 : 10 ** Math.floor(Math.log10(Math.abs(value) || 1) - 0.5)
-          input.value = written(Number((value + step * size).toPrecision(10)))
-        }
-        if (slide) {
-          marks = create("datalist", { id: `${id}marks` })
-          range = create("input", { type: "range", step: 1, title: "The mark is the default" })
-          range.setAttribute("list", marks.id)
-          range.setAttribute("aria-label", `${model.label}, slider`)
-          range.oninput = () => { input.value = written(Number(range.value)) }
-          range.onchange = () => send(Number(range.value))
-          row.append(range, marks)
-        }
-        row.append(input)
-        if (model.unit) row.append(create("span", { className: "unit", textContent: model.unit }))
-      }
-
-      const fill = () => {
-        let index = 0
-        input.replaceChildren(...model.groups.flatMap(([title, labels]) => {
-          const options = labels.map((text) => create("option", { value: index++, textContent: text }))
-          return title ? [create("optgroup", { label: title }, ...options)] : options
-        }))
-      }
-      const show = () => {
-        if (model.kind === "choice") input.value = model.shown == null ? "" : String(model.shown)
-        else if (model.kind === "switch") input.checked = Boolean(model.shown)
-        else {
-          input.value = written(model.shown)
-          input.setAttribute("aria-valuenow", model.shown ?? "")
-          if (range) {
-            range.min = Math.min(model.start, model.shown ?? model.start)
-            range.max = Math.max(model.end, model.shown ?? model.end)
-            range.value = model.shown
-          }
-        }
-        zero.textContent = zero.title = model.zero
-        zero.hidden = !model.zero || model.shown !== 0
-        const changed = model.default != null && model.shown !== model.default
-        el.classList.toggle("changed", changed)
-        reset.hidden = !changed || model.disabled
-        for (const control of [input, range]) if (control) control.disabled = model.disabled
-        if (marks) marks.replaceChildren(...(model.default == null ? [] : [create("option", { value: model.default })]))
-      }
-      const explain = () => {
-        about.replaceChildren(...(model.hint ? [create("p", { textContent: model.hint })] : []))
-        if (model.equation && window.katex) {
-          const formula = create("div", { className: "formula" })
-          formula.innerHTML = window.katex.renderToString(model.equation, { output: "mathml", throwOnError: false })
-          about.append(formula)
-        }
-      }
-      reset.onclick = () => send(model.default)
-      more.onclick = () => {
-        about.hidden = !about.hidden
-        more.setAttribute("aria-expanded", String(!about.hidden))
-        if (!about.hidden) explain()
-      }
-      if (model.kind === "whole" || model.kind === "number") head.append(zero)
-      if (model.hint || model.equation) head.append(more)
-      if (model.heading) el.classList.add("heading")
-      el.append(head, ...(model.kind === "switch" ? [] : [row]), about)
-      if (model.kind === "choice") fill()
-      show()
-      model.on("groups", () => { fill(); show() })
-      for (const name of ["shown", "zero", "default", "disabled"]) model.on(name, show)
-      model.on("label", () => { label.textContent = model.label })
-      model.on("hint", () => about.hidden || explain())
-    }
-    """
-    _stylesheets: ClassVar[list[str]] = [
-        """
-        :host { color: inherit; font-size: 13px; --ink: var(--mui-palette-text-primary, #22303c);
-                --accent: var(--mui-palette-primary-main, #0b6e99);
-                --paper: var(--mui-palette-background-paper, #fff); }
-        .head { display: flex; align-items: center; gap: 4px; min-height: 20px; line-height: 20px; }
-        label { color: var(--ink); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-        :host .heading label, .heading label { font-weight: 650; }
-        .row { display: flex; align-items: center; gap: 8px; height: 26px; }
-        select, input[type=text] { box-sizing: border-box; height: 26px; min-width: 0; font: inherit; padding: 0 6px;
-            color: var(--ink); background: var(--paper); border: 1px solid #7d8894; border-radius: 6px; }
-        select { width: 100%; }
-        input[type=text] { flex: 1 1 72px; font-variant-numeric: tabular-nums; }
-        input[type=range] { flex: 3 1 100px; min-width: 0; margin: 0; height: 24px; accent-color: var(--accent);
-                            color: var(--ink); }
-        input[type=range] ~ input[type=text] { flex: 0 0 76px; }
-        input[type=checkbox] { width: 16px; height: 16px; margin: 0 4px 0 0; accent-color: var(--accent); }
-        .unit { color: var(--ink); opacity: .8; flex: none; }
-        button { flex: none; padding: 0; border: 0; background: none; color: var(--accent); font: inherit;
-                 cursor: pointer; width: 20px; height: 20px; line-height: 18px; border-radius: 10px; }
-        button[hidden] { display: none; }
-        .more { margin-left: auto; border: 1px solid currentColor; width: 16px; height: 16px; line-height: 13px;
-                font-size: 11px; }
-        .changed label::after, :host(.changed) label::after { content: " •"; color: var(--accent); }
-        .zero { font-size: 11.5px; color: var(--ink); opacity: .8; flex: 1 1 0; min-width: 0; text-align: right;
-                overflow: hidden; white-space: nowrap; text-overflow: ellipsis; }
-        .about { font-size: 12px; line-height: 1.4; color: var(--ink); padding: 2px 0 4px; }
-        .about p { margin: 0; } .formula { overflow-x: auto; padding: 4px 0; font-size: 13px; }
-        :disabled { opacity: .55; }
-        button:focus-visible, select:focus-visible, input:focus-visible { outline: 2px solid var(--accent);
-                                                                          outline-offset: 1px; }
-        """
-    ]
+    _esm = beside(__file__, "field.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "field.css")]
 
     def __init__(
         self,

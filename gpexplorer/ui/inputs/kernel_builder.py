@@ -10,9 +10,11 @@ import panel_material_ui as pmui
 
 from ...kernels.base import registry
 from ..text import text
+from ..widgets import button, column, line_of_text
 from .field import Field
 
 MAX_PARTS = 5
+HINT = "The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input."
 SIGNS = {"+": "+", "×": "*"}
 Parts = list[tuple[str, str]]  # (sign, kernel key or sum in parentheses); the first part has the sign ""
 
@@ -31,12 +33,10 @@ class KernelPicker(pn.viewable.Viewer):
         self._on_change, self._disabled = on_change, False
         self.parts: Parts = []
         self._rows = pn.Column(sizing_mode="stretch_width", margin=0)
-        self.add = pmui.Button(
-            label="Combine with another kernel", icon="add", variant="text", size="small", margin=(0, 4),
-            on_click=lambda _: self._append(),
-        )  # fmt: skip
-        self.message = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", visible=False)
-        self._layout = pn.Column(self._rows, self.message, self.add, sizing_mode="stretch_width", margin=0)
+        look = {"variant": "text", "size": "small", "margin": (0, 4)}
+        self.add = button("Combine with another kernel", "add", self._append, **look)
+        self.message = line_of_text(margin=(0, 14))
+        self._layout = column(self._rows, self.message, self.add, margin=0)
         self.adopt(kernel)
 
     @property
@@ -83,11 +83,9 @@ class KernelPicker(pn.viewable.Viewer):
 
     def _first(self) -> Field:
         field: Field
-        field = Field(
-            "Kernel", self.parts[0][1], lambda: self._choose(0, key=field.value),
-            _options(sorted(registry), self.parts[0][1]), disabled=self._disabled, heading=True,
-            hint="The covariance of f at two inputs. Kernels that end in “-ard” have one lengthscale per input.",
-        )  # fmt: skip
+        key, look = self.parts[0][1], {"disabled": self._disabled, "heading": True, "hint": HINT}
+        options = _options(sorted(registry), key)
+        field = Field("Kernel", key, lambda: self._choose(0, key=field.value), options, **look)
         return field
 
     def _row(self, k: int) -> Any:
@@ -95,18 +93,18 @@ class KernelPicker(pn.viewable.Viewer):
         sign, key = self.parts[k]
         signs: Field
         keys: Field
-        signs = Field(
-            "Sign", sign, lambda: self._choose(k, sign=signs.value), SIGNS, disabled=self._disabled,
-            width=64, sizing_mode=None, margin=(3, 0, 3, 12),
-        )  # fmt: skip
-        keys = Field(
-            f"Kernel {k + 1}", key, lambda: self._choose(k, key=keys.value), _options(self._compatible_keys(), key),
-            disabled=self._disabled, margin=(3, 6),
-        )  # fmt: skip
+        look = {"disabled": self._disabled, "width": 64, "sizing_mode": None, "margin": (3, 0, 3, 12)}
+        signs = Field("Sign", sign, lambda: self._choose(k, sign=signs.value), SIGNS, **look)
+        options, narrow = _options(self._compatible_keys(), key), {"disabled": self._disabled, "margin": (3, 6)}
+        keys = Field(f"Kernel {k + 1}", key, lambda: self._choose(k, key=keys.value), options, **narrow)
         remove = pmui.IconButton(
-            icon="close", description=f"Remove kernel {k + 1}", size="small", disabled=self._disabled,
-            margin=(20, 8, 0, 0), on_click=lambda _: self._set(self.parts[:k] + self.parts[k + 1 :]),
-        )  # fmt: skip
+            icon="close",
+            description=f"Remove kernel {k + 1}",
+            size="small",
+            disabled=self._disabled,
+            margin=(20, 8, 0, 0),
+            on_click=lambda _: self._set(self.parts[:k] + self.parts[k + 1 :]),
+        )
         return pn.Row(signs, keys, remove, sizing_mode="stretch_width", margin=0)
 
     def _choose(self, k: int, sign: str | None = None, key: str | None = None) -> None:

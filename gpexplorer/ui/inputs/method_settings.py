@@ -15,6 +15,7 @@ import param
 
 from ...methods.base import Method
 from ...methods.capabilities import HasInducingPoints
+from ..widgets import WIDE, column
 from .field import Field
 
 _ZERO = re.compile(r"(?:^|[.;] )((?:With 0,|0(?! does)) [^.;]*)")  # the clause of a doc that says what 0 stands for
@@ -203,12 +204,10 @@ class Settings(pn.viewable.Viewer):
         secondary_fields = [self.widgets[name] for name in sorted(secondary, key=lambda name: name not in own)]
         widgets: list[Any] = [self.widgets[name] for name in primary]
         if secondary_fields:
-            accordion = pmui.Accordion(
-                ("More settings", pn.Column(*secondary_fields, sizing_mode="stretch_width", margin=0)),
-                title_variant="subtitle2", dynamic=True, sizing_mode="stretch_width", margin=(4, 10), sx=SLIM,
-            )  # fmt: skip
-            widgets.append(accordion)
-        return pn.Column(*widgets, sizing_mode="stretch_width")
+            more = ("More settings", column(*secondary_fields, margin=0))
+            look = {"title_variant": "subtitle2", "dynamic": True, "margin": (4, 10), "sx": SLIM}
+            widgets.append(pmui.Accordion(more, **WIDE, **look))
+        return column(*widgets)
 
     def __panel__(self) -> Any:
         return self._layout

@@ -8,13 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 
 from ... import data as data_sets
 from ...kernels.on_columns import quoted_name
 from ..browser.callbacks import change
-from ..styles import TEXT
 from ..text import named, sentence, text
+from ..widgets import button, column, line_of_text
 from .column_table import ColumnLine, ColumnTable
 from .field import Field
 from .file_upload import FileUpload
@@ -23,10 +22,8 @@ CAP = data_sets.UPLOAD.file_bytes
 ACCEPT = ".csv,.tsv,.txt,.gz,.parquet,.pq,.npz"
 CELLS = 3  # of each column in the list
 MOLECULES, NUMBERS = "molecules", "se-ard"  # the kernels of SMILES, and of the numbers beside them
-KINDS = {
-    "number": "number", "decimal comma": "number, decimal comma", "date": "date", "levels": "text",
-    "SMILES": "molecule (SMILES)", "text": "text", "empty": "empty",
-}  # fmt: skip
+KINDS = {"decimal comma": "number, decimal comma", "levels": "text", "SMILES": "molecule (SMILES)"}  # else the same
+UPLOAD_HINT = "CSV, Parquet or NPZ; texts, dates and gaps can be used"
 USABLE = ("number", "decimal comma", "date", "levels", "SMILES")
 ALONE = "None: each row stands for itself"  # the choice of no column of groups
 GROUPS_HINT = (
@@ -59,47 +56,34 @@ class OwnFile(pn.viewable.Viewer):
         self._on_choose, self._show_error, self._show_busy = on_choose, show_error, show_busy
         self._file: tuple[str, bytes] | None = None
         self._preview: data_sets.Preview | None = None
-        self.upload = FileUpload(
-            self._refuse, CAP,
-            **named(
-                f"Your own table (at most {CAP // 10**6} MB)", "CSV, Parquet or NPZ; texts, dates and gaps can be used"
-            ),
-            accept=ACCEPT, variant="outlined", sizing_mode="stretch_width", margin=(2, 10),
-        )  # fmt: skip
+        style = {"accept": ACCEPT, "variant": "outlined", "sizing_mode": "stretch_width", "margin": (2, 10)}
+        words = named(f"Your own table (at most {CAP // 10**6} MB)", UPLOAD_HINT)
+        self.upload = FileUpload(self._refuse, CAP, **words, **style)
         self.upload.param.watch(self._read_upload, "value")
-        self.summary = pn.pane.HTML("", margin=(0, 14), sizing_mode="stretch_width", stylesheets=[TEXT])
+        self.summary = line_of_text(margin=(0, 14))
         self.target = Field("Column to predict", None, self._change_target, {})
         self.columns = ColumnTable()
         self.groups = Field("Rows that belong together", "", self._change_group, {ALONE: ""}, hint=GROUPS_HINT)
-        self.missing = Field(
-            "Missing values", "drop", lambda: None, MISSING,
-            hint="A filled value is the median of all rows of its column. Rows without a target are always left out.",
-        )  # fmt: skip
-        self.decimal = Field(
-            "Decimal commas: 3,5 is 3.5", True, lambda: None,
-            hint="Without it, a comma may separate thousands, and the file is refused.",
-        )  # fmt: skip
-        self.use = pmui.Button(
-            label="Use these columns", color="primary", variant="outlined", on_click=lambda _: self._use_columns(),
-            sizing_mode="stretch_width", margin=(6, 10),
-        )  # fmt: skip
-        self.picker = pn.Column(
-            self.summary, self.target, self.columns, self.groups, self.missing, self.decimal, self.use,
-            visible=False, sizing_mode="stretch_width", margin=0,
-        )  # fmt: skip
-        self._layout = pn.Column(self.upload, self.picker, sizing_mode="stretch_width", margin=0)
+        hint = "A filled value is the median of all rows of its column. Rows without a target are always left out."
+        self.missing = Field("Missing values", "drop", lambda: None, MISSING, hint=hint)
+        hint = "Without it, a comma may separate thousands, and the file is refused."
+        self.decimal = Field("Decimal commas: 3,5 is 3.5", True, lambda: None, hint=hint)
+        look = {"color": "primary", "margin": (6, 10), "sizing_mode": "stretch_width"}
+        self.use = button("Use these columns", "", self._use_columns, **look)
+        parts = [self.summary, self.target, self.columns, self.groups, self.missing, self.decimal, self.use]
+        self.picker = column(*parts, visible=False, margin=0)
+        self._layout = column(self.upload, self.picker, margin=0)
 
     def choice(self) -> data_sets.Choice:
         """The columns as they are ticked now."""
         kinds = self._kinds
         molecules = tuple(name for name in self.columns.inputs if kinds[name] == "SMILES")
         inputs = tuple(name for name in self.columns.inputs if name not in molecules)
-        column_roles: dict[str, Any] = {"objects": molecules[0]} if len(molecules) == 1 and not inputs else {
-            "inputs": inputs,
-            "encode": tuple(name for name in inputs if kinds[name] == "levels"),
-            "dates": tuple(name for name in inputs if kinds[name] == "date"),
-            "texts": molecules,
-        }  # fmt: skip
+        of_kind = {kind: tuple(name for name in inputs if kinds[name] == kind) for kind in ("levels", "date")}
+        column_roles: dict[str, Any] = {"inputs": inputs, "encode": of_kind["levels"], "dates": of_kind["date"]}
+        column_roles["texts"] = molecules
+        if len(molecules) == 1 and not inputs:
+            column_roles = {"objects": molecules[0]}
         target = str(self.target.value)
         commas = self.decimal.value and any(kinds[name] == "decimal comma" for name in (*inputs, target))
         return data_sets.Choice(
@@ -209,11 +193,13 @@ def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
     )
     no_molecule_yet = True
     lines = []
-    for column, note, first_cells in zip(preview.columns, preview.about, cells, strict=True):
+    for name, note, first_cells in zip(preview.columns, preview.about, cells, strict=True):
         is_molecule = note.kind == "SMILES"
         use = note.use or (is_molecule and molecules_only and no_molecule_yet)
         no_molecule_yet = no_molecule_yet and not is_molecule
-        lines.append(ColumnLine(column, KINDS[note.kind], note.remark, first_cells, use, note.kind in USABLE))
+        lines.append(
+            ColumnLine(column, KINDS.get(note.kind, note.kind), note.remark, first_cells, use, note.kind in USABLE)
+        )
     return lines
 
 

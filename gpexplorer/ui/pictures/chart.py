@@ -13,6 +13,7 @@ from panel.custom import JSComponent
 from ...views.base import Layers
 from ...views.drawing.legend import Entry
 from ...views.drawing.live import Drawing, Live
+from ..styles import beside
 
 HEIGHT = 320  # pixels
 
@@ -31,45 +32,8 @@ class LegendLine(JSComponent):
     entries = param.List(default=[], doc="Label, sign, colour, opacity and visibility of each entry.")
     caption = param.String("", doc="What the numbers of this step say.")
 
-    _esm = """
-    export function render({ model, el }) {
-      const list = document.createElement("div")
-      list.setAttribute("role", "group")
-      list.setAttribute("aria-label", "Layers of the picture")
-      const show = () => list.replaceChildren(...model.entries.map(([label, sign, colour, alpha, visible], index) => {
-        const button = document.createElement("button")
-        const mark = document.createElement("i")
-        Object.assign(button, { type: "button", title: visible ? "Hide this layer" : "Show this layer" })
-        button.setAttribute("aria-pressed", String(visible))
-        mark.textContent = sign
-        mark.setAttribute("aria-hidden", "true")
-        Object.assign(mark.style, { color: colour, opacity: alpha })
-        button.append(mark, label)
-        button.onclick = () => model.send_msg(index)
-        return button
-      }))
-      const caption = document.createElement("p")
-      const say = () => { caption.textContent = model.caption; caption.hidden = !model.caption }
-      model.on("entries", show)
-      model.on("caption", say)
-      show()
-      say()
-      el.append(list, caption)
-    }
-    """
-    _stylesheets: ClassVar[list[str]] = [
-        """
-        :host { color: inherit; }
-        div { display: flex; flex-wrap: wrap; gap: 0 10px; }
-        p { margin: 2px 0 0; font-size: 12px; line-height: 17px; font-variant-numeric: tabular-nums; }
-        p[hidden] { display: none; }
-        button { font: 12px/18px inherit; font-family: inherit; font-size: 12px; line-height: 18px; padding: 0;
-                 border: 0; background: none; color: inherit; cursor: pointer; white-space: nowrap; }
-        button[aria-pressed=false] { text-decoration: line-through; opacity: .65; }
-        button:focus-visible { outline: 2px solid var(--mui-palette-primary-main, #0b6e99); outline-offset: 1px; }
-        i { font-style: normal; margin-right: 4px; }
-        """
-    ]
+    _esm = beside(__file__, "legend_line.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "legend_line.css")]
 
     def __init__(self, on_toggle: Callable[[int], None], **params: Any) -> None:
         super().__init__(**params)

@@ -18,6 +18,7 @@ from ..playback.open_run import Layers, RunSummary
 from ..playback.readings import StatusNumbers
 from ..session import Session
 from ..text import number, text
+from ..widgets import button, line_of_text, watch
 
 LOOK, MOVE_POINTS, EDIT_ROWS = "Look", "Move points", "Edit rows"
 HELP = {
@@ -63,17 +64,14 @@ class Gestures(pn.viewable.Viewer):
         self._first_move = False
         self._layers: Callable[[], Layers] = dict
         self._figure: Any = None
-        self.mode = pmui.RadioButtonGroup(
-            label="", options=[LOOK], value=LOOK, size="small", margin=(8, 12), sx=BUTTON_STYLE
-        )
-        self.message = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width", visible=False)
+        look = {"size": "small", "margin": (8, 12), "sx": BUTTON_STYLE}
+        self.mode = pmui.RadioButtonGroup(label="", options=[LOOK], value=LOOK, **look)
+        self.message = line_of_text(styles=[CSS])
+        self.message.visible = False
         self.value = pmui.FloatInput(label="y of a new row", value=0.0, width=130, size="small", margin=(4, 8))
-        self.back = pmui.Button(
-            label="Take back the last edit", icon="undo", variant="outlined", size="small", margin=(6, 8),
-            on_click=lambda _: self._edit_rows(None),
-        )  # fmt: skip
+        self.back = button("Take back the last edit", "undo", lambda: self._edit_rows(None), size="small")
         self.edits = pmui.Row(self.value, self.back, visible=False, margin=0)
-        self.mode.param.watch(lambda _: self._change_mode(), "value")
+        watch(self._change_mode, self.mode)
         self._layout = pmui.Column(self.message, self.edits, sizing_mode="stretch_width", margin=0)
         self.adopt(run)
 

@@ -25,6 +25,7 @@ from ..session import Session
 from ..styles import CARD, CARDS, CARDS_FRAME, TABS, TEXT
 from ..tables import Steps
 from ..text import sentence, text
+from ..widgets import line_of_text
 from .chart import LegendLine
 from .gestures import Gestures
 
@@ -92,10 +93,8 @@ class Picture(pn.viewable.Viewer):
         if len(self.card):
             return
         view = self.view
-        title = pn.pane.HTML(
-            f'<h2>{text(view.title)}</h2><span class="hint">{text(" ".join([view.help, view.click]))}</span>',
-            margin=(8, 12, 4, 12), sizing_mode="stretch_width", stylesheets=[TEXT],
-        )  # fmt: skip
+        words = SMALL.format(text(" ".join([view.help, view.click])))
+        title = line_of_text(f"<h2>{text(view.title)}</h2>{words}", (8, 12, 4, 12))
         widgets = options(lambda: self.view, self._inputs, self._session.player.redraw)
         self._sentence = pn.pane.HTML(DRAWING, margin=(24, 14), stylesheets=[TEXT])
         self._place = pn.Column(self._sentence, sizing_mode="stretch_width", margin=(0, 6), css_classes=["place"])

@@ -9,6 +9,7 @@ import panel as pn
 import panel_material_ui as pmui
 
 from ..text import nbytes, number, span, text
+from ..widgets import WIDE, column, line_of_text
 from .open_run import Frame, RunSummary
 from .readings import StatusNumbers
 
@@ -37,20 +38,15 @@ class Status(pn.viewable.Viewer):
         super().__init__(**params)
         self._last_notice = 0
         self._last_cost, self._activity = "", ""
-        self.line = pn.pane.HTML(
-            _cells([("step", "0")]), stylesheets=[CSS], margin=(2, 12), sizing_mode="stretch_width", min_height=38
-        )
-        self.bar = pmui.LinearProgress(value=0, variant="determinate", sizing_mode="stretch_width", margin=(0, 12))
-        self.cost = pn.pane.HTML("", stylesheets=[CSS], margin=(0, 12), sizing_mode="stretch_width")
+        self.line = line_of_text(_cells([("step", "0")]), (2, 12), [CSS])
+        self.line.min_height = 38
+        self.bar = pmui.LinearProgress(value=0, variant="determinate", **WIDE, margin=(0, 12))
+        self.cost = line_of_text(styles=[CSS])
         # not the alert's own `object`, which renders markup in messages
         self.sentence = pn.pane.HTML("", margin=0, stylesheets=[SAID])
-        self.alert = pmui.Alert(
-            self.sentence, visible=False, closeable=True, severity="warning", sizing_mode="stretch_width",
-            margin=0, stylesheets=[TOAST],
-        )  # fmt: skip
-        self._layout = pn.Column(
-            self.line, self.bar, self.cost, sizing_mode="stretch_width", margin=0, css_classes=["status"]
-        )
+        look = {"closeable": True, "severity": "warning", "margin": 0, "stylesheets": [TOAST]}
+        self.alert = pmui.Alert(self.sentence, visible=False, **WIDE, **look)
+        self._layout = column(self.line, self.bar, self.cost, margin=0, css_classes=["status"])
 
     def update(self, frame: Frame, step_seconds: float) -> None:
         """Show a frame; `step_seconds` is how long the step under way has taken so far."""

@@ -13,13 +13,15 @@ import panel_material_ui as pmui
 import param
 from panel.custom import JSComponent
 
-from ..styles import TOOLTIP
+from ..styles import TOOLTIP, beside
 from ..text import named
+from ..widgets import WIDE, button, row, select
 from .open_run import Frame
 from .player import Player
 
 SPEEDS = {"1": 1.0, "4": 4.0, "10": 10.0, "no limit": float("inf")}
 DEFAULT_SPEED = 10.0  # steps per second
+SPEED_HELP = "The greatest speed of playing; a step that takes longer is not cut short."
 PLAY_HELP = "play or pause (space)"
 
 
@@ -40,41 +42,8 @@ class Scrub(JSComponent):
     at = param.Integer(0, bounds=(0, None), doc="Step shown.")
     last = param.Integer(0, bounds=(0, None), doc="Newest step.")
 
-    _esm = """
-    export function render({ model, el }) {
-      const box = document.createElement("label")
-      const caption = document.createElement("span")
-      const range = document.createElement("input")
-      Object.assign(range, { type: "range", min: 0, step: 1, title: "Drag to see any earlier step" })
-      range.setAttribute("aria-label", "Step shown")
-      box.append(caption, range)
-      let dragging = false
-      const show = () => {
-        range.max = Math.max(model.last, 1)
-        range.disabled = model.last < 1
-        if (!dragging) range.value = model.at
-        caption.textContent = `Step ${range.value} of ${model.last}`
-      }
-      range.addEventListener("input", () => {
-        dragging = true
-        caption.textContent = `Step ${range.value} of ${model.last}`
-        model.send_msg(Number(range.value))
-      })
-      range.addEventListener("change", () => { dragging = false; model.send_msg(Number(range.value)) })
-      model.on("at", show)
-      model.on("last", show)
-      show()
-      el.append(box)
-    }
-    """
-    _stylesheets: ClassVar[list[str]] = [
-        """
-        :host { color: inherit; }
-        label { display: flex; flex-direction: column; gap: 2px; font-size: 13px; color: inherit; }
-        span { opacity: 0.8; font-variant-numeric: tabular-nums; }
-        input { width: 100%; margin: 0; accent-color: var(--mui-palette-primary-main, #0b6e99); }
-        """
-    ]
+    _esm = beside(__file__, "scrub.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "scrub.css")]
 
     def __init__(self, on_move: Callable[[int], None], **params: Any) -> None:
         super().__init__(**params)
@@ -104,20 +73,12 @@ class Transport(pn.viewable.Viewer):
         self.playing = False
         self._make_buttons()
         self.scrub = Scrub(self._scrub_to, margin=(4, 12), min_width=150, styles={"flex": "1 1 150px"})
-        self.speed = pmui.Select(
-            label="Steps per second", options=SPEEDS, value=DEFAULT_SPEED, size="small", width=156, margin=(8, 8, 2, 4),
-            description="The greatest speed of playing; a step that takes longer is not cut short.",
-        )  # fmt: skip
+        look = {"margin": (8, 8, 2, 4), "description": SPEED_HELP}
+        self.speed = select("Steps per second", SPEEDS, DEFAULT_SPEED, 156, **look)
         self.speed.param.watch(lambda event: player.speed(event.new), "value")
         player.speed(DEFAULT_SPEED)
-        self._layout = pmui.FlexBox(
-            pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0),
-            self.scrub,
-            self.speed,
-            align_items="center",
-            flex_wrap="wrap",
-            sizing_mode="stretch_width",
-        )
+        buttons = pn.Row(self.play, self.back, self.forward, self.stop, self.reset, self.undo, margin=0)
+        self._layout = row(buttons, self.scrub, self.speed, **WIDE)
 
     def toggle(self) -> None:
         """Play if paused, pause if playing."""
@@ -142,11 +103,9 @@ class Transport(pn.viewable.Viewer):
         self.undo.disabled = not numbers.by_hand
 
     def _make_buttons(self) -> None:
-        self.play = pmui.Button(
-            **named("Play", PLAY_HELP),
-            icon="play_arrow", color="primary", variant="contained", width=104, margin=(4, 6, 4, 10),
-            on_click=lambda _: self.toggle(), description_delay=900, stylesheets=[TOOLTIP],
-        )  # fmt: skip
+        look = {"variant": "contained", "width": 104, "margin": (4, 6, 4, 10)}
+        tooltip = {"description_delay": 900, "stylesheets": [TOOLTIP]}
+        self.play = button("Play", "play_arrow", self.toggle, PLAY_HELP, **look, **tooltip)
         self.back = _icon_button("skip_previous", "Step back (left arrow)", self._player.back)
         self.forward = _icon_button("skip_next", "One step (right arrow)", self._player.step)
         self.stop = _icon_button("stop", "Stop the run before its next step (S)", self._player.stop)
@@ -172,13 +131,6 @@ class Transport(pn.viewable.Viewer):
 
 
 def _icon_button(icon: str, description: str, command: Callable[[], None]) -> pmui.IconButton:
-    return pmui.IconButton(
-        icon=icon,
-        description=description,
-        description_delay=900,
-        on_click=lambda _: command(),
-        size="medium",
-        margin=(2, 1),
-        color="primary",
-        stylesheets=[TOOLTIP],
-    )
+    look = {"size": "medium", "margin": (2, 1), "color": "primary", "stylesheets": [TOOLTIP]}
+    words = {"icon": icon, "description": description, "description_delay": 900}
+    return pmui.IconButton(**words, **look, on_click=lambda _: command())

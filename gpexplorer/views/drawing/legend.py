@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 MARKS = {  # marker of Bokeh -> the sign that stands for it in a line of text
-    "circle": "●", "x": "×", "triangle": "▲", "inverted_triangle": "▼", "star": "★", "diamond": "◆", "square": "■",
+    "circle": "●",
+    "x": "×",
+    "triangle": "▲",
+    "inverted_triangle": "▼",
+    "star": "★",
+    "diamond": "◆",
+    "square": "■",
     "cross": "+",
-}  # fmt: skip
+}
 HOLLOW = {"●": "○", "◆": "◇", "■": "□", "▲": "△", "▼": "▽", "★": "☆"}
 AREA, LINE, DASHED = "■", "━", "╍"
 

@@ -266,8 +266,8 @@ def _moved(shape: str, x: float, y: float) -> str:
 
 
 def _segments(canvas: _Canvas, renderer: Any) -> str:
-    ends = [canvas.x(_values(renderer, "x0")), canvas.y(_values(renderer, "y0")),
-            canvas.x(_values(renderer, "x1")), canvas.y(_values(renderer, "y1"))]  # fmt: skip
+    axes = {"x0": canvas.x, "y0": canvas.y, "x1": canvas.x, "y1": canvas.y}
+    ends = [place(_values(renderer, name)) for name, place in axes.items()]
     finite = np.flatnonzero(np.all(np.isfinite(ends), axis=0))
     path = "".join(f"M{ends[0][k]:.1f} {ends[1][k]:.1f}L{ends[2][k]:.1f} {ends[3][k]:.1f}" for k in _thinned(finite))
     return f'<path d="{path}" {_stroke(renderer.glyph)}/>'

@@ -103,12 +103,10 @@ class Convergence(View):
         spec = run.spec
         if not isinstance(spec, Spec) or channel.name == COVERAGE:
             return None
+        reported = [run for run in self.earlier if {channel.name, column} <= set(run.steps)]
         comparable = [
-            finished
-            for finished in self.earlier
-            if {channel.name, column} <= set(finished.steps) and finished.steps[channel.name].notna().any()
-            and _is_comparable(finished.spec, spec, channel)
-        ]  # fmt: skip
+            run for run in reported if run.steps[channel.name].notna().any() and _is_comparable(run.spec, spec, channel)
+        ]
         if not comparable:
             return None
         best = min(comparable, key=lambda finished: _last(finished, channel))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -195,10 +195,8 @@ def thinned(recorded: RecordedFigure, indices: Sequence[int]) -> RecordedFigure:
         source: {name: [history[k] for k in indices] for name, history in of_source.items()}
         for source, of_source in recorded.columns.items()
     }
-    return RecordedFigure(
-        recorded.view, recorded.figure, columns, [recorded.properties[k] for k in indices],
-        [recorded.captions[k] for k in indices], recorded.log, recorded.dark, recorded.legend,
-    )  # fmt: skip
+    properties, captions = ([values[k] for k in indices] for values in (recorded.properties, recorded.captions))
+    return replace(recorded, columns=columns, properties=properties, captions=captions)
 
 
 def evenly_spaced(count: int, most: int) -> list[int]:

@@ -1,0 +1,24 @@
+export function render({ model, el }) {
+  const list = document.createElement("div")
+  list.setAttribute("role", "group")
+  list.setAttribute("aria-label", "Layers of the picture")
+  const show = () => list.replaceChildren(...model.entries.map(([label, sign, colour, alpha, visible], index) => {
+    const button = document.createElement("button")
+    const mark = document.createElement("i")
+    Object.assign(button, { type: "button", title: visible ? "Hide this layer" : "Show this layer" })
+    button.setAttribute("aria-pressed", String(visible))
+    mark.textContent = sign
+    mark.setAttribute("aria-hidden", "true")
+    Object.assign(mark.style, { color: colour, opacity: alpha })
+    button.append(mark, label)
+    button.onclick = () => model.send_msg(index)
+    return button
+  }))
+  const caption = document.createElement("p")
+  const say = () => { caption.textContent = model.caption; caption.hidden = !model.caption }
+  model.on("entries", show)
+  model.on("caption", say)
+  show()
+  say()
+  el.append(list, caption)
+}
