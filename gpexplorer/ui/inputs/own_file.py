@@ -197,9 +197,8 @@ def _lines(preview: data_sets.Preview) -> list[ColumnLine]:
         is_molecule = note.kind == "SMILES"
         use = note.use or (is_molecule and molecules_only and no_molecule_yet)
         no_molecule_yet = no_molecule_yet and not is_molecule
-        lines.append(
-            ColumnLine(column, KINDS.get(note.kind, note.kind), note.remark, first_cells, use, note.kind in USABLE)
-        )
+        kind, can_be_used = KINDS.get(note.kind, note.kind), note.kind in USABLE
+        lines.append(ColumnLine(name, kind, note.remark, first_cells, use, can_be_used))
     return lines
 
 
