@@ -19,7 +19,7 @@ from ..views.base import registry as views
 from ..views.picture import Picture
 from .address import PageRequest, read_query, write_query
 from .browser.callbacks import repeat, together
-from .browser.invisible import HELP, AddressBar, Pulse
+from .browser.components import HELP, AddressBar, Pulse
 from .inputs.controls import Controls
 from .inputs.data_source import DataSource
 from .inputs.field import Field
@@ -32,6 +32,7 @@ from .panels.race_panel import RacePanel
 from .panels.recommend_panel import RecommendPanel
 from .panels.scaling_panel import ScalingPanel
 from .panels.share_panel import SharePanel
+from .panels.story_panel import StoryPanel
 from .panels.study_panel import PanelAccordion
 from .pictures.html_export import sheet, written
 from .pictures.picture_cards import Pictures
@@ -41,7 +42,6 @@ from .playback.transport import Transport
 from .session import Session
 from .shared_limits import Shares
 from .stories import STORIES
-from .stories.story_panel import StoryPanel
 from .styles import TEXT
 from .text import record, sentence, text
 

@@ -14,9 +14,7 @@ import panel_material_ui as pmui
 
 from .browser.bokeh_fix import BokehLayoutFix
 from .browser.callbacks import together, weakly
-from .browser.drawer import Drawer
-from .browser.invisible import ButtonNames, Keys, PageTheme
-from .browser.tour import Tour
+from .browser.components import ButtonNames, Drawer, Keys, PageTheme, Tour
 from .connections import Arrivals, follow_connection
 from .notebook.shown_in_cells import in_notebook
 from .styles import MAIN, PAGE, THEME

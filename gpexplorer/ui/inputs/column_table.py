@@ -1,4 +1,7 @@
-"""The list of the columns of a file: what each contains, whether it is an input, and a box that searches among them."""
+"""The list of the columns of a file: what each contains, whether it is an input, and a box that searches among them.
+
+It stands apart because it is one component with a script of its own; what a file offers is decided in `own_file`.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ...views.drawing.live import Live
 from ...views.picture import Picture
 from ..browser.bokeh_fix import BokehLayoutFix
 from ..browser.callbacks import repeat, together
-from ..browser.invisible import Pulse
+from ..browser.components import Pulse
 from ..page import load_resources
 from ..playback.open_run import Frame, Layers, OpenRequest, OpenRun, summary_of
 from ..playback.player import Player

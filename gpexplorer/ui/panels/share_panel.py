@@ -20,7 +20,7 @@ from ...runs.store import LONGEST_NOTE
 from ...views.saved_page.page_file import page_of
 from ..address import HIDE, full_address
 from ..browser.callbacks import change
-from ..browser.copy_button import CopyButton
+from ..browser.components import CopyButton
 from ..inputs.file_upload import FileUpload
 from ..session import Screen, Session
 from ..text import named, sentence, text

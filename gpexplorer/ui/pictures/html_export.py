@@ -1,4 +1,7 @@
-"""The pictures on the screen as one HTML file that needs no server and no network."""
+"""The pictures on the screen as one HTML file that needs no server and no network.
+
+It stands apart because it makes a file: it has no session and no widget.
+"""
 
 from __future__ import annotations
 

@@ -1,25 +1,17 @@
 """Guided stories: one or two per family and one across them. Each part is a link, so that it can be shared.
 
-The tests take every part's steps and check what its texts claim.
+A story is added as one file, which assigns a `Story`. The tests take every part's steps and check what its texts claim.
 """
 
 from __future__ import annotations
 
-from .block_story import BLOCKS
-from .eigenfunction_story import EIGENFUNCTIONS
-from .fold_story import FOLDS
-from .minibatch_story import MINIBATCHES
-from .six_ways_story import SIX_WAYS
+import importlib
+import pkgutil
+
 from .story import Part, Story
-from .swap_story import SWAPPING
 
 __all__ = ["STORIES", "Part", "Story"]
 
-STORIES: dict[str, Story] = {
-    "swaps": SWAPPING,
-    "blocks": BLOCKS,
-    "eigenfunctions": EIGENFUNCTIONS,
-    "folds": FOLDS,
-    "minibatches": MINIBATCHES,
-    "six-ways": SIX_WAYS,
-}
+_modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+_stories = [story for module in _modules for story in vars(module).values() if isinstance(story, Story)]
+STORIES: dict[str, Story] = {story.key: story for story in sorted(_stories, key=lambda story: story.order)}

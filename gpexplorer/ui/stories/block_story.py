@@ -7,6 +7,8 @@ from .story import Part, Story
 ROWS = "v=1&data=friedman1&data.n=600&kernel=se-ard&set.learn=false&"
 
 BLOCKS = Story(
+    1,
+    "blocks",
     "The full GP, one block at a time",
     (
         Part(

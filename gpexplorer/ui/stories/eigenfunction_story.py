@@ -8,6 +8,8 @@ SURFACE = "v=1&data=sin-product&kernel=se-ard&"
 EIGENVALUES = f"{SURFACE}method=grief&set.basis=eigenvalues&"
 
 EIGENFUNCTIONS = Story(
+    2,
+    "eigenfunctions",
     "A surface from a few functions",
     (
         Part(

@@ -8,6 +8,8 @@ ROWS = "v=1&data=snelson-like&data.n=100&kernel=se&"
 HOLD_OUT = f"{ROWS}method=gpcv-admm-holdout&set.theta_method=z+follows&set.balance=0&set.rho_span=1&"
 
 FOLDS = Story(
+    3,
+    "folds",
     "Folds that have to agree",
     (
         Part(

@@ -7,6 +7,8 @@ from .story import Part, Story
 ROWS = "v=1&data=hypercube&data.d=2&data.n=1000&"
 
 MINIBATCHES = Story(
+    4,
+    "minibatches",
     "A few rows at a time",
     (
         Part(

@@ -7,6 +7,8 @@ from .story import Part, Story
 ROWS = "v=1&data=sin-product&data.n=300&kernel=se&"
 
 SIX_WAYS = Story(
+    5,
+    "six-ways",
     "One surface, six ways",
     (
         Part(

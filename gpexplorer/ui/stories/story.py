@@ -37,11 +37,17 @@ class Story(NamedTuple):
 
     Attributes
     ----------
+    order : int
+        Place in the list of stories.
+    key : str
+        Its name in links.
     title : str
         What it is about.
     parts : tuple of Part
         Five to eight.
     """
 
+    order: int
+    key: str
     title: str
     parts: tuple[Part, ...]

@@ -9,6 +9,8 @@ SWAPS = f"{DATA}method=cholqr&set.num_inducing=10&"
 TWENTY = f"{DATA}method=cholqr&set.num_inducing=20&at=237&view=terms"
 
 SWAPPING = Story(
+    0,
+    "swaps",
     "Ten rows that stand for 180",
     (
         Part(

@@ -3,6 +3,8 @@
 A column of a source takes the same value in many frames, or values close to those before. An entry of numbers is
 combined with the entry before it bit by bit (exclusive or), and its bytes are sorted by their place in the number, so
 that equal leading bytes become runs of zeros, which deflate stores in almost no space. The player undoes this.
+
+It stands apart because it knows bytes only, and no pictures: the player in the browser undoes it line by line.
 """
 
 from __future__ import annotations

@@ -1,16 +1,19 @@
-"""The invisible components of a page: names of buttons, the theme, keys, the address, and drawn frames."""
+"""The components written for a page: keys, theme, address, drawn frames, tour, drawer, copying, names of buttons.
+
+Most of them are invisible. The script of each lies beside this file.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import panel as pn
 import param
 from panel.custom import JSComponent
 
-from ..styles import beside
+from ..styles import DRAWER_BELOW, TEXT, beside
 
 HELP = "Space: play or pause. Left and right arrow: step back or forward. R: reset. S: stop. U: undo. ?: this help."
 LONGEST_QUERY = 5000  # characters of a query that a browser sends
@@ -138,3 +141,68 @@ class Pulse(JSComponent):
         if self.beat - self._acknowledged <= 1:
             self._took = time.monotonic() - self._sent_at[1 - self.beat + self._acknowledged]
             pn.state.execute(self._on_drawn, schedule=True)  # a message is heard without the document's lock
+
+
+STEPS = (
+    ("Play", "Press Play", "A run advances step by step. You can pause, step back, or drag the bar to any earlier "
+     "step. The space bar and the arrow keys do the same."),
+    ("Data and prediction", "Look at the data", "Orange triangles are the inducing points. With “Move points” you "
+     "can drag one and see how the bound changes. With “Edit rows” a click adds a row."),
+    ("Swap landscape", "See why", "Each tab answers one question about the method. In the landscape, a click on a "
+     "row forces its swap, and Undo restores the previous points."),
+    ("Compare: runs you keep", "Compare", "Keep a run, change one setting, and keep the next run. The panels below "
+     "race several methods in equal turns and predict the cost for larger data."),
+    ("Link, code and files", "Save and share", "Here are a link that opens this screen, a program that "
+     "reproduces its numbers, a notebook, and the pictures as files."),
+)  # fmt: skip
+
+
+class Tour(JSComponent):
+    """The tour starts by itself in a browser that has not seen it; `begin` starts it again."""
+
+    steps = param.List(default=[list(step) for step in STEPS], doc="Text to find, title and sentence of each card.")
+    begun = param.Integer(0, doc="How often the tour was started on request.")
+    welcome = param.Boolean(True, doc="Whether the tour starts by itself the first time.")
+
+    _esm = beside(__file__, "tour.js")
+    _stylesheets = [beside(__file__, "tour.css")]  # noqa: RUF012 - Panel declares it as a plain list
+
+    def begin(self, _: Any = None) -> None:
+        """Start the tour, whether or not this browser has seen it."""
+        self.begun += 1
+
+
+class Drawer(JSComponent):
+    """The heading of the drawer with its button; invisible where the sidebar stands beside the page."""
+
+    below = param.Integer(DRAWER_BELOW, constant=True, doc="Width of the window below which it is a drawer.")
+    closings = param.Integer(0, doc="How often it was asked to close.")
+
+    def close(self, _event: Any = None) -> None:
+        """Close the drawer over a narrow page; a sidebar beside the page stays."""
+        self.closings += 1
+
+    _esm = beside(__file__, "drawer.js")
+    _stylesheets: ClassVar[list[str]] = [beside(__file__, "drawer.css")]
+
+
+class CopyButton(JSComponent):
+    """A button that puts a text on the clipboard of the person who presses it.
+
+    Parameters
+    ----------
+    what
+        What is copied, such as "the link": the button is named after it.
+    **params
+        Parameters of `panel.custom.JSComponent`.
+    """
+
+    copied = param.String("", doc="The text to copy; the button is disabled where it is empty.")
+    what = param.String("", doc="What is copied.")
+
+    # Outside a secure context, as on a page of another machine without TLS, there is no navigator.clipboard.
+    _esm = beside(__file__, "copy_button.js")
+    _stylesheets: ClassVar[list[str]] = [TEXT, beside(__file__, "copy_button.css")]
+
+    def __init__(self, what: str, **params: Any) -> None:
+        super().__init__(what=what, **params)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import panel as pn
-import panel_material_ui as pmui
 
+from ..stories import STORIES
+from ..stories.story import Part
 from ..styles import TEXT
-from ..text import named, text
-from . import STORIES
-from .story import Part
+from ..text import text
+from ..widgets import button, column, line_of_text, row
 
 STYLE = """
 .head { display: flex; flex-wrap: wrap; align-items: baseline; justify-content: space-between; gap: 0 24px; }
@@ -34,18 +34,14 @@ class StoryPanel(pn.viewable.Viewer):
     def __init__(self, move: Callable[[str], None], on_leave: Callable[[], None], **params: Any) -> None:
         super().__init__(**params)
         self._move, self._on_leave, self.story, self.number = move, on_leave, "", 0
-        self.said = pn.pane.HTML("", margin=(4, 12, 0, 12), sizing_mode="stretch_width", stylesheets=[TEXT, STYLE])
-        button: dict[str, Any] = {"size": "small", "variant": "outlined", "margin": (4, 4)}
-        self.back = pmui.Button(**named("Back", "the part before."), **button, on_click=lambda _: self.go(-1))
-        self.next = pmui.Button(
-            **named("Next", "the next part."), **{**button, "variant": "contained"}, on_click=lambda _: self.go(1)
-        )
-        self.show_answer = pmui.Button(label="Show the answer", **button, on_click=lambda _: self.answer())
-        self.end = pmui.Button(
-            label="Leave the story", **{**button, "variant": "text"}, on_click=lambda _: self.leave()
-        )
-        row = pmui.FlexBox(self.back, self.next, self.show_answer, self.end, align_items="center", margin=(0, 8))
-        self._layout = pn.Column(self.said, row, sizing_mode="stretch_width", visible=False)
+        self.said = line_of_text("", (4, 12, 0, 12), [TEXT, STYLE])
+        look: dict[str, Any] = {"size": "small", "margin": (4, 4)}
+        self.back = button("Back", "", lambda: self.go(-1), "the part before.", **look)
+        self.next = button("Next", "", lambda: self.go(1), "the next part.", variant="contained", **look)
+        self.show_answer = button("Show the answer", "", self.answer, **look)
+        self.end = button("Leave the story", "", self.leave, variant="text", **look)
+        buttons = row(self.back, self.next, self.show_answer, self.end, margin=(0, 8))
+        self._layout = column(self.said, buttons, visible=False)
 
     @property
     def part(self) -> Part | None:
