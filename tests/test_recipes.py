@@ -20,7 +20,7 @@ from gpexplorer.runs.studies.race import Race
 from gpexplorer.views import for_run
 from gpexplorer.views.base import registry as views
 from gpexplorer.views.drawing.live import Live
-from recipes import CARD, KERNEL, METHOD, RECIPES, SOLVER, VIEW
+from recipes import CARD, KERNEL, METHOD, RECIPES, SERIES, SOLVER, VIEW
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +116,21 @@ def test_the_recipe_for_a_view_gives_a_picture_that_follows_the_run():
     assert live.figure.xaxis[0].axis_label == "step"
     assert list(source.data["x"]) == list(range(7))
     assert sum(source.data["y"]) == pytest.approx(run.trace[6].seconds)
+
+
+def test_the_recipe_for_a_series_draws_its_channels_up_to_the_record():
+    follow(SERIES)
+    run = gpx.Spec(method="cholqr", settings={"num_inducing": 5}, kernel="se").open()
+    run.finish(steps=12)
+
+    [series] = [view for view in for_run(run) if view.key == "swap-quality"]
+    layers, table = series.data(run, 9), run.table().iloc[:10]
+    live = Live(series, layers)
+
+    assert [entry.label for entry in live.legend] == ["rank correlation", "accepted"]
+    assert live.figure.yaxis[0].axis_label == "correlation and rate"
+    np.testing.assert_array_equal(layers["acceptance"]["y"], table["acceptance"].dropna())
+    assert not [view for view in for_run(gpx.Spec(method="ml", kernel="se").open()) if view.key == "swap-quality"]
 
 
 GUESTS = {"grow": METHOD, "random-blocks": SOLVER}

@@ -166,9 +166,9 @@ def rows(runs: Mapping[str, Finished], by: str, top: int | None, baseline: str =
     return frame[[name for name in TITLES if name in frame]]
 
 
-def cell(value: object) -> str:
+def cell(value: Any) -> str:
     """Return a number with five digits, a whole number with all, and nothing for a missing value."""
-    if value is None or value != value:
+    if pd.isna(value):
         return ""
     if isinstance(value, float):
         return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e9 else f"{value:.5g}"

@@ -10,9 +10,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-METHOD, SOLVER, KERNEL, VIEW = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
+METHOD, SOLVER, KERNEL, VIEW, SERIES = re.findall(r"^```python\n(.*?)^```", TEXT, flags=re.M | re.S)
 [CARD] = re.findall(r"^```yaml\n(.*?)^```", TEXT, flags=re.M | re.S)
-RECIPES = {"recipe_method": METHOD, "recipe_solver": SOLVER, "recipe_kernel": KERNEL, "recipe_view": VIEW}
+RECIPES = {
+    "recipe_method": METHOD,
+    "recipe_solver": SOLVER,
+    "recipe_kernel": KERNEL,
+    "recipe_view": VIEW,
+    "recipe_series": SERIES,
+}
 
 
 def lint() -> int:

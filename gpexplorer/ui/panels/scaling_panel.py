@@ -72,7 +72,7 @@ class ScalingPanel(StudyPanel):
 
     @property
     def figures(self) -> list[Chart]:
-        """The chart."""
+        """The chart of the measured sizes."""
         return [self.chart]
 
     def toggle(self) -> None:
